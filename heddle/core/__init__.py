@@ -1,0 +1,1 @@
+"""Words that everything else shares: errors, primitives, tasks, commands, frames, ports."""

@@ -1,0 +1,70 @@
+"""What the runtime tells a lane. Nothing else crosses that boundary. (DESIGN §1)"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from heddle.core.results import KvHandle
+from heddle.core.tasks import Priority, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Start a task; report Progress every `report_every` units (tokens, or scanned lists)."""
+
+    task: Task
+    report_every: int = 1
+
+
+class AmendMode(Enum):
+    """What an Amend does to a segment of a prompt."""
+
+    FILL = "fill"  # a pending segment gets its tokens
+    APPEND = "append"  # a new segment at the end
+    REPLACE = "replace"  # another content: what was computed from it on is dropped
+
+
+@dataclass(frozen=True, slots=True)
+class Amend:
+    """Change one segment of a prefill that was admitted earlier."""
+
+    task_id: int
+    segment_index: int
+    token_ids: tuple[int, ...]
+    mode: AmendMode
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """Change how the lane steps: its time budget for one step, or a task's priority.
+
+    None leaves a value as it is.
+    """
+
+    budget_s: float | None = None
+    task_id: int | None = None
+    priority: Priority | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End a task; the lane answers with its one terminal event."""
+
+    task_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give a lease back; unknown or void handles are ignored."""
+
+    handle: KvHandle
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Hand the KV behind a lease to another lane."""
+
+    handle: KvHandle
+    lane: str
+
+
+Command = Admit | Amend | Steer | Cancel | Release | Transfer

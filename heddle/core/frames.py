@@ -1,0 +1,86 @@
+"""What a lane tells the runtime: one frame a step. (DESIGN §1)"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.core.cost_snapshot import CostSnapshot
+from heddle.core.results import Result
+
+NO_FEATURES: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Progress:
+    """A partial result: new tokens and their text, or the newest partial hits.
+
+    Shapes: labels [n, k] int64 and distances [n, k] float32, as in Hits; None for tokens.
+    `fraction` is the share of the task that is done, in [0, 1], where it is known.
+    """
+
+    task_id: int
+    token_ids: tuple[int, ...] = ()
+    text: str = ""
+    labels: NDArray[np.int64] | None = None
+    distances: NDArray[np.float32] | None = None
+    fraction: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Terminal: the task's result."""
+
+    task_id: int
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Terminal: the task failed; `is_input` means the caller's input was refused."""
+
+    task_id: int
+    message: str
+    is_input: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Terminal: the task was cancelled and holds nothing any more."""
+
+    task_id: int
+
+
+Event = Progress | Done | Failed | Cancelled
+TERMINAL = (Done, Failed, Cancelled)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How full a lane is; `bytes_free` counts KV pages or buffers, -1 where it has no meaning."""
+
+    running: int = 0
+    waiting: int = 0
+    bytes_free: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One step of one engine.
+
+    `seconds` is how long the step took on the lane's own clock; `features` are the counts that
+    the cost model reads (tokens, lists, vectors). `number` counts a lane's frames from 1 in each
+    epoch: the host sets it, the runtime notices a lost or repeated frame by it; 0 = not counted.
+    """
+
+    lane: str
+    epoch: int
+    seconds: float
+    events: tuple[Event, ...]
+    features: Mapping[str, float] = field(default_factory=lambda: NO_FEATURES)
+    load: Load = Load()
+    costs: CostSnapshot | None = None
+    has_work: bool = False
+    number: int = 0

@@ -1,0 +1,19 @@
+"""A passage: a chunk of a document as retrieval returns it and a prompt shows it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A retrieved chunk. `distance` is the squared L2 distance of normalised vectors, in [0, 4]."""
+
+    chunk_id: int
+    document_id: str
+    title: str
+    text: str
+    distance: float = 0.0
+    position: int = 0
+
+    def render(self) -> str:
+        """Return the passage as prompts show it: whatever its rank, so its KV can be reused."""
+        return f"## {self.title}\n{self.text}\n\n"

@@ -1,0 +1,147 @@
+"""What an engine is asked to do: one frozen payload for each kind of primitive."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.core.errors import InternalError
+
+
+class SegmentRole(Enum):
+    """What a piece of a prompt is; chunk segments may have a KV of their own. (DESIGN §2)"""
+
+    TEXT = "text"
+    SLOT = "slot"
+    CHUNK = "chunk"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One piece of a prompt; `token_ids is None` means pending: its slot is not written yet."""
+
+    token_ids: tuple[int, ...] | None
+    role: SegmentRole = SegmentRole.TEXT
+    chunk_id: int | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether an Amend has to fill this segment before anything after it can be prefilled."""
+        return self.token_ids is None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are chosen. temperature 0 is greedy; equal seeds give equal tokens."""
+
+    max_tokens: int = 64
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedPayload:
+    """Embed texts; answered by Vectors [len(texts), d]."""
+
+    texts: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Independent requests in this payload, Teola's request count."""
+        return len(self.texts)
+
+    def part(self, start: int, stop: int) -> "EmbedPayload":
+        """Return rows [start, stop) as a payload of their own."""
+        return EmbedPayload(self.texts[start:stop])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchPayload:
+    """Search the index for each row; answered by Hits.
+
+    Shapes: queries [n, d] float32, C-contiguous, normalised.
+    `nprobe` None takes the index's default.
+    """
+
+    queries: NDArray[np.float32]
+    topk: int
+    nprobe: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Independent queries in this payload."""
+        return int(self.queries.shape[0])
+
+    def part(self, start: int, stop: int) -> "SearchPayload":
+        """Return rows [start, stop) as a payload of their own."""
+        return replace(self, queries=self.queries[start:stop])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IngestPayload:
+    """Store the vectors of chunks that the corpus already holds; answered by Ingested.
+
+    Shapes: chunk_ids [n] int64; vectors [n, d] float32, normalised.
+    """
+
+    chunk_ids: NDArray[np.int64]
+    vectors: NDArray[np.float32]
+
+    @property
+    def rows(self) -> int:
+        """Vectors to store."""
+        return int(self.chunk_ids.shape[0])
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillPayload:
+    """Compute the KV of a prompt; answered by Prefilled, whose handle a decode continues.
+
+    `cache_salt` separates tenants in the prefix index; the server sets it, never the client.
+    """
+
+    segments: tuple[Segment, ...]
+    cache_salt: str = ""
+    rows: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePayload:
+    """Continue a prefill; answered by Generated, with token Progress before.
+
+    `prefill_task` names the prefill, on the same lane, that this decode continues. It may be
+    sent before the prefill is done: the lane starts decoding the moment the prompt is in.
+    """
+
+    prefill_task: int
+    sampling: Sampling
+    rows: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPayload:
+    """Call a function of this process; answered by ToolResult. Never crosses a process."""
+
+    function: Callable[..., object]
+    arguments: tuple[object, ...]
+    rows: int = 1
+
+
+Payload = (
+    EmbedPayload | SearchPayload | IngestPayload | PrefillPayload | DecodePayload | ToolPayload
+)
+
+
+def split_rows(payload: Payload, start: int, stop: int) -> Payload:
+    """Return rows [start, stop) of a payload; only embedding and search can be split."""
+    if (start, stop) == (0, payload.rows):
+        return payload
+    if isinstance(payload, EmbedPayload | SearchPayload):
+        return payload.part(start, stop)
+    raise InternalError(f"{type(payload).__name__} can't be split into rows {start}:{stop}")

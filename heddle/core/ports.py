@@ -1,0 +1,130 @@
+"""The seams: what a layer needs from another without knowing it."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from heddle.core.commands import Command
+from heddle.core.credits import Credits
+from heddle.core.frames import Frame
+from heddle.core.passages import Passage
+from heddle.core.payloads import Segment
+from heddle.core.primitives import PrimitiveKind
+
+
+class Clock(Protocol):
+    """Where time comes from: the system's monotonic clock, or the simulator's."""
+
+    def now_s(self) -> float:
+        """Return the time since an arbitrary start [s]; never decreases."""
+        ...
+
+
+class EnginePort(Protocol):
+    """What the runtime holds of an engine, wherever it lives. (DESIGN §1)"""
+
+    @property
+    def name(self) -> str:
+        """The lane's name, unique in a server."""
+        ...
+
+    @property
+    def kinds(self) -> frozenset[PrimitiveKind]:
+        """The primitives it carries out."""
+        ...
+
+    @property
+    def credits(self) -> Credits:
+        """Rows it may hold at once; only the runtime takes and returns them."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """Grows with every restart of the lane."""
+        ...
+
+    def send(self, command: Command) -> None:
+        """Queue a command; never blocks and never raises for a dead lane."""
+        ...
+
+    def frames(self) -> Sequence[Frame]:
+        """Return and forget the frames that have arrived, oldest first."""
+        ...
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake` (thread-safe, quick) whenever frames have arrived."""
+        ...
+
+
+class SteppedEngine(Protocol):
+    """What a lane's own loop drives. (DESIGN §1)"""
+
+    @property
+    def name(self) -> str:
+        """The lane's name."""
+        ...
+
+    @property
+    def kinds(self) -> frozenset[PrimitiveKind]:
+        """The primitives it carries out."""
+        ...
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do something: running or startable tasks, or unsent events."""
+        ...
+
+    def apply(self, command: Command) -> None:
+        """Take a command in; cheap, and never raises for a task that has ended."""
+        ...
+
+    def step(self, now_s: float, budget_s: float) -> Frame:
+        """Work for about `budget_s` and report; inf = the engine's own step size.
+
+        A failure of one task becomes its Failed event; the others go on.
+        """
+        ...
+
+    def predicted_step_s(self) -> float:
+        """Return how long the next step should take, by its own cost model [s]."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back, outside the lanes."""
+
+    def encode_prompt(self, parts: Sequence[str | Passage | None]) -> tuple[Segment, ...]:
+        """Return the segments of a chat prompt: template head, one for each part, template tail.
+
+        A part is text, a passage, or None for a slot that is not written yet, so part i is
+        segment i + 1. Decoding the joined ids gives the rendered template's text.
+        """
+        ...
+
+    def encode_slot(self, text: str) -> tuple[int, ...]:
+        """Return the token ids that fill a pending segment."""
+        ...
+
+    @property
+    def context_tokens_max(self) -> int:
+        """The model's context length [tokens]."""
+        ...
+
+
+class Tracer(Protocol):
+    """Hears of every step, to draw and count; costs nothing when absent."""
+
+    def step(self, lane: str, ended_s: float, seconds: float) -> None:
+        """Take in one step of a lane: when its frame came in, and how long it took [s]."""
+        ...
+
+
+class PassageSource(Protocol):
+    """Where chunk ids become passages."""
+
+    def passages(self, chunk_ids: Sequence[int]) -> Sequence[Passage]:
+        """Return the live chunks among these ids, in the order asked; deleted ones are left out."""
+        ...
+
+
+EngineFactory = Callable[[str, int], SteppedEngine]
+"""Builds an engine from its name and epoch; runs inside the lane."""

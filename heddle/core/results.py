@@ -1,0 +1,85 @@
+"""What an engine answers: one frozen result for each kind of payload."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vectors:
+    """Embeddings. Shapes: values [n, d] float32, L2-normalised rows, in the payload's order."""
+
+    values: NDArray[np.float32]
+    tokens: int = 0
+    truncated: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hits:
+    """Search results.
+
+    Shapes: labels [n, k] int64 chunk ids, -1 = none; distances [n, k] float32 squared L2,
+    ascending. `lists_scanned` counts inverted lists over all rows, of `lists_probed` planned.
+    """
+
+    labels: NDArray[np.int64]
+    distances: NDArray[np.float32]
+    lists_scanned: int = 0
+    lists_probed: int = 0
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """How many vectors were stored, and the corpus revision that holds them."""
+
+    count: int
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class KvHandle:
+    """A lease on KV pages inside a lane, void once the lane's epoch has passed."""
+
+    lane: str
+    epoch: int
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """A prompt is in: tokens in all, of these reused from the exact prefix cache."""
+
+    handle: KvHandle
+    tokens: int
+    tokens_reused: int
+    preemptions: int = 0
+
+
+class FinishReason(Enum):
+    """Why a generation ended."""
+
+    STOP = "stop"  # end-of-sequence token or stop string
+    LENGTH = "length"  # max_tokens or the model's context
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A finished generation; `text` excludes the stop string and special tokens."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    preemptions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What the called function returned."""
+
+    value: object
+
+
+Result = Vectors | Hits | Ingested | Prefilled | Generated | ToolResult

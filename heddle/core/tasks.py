@@ -1,0 +1,50 @@
+"""A task: one payload on its way to an engine, with the identity of who asks."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from heddle.core.payloads import Payload
+from heddle.core.primitives import PrimitiveKind
+
+
+class Optimizations(Enum):
+    """How far Heddle may go to be fast. (DESIGN §3)"""
+
+    OFF = "off"
+    EXACT = "exact"
+    APPROX = "approx"
+
+
+class Priority(Enum):
+    """Service class; a lower value is served first. Indexing is BULK."""
+
+    INTERACTIVE = 0
+    NORMAL = 1
+    BULK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks: travels with every engine call. (DESIGN §2)"""
+
+    request_id: int
+    node: str
+    depth: int = 0
+    tenant: str = ""
+    priority: Priority = Priority.NORMAL
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One payload for one engine.
+
+    `seconds_left` is the time to the request's deadline when the task was sent [s]; deadlines
+    cross a process boundary as seconds left because clocks of two processes differ.
+    """
+
+    task_id: int
+    kind: PrimitiveKind
+    identity: Identity
+    payload: Payload
+    seconds_left: float = float("inf")
+    optimizations: Optimizations = Optimizations.EXACT

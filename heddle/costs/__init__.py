@@ -1,0 +1,1 @@
+"""Fits and predictions: pure arithmetic over measured step times."""

@@ -1,0 +1,1 @@
+"""Primitive graphs: frozen values, checked by verify(), drawn by render()."""

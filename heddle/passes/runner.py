@@ -1,0 +1,126 @@
+"""Runs the passes: times each, verifies after each change, can leave any out by name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from heddle.core.errors import ConfigError, InternalError
+from heddle.core.ports import Clock
+from heddle.graph.pgraph import PGraph
+from heddle.graph.verify import verify
+from heddle.passes.cycle_view import CycleView, Edit
+from heddle.passes.prune_dependencies import PruneDependencies
+from heddle.passes.split_substages import SplitSubstages
+
+
+class GraphPass(Protocol):
+    """Rewrites one request's graph, once, before it runs."""
+
+    @property
+    def name(self) -> str:
+        """The name it is disabled and timed by."""
+        ...
+
+    def apply(self, graph: PGraph) -> PGraph | None:
+        """Return the rewritten graph, or None where nothing changes."""
+        ...
+
+
+class CyclePass(Protocol):
+    """Looks at the wavefront of all requests, every scheduling cycle."""
+
+    @property
+    def name(self) -> str:
+        """The name it is disabled and timed by."""
+        ...
+
+    def apply(self, view: CycleView) -> tuple[Edit, ...]:
+        """Return what should change this cycle."""
+        ...
+
+
+# Pruning comes first: every later rewrite looks for primitives that are free to move.
+GRAPH_PASSES: Final[tuple[GraphPass, ...]] = (PruneDependencies(),)
+CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (SplitSubstages(),)
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """One application of a pass: whether it changed anything, and how long it took [s]."""
+
+    name: str
+    changed: bool
+    seconds: float
+
+
+@dataclass(slots=True)
+class PassRunner:
+    """The only door to the passes.
+
+    Args:
+        clock: times the passes.
+        disabled: names of passes to leave out.
+        on_failure: "fail" lets a failing pass fail its request; "keep" goes on with the graph
+            before it, and says so in the record `failed`.
+
+    Raises:
+        ConfigError: `disabled` names a pass that doesn't exist.
+    """
+
+    clock: Clock
+    graph_passes: Sequence[GraphPass] = GRAPH_PASSES
+    cycle_passes: Sequence[CyclePass] = CYCLE_PASSES
+    disabled: frozenset[str] = frozenset()
+    on_failure: str = "fail"
+    seconds: dict[str, float] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        known = {p.name for p in self.graph_passes} | {p.name for p in self.cycle_passes}
+        if unknown := self.disabled - known:
+            raise ConfigError(
+                f"disabled passes {', '.join(sorted(unknown))} don't exist; "
+                f"known: {', '.join(sorted(known))}"
+            )
+
+    def optimize(self, graph: PGraph) -> tuple[PGraph, tuple[PassRecord, ...]]:
+        """Run every enabled graph pass once, in order, and verify after each change."""
+        verify(graph)
+        records = []
+        for rewrite in self.graph_passes:
+            if rewrite.name in self.disabled:
+                continue
+            started_s = self.clock.now_s()
+            rewritten = self._rewrite(rewrite, graph)
+            records.append(self._record(rewrite.name, rewritten is not None, started_s))
+            graph = graph if rewritten is None else rewritten
+        return graph, tuple(records)
+
+    def look(self, view: CycleView) -> tuple[Edit, ...]:
+        """Run every enabled cycle pass on the wavefront and return all edits."""
+        edits: list[Edit] = []
+        for cycle_pass in self.cycle_passes:
+            if cycle_pass.name in self.disabled:
+                continue
+            started_s = self.clock.now_s()
+            found = cycle_pass.apply(view)
+            self._record(cycle_pass.name, bool(found), started_s)
+            edits.extend(found)
+        return tuple(edits)
+
+    def _rewrite(self, rewrite: GraphPass, graph: PGraph) -> PGraph | None:
+        try:
+            rewritten = rewrite.apply(graph)
+            if rewritten is not None:
+                verify(rewritten)
+        except Exception as error:
+            if self.on_failure == "keep":
+                self.failed.append(rewrite.name)
+                return None
+            raise InternalError(f"pass {rewrite.name!r} failed: {error}") from error
+        return rewritten
+
+    def _record(self, name: str, changed: bool, started_s: float) -> PassRecord:
+        seconds = self.clock.now_s() - started_s
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        return PassRecord(name, changed, seconds)

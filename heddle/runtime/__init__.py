@@ -1,0 +1,1 @@
+"""Decides, never computes: stores, wavefront, scheduling, one loop, one clock."""

@@ -1,0 +1,78 @@
+"""Who may come in: bounded, and honest about the wait. (WindVE §IV-A)"""
+
+from dataclasses import dataclass
+
+from heddle.core.errors import Busy, InputError
+
+SMOOTHING = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeLimits:
+    """Bounds of one runtime.
+
+    `requests_max` counts interactive and bulk requests together; bulk ones may fill at most
+    `bulk_share` of it, so indexing never locks questions out. `retries_max` is per primitive.
+    """
+
+    requests_max: int = 256
+    bulk_share: float = 0.5
+    question_chars_max: int = 32_768
+    retries_max: int = 1
+    deadline_s: float = 600.0
+
+
+@dataclass(slots=True)
+class Admission:
+    """Counts live requests and predicts the wait when there are too many.
+
+    Mutates: `enter` and `leave` keep the counts; `leave` updates the mean time between two
+    completions, from which the wait is predicted.
+    """
+
+    limits: RuntimeLimits
+    live: int = 0
+    live_bulk: int = 0
+    between_s: float | None = None
+    last_leave_s: float | None = None
+
+    def enter(self, is_bulk: bool) -> None:
+        """Count a request in.
+
+        Raises:
+            Busy: the runtime is full; nothing was started.
+        """
+        bulk_max = max(1, int(self.limits.requests_max * self.limits.bulk_share))
+        if self.live >= self.limits.requests_max or (is_bulk and self.live_bulk >= bulk_max):
+            raise Busy(
+                f"{self.live} of {self.limits.requests_max} requests are in flight",
+                wait_s=self.between_s or 1.0,
+            )
+        self.live += 1
+        self.live_bulk += is_bulk
+
+    def leave(self, is_bulk: bool, now_s: float) -> None:
+        """Count a request out."""
+        self.live -= 1
+        self.live_bulk -= is_bulk
+        if self.last_leave_s is not None:
+            between_s = now_s - self.last_leave_s
+            known_s = between_s if self.between_s is None else self.between_s
+            self.between_s = known_s + SMOOTHING * (between_s - known_s)
+        self.last_leave_s = now_s
+
+    def check_text(self, slot: str, value: object) -> None:
+        """Refuse an input text beyond the bound.
+
+        Raises:
+            InputError: the text is empty or too long.
+        """
+        if not isinstance(value, str):
+            return
+        if not value.strip():
+            raise InputError(f"{slot} is empty: ask something")
+        if len(value) > self.limits.question_chars_max:
+            raise InputError(
+                f"{slot} has {len(value):,} characters, the limit is "
+                f"{self.limits.question_chars_max:,}: shorten it"
+            )

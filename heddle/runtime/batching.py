@@ -1,0 +1,129 @@
+"""Which waiting primitives go to an engine next. (Teola §5.2, Algorithm 2)"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from heddle.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One primitive that waits for an engine, with the rows it still has to place.
+
+    `is_splittable` rows may be placed in several goes; others all at once.
+    """
+
+    request_id: int
+    primitive: str
+    depth: int
+    rows: int
+    arrival_s: float
+    priority: int = 1
+    is_splittable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Send `rows` rows of one primitive now."""
+
+    request_id: int
+    primitive: str
+    rows: int
+
+
+Policy = Callable[[Sequence[Pending], int, int], tuple[Take, ...]]
+
+
+def topology_aware(pending: Sequence[Pending], rows_free: int, in_flight: int) -> tuple[Take, ...]:
+    """Fill the free rows: oldest request first, its deepest primitives before its shallow ones.
+
+    Source: Teola §5.2, Algorithm 2.
+    Deviates: work-conserving. Shallower primitives fill the rows that the deepest of all
+        requests leave free; as printed (`algorithm2_strict`) those rows would idle.
+    """
+    takes, left = _fill(_deepest(pending), rows_free)
+    taken = {(t.request_id, t.primitive) for t in takes}
+    rest = [p for p in _by_bucket(pending) if (p.request_id, p.primitive) not in taken]
+    more, _ = _fill(rest, left) if not _was_cut(pending, takes) else ((), 0)
+    return (*takes, *more)
+
+
+def algorithm2_strict(
+    pending: Sequence[Pending], rows_free: int, in_flight: int
+) -> tuple[Take, ...]:
+    """Take only each request's deepest primitives, even when rows stay free."""
+    return _fill(_deepest(pending), rows_free)[0]
+
+
+def blind(pending: Sequence[Pending], rows_free: int, in_flight: int) -> tuple[Take, ...]:
+    """Take primitives as they came. (Teola §5.2, the strawman; its baseline TO)"""
+    order = sorted(pending, key=lambda p: (p.arrival_s, p.request_id, p.primitive))
+    return _fill(order, rows_free)[0]
+
+
+def per_invocation(pending: Sequence[Pending], rows_free: int, in_flight: int) -> tuple[Take, ...]:
+    """Take one primitive's rows as a bundle, when the engine is idle. (Teola §7, baseline PO)"""
+    if in_flight or not pending:
+        return ()
+    first = min(pending, key=lambda p: (p.arrival_s, p.request_id, p.primitive))
+    return _fill([first], rows_free)[0]
+
+
+POLICIES: Final[Mapping[str, Policy]] = {
+    "topology_aware": topology_aware,
+    "algorithm2_strict": algorithm2_strict,
+    "blind": blind,
+    "per_invocation": per_invocation,
+}
+
+
+def policy_named(name: str) -> Policy:
+    """Return a batching policy.
+
+    Raises:
+        ConfigError: no such policy.
+    """
+    if name not in POLICIES:
+        raise ConfigError(f"batching must be one of {', '.join(POLICIES)}, got {name!r}")
+    return POLICIES[name]
+
+
+def _fill(order: Sequence[Pending], rows_free: int) -> tuple[tuple[Take, ...], int]:
+    takes = []
+    for primitive in order:
+        if rows_free <= 0:
+            break
+        if primitive.rows <= rows_free or primitive.is_splittable:
+            rows = min(primitive.rows, rows_free)
+            takes.append(Take(primitive.request_id, primitive.primitive, rows))
+            rows_free -= rows
+        else:
+            break  # what doesn't fit holds its place: smaller ones behind it must not starve it
+    return tuple(takes), rows_free
+
+
+def _was_cut(pending: Sequence[Pending], takes: Sequence[Take]) -> bool:
+    wanted = {(p.request_id, p.primitive): p.rows for p in _deepest(pending)}
+    placed = {(t.request_id, t.primitive): t.rows for t in takes}
+    return wanted != placed
+
+
+def _by_bucket(pending: Sequence[Pending]) -> list[Pending]:
+    """Urgent classes first, then the oldest request, deepest primitives first."""
+    by_request = sorted(pending, key=lambda p: (p.request_id, -p.depth, p.primitive))
+    buckets = [list(group) for _, group in groupby(by_request, key=lambda p: p.request_id)]
+    # The request id breaks ties, so equal arrival times replay in the same order.
+    buckets.sort(
+        key=lambda b: (min(p.priority for p in b), min(p.arrival_s for p in b), b[0].request_id)
+    )
+    return [primitive for bucket in buckets for primitive in bucket]
+
+
+def _deepest(pending: Sequence[Pending]) -> list[Pending]:
+    depth_max: dict[int, int] = {}
+    for primitive in pending:
+        known = depth_max.get(primitive.request_id, primitive.depth)
+        depth_max[primitive.request_id] = max(known, primitive.depth)
+    return [p for p in _by_bucket(pending) if p.depth == depth_max[p.request_id]]

@@ -1,0 +1,46 @@
+"""Calling a callable edge: the state it sees, and the nodes it names."""
+
+from heddle.core.errors import WorkflowError
+from heddle.graph.primitive import ConditionConfig
+from heddle.runtime.object_store import ObjectStore
+from heddle.workflow.nodes import NodeId
+from heddle.workflow.ragraph import END
+from heddle.workflow.workflow import Workflow
+
+
+def choose_targets(
+    config: ConditionConfig, node: str, workflow: Workflow, store: ObjectStore
+) -> tuple[NodeId, ...]:
+    """Call a callable edge and return the nodes it names; none for END.
+
+    Raises:
+        WorkflowError: the callable raised, or named something that is no node.
+    """
+    try:
+        chosen = config.choose(_state(config, store))
+    except Exception as error:
+        raise WorkflowError(
+            f"the callable edge after node {node!r} raised {type(error).__name__}: {error}"
+        ) from error
+    targets: list[NodeId] = []
+    for target in chosen if isinstance(chosen, list | tuple) else [chosen]:
+        if isinstance(target, int | str) and target in workflow.nodes:
+            targets.append(target)
+        elif target != END:
+            raise WorkflowError(
+                f"the callable edge after node {node!r} returned {target!r}, "
+                f"which is no node; return one of {list(workflow.nodes)} or END"
+            )
+    return tuple(targets)
+
+
+def _state(config: ConditionConfig, store: ObjectStore) -> dict[str, object]:
+    state: dict[str, object] = {}
+    for slot, read in config.state:
+        value = store.get(read.key)
+        left_from = read.item if isinstance(value, tuple) else None
+        if left_from is None or not isinstance(value, tuple):
+            state[slot] = value
+        else:
+            state[slot] = list(value[left_from:])
+    return state

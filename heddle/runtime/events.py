@@ -1,0 +1,63 @@
+"""What a caller hears of a request while it runs: one typed stream."""
+
+from dataclasses import dataclass
+
+from heddle.core.errors import HeddleError
+from heddle.core.passages import Passage
+from heddle.runtime.receipt import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStarted:
+    """A node's first primitive was sent to an engine. `turn` counts from 0 in a loop."""
+
+    node: str
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDelta:
+    """New text of a generation. Deltas a reader hasn't taken yet are merged into one."""
+
+    node: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """A retrieval's passages, nearest first."""
+
+    node: str
+    passages: tuple[Passage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFinished:
+    """A node's value is written."""
+
+    node: str
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A request's result, and the last event of a request that succeeded.
+
+    `text` is what the last generation before END wrote; `passages` are those its prompt showed;
+    `slots` holds every slot's newest value; `receipt` says what was done for it.
+    """
+
+    text: str
+    passages: tuple[Passage, ...]
+    slots: dict[str, object]
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """The last event of a request that failed, was cancelled or ran out of time."""
+
+    error: HeddleError
+
+
+RequestEvent = NodeStarted | TokenDelta | Retrieved | NodeFinished | Answer | RequestFailed

@@ -1,0 +1,77 @@
+"""From an engine's results to a primitive's value: joins split rows, looks passages up."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from heddle.core.errors import InternalError
+from heddle.core.passages import Passage
+from heddle.core.ports import PassageSource
+from heddle.core.results import Generated, Hits, Ingested, Result, ToolResult, Vectors
+from heddle.graph.primitive import DecodeConfig, Primitive, SearchConfig
+from heddle.runtime.receipt import ReceiptDraft
+from heddle.runtime.values import as_lines
+
+
+def fold(
+    primitive: Primitive,
+    parts: Mapping[int, Result],
+    passages: PassageSource | None,
+    receipt: ReceiptDraft,
+) -> object:
+    """Return the value of a primitive whose rows are all answered; `parts` by first row.
+
+    Mutates: adds to the receipt's counts.
+    """
+    results = [parts[first_row] for first_row in sorted(parts)]
+    if isinstance(primitive.config, SearchConfig):
+        hits = [r for r in results if isinstance(r, Hits)]
+        return _fold_hits(hits, primitive.config.topk, passages, receipt)
+    if isinstance(primitive.config, DecodeConfig):
+        return _fold_generated(results[0], primitive.config, receipt)
+    return _fold_plain(results, receipt)
+
+
+def _fold_plain(results: Sequence[Result], receipt: ReceiptDraft) -> object:
+    first = results[0]
+    if isinstance(first, Vectors):
+        vectors = [r for r in results if isinstance(r, Vectors)]
+        receipt.texts_truncated += sum(v.truncated for v in vectors)
+        return first if len(vectors) == 1 else Vectors(np.vstack([v.values for v in vectors]))
+    if isinstance(first, Ingested):
+        return first
+    if isinstance(first, ToolResult):
+        return first.value
+    raise InternalError(f"{type(first).__name__} is no value of a primitive")
+
+
+def _fold_generated(result: Result, config: DecodeConfig, receipt: ReceiptDraft) -> object:
+    assert isinstance(result, Generated), f"a decode was answered with {type(result).__name__}"
+    receipt.generated_tokens += len(result.token_ids)
+    receipt.preemptions += result.preemptions
+    return as_lines(result.text) if config.as_lines else result.text.strip()
+
+
+def _fold_hits(
+    hits: Sequence[Hits], topk: int, passages: PassageSource | None, receipt: ReceiptDraft
+) -> tuple[Passage, ...]:
+    receipt.lists_scanned += sum(h.lists_scanned for h in hits)
+    receipt.lists_probed += sum(h.lists_probed for h in hits)
+    nearest = _nearest(hits, topk)
+    if passages is None:
+        return tuple(Passage(chunk_id, "", "", "", d) for chunk_id, d in nearest.items())
+    found = passages.passages(list(nearest))
+    return tuple(replace(p, distance=nearest[p.chunk_id]) for p in found)
+
+
+def _nearest(hits: Sequence[Hits], topk: int) -> dict[int, float]:
+    """Return the topk nearest chunks over all rows, each once, nearest first."""
+    best: dict[int, float] = {}
+    for group in hits:
+        labels, distances = group.labels.ravel().tolist(), group.distances.ravel().tolist()
+        for label, distance in zip(labels, distances, strict=True):
+            if label >= 0 and distance < best.get(label, float("inf")):
+                best[label] = distance
+    order = sorted(best.items(), key=lambda item: (item[1], item[0]))
+    return dict(order[:topk])

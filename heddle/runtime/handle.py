@@ -1,0 +1,149 @@
+"""A caller's end of a request: awaitable, iterable, cancellable, from any thread or loop."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from functools import partial
+
+from heddle.core.errors import HeddleError
+from heddle.runtime.events import Answer, RequestEvent, RequestFailed, TokenDelta
+
+
+class Handle:
+    """What `submit` returns.
+
+    `await handle` gives the Answer or raises; `async for event in handle` (or a plain `for`)
+    gives the events; `await handle.cancel()` ends the request, and cancelling a task that
+    awaits the handle does the same. Token deltas nobody has taken yet are merged, so a slow
+    reader costs one pending delta for each turn of a node and never stops a step.
+    """
+
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self._cancel = cancel
+        self._lock = threading.Condition()
+        self._events: deque[RequestEvent] = deque()
+        self._wakers: list[Callable[[], None]] = []
+        self._end: Answer | RequestFailed | None = None
+
+    # -- the runtime's side -------------------------------------------------------------------
+
+    def push(self, event: RequestEvent) -> None:
+        """Take an event in; called by the runtime's thread."""
+        with self._lock:
+            last = self._events[-1] if self._events else None
+            if (
+                isinstance(event, TokenDelta)
+                and isinstance(last, TokenDelta)
+                and last.node == event.node
+            ):
+                self._events[-1] = TokenDelta(event.node, last.text + event.text)
+            else:
+                self._events.append(event)
+            if isinstance(event, Answer | RequestFailed):
+                assert self._end is None, "a request ended twice"
+                self._end = event
+            wakers, self._wakers = self._wakers, []
+            self._lock.notify_all()
+        for wake in wakers:
+            wake()
+
+    # -- the caller's side --------------------------------------------------------------------
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the request has ended."""
+        return self._end is not None
+
+    def result(self, timeout_s: float | None = None) -> Answer:
+        """Block until the answer.
+
+        Raises:
+            TimeoutError: it took longer than `timeout_s`; the request goes on.
+            HeddleError: whatever ended the request.
+        """
+        with self._lock:
+            if not self._lock.wait_for(lambda: self._end is not None, timeout_s):
+                raise TimeoutError(f"no answer within {timeout_s} s")
+        return self._outcome()
+
+    def cancel_soon(self) -> None:
+        """Ask for cancellation and return at once."""
+        self._cancel()
+
+    async def cancel(self) -> None:
+        """Cancel the request and wait until it has ended."""
+        self._cancel()
+        await self._wait_for(lambda: self._end is not None)
+
+    def __await__(self) -> Generator[object, None, Answer]:
+        return self._answer().__await__()
+
+    async def _answer(self) -> Answer:
+        try:
+            await self._wait_for(lambda: self._end is not None)
+        except asyncio.CancelledError:
+            self._cancel()
+            raise
+        return self._outcome()
+
+    async def __aiter__(self) -> AsyncIterator[RequestEvent]:
+        try:
+            while True:
+                await self._wait_for(lambda: bool(self._events) or self._end is not None)
+                event = self._take()
+                if event is None:
+                    return
+                yield event
+        except asyncio.CancelledError:
+            self._cancel()
+            raise
+
+    def __iter__(self) -> Iterator[RequestEvent]:
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: bool(self._events) or self._end is not None)
+            event = self._take()
+            if event is None:
+                return
+            yield event
+
+    def _take(self) -> RequestEvent | None:
+        with self._lock:
+            return self._events.popleft() if self._events else None
+
+    def _outcome(self) -> Answer:
+        if isinstance(self._end, Answer):
+            return self._end
+        assert self._end is not None, "the outcome is read before the end"
+        raise _fresh(self._end.error)
+
+    async def _wait_for(self, is_true: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            with self._lock:
+                if is_true():
+                    return
+                changed = loop.create_future()
+                self._wakers.append(partial(_wake, loop, changed))
+            await changed
+
+
+def _wake(loop: asyncio.AbstractEventLoop, changed: "asyncio.Future[None]") -> None:
+    def set_result() -> None:
+        if not changed.done():
+            changed.set_result(None)
+
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        running = None
+    if running is loop:
+        set_result()
+    elif not loop.is_closed():
+        loop.call_soon_threadsafe(set_result)
+
+
+def _fresh(error: HeddleError) -> HeddleError:
+    """Return the error without the traceback that an earlier raise left on it."""
+    return error.with_traceback(None)

@@ -1,0 +1,68 @@
+"""The runtime's side of an engine: what waits for it, what is in flight, what it holds."""
+
+from dataclasses import dataclass
+
+from heddle.core.frames import Frame, Load
+from heddle.core.ports import EnginePort
+from heddle.core.results import KvHandle
+from heddle.passes.cycle_view import EngineView
+from heddle.runtime.engine_scheduler import EngineScheduler
+from heddle.runtime.request import PrimitiveRun, Request
+
+STAGE_SMOOTHING = 0.1
+
+
+@dataclass(slots=True)
+class Lane:
+    """The runtime's side of one engine."""
+
+    port: EnginePort
+    scheduler: EngineScheduler
+    in_flight: int = 0
+    stage_s: float | None = None
+    budget_s: float | None = None
+    last: Frame | None = None
+    seen: tuple[int, int] = (0, 0)  # epoch and number of the newest frame
+
+    def learn_stage(self, seconds: float) -> None:
+        """Fold in how long one task took from sending to its result [s]."""
+        known_s = seconds if self.stage_s is None else self.stage_s
+        self.stage_s = known_s + STAGE_SMOOTHING * (seconds - known_s)
+
+    def view(self) -> EngineView:
+        """Return what cycle passes see of this engine."""
+        return EngineView(
+            name=self.port.name,
+            kinds=self.port.kinds,
+            in_flight=self.in_flight,
+            pending=len(self.scheduler.pending),
+            load=self.last.load if self.last else Load(),
+            costs=self.last.costs if self.last else None,
+            stage_s=self.stage_s,
+            budget_s=self.budget_s,
+        )
+
+
+@dataclass(slots=True)
+class TaskRun:
+    """One task in flight. `prefill` names the lease a generation's task belongs to."""
+
+    request: Request
+    run: PrimitiveRun
+    lane: Lane
+    rows: int
+    first_row: int
+    sent_s: float
+    prefill: int | None = None
+    has_emitted: bool = False
+    is_detached: bool = False
+
+
+@dataclass(slots=True)
+class Lease:
+    """KV pages that a prefill holds: given back when its tasks have ended."""
+
+    handle: KvHandle
+    lane: Lane
+    tasks: set[int]
+    has_decode: bool

@@ -1,0 +1,63 @@
+"""Drives a Runtime on an asyncio loop: event-driven, no polling."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from heddle.core.ports import Clock
+from heddle.runtime.runtime import Runtime
+
+
+@dataclass(slots=True)
+class RuntimeLoop:
+    """Calls `runtime.cycle` when frames arrive, requests come in, or a deadline passes.
+
+    Every method but `wake` belongs to the loop's own thread.
+    """
+
+    runtime: Runtime
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    is_closed: bool = False
+    _is_scheduled: bool = False
+    _timer: asyncio.TimerHandle | None = None
+    _timer_at_s: float = field(default=float("inf"))
+
+    def start(self) -> None:
+        """Listen to every engine."""
+        for port in self.runtime.ports:
+            port.subscribe(self.wake)
+
+    def wake(self) -> None:
+        """Ask for a cycle soon; safe from any thread, and cheap when one is due already."""
+        if not self._is_scheduled and not self.is_closed:
+            self._is_scheduled = True
+            self.loop.call_soon_threadsafe(self._cycle)
+
+    def close(self) -> None:
+        """Cancel what is in flight and stop."""
+        now_s = self.clock.now_s()
+        for request_id in list(self.runtime.requests):
+            self.runtime.cancel(request_id, now_s)
+        self.is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _cycle(self) -> None:
+        self._is_scheduled = False
+        if self.is_closed:
+            return
+        wake_at_s = self.runtime.cycle(self.clock.now_s())
+        if wake_at_s < self._timer_at_s:
+            self._arm(wake_at_s)
+
+    def _arm(self, wake_at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_s = wake_at_s
+        delay_s = max(0.0, wake_at_s - self.clock.now_s())
+        self._timer = self.loop.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timer_at_s = float("inf")
+        self.wake()

@@ -1,0 +1,72 @@
+"""One request in flight: its store, its open primitives, its receipt."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from heddle.core.payloads import Payload
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Result
+from heddle.core.tasks import Optimizations, Priority
+from heddle.graph.primitive import Primitive
+from heddle.lowering.scope import Scope
+from heddle.runtime.events import RequestEvent
+from heddle.runtime.object_store import ObjectStore
+from heddle.runtime.receipt import ReceiptDraft
+from heddle.runtime.region_plan import RegionPlan
+from heddle.workflow.nodes import NodeId
+from heddle.workflow.workflow import Workflow
+
+EventSink = Callable[[RequestEvent], None]
+
+
+@dataclass(slots=True)
+class PrimitiveRun:
+    """One primitive of one request while it is open.
+
+    `parts` collects the results of split rows by their first row; `rows_left` is still to come.
+    """
+
+    primitive: Primitive
+    plan: RegionPlan
+    waits: int
+    ready_s: float = 0.0
+    sent_s: float = -1.0
+    payload: Payload | None = None
+    rows_sent: int = 0
+    rows_done: int = 0
+    retries: int = 0
+    engine: str = ""
+    parts: dict[int, Result] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Request:
+    """A request from admission to its one terminal event."""
+
+    id: int
+    workflow: Workflow
+    scope: Scope
+    arrival_s: float
+    deadline_s: float
+    priority: Priority
+    tenant: str
+    optimizations: Optimizations
+    sink: EventSink
+    store: ObjectStore = field(default_factory=ObjectStore)
+    runs: dict[str, PrimitiveRun] = field(default_factory=dict)
+    waiting_reads: dict[str, list[str]] = field(default_factory=dict)
+    tasks: set[int] = field(default_factory=set)
+    receipt: ReceiptDraft = field(default_factory=ReceiptDraft)
+    steps: int = 0
+    last_output: str | None = None
+    shown: dict[NodeId | str, tuple[object, ...]] = field(default_factory=dict)
+    is_ended: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is open any more: the request is complete."""
+        return not self.runs
+
+    def kinds_open(self) -> frozenset[PrimitiveKind]:
+        """The kinds of the open primitives."""
+        return frozenset(run.primitive.kind for run in self.runs.values())

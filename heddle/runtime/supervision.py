@@ -1,0 +1,236 @@
+"""Watch over a lane: is it alive, is a step hung, may it be restarted? Pure; a host feeds it."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+
+from heddle.core.errors import ConfigError
+
+LANE_LOST = "lane lost:"
+"""How the message of a `Failed` starts whose task was in flight on a lane that was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLimits:
+    """When a lane counts as dead or hung, and how often it is restarted.
+
+    Args:
+        heartbeat_s: how often the lane says that it lives [s].
+        silence_s_max: no sign of life for so long, and the lane is dead [s].
+        hang_factor: a step is hung when it runs longer than this times its prediction ...
+        hang_margin_s: ... plus this [s].
+        start_s_max: how long a lane may take to build its engines [s].
+        restarts_max: restarts within `restart_window_s` before the lane is given up.
+        backoff_s: pause before the first restart; doubles with each one in the window [s].
+        close_s_max: how long a lane may take to leave before it is killed [s].
+    Raises: ConfigError: a limit is not positive, or silence is no longer than a heartbeat.
+    """
+
+    heartbeat_s: float = 0.5
+    silence_s_max: float = 2.0
+    hang_factor: float = 10.0
+    hang_margin_s: float = 2.0
+    start_s_max: float = 180.0
+    restarts_max: int = 5
+    restart_window_s: float = 60.0
+    backoff_s: float = 0.1
+    backoff_s_max: float = 5.0
+    close_s_max: float = 0.6
+
+    def __post_init__(self) -> None:
+        positive = (
+            "heartbeat_s",
+            "hang_factor",
+            "hang_margin_s",
+            "start_s_max",
+            "restart_window_s",
+            "backoff_s",
+            "close_s_max",
+        )
+        for name in positive:
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"LaneLimits.{name} is {getattr(self, name)}: set it above 0")
+        if self.restarts_max < 0:
+            raise ConfigError(
+                f"LaneLimits.restarts_max is {self.restarts_max}: set it to 0 or more"
+            )
+        if self.silence_s_max <= self.heartbeat_s:
+            raise ConfigError(
+                f"LaneLimits.silence_s_max is {self.silence_s_max}: "
+                f"set it above heartbeat_s ({self.heartbeat_s})"
+            )
+
+    def step_s_max(self, predicted_s: float) -> float:
+        """Return how long a step with this prediction may run before it counts as hung [s]."""
+        return self.hang_factor * predicted_s + self.hang_margin_s
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A lane's sign of life; `engine` is empty between steps.
+
+    `step_s` is how long the present step has been running, `predicted_s` how long its engine
+    thought that it would take; both in seconds of the lane's own clock.
+    """
+
+    engine: str = ""
+    step_s: float = 0.0
+    predicted_s: float = 0.0
+
+
+class LaneState(Enum):
+    """Where a lane is in its life."""
+
+    STARTING = "starting"  # its first process builds the engines
+    READY = "ready"
+    LOST = "lost"  # the process is gone; the next one is started after a pause
+    RESTARTING = "restarting"  # a later process builds the engines
+    FAILED = "failed"  # given up: every task that is sent fails at once
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneHealth:
+    """What `/health` says about a lane. `reason` is why it was lost the last time, or empty."""
+
+    state: LaneState
+    epoch: int
+    restarts: int
+    pid: int | None
+    last_heartbeat_age_s: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Start the lane again as `epoch`, `backoff_s` from now."""
+
+    epoch: int
+    backoff_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Leave the lane down; `reason` says why in words."""
+
+    reason: str
+
+
+Verdict = Restart | GiveUp
+
+
+def lost_message(lane: str, reason: str, verdict: Verdict) -> str:
+    """Return the message of the Failed events of a lost lane; starts with LANE_LOST."""
+    match verdict:
+        case Restart(epoch=epoch):
+            return f"{LANE_LOST} lane {lane} was lost ({reason}); restarted as epoch {epoch}"
+        case GiveUp(reason=why):
+            return f"{LANE_LOST} lane {lane} was lost ({reason}); {why}"
+
+
+@dataclass(slots=True)
+class LaneSupervisor:
+    """The state of one lane, fed with signs of life and exits; reads no clock.
+
+    Mutates: every method but `next_check_s` and `health` advances the state.
+    """
+
+    lane: str
+    limits: LaneLimits = field(default_factory=LaneLimits)
+    state: LaneState = LaneState.STARTING
+    epoch: int = 1
+    restarts: int = 0
+    reason: str = ""
+    _since_s: float = 0.0
+    _heard_s: float = 0.0
+    _planned_s: float = float("inf")
+    _beat: Heartbeat = field(default_factory=Heartbeat)
+    _restarts_at_s: deque[float] = field(default_factory=deque)
+
+    def spawned(self, now_s: float) -> None:
+        """Note that a process was started for the present epoch."""
+        self.state = LaneState.STARTING if self.epoch == 1 else LaneState.RESTARTING
+        self._since_s = self._heard_s = now_s
+        self._beat = Heartbeat()
+        self._planned_s = self.next_check_s()
+
+    def ready(self, now_s: float) -> None:
+        """Note that the lane has built its engines."""
+        self.state = LaneState.READY
+        self.heard(now_s)
+
+    def heard(self, now_s: float, beat: Heartbeat | None = None) -> None:
+        """Note a sign of life: any message, or a heartbeat with what it tells."""
+        self._heard_s = now_s
+        if beat is not None:
+            self._beat = beat
+
+    def fault(self, now_s: float) -> str | None:
+        """Return why the lane must be killed now, or None while it is well."""
+        self._forgive_own_absence(now_s)
+        self._planned_s = max(now_s, self.next_check_s())
+        if self.state in (LaneState.STARTING, LaneState.RESTARTING):
+            if now_s - self._since_s <= self.limits.start_s_max:
+                return None
+            building = f", still building engine {self._beat.engine}" if self._beat.engine else ""
+            return f"it did not start within {self.limits.start_s_max:g} s{building}"
+        if self.state is not LaneState.READY:
+            return None
+        beat = self._beat
+        if beat.engine and beat.step_s > self.limits.step_s_max(beat.predicted_s):
+            return (
+                f"hung: a step of engine {beat.engine} ran {beat.step_s:.1f} s, "
+                f"predicted {beat.predicted_s:.3f} s"
+            )
+        if now_s - self._heard_s >= self.limits.silence_s_max:
+            return f"no sign of life for {now_s - self._heard_s:.1f} s"
+        return None
+
+    def next_check_s(self) -> float:
+        """Return when `fault` has to be asked again even if nothing is heard [s]."""
+        if self.state in (LaneState.STARTING, LaneState.RESTARTING):
+            return self._since_s + self.limits.start_s_max
+        if self.state is LaneState.READY:
+            return self._heard_s + self.limits.silence_s_max
+        return float("inf")
+
+    def lost(self, reason: str, now_s: float) -> Verdict:
+        """Note that the process is gone and decide what happens next.
+
+        A lane that never got ready is not restarted: what stopped it would stop it again.
+        """
+        self.reason = reason
+        if self.state is LaneState.STARTING:
+            self.state = LaneState.FAILED
+            return GiveUp("it never got ready")
+        recent = self._restarts_at_s
+        while recent and now_s - recent[0] > self.limits.restart_window_s:
+            recent.popleft()
+        if len(recent) >= self.limits.restarts_max:
+            self.state = LaneState.FAILED
+            return GiveUp(
+                f"given up after {len(recent)} restarts within {self.limits.restart_window_s:g} s"
+            )
+        backoff_s = min(self.limits.backoff_s * 2.0 ** len(recent), self.limits.backoff_s_max)
+        recent.append(now_s)
+        self.state = LaneState.LOST
+        self.epoch += 1
+        self.restarts += 1
+        return Restart(self.epoch, backoff_s)
+
+    def closed(self) -> None:
+        """Note that the lane was closed on purpose."""
+        self.state = LaneState.CLOSED
+
+    def health(self, now_s: float, pid: int | None) -> LaneHealth:
+        """Return the state for people and `/health`."""
+        age_s = max(0.0, now_s - self._heard_s)
+        return LaneHealth(self.state, self.epoch, self.restarts, pid, age_s, self.reason)
+
+    def _forgive_own_absence(self, now_s: float) -> None:
+        # A check that comes late means that the watcher itself was stopped or starved (a paused
+        # container, a debugger): what the lane said meanwhile is still unread, so that time must
+        # not count as the lane's silence.
+        late_s = now_s - self._planned_s
+        if late_s > self.limits.heartbeat_s:
+            self._heard_s += late_s

@@ -1,0 +1,117 @@
+"""Reading bound parts out of an object store, and turning texts into slot values."""
+
+import json
+from collections.abc import Iterable, Sequence
+
+from heddle.core.errors import WorkflowError
+from heddle.core.passages import Passage
+from heddle.graph.primitive import Part, Read
+from heddle.runtime.object_store import ObjectStore
+
+ITEMS_MAX = 32  # a runaway list of sub-questions must not become a runaway loop
+
+
+def resolve(part: Read, store: ObjectStore, reader: str) -> object:
+    """Return the value of a read, one item of it where it asks for one.
+
+    Raises:
+        WorkflowError: the list has no such item.
+    """
+    value = store.get(part.key)
+    if part.item is None or not isinstance(value, tuple):
+        return value
+    if part.item >= len(value):
+        slot = part.key.split("@")[0]
+        raise WorkflowError(
+            f"node {reader!r}: slot {slot!r} has {len(value)} item(s) and the loop wants "
+            f"item {part.item + 1}; end the loop when state[{slot!r}] is empty, or set "
+            "parse='text' where the slot is written"
+        )
+    return value[part.item]
+
+
+def prompt_parts(
+    parts: Iterable[Part], store: ObjectStore, reader: str
+) -> list[str | Passage | None]:
+    """Return what a prompt is made of: texts, and passages one by one."""
+    found: list[str | Passage | None] = []
+    for part in parts:
+        if isinstance(part, str):
+            found.append(part)
+            continue
+        value = resolve(part, store, reader)
+        passages = as_passages(value)
+        if passages:
+            found.extend(passages)
+        else:
+            found.append(as_text(value))
+    return found
+
+
+def query_texts(parts: Sequence[Part], store: ObjectStore, reader: str) -> tuple[str, ...]:
+    """Return the texts to embed: a list slot alone gives one for each item, else one text."""
+    if len(parts) == 1 and isinstance(parts[0], Read):
+        value = resolve(parts[0], store, reader)
+        if isinstance(value, tuple) and value and not as_passages(value):
+            return tuple(as_text(item) for item in value)
+    texts = [
+        part if isinstance(part, str) else as_text(resolve(part, store, reader)) for part in parts
+    ]
+    return ("".join(texts).strip(),)
+
+
+def as_text(value: object) -> str:
+    """Return a value as a prompt shows it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Passage):
+        return value.render()
+    if isinstance(value, tuple | list):
+        separator = "" if as_passages(value) else "\n"
+        return separator.join(as_text(item) for item in value)
+    return str(value)
+
+
+def as_passages(value: object) -> tuple[Passage, ...]:
+    """Return a value that is passages; anything else is none."""
+    if not isinstance(value, tuple | list):
+        return ()
+    return tuple(item for item in value if isinstance(item, Passage))
+
+
+def as_lines(text: str) -> tuple[str, ...]:
+    """Return a generation's text as a list: a JSON list, JSON strings or plain text by line."""
+    stripped = text.strip()
+    if stripped.startswith("["):
+        items = _json_or_none(stripped)
+        if isinstance(items, list):
+            return tuple(str(item).strip() for item in items if str(item).strip())[:ITEMS_MAX]
+    lines = (_line(line) for line in stripped.splitlines())
+    return tuple(line for line in lines if line)[:ITEMS_MAX]
+
+
+def unique_passages(groups: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
+    """Return the passages of all groups, each chunk once, in order of first appearance."""
+    found: dict[int, Passage] = {}
+    for group in groups:
+        for passage in group:
+            found.setdefault(passage.chunk_id, passage)
+    return tuple(found.values())
+
+
+def _line(line: str) -> str:
+    line = line.strip().rstrip(",").lstrip("-*• ").strip()
+    number, dot, rest = line.partition(".")
+    if dot and number.isdigit():
+        line = rest.strip()
+    if line.startswith('"'):
+        value = _json_or_none(line)
+        line = value.strip() if isinstance(value, str) else line.strip('"')
+    return "" if line in "[]" else line
+
+
+def _json_or_none(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""What a user writes: RAGraph, its nodes, and the ready-made workflows. Data only."""

@@ -1,0 +1,217 @@
+"""RAGraph: the workflow builder of HedraRAG's Listing 1."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from heddle.core.errors import WorkflowError
+from heddle.core.payloads import Sampling
+from heddle.workflow.compile import Draft, compile_draft
+from heddle.workflow.nodes import (
+    GenerationNode,
+    Node,
+    NodeId,
+    Parse,
+    RetrievalNode,
+    ToolNode,
+)
+from heddle.workflow.template import Slot, Template, parse_template
+from heddle.workflow.workflow import Chooser, Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """START or END: where every workflow begins and ends."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+START: Final = Endpoint("START")
+END: Final = Endpoint("END")
+
+DEFAULT_MAX_STEPS = 64
+TOPK_MAX = 1000
+
+
+@dataclass(slots=True)
+class RAGraph:
+    """A RAG workflow: generation and retrieval nodes joined by edges. (HedraRAG §4.1)
+
+    Edges may be left out: they follow from `{placeholders}` and `output=`. `{input}` and
+    `{query}` both mean the user's question. Nodes are named by ints or strings.
+    """
+
+    name: str = "workflow"
+    inputs: Sequence[str] = ()
+    max_steps: int = DEFAULT_MAX_STEPS
+    _nodes: dict[NodeId, Node] = field(default_factory=dict)
+    _edges: list[tuple[NodeId | Endpoint, NodeId | Endpoint]] = field(default_factory=list)
+    _branches: list[tuple[NodeId, Chooser, tuple[NodeId, ...] | None]] = field(default_factory=list)
+
+    def add_generation(
+        self,
+        node: NodeId,
+        prompt: str,
+        output: str | None = None,
+        *,
+        max_tokens: int = 64,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+        parse: str = "auto",
+    ) -> "RAGraph":
+        """Add an LLM call; `output` names the slot that gets its text.
+
+        `parse="lines"` makes the slot a list, one item a line (JSON strings or plain text);
+        "auto" does so for a slot that a loop consumes.
+
+        Raises:
+            WorkflowError: a taken id, a bad prompt, or a value out of range.
+        """
+        where = f"generation node {node!r}"
+        if max_tokens < 1:
+            raise WorkflowError(f"{where}: max_tokens must be at least 1, got {max_tokens}")
+        if temperature < 0 or not 0 < top_p <= 1 or top_k < 0:
+            raise WorkflowError(
+                f"{where}: need temperature >= 0, 0 < top_p <= 1 and top_k >= 0, "
+                f"got {temperature=}, {top_p=}, {top_k=}"
+            )
+        sampling = Sampling(max_tokens, temperature, top_p, top_k, seed, tuple(stop))
+        self._add(
+            GenerationNode(
+                node,
+                parse_template(prompt, where=f"{where}, prompt"),
+                output or _default_slot(node),
+                sampling,
+                _parse(parse, where),
+            )
+        )
+        return self
+
+    def add_retrieval(
+        self,
+        node: NodeId,
+        query: str = "query",
+        output: str = "docs",
+        *,
+        topk: int = 5,
+        nprobe: int | None = None,
+        collect: bool = False,
+    ) -> "RAGraph":
+        """Add a vector search; `query` is a slot's name or a template such as "{query} {draft}".
+
+        `collect=True`: in a loop, readers see the passages of all turns, not only the last.
+
+        Raises:
+            WorkflowError: a taken id, a bad query, or a value out of range.
+        """
+        where = f"retrieval node {node!r}"
+        if not 1 <= topk <= TOPK_MAX:
+            raise WorkflowError(f"{where}: topk must be in 1..{TOPK_MAX}, got {topk}")
+        if nprobe is not None and nprobe < 1:
+            raise WorkflowError(f"{where}: nprobe must be at least 1, got {nprobe}")
+        self._add(RetrievalNode(node, _query(query, where), output, topk, nprobe, collect))
+        return self
+
+    def add_tool(
+        self, node: NodeId, function: Callable[..., object], inputs: Sequence[str], output: str
+    ) -> "RAGraph":
+        """Add a Python function of some slots; it runs in a bounded thread pool."""
+        if not callable(function):
+            raise WorkflowError(f"tool node {node!r}: function is not callable: {function!r}")
+        self._add(ToolNode(node, function, tuple(_question(i) for i in inputs), output))
+        return self
+
+    def add_edge(
+        self,
+        source: NodeId | Endpoint,
+        target: NodeId | Endpoint | Chooser,
+        targets: Sequence[NodeId] | None = None,
+    ) -> "RAGraph":
+        """Join two nodes, or make a callable choose the next one from the state.
+
+        Args:
+            source: a node or START.
+            target: a node, END, or a callable of the state that returns one of those.
+            targets: the nodes a callable may return, if you want them checked and drawn.
+
+        Raises:
+            WorkflowError: an edge into START, out of END, or two callables on one node.
+        """
+        if source == END or target == START:
+            raise WorkflowError(
+                f"edge {source!r} -> {target!r}: nothing leaves END or enters START"
+            )
+        if callable(target):
+            if isinstance(source, Endpoint):
+                raise WorkflowError("a callable edge needs a node as its source, not START")
+            if any(source == known for known, _, _ in self._branches):
+                raise WorkflowError(f"node {source!r} already has a callable edge; merge the two")
+            self._branches.append((source, target, None if targets is None else tuple(targets)))
+        else:
+            self._edges.append((source, target))
+        return self
+
+    def compile(self) -> Workflow:
+        """Check the graph and return it frozen.
+
+        Raises:
+            WorkflowError: an unknown placeholder or node, an unreachable node, no way to END,
+                two writers of one slot, or a static loop; the message names the node.
+        """
+        draft = Draft(
+            name=self.name,
+            nodes=dict(self._nodes),
+            starts=tuple(t for s, t in self._edges if s == START and not isinstance(t, Endpoint)),
+            ends=tuple(s for s, t in self._edges if t == END and not isinstance(s, Endpoint)),
+            edges=tuple(
+                (s, t)
+                for s, t in self._edges
+                if not isinstance(s, Endpoint) and not isinstance(t, Endpoint)
+            ),
+            branches=tuple(self._branches),
+            inputs=frozenset(_question(i) for i in self.inputs) | {"query"},
+            max_steps=self.max_steps,
+        )
+        return compile_draft(draft)
+
+    def _add(self, node: Node) -> None:
+        if isinstance(node.id, bool) or not isinstance(node.id, int | str):
+            raise WorkflowError(f"a node's id is an int or a string, got {node.id!r}")
+        if node.id in self._nodes:
+            raise WorkflowError(f"node {node.id!r} is there already; ids must differ")
+        if not node.output.isidentifier() or _question(node.output) == "query":
+            raise WorkflowError(
+                f"node {node.id!r}: output {node.output!r} must be a plain name "
+                "other than 'query' and 'input'"
+            )
+        self._nodes[node.id] = node
+
+
+def _default_slot(node: NodeId) -> str:
+    """A slot for a generation nobody named: valid as a name, and no one else's."""
+    text = str(node)
+    return f"output_{text}" if f"output_{text}".isidentifier() else f"output_{text.encode().hex()}"
+
+
+def _question(slot: str) -> str:
+    return "query" if slot == "input" else slot
+
+
+def _query(query: str, where: str) -> Template:
+    if query.isidentifier():
+        return Template((Slot(_question(query)),))
+    return parse_template(query, where=f"{where}, query")
+
+
+def _parse(parse: str, where: str) -> Parse:
+    try:
+        return Parse(parse)
+    except ValueError:
+        names = ", ".join(p.value for p in Parse)
+        raise WorkflowError(f"{where}: parse must be one of {names}, got {parse!r}") from None

@@ -1,0 +1,84 @@
+"""A compiled workflow: what RAGraph.compile() returns. Frozen and shared by all requests."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from heddle.workflow.nodes import Node, NodeId
+
+State = Mapping[str, object]
+Chooser = Callable[[State], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A callable edge: after `source`, `choose(state)` names the next node or END."""
+
+    source: NodeId
+    choose: Chooser
+    targets: tuple[NodeId, ...]  # the nodes it may name, END apart
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """Nodes, the static edges between them, and callable edges.
+
+    `edges` holds declared edges and those that follow from data; `entries` start a request;
+    `outputs` may be followed by END. `list_slots` maps a slot that a loop consumes to the nodes
+    that take one item of it a turn.
+    """
+
+    name: str
+    nodes: Mapping[NodeId, Node]
+    edges: frozenset[tuple[NodeId, NodeId]]
+    branches: tuple[Branch, ...]
+    entries: tuple[NodeId, ...]
+    outputs: frozenset[NodeId]
+    writers: Mapping[str, NodeId]
+    list_slots: Mapping[str, frozenset[NodeId]]
+    inputs: frozenset[str]
+    max_steps: int
+
+    @cached_property
+    def successors(self) -> Mapping[NodeId, tuple[NodeId, ...]]:
+        """Static successors of every node, in the order the nodes were added."""
+        return {n: tuple(m for m in self.nodes if (n, m) in self.edges) for n in self.nodes}
+
+    @cached_property
+    def branch_of(self) -> Mapping[NodeId, Branch]:
+        """The callable edge that leaves a node."""
+        return {branch.source: branch for branch in self.branches}
+
+    @cached_property
+    def depth_after(self) -> Mapping[NodeId, int]:
+        """Nodes still to come after each node, at most: one loop turn counts once. (DESIGN §2)"""
+        below = {n: self._static_depth(n) for n in self.nodes}
+        for branch in self.branches:
+            turn = max((below[t] + 1 for t in branch.targets), default=0)
+            below[branch.source] = max(below[branch.source], turn)
+        # Ancestors of a branch see past it: one more relaxation along the static order.
+        for node in reversed(static_order(self.nodes, self.edges)):
+            for after in self.successors[node]:
+                below[node] = max(below[node], below[after] + 1)
+        return below
+
+    def _static_depth(self, node: NodeId) -> int:
+        return max((self._static_depth(m) + 1 for m in self.successors[node]), default=0)
+
+
+def static_order(
+    nodes: Mapping[NodeId, Node], edges: frozenset[tuple[NodeId, NodeId]]
+) -> list[NodeId]:
+    """Return the nodes in topological order of the static edges; nodes on a cycle are missing."""
+    waiting = {n: sum(1 for _, target in edges if target == n) for n in nodes}
+    ready = [n for n, count in waiting.items() if count == 0]
+    order: list[NodeId] = []
+    while ready:
+        node = ready.pop(0)
+        order.append(node)
+        for source, target in sorted(edges, key=str):
+            if source == node:
+                waiting[target] -= 1
+                if waiting[target] == 0:
+                    ready.append(target)
+    return order
