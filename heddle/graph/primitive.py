@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from heddle.core.payloads import Sampling
 from heddle.core.primitives import PrimitiveKind
@@ -63,10 +64,14 @@ class DecodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConditionConfig:
-    """Call `choose` with a state: slot -> read of its value, lists from `Read.item` on."""
+    """Call `choose` with a state: slot -> read of its value, lists from `Read.item` on.
 
-    choose: Callable[[Mapping[str, object]], object]
+    `turn` says how often the node before it has run, from 1.
+    """
+
+    choose: Callable[[Mapping[str, Any]], object]
     state: tuple[tuple[str, Read], ...]
+    turn: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,5 +21,5 @@ def lower_branch(branch: Branch, workflow: Workflow, scope: Scope, turn: int) ->
         node=str(branch.source),
         reads=tuple(dict.fromkeys(read.key for _, read in state)),
         writes=(),
-        config=ConditionConfig(branch.choose, state),
+        config=ConditionConfig(branch.choose, state, turn + 1),
     )

@@ -1,5 +1,6 @@
 """Runs the passes: times each, verifies after each change, can leave any out by name."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -11,6 +12,8 @@ from heddle.graph.verify import verify
 from heddle.passes.cycle_view import CycleView, Edit
 from heddle.passes.prune_dependencies import PruneDependencies
 from heddle.passes.split_substages import SplitSubstages
+
+log = logging.getLogger(__name__)
 
 
 class GraphPass(Protocol):
@@ -46,11 +49,15 @@ CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (SplitSubstages(),)
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """One application of a pass: whether it changed anything, and how long it took [s]."""
+    """One application of a pass: whether it changed anything, and how long it took [s].
+
+    `error` says why it was left out, where failing passes are.
+    """
 
     name: str
     changed: bool
     seconds: float
+    error: str = ""
 
 
 @dataclass(slots=True)
@@ -60,11 +67,14 @@ class PassRunner:
     Args:
         clock: times the passes.
         disabled: names of passes to leave out.
-        on_failure: "fail" lets a failing pass fail its request; "keep" goes on with the graph
-            before it, and says so in the record `failed`.
+        on_failure: "fail" lets a failing graph pass fail its request; "keep" goes on with the
+            graph before it, and the record says so.
+
+    A cycle pass that fails serves all requests at once, and none depends on its edits: it is
+    logged, named in `failed` and left out from then on.
 
     Raises:
-        ConfigError: `disabled` names a pass that doesn't exist.
+        ConfigError: `disabled` names a pass that doesn't exist, or `on_failure` is neither.
     """
 
     clock: Clock
@@ -73,9 +83,11 @@ class PassRunner:
     disabled: frozenset[str] = frozenset()
     on_failure: str = "fail"
     seconds: dict[str, float] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
+    failed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        if self.on_failure not in ("fail", "keep"):
+            raise ConfigError(f"on_failure must be fail or keep, got {self.on_failure!r}")
         known = {p.name for p in self.graph_passes} | {p.name for p in self.cycle_passes}
         if unknown := self.disabled - known:
             raise ConfigError(
@@ -91,8 +103,14 @@ class PassRunner:
             if rewrite.name in self.disabled:
                 continue
             started_s = self.clock.now_s()
-            rewritten = self._rewrite(rewrite, graph)
-            records.append(self._record(rewrite.name, rewritten is not None, started_s))
+            try:
+                rewritten, error = _rewrite(rewrite, graph), ""
+            except InternalError as failure:
+                if self.on_failure == "fail":
+                    raise
+                self.failed.add(rewrite.name)
+                rewritten, error = None, str(failure)
+            records.append(self._record(rewrite.name, rewritten is not None, started_s, error))
             graph = graph if rewritten is None else rewritten
         return graph, tuple(records)
 
@@ -100,27 +118,31 @@ class PassRunner:
         """Run every enabled cycle pass on the wavefront and return all edits."""
         edits: list[Edit] = []
         for cycle_pass in self.cycle_passes:
-            if cycle_pass.name in self.disabled:
+            if cycle_pass.name in self.disabled or cycle_pass.name in self.failed:
                 continue
             started_s = self.clock.now_s()
-            found = cycle_pass.apply(view)
+            try:
+                found = cycle_pass.apply(view)
+            except Exception:
+                log.exception("cycle pass %s failed and is left out from now on", cycle_pass.name)
+                self.failed.add(cycle_pass.name)
+                found = ()
             self._record(cycle_pass.name, bool(found), started_s)
             edits.extend(found)
         return tuple(edits)
 
-    def _rewrite(self, rewrite: GraphPass, graph: PGraph) -> PGraph | None:
-        try:
-            rewritten = rewrite.apply(graph)
-            if rewritten is not None:
-                verify(rewritten)
-        except Exception as error:
-            if self.on_failure == "keep":
-                self.failed.append(rewrite.name)
-                return None
-            raise InternalError(f"pass {rewrite.name!r} failed: {error}") from error
-        return rewritten
-
-    def _record(self, name: str, changed: bool, started_s: float) -> PassRecord:
+    def _record(self, name: str, changed: bool, started_s: float, error: str = "") -> PassRecord:
         seconds = self.clock.now_s() - started_s
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
-        return PassRecord(name, changed, seconds)
+        return PassRecord(name, changed, seconds, error)
+
+
+def _rewrite(rewrite: GraphPass, graph: PGraph) -> PGraph | None:
+    """Apply a pass and verify what it returns; whatever goes wrong is an InternalError."""
+    try:
+        rewritten = rewrite.apply(graph)
+        if rewritten is not None:
+            verify(rewritten)
+    except Exception as error:
+        raise InternalError(f"pass {rewrite.name!r} failed: {error}") from error
+    return rewritten

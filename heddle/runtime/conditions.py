@@ -5,6 +5,7 @@ from heddle.graph.primitive import ConditionConfig
 from heddle.runtime.object_store import ObjectStore
 from heddle.workflow.nodes import NodeId
 from heddle.workflow.ragraph import END
+from heddle.workflow.template import TURN
 from heddle.workflow.workflow import Workflow
 
 
@@ -35,7 +36,7 @@ def choose_targets(
 
 
 def _state(config: ConditionConfig, store: ObjectStore) -> dict[str, object]:
-    state: dict[str, object] = {}
+    state: dict[str, object] = {TURN: config.turn}
     for slot, read in config.state:
         value = store.get(read.key)
         left_from = read.item if isinstance(value, tuple) else None

@@ -29,7 +29,7 @@ def fold(
         hits = [r for r in results if isinstance(r, Hits)]
         return _fold_hits(hits, primitive.config.topk, passages, receipt)
     if isinstance(primitive.config, DecodeConfig):
-        return _fold_generated(results[0], primitive.config, receipt)
+        return _fold_generated(results[0], primitive, receipt)
     return _fold_plain(results, receipt)
 
 
@@ -46,11 +46,18 @@ def _fold_plain(results: Sequence[Result], receipt: ReceiptDraft) -> object:
     raise InternalError(f"{type(first).__name__} is no value of a primitive")
 
 
-def _fold_generated(result: Result, config: DecodeConfig, receipt: ReceiptDraft) -> object:
+def _fold_generated(result: Result, primitive: Primitive, receipt: ReceiptDraft) -> object:
+    assert isinstance(primitive.config, DecodeConfig), f"{primitive.name!r} is no decode"
     assert isinstance(result, Generated), f"a decode was answered with {type(result).__name__}"
     receipt.generated_tokens += len(result.token_ids)
     receipt.preemptions += result.preemptions
-    return as_lines(result.text) if config.as_lines else result.text.strip()
+    if not primitive.config.as_lines:
+        return result.text.strip()
+    lines = as_lines(result.text)
+    if not lines:
+        # The loop that consumes the list still gets its first turn, and the receipt says so.
+        receipt.fallbacks.append(f"node {primitive.node!r} wrote no line; its list has one empty")
+    return lines or ("",)
 
 
 def _fold_hits(

@@ -45,11 +45,15 @@ class Lane:
 
 @dataclass(slots=True)
 class TaskRun:
-    """One task in flight. `prefill` names the lease a generation's task belongs to."""
+    """One task in flight. `prefill` names the lease a generation's task belongs to.
+
+    `epoch` is the lane's at the time of sending.
+    """
 
     request: Request
     run: PrimitiveRun
     lane: Lane
+    epoch: int
     rows: int
     first_row: int
     sent_s: float

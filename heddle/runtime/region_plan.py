@@ -1,7 +1,7 @@
 """A lowered and optimised region, ready to run again and again: what waits for what."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heddle.core.primitives import PrimitiveKind
@@ -9,7 +9,7 @@ from heddle.graph.pgraph import EdgeKind, PGraph, depths
 from heddle.graph.primitive import DecodeConfig, Primitive
 from heddle.lowering.lower import lower_region
 from heddle.lowering.scope import Scope
-from heddle.passes.runner import PassRunner
+from heddle.passes.runner import PassRecord, PassRunner
 from heddle.workflow.nodes import NodeId
 from heddle.workflow.workflow import Workflow
 
@@ -22,7 +22,8 @@ class RegionPlan:
 
     `waits` counts, for each primitive, the producers inside the region; `after` lists who waits
     for it. `readers` maps keys from outside to their readers. `rider` maps a prefill to the
-    decode that rides along with it.
+    decode that rides along with it. `passes` changed the region's graph; `fallbacks` tells of
+    those that failed and were left out.
     """
 
     primitives: Mapping[str, Primitive]
@@ -35,6 +36,7 @@ class RegionPlan:
     rider: Mapping[str, str]
     last: Mapping[str, NodeId]
     passes: tuple[str, ...]
+    fallbacks: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -67,16 +69,11 @@ class RegionPlanner:
     ) -> RegionPlan:
         region = lower_region(workflow, entries, scope)
         graph, records = self.runner.optimize(region.graph) if optimize else (region.graph, ())
-        changed = tuple(record.name for record in records if record.changed)
-        return plan_of(graph, workflow, region.nodes, region.scope, changed)
+        return plan_of(graph, region.nodes, region.scope, records)
 
 
 def plan_of(
-    graph: PGraph,
-    workflow: Workflow,
-    nodes: tuple[NodeId, ...],
-    scope: Scope,
-    passes: tuple[str, ...],
+    graph: PGraph, nodes: tuple[NodeId, ...], scope: Scope, records: Sequence[PassRecord]
 ) -> RegionPlan:
     """Return the plan of an optimised graph."""
     pairs = {(e.producer, e.consumer) for e in graph.edges}
@@ -96,7 +93,8 @@ def plan_of(
         readers=outside,
         rider=_riders(graph),
         last=_last_primitives(graph, nodes),
-        passes=passes,
+        passes=tuple(record.name for record in records if record.changed),
+        fallbacks=tuple(record.error for record in records if record.error),
     )
 
 

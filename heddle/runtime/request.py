@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from heddle.core.passages import Passage
 from heddle.core.payloads import Payload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Result
@@ -13,7 +14,6 @@ from heddle.runtime.events import RequestEvent
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.receipt import ReceiptDraft
 from heddle.runtime.region_plan import RegionPlan
-from heddle.workflow.nodes import NodeId
 from heddle.workflow.workflow import Workflow
 
 EventSink = Callable[[RequestEvent], None]
@@ -59,7 +59,8 @@ class Request:
     receipt: ReceiptDraft = field(default_factory=ReceiptDraft)
     steps: int = 0
     last_output: str | None = None
-    shown: dict[NodeId | str, tuple[object, ...]] = field(default_factory=dict)
+    shown: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
+    sources: tuple[Passage, ...] = ()
     is_ended: bool = False
 
     @property

@@ -49,15 +49,19 @@ from heddle.runtime.payload_builder import build_payload
 from heddle.runtime.receipt import Span
 from heddle.runtime.region_plan import RegionPlanner
 from heddle.runtime.request import EventSink, PrimitiveRun, Request
+from heddle.runtime.supervision import LANE_LOST
 from heddle.runtime.values import as_passages, as_text, resolve, unique_passages
-from heddle.workflow.nodes import GenerationNode, NodeId, RetrievalNode, ToolNode
+from heddle.workflow.nodes import GenerationNode, Node, NodeId, RetrievalNode, ToolNode
 from heddle.workflow.workflow import Workflow
 
 log = logging.getLogger(__name__)
 Args = TypeVarTuple("Args")
 
+PAIR_CREDITS = 2
 SPLITTABLE = frozenset({PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING})
 RETRYABLE = frozenset({PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING, PrimitiveKind.RERANKING})
+
+STARTING = frozenset({PrimitiveKind.EMBEDDING, PrimitiveKind.PREFILLING, PrimitiveKind.TOOL})
 
 
 @dataclass(slots=True)
@@ -108,6 +112,12 @@ class Runtime:
     _next_task: int = 1
 
     def __post_init__(self) -> None:
+        for port in self.ports:
+            if PrimitiveKind.PREFILLING in port.kinds and port.credits.total < PAIR_CREDITS:
+                raise ConfigError(
+                    f"engine {port.name} has {port.credits.total} credit(s); a generation takes "
+                    f"{PAIR_CREDITS} (its prefill and its decode): give it more"
+                )
         self.admission = Admission(self.limits)
         self.lanes = {p.name: Lane(p, EngineScheduler(self.policy)) for p in self.ports}
 
@@ -197,11 +207,11 @@ class Runtime:
     def _check_engines(self, workflow: Workflow) -> None:
         kinds = frozenset().union(*(lane.port.kinds for lane in self.lanes.values()))
         for node in workflow.nodes.values():
-            needed = _needed_kind(node)
-            if needed not in kinds:
-                raise ConfigError(
-                    f"node {node.id!r} needs {needed.value}, and no engine here does that"
-                )
+            for needed in _needed_kinds(node):
+                if needed not in kinds:
+                    raise ConfigError(
+                        f"node {node.id!r} needs {needed.value}, and no engine here does that"
+                    )
 
     # -- regions and readiness ----------------------------------------------------------------
 
@@ -216,6 +226,7 @@ class Runtime:
                 f"max_steps={request.workflow.max_steps}: check the callable edge that loops"
             )
         request.receipt.passes = tuple(dict.fromkeys((*request.receipt.passes, *plan.passes)))
+        request.receipt.fallbacks.extend(plan.fallbacks)
         waits = dict(plan.waits)
         for key, readers in plan.readers.items():
             if key not in request.store:
@@ -242,7 +253,7 @@ class Runtime:
             built = build_payload(primitive, request.store, self.tokenizer, request.tenant)
             run.payload = built.payload
             if built.shown:
-                request.shown[primitive.node] = built.shown
+                request.shown[primitive.node] = request.sources = built.shown
         self._enqueue(request, run, now_s)
 
     def _enqueue(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
@@ -346,13 +357,16 @@ class Runtime:
         lane.port.credits.take(credit_rows)
         lane.in_flight += 1
         request.tasks.add(task_id)
-        self.tasks[task_id] = TaskRun(request, run, lane, credit_rows, first_row, now_s)
+        self.tasks[task_id] = TaskRun(
+            request, run, lane, lane.port.epoch, credit_rows, first_row, now_s
+        )
         report = 1 if run.primitive.kind is PrimitiveKind.DECODING else 0
         lane.port.send(Admit(task, report))
         return task_id
 
     def _tell_started(self, request: Request, run: PrimitiveRun) -> None:
-        if run.primitive.kind in (PrimitiveKind.EMBEDDING, PrimitiveKind.PREFILLING):
+        # A generation that is sent once more has been told of before.
+        if run.primitive.kind in STARTING and not run.retries:
             turn = int(run.primitive.name.rsplit("@", 1)[1])
             request.sink(NodeStarted(run.primitive.node, turn))
 
@@ -381,15 +395,20 @@ class Runtime:
         if (frame.epoch, frame.number) <= (epoch, number):
             return False
         lane.seen = frame.epoch, frame.number
-        expected = number + 1 if frame.epoch == epoch else 1
-        if frame.number != expected:
-            log.error("lane %s lost frames %d..%d", frame.lane, expected, frame.number - 1)
-            self._give_up_tasks(lane, "lane lost: frames were lost on the way", now_s)
+        if frame.epoch != epoch:
+            lane.budget_s = None  # a new engine knows nothing of earlier Steers
+            self._give_up_tasks(lane, frame.epoch - 1, now_s)
+            number = 0
+        if frame.number != number + 1:
+            log.error("lane %s lost frames %d..%d", frame.lane, number + 1, frame.number - 1)
+            self._give_up_tasks(lane, frame.epoch, now_s)
         return True
 
-    def _give_up_tasks(self, lane: Lane, message: str, now_s: float) -> None:
+    def _give_up_tasks(self, lane: Lane, epoch_max: int, now_s: float) -> None:
+        """Fail what was sent to a lane up to an epoch: its answer may be among lost frames."""
+        message = f"{LANE_LOST} frames of lane {lane.port.name} were lost on the way"
         for task_id, task in sorted(self.tasks.items()):
-            if task.lane is lane and task_id in self.tasks:
+            if task.lane is lane and task.epoch <= epoch_max:
                 lane.port.send(Cancel(task_id))
                 self._end_task(task, Failed(task_id, message), now_s)
 
@@ -541,14 +560,15 @@ class Runtime:
             node in request.workflow.outputs or request.last_output is None
         ):
             request.last_output = primitive.writes[0]
-            request.shown["answer"] = request.shown.get(primitive.node, ())
+            # An answer from a summary shows no passage itself: those before it are its sources.
+            request.sources = request.shown.get(primitive.node) or request.sources
         request.sink(NodeFinished(primitive.node, turn))
 
     def _finish(self, request: Request, now_s: float) -> None:
         keys = dict(request.scope.keys)
         slots = {slot: request.store.get(key) for slot, key in keys.items()}
         text = as_text(request.store.get(request.last_output)) if request.last_output else ""
-        passages = as_passages(request.shown.get("answer", ()))
+        passages = request.sources
         if not request.last_output:
             passages = unique_passages(as_passages(value) for value in slots.values())
         receipt = request.receipt.close(
@@ -640,14 +660,14 @@ class Runtime:
             lane.port.send(Steer(budget_s=edit.budget_s))
 
 
-def _needed_kind(node: object) -> PrimitiveKind:
+def _needed_kinds(node: Node) -> tuple[PrimitiveKind, ...]:
     if isinstance(node, GenerationNode):
-        return PrimitiveKind.PREFILLING
+        return (PrimitiveKind.PREFILLING, PrimitiveKind.DECODING)
     if isinstance(node, RetrievalNode):
-        return PrimitiveKind.SEARCHING
+        return (PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING)
     if isinstance(node, ToolNode):
-        return PrimitiveKind.TOOL
-    return PrimitiveKind.INGESTION
+        return (PrimitiveKind.TOOL,)
+    return (PrimitiveKind.EMBEDDING, PrimitiveKind.INGESTION)
 
 
 def _span(request: Request, run: PrimitiveRun, now_s: float) -> Span:

@@ -229,8 +229,6 @@ class LaneSupervisor:
 
     def _forgive_own_absence(self, now_s: float) -> None:
         # A check that comes late means that the watcher itself was stopped or starved (a paused
-        # container, a debugger): what the lane said meanwhile is still unread, so that time must
-        # not count as the lane's silence.
-        late_s = now_s - self._planned_s
-        if late_s > self.limits.heartbeat_s:
-            self._heard_s += late_s
+        # container, a debugger), and the lane perhaps with it: silence counts from now.
+        if now_s - self._planned_s > self.limits.heartbeat_s:
+            self._heard_s = now_s

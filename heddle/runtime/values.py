@@ -52,7 +52,7 @@ def query_texts(parts: Sequence[Part], store: ObjectStore, reader: str) -> tuple
     """Return the texts to embed: a list slot alone gives one for each item, else one text."""
     if len(parts) == 1 and isinstance(parts[0], Read):
         value = resolve(parts[0], store, reader)
-        if isinstance(value, tuple) and value and not as_passages(value):
+        if isinstance(value, tuple | list) and value and not as_passages(value):
             return tuple(as_text(item) for item in value)
     texts = [
         part if isinstance(part, str) else as_text(resolve(part, store, reader)) for part in parts

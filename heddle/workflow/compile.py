@@ -112,8 +112,27 @@ def _with_data_edges(draft: Draft, writers: Mapping[str, NodeId], loops: bool) -
                 raise WorkflowError(
                     f"node {node.id!r} reads {{{slot}}}, which nothing writes; known: {known}"
                 )
-            _add_data_edge(edges, writers[slot], node, slot, loops)
+            if not _is_jumped_to(draft, writers[slot], node.id):
+                _add_data_edge(edges, writers[slot], node, slot, loops)
     return frozenset(edges)
+
+
+def _is_jumped_to(draft: Draft, writer: NodeId, reader: NodeId) -> bool:
+    """Whether only a callable edge after the writer leads to the reader.
+
+    A data edge would then run the reader whatever the callable says.
+    """
+
+    def drawn(node: NodeId) -> list[NodeId]:
+        return _after(draft.edges, node)
+
+    if reader in reachable(draft.starts or (writer,), drawn):
+        return False
+    after_writer = reachable([writer], drawn)
+    return any(
+        source in after_writer and (targets is None or reader in targets)
+        for source, _, targets in draft.branches
+    )
 
 
 def _add_data_edge(edges: set[Edge], writer: NodeId, node: Node, slot: str, loops: bool) -> None:

@@ -15,7 +15,7 @@ from heddle.workflow.nodes import (
     RetrievalNode,
     ToolNode,
 )
-from heddle.workflow.template import Slot, Template, parse_template
+from heddle.workflow.template import QUESTION_ALIASES, TURN, Slot, Template, parse_template
 from heddle.workflow.workflow import Chooser, Workflow
 
 
@@ -34,6 +34,7 @@ END: Final = Endpoint("END")
 
 DEFAULT_MAX_STEPS = 64
 TOPK_MAX = 1000
+RESERVED: Final = QUESTION_ALIASES | {TURN}
 
 
 @dataclass(slots=True)
@@ -185,10 +186,10 @@ class RAGraph:
             raise WorkflowError(f"a node's id is an int or a string, got {node.id!r}")
         if node.id in self._nodes:
             raise WorkflowError(f"node {node.id!r} is there already; ids must differ")
-        if not node.output.isidentifier() or _question(node.output) == "query":
+        if not node.output.isidentifier() or node.output in RESERVED:
             raise WorkflowError(
                 f"node {node.id!r}: output {node.output!r} must be a plain name "
-                "other than 'query' and 'input'"
+                f"other than {', '.join(sorted(RESERVED))}"
             )
         self._nodes[node.id] = node
 

@@ -7,6 +7,7 @@ from heddle.core.errors import WorkflowError
 
 QUESTION = "query"
 QUESTION_ALIASES = frozenset({"query", "input"})
+TURN = "turn"  # in the state of a callable edge: how often its node has run, from 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from heddle.workflow.nodes import Node, NodeId
 
-State = Mapping[str, object]
+State = Mapping[str, Any]
 Chooser = Callable[[State], object]
 
 

@@ -1,0 +1,46 @@
+# `make demo` and `make test` set everything up themselves: they need Python 3.11 or newer and a C compiler.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TORCH ?= torch==2.13.0
+
+.PHONY: setup demo test check format lint types reader sim clean
+
+setup: $(STAMP)
+
+# torch comes first and pinned: asked for by another package, pip would take a build with
+# gigabytes of CUDA libraries.
+$(STAMP): pyproject.toml constraints.txt models/reader/pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		-c constraints.txt -e ".[server,dev]" ./models/reader
+	touch $(STAMP)
+
+demo: setup
+	$(BIN)/heddle demo
+
+test: setup
+	$(BIN)/python -m pytest -q
+
+check: setup format lint types test
+
+format: setup
+	$(BIN)/ruff format --check heddle tests benchmarks
+
+lint: setup
+	$(BIN)/ruff check heddle tests benchmarks
+
+types: setup
+	$(BIN)/mypy
+
+sim: setup
+	$(BIN)/python -m heddle.simulator --seed $(or $(SEED),0)
+
+# Retrains the reader from nothing; PROFILE=gpu on a machine with one. Resumable.
+reader: setup
+	cd models/reader && ../../$(BIN)/python -m training.train --profile $(or $(PROFILE),cpu) --resume
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build *.egg-info

@@ -1,0 +1,261 @@
+"""Tokens per second of the LLM engine beside transformers, on the same weights.
+
+Contenders, all with 16 slots, the same random-weight Llama (12 layers of 768), fp32 on the CPU
+(bfloat16 on CUDA) and the same threads:
+
+* heddle: the LLM engine (continuous batching, chunked prefill, paged KV);
+* generate: `model.generate` of transformers in arrival-order batches of 16, left-padded; each
+  batch runs to its longest answer;
+* hf_continuous: transformers' continuous batching with sdpa (per-request lengths), its step's
+  token budget being the best of those tried in `HF_BATCH_TOKENS`.
+
+Requests: lengths from the first rows of trace_azure_conv, at most 512 in and 256 out, all there
+at the start; random token ids; no early stop. Throughput counts the tokens asked for, so what
+`generate` computes beyond a request's length counts for nothing. Repetitions are interleaved;
+the figures are medians.
+"""
+
+import copy
+import gzip
+import json
+import os
+import statistics
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import ContinuousBatchingConfig, GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+from heddle.core.commands import Admit
+from heddle.core.errors import InputError
+from heddle.core.frames import Done, Failed
+from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Generated
+from heddle.core.tasks import Identity, Task
+from heddle.engines.llm.build import LlmSettings, assemble
+
+SLOTS = 16
+STEP_TOKENS = 512
+TRACE = "trace_azure_conv.jsonl.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is run; the bar is decided by the full size."""
+
+    requests: int
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    intermediate: int
+    vocabulary: int
+    in_max: int
+    out_max: int
+    repetitions: int
+
+
+FULL = Sizes(64, 12, 768, 12, 12, 2048, 32000, 512, 256, 1)
+QUICK = Sizes(32, 4, 256, 4, 4, 688, 4096, 256, 64, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request: its prompt and how many tokens it wants."""
+
+    prompt: list[int]
+    tokens_out: int
+
+
+class _NoText:
+    """Leaves text out: transformers' contenders make none either."""
+
+    def stream(self, stop: tuple[str, ...]) -> "_NoText":
+        return self
+
+    def push(self, token_ids: object) -> tuple[str, bool]:
+        return "", False
+
+    def finish(self) -> str:
+        return ""
+
+
+def run(quick: bool, seed: int) -> dict[str, object]:
+    """Run all contenders; headline x_generate and x_hf_continuous (heddle's tokens/s over theirs).
+
+    Raises: InputError: the trace is not in HEDDLE_DATA or ../shared/data.
+    """
+    sizes = QUICK if quick else FULL
+    requests = _requests(sizes, seed)
+    models = _models(sizes, seed)
+    contenders = {"heddle": _heddle, "generate": _generate, "hf_continuous": _hf_continuous}
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for name, contender in contenders.items():  # a short warm-up of each
+        contender(models[name], [Request(r.prompt[:16], 2) for r in requests[:2]])
+    for _ in range(sizes.repetitions):
+        for name, contender in contenders.items():
+            started = time.perf_counter()
+            contender(models[name], requests)
+            seconds[name].append(time.perf_counter() - started)
+    tokens = sum(request.tokens_out for request in requests)
+    median = {name: statistics.median(times) for name, times in seconds.items()}
+    rows = [
+        {
+            "contender": name,
+            "seconds": round(median[name], 3),
+            "tokens_per_s": round(tokens / median[name], 2),
+            "x_heddle": round(median[name] / median["heddle"], 3),
+            "all_seconds": [round(value, 3) for value in seconds[name]],
+        }
+        for name in contenders
+    ]
+    return {
+        "settings": {
+            **asdict(sizes),
+            "slots": SLOTS,
+            "max_num_batched_tokens": STEP_TOKENS,
+            "tokens_in": sum(len(request.prompt) for request in requests),
+            "tokens_out": tokens,
+            "dtype": str(models["heddle"].dtype),
+            "device": str(models["heddle"].device),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "seed": seed,
+        },
+        "rows": rows,
+        "headline": {
+            "x_generate": round(median["generate"] / median["heddle"], 3),
+            "x_hf_continuous": round(median["hf_continuous"] / median["heddle"], 3),
+        },
+    }
+
+
+def _requests(sizes: Sizes, seed: int) -> list[Request]:
+    folder = Path(os.environ.get("HEDDLE_DATA", Path(__file__).parents[1] / ".." / "shared/data"))
+    path = folder / TRACE
+    if not path.is_file():
+        raise InputError(f"{path} is missing: set HEDDLE_DATA to the folder that holds {TRACE}")
+    generator = torch.Generator().manual_seed(seed)
+    requests = []
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line, _ in zip(lines, range(sizes.requests), strict=False):
+            row = json.loads(line)
+            length = min(row["in"], sizes.in_max)
+            ids = torch.randint(3, sizes.vocabulary, (length,), generator=generator)
+            requests.append(Request(ids.tolist(), min(row["out"], sizes.out_max)))
+    return requests
+
+
+def _models(sizes: Sizes, seed: int) -> dict[str, LlamaForCausalLM]:
+    """Return one copy of the model for each contender, all with the same weights."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        hidden_size=sizes.hidden,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads,
+        num_key_value_heads=sizes.kv_heads,
+        intermediate_size=sizes.intermediate,
+        vocab_size=sizes.vocabulary,
+        max_position_embeddings=2048,
+        bos_token_id=1,
+        eos_token_id=None,
+        pad_token_id=0,
+        attn_implementation="sdpa",
+    )
+    on_cuda = torch.cuda.is_available()
+    model = LlamaForCausalLM(config).eval()
+    model = model.to("cuda", torch.bfloat16) if on_cuda else model
+    return {name: copy.deepcopy(model) for name in ("heddle", "generate", "hf_continuous")}
+
+
+def _heddle(model: LlamaForCausalLM, requests: list[Request]) -> None:
+    settings = LlmSettings(
+        Path("in memory"),
+        max_num_seqs=SLOTS,
+        max_num_batched_tokens=STEP_TOKENS,
+        kv_bytes=2 << 30,
+    )
+    engine = assemble("llm", 1, settings, model, "bench", _NoText())
+    for number, request in enumerate(requests):
+        prefill, decode = 2 * number, 2 * number + 1
+        payload = PrefillPayload((Segment(tuple(request.prompt)),))
+        engine.apply(Admit(_task(prefill, PrimitiveKind.PREFILLING, payload)))
+        sampling = Sampling(max_tokens=request.tokens_out, ignore_eos=True)
+        continuation = DecodePayload(prefill, sampling)
+        engine.apply(Admit(_task(decode, PrimitiveKind.DECODING, continuation), report_every=1))
+    tokens = 0
+    while engine.has_work:
+        for event in engine.step(0.0, float("inf")).events:
+            assert not isinstance(event, Failed), event
+            if isinstance(event, Done) and isinstance(event.result, Generated):
+                tokens += len(event.result.token_ids)
+    assert tokens == sum(request.tokens_out for request in requests)
+
+
+def _task(task_id: int, kind: PrimitiveKind, payload: PrefillPayload | DecodePayload) -> Task:
+    return Task(task_id, kind, Identity(request_id=task_id // 2, node="bench"), payload)
+
+
+def _generate(model: LlamaForCausalLM, requests: list[Request]) -> None:
+    for start in range(0, len(requests), SLOTS):
+        batch = requests[start : start + SLOTS]
+        longest = max(len(request.prompt) for request in batch)
+        ids = torch.zeros(len(batch), longest, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, request in enumerate(batch):
+            ids[row, longest - len(request.prompt) :] = torch.tensor(request.prompt)
+            mask[row, longest - len(request.prompt) :] = 1
+        tokens_out = max(request.tokens_out for request in batch)
+        settings = GenerationConfig(
+            max_new_tokens=tokens_out, do_sample=False, pad_token_id=0, eos_token_id=None
+        )
+        with torch.inference_mode():
+            out = model.generate(
+                ids.to(model.device),
+                attention_mask=mask.to(model.device),
+                generation_config=settings,
+            )
+        assert out.shape[1] == longest + tokens_out
+
+
+def _hf_continuous(model: LlamaForCausalLM, requests: list[Request]) -> None:
+    config = ContinuousBatchingConfig(
+        num_blocks=max(64, SLOTS * 4),
+        max_batch_tokens=HF_BATCH_TOKENS,
+        max_requests_per_batch=SLOTS,
+    )
+    settings = GenerationConfig(
+        max_new_tokens=max(request.tokens_out for request in requests),
+        do_sample=False,
+        pad_token_id=0,
+        eos_token_id=-1,
+    )
+    tokens = 0
+    with (
+        torch.inference_mode(),
+        model.continuous_batching_context_manager(
+            generation_config=settings,
+            continuous_batching_config=config,
+            block=True,
+            warmup=False,
+        ) as manager,
+    ):
+        for request in requests:
+            manager.add_request(
+                request.prompt, max_new_tokens=request.tokens_out, eos_token_id=-1
+            )
+        finished = 0
+        while finished < len(requests):
+            result = manager.get_result(timeout=1)
+            if result is not None and result.is_finished():
+                assert result.error is None, result.error
+                finished += 1
+                tokens += len(result.generated_tokens)
+    assert tokens == sum(request.tokens_out for request in requests)
+
+
+HF_BATCH_TOKENS = 256

@@ -1,0 +1,141 @@
+"""Indexing as bulk requests on the runtime: chunk -> Embedding -> Ingestion. (DESIGN §2)"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from heddle.app.model_source import model_directory
+from heddle.app.server import Server
+from heddle.core.errors import InputError
+from heddle.core.tasks import Priority
+from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documents
+from heddle.corpus.pending import embedding_text, pending_batches
+from heddle.corpus.records import EmbedderStamp, PendingChunk
+from heddle.corpus.store import CorpusStore
+from heddle.engines.embedding.build import model_facts
+from heddle.engines.vector.build import refresh_index
+from heddle.runtime.handle import Handle
+from heddle.workflow.compile import Draft, compile_draft
+from heddle.workflow.nodes import IndexingNode
+from heddle.workflow.workflow import Workflow
+
+BATCH_ROWS: Final = 64
+BATCHES_IN_FLIGHT: Final = 6  # the embedding lane never waits, and memory stays bounded
+BATCH_DEADLINE_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedProgress:
+    """How many chunks have their vectors, of how many."""
+
+    chunks_done: int
+    chunks_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """What an indexing run did: to the documents, and to the vectors."""
+
+    documents: IngestReport
+    embedded: int
+    vectors: int
+    revision: int
+
+
+def index_paths(
+    paths: Iterable[Path],
+    directory: Path,
+    *,
+    embedder: str | Path | None = None,
+    on_documents: Callable[[IngestProgress], None],
+    on_vectors: Callable[[EmbedProgress], None],
+) -> IndexReport:
+    """Bring the corpus in `directory` up to date with files. Stopped and run again, it resumes.
+
+    Raises:
+        InputError: a path isn't there, or nothing was found to index.
+        ConfigError: the corpus was made with another embedder or other chunking.
+        StorageError: the disk refuses; what was committed stays.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with CorpusStore.open(directory, create=True) as store:
+        model = None if embedder is None else str(model_directory(embedder))
+        facts = model_facts(model)
+        store.set_embedder(EmbedderStamp(facts.name, facts.dims, "float32"))
+        report = ingest_documents(store, paths, on_documents)
+        if store.stats().chunks == 0:
+            raise InputError(_nothing(report))
+        embedded = embed_pending(store, directory, model, on_vectors)
+        refresh_index(directory)
+        return IndexReport(report, embedded, store.vector_count, store.revision)
+
+
+def embed_pending(
+    store: CorpusStore,
+    directory: Path,
+    embedder: str | None,
+    on_vectors: Callable[[EmbedProgress], None],
+) -> int:
+    """Embed every chunk that has no vector yet, and return how many there were."""
+    total = store.stats().pending
+    if total == 0:
+        return 0
+    done = 0
+    workflow = indexing_workflow()
+    on_vectors(EmbedProgress(0, total))
+    with _indexing_server(directory, embedder) as server:
+        in_flight: deque[tuple[Handle, int]] = deque()
+        for batch in pending_batches(store, BATCH_ROWS):
+            if len(in_flight) == BATCHES_IN_FLIGHT:
+                done += _wait(in_flight)
+                on_vectors(EmbedProgress(done, total))
+            in_flight.append((_submit(server, workflow, batch), len(batch)))
+        while in_flight:
+            done += _wait(in_flight)
+            on_vectors(EmbedProgress(done, total))
+    return done
+
+
+def indexing_workflow() -> Workflow:
+    """Return the workflow of one batch of chunks; its inputs are `texts` and `chunk_ids`."""
+    node = IndexingNode("index", "texts", "chunk_ids", "stored")
+    return compile_draft(
+        Draft(
+            name="index",
+            nodes={node.id: node},
+            starts=(),
+            ends=(),
+            edges=(),
+            branches=(),
+            inputs=frozenset({"texts", "chunk_ids"}),
+            max_steps=1,
+        )
+    )
+
+
+@contextmanager
+def _indexing_server(directory: Path, embedder: str | None) -> Iterator[Server]:
+    with Server(None, directory, embedder=embedder, needs_vectors=False) as server:
+        yield server
+
+
+def _submit(server: Server, workflow: Workflow, batch: tuple[PendingChunk, ...]) -> Handle:
+    inputs = {
+        "texts": tuple(embedding_text(chunk.title, chunk.text) for chunk in batch),
+        "chunk_ids": tuple(chunk.chunk_id for chunk in batch),
+    }
+    return server.submit(workflow, inputs, priority=Priority.BULK, deadline_s=BATCH_DEADLINE_S)
+
+
+def _wait(in_flight: deque[tuple[Handle, int]]) -> int:
+    handle, rows = in_flight.popleft()
+    handle.result()
+    return rows
+
+
+def _nothing(report: IngestReport) -> str:
+    reasons = "; ".join(f"{n.path}: {n.reason}" for n in (*report.failures, *report.skipped)[:5])
+    return "nothing to index was found" + (f" ({reasons})" if reasons else "; name files with text")

@@ -1,0 +1,127 @@
+"""From a server's configuration to its lanes: which engines, with which settings, where."""
+
+from pathlib import Path
+from typing import Final
+
+from heddle.app.model_source import model_directory
+from heddle.app.placement import Demand, Placement, plan_placement
+from heddle.app.server_config import ServerConfig
+from heddle.core.errors import InputError
+from heddle.core.ports import Clock, EnginePort
+from heddle.core.primitives import PrimitiveKind
+from heddle.corpus.store import CorpusStore
+from heddle.engines.embedding.build import EmbeddingSettings, default_model_dir
+from heddle.engines.llm.build import LlmSettings
+from heddle.engines.vector.build import VectorSettings
+from heddle.hosts.inline import InlineHost
+from heddle.hosts.lane_main import call_factory
+from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.machine import MachineFacts
+
+EMBEDDING_ROWS: Final = 512  # texts in flight: two full batches wait while one runs
+VECTOR_ROWS: Final = 256
+INDEX_OVERHEAD: Final = 1.3  # an index file in memory, over its plain vectors
+
+
+def plan_for(config: ServerConfig, machine: MachineFacts, store: CorpusStore | None) -> Placement:
+    """Return the placement of a server on this machine.
+
+    Raises:
+        ConfigError: it doesn't fit.
+        InputError: a model isn't there.
+    """
+    llm = 0 if config.generator is None else _weight_bytes(model_directory(config.generator))
+    embedder = 0 if config.index is None else _weight_bytes(_embedder_directory(config))
+    index = 0
+    if store is not None and store.dims:
+        index = int(store.vector_count * store.dims * 4 * INDEX_OVERHEAD)
+    return plan_placement(machine, Demand(llm, embedder, index), config.kv_bytes)
+
+
+def lane_specs(config: ServerConfig, placement: Placement) -> tuple[LaneSpec, ...]:
+    """Return the lanes of a server: retrieval where there is an index, llm where a generator."""
+    lanes = []
+    if config.index is not None:
+        threads = max(1, len(placement.retrieval_cpus))
+        engines = (_embedding(config, threads), _vector(config, threads))
+        lanes.append(LaneSpec("retrieval", engines, placement.retrieval_cpus, threads))
+    if config.generator is not None:
+        threads = max(1, len(placement.llm_cpus))
+        llm = _llm(config, placement, threads)
+        lanes.append(LaneSpec("llm", (llm,), placement.llm_cpus, threads))
+    return tuple(lanes)
+
+
+def inline_ports(specs: tuple[LaneSpec, ...], clock: Clock) -> tuple[EnginePort, ...]:
+    """Build the lanes' engines in this process. Needs the running loop that will step them."""
+    ports = []
+    for lane in specs:
+        for spec in lane.engines:
+            engine = call_factory(spec, epoch=1)
+            ports.append(InlineHost(engine, spec.credits_total, clock))
+    return tuple(ports)
+
+
+def _embedder_directory(config: ServerConfig) -> Path:
+    return default_model_dir() if config.embedder is None else model_directory(config.embedder)
+
+
+def _embedding(config: ServerConfig, threads: int) -> EngineSpec:
+    settings = EmbeddingSettings(
+        model=str(_embedder_directory(config)), dtype=config.dtype, threads=threads
+    )
+    return EngineSpec(
+        "embedding",
+        "heddle.engines.embedding.build:build_engine",
+        settings,
+        EMBEDDING_ROWS,
+        frozenset({PrimitiveKind.EMBEDDING}),
+    )
+
+
+def _vector(config: ServerConfig, threads: int) -> EngineSpec:
+    assert config.index is not None, "a vector engine needs a corpus"
+    settings = VectorSettings(Path(config.index), nprobe=config.nprobe, threads=threads)
+    return EngineSpec(
+        "vector",
+        "heddle.engines.vector.build:build_engine",
+        settings,
+        VECTOR_ROWS,
+        frozenset({PrimitiveKind.SEARCHING, PrimitiveKind.INGESTION}),
+    )
+
+
+def _llm(config: ServerConfig, placement: Placement, threads: int) -> EngineSpec:
+    assert config.generator is not None, "an LLM engine needs a model"
+    settings = LlmSettings(
+        model_directory(config.generator),
+        dtype=config.dtype,
+        device=config.device,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        kv_bytes=placement.kv_bytes,
+        threads=threads,
+    )
+    # A prefill and its decode take a credit each; twice the slots keep the lane's own queue fed.
+    return EngineSpec(
+        "llm",
+        "heddle.engines.llm.build:build_engine",
+        settings,
+        4 * config.max_num_seqs,
+        frozenset({PrimitiveKind.PREFILLING, PrimitiveKind.DECODING}),
+    )
+
+
+def _weight_bytes(directory: Path) -> int:
+    """Return the size of a model's weights, twice: float32 of bfloat16 files at the worst.
+
+    Raises:
+        InputError: the directory holds no safetensors.
+    """
+    sizes = [f.stat().st_size for f in directory.glob("*.safetensors")]
+    if not sizes:
+        raise InputError(
+            f"model {str(directory)!r} holds no .safetensors; Heddle loads no other weights: "
+            "save the model again with save_pretrained(safe_serialization=True)"
+        )
+    return 2 * sum(sizes)

@@ -1,0 +1,293 @@
+"""Server: the engines, the runtime and its loop, behind a thread-safe front."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from heddle.app.application import App
+from heddle.app.lanes import inline_ports, lane_specs, plan_for
+from heddle.app.model_source import model_directory
+from heddle.app.server_config import ServerConfig
+from heddle.core.errors import ConfigError, HeddleError, InputError
+from heddle.core.ports import EnginePort
+from heddle.core.tasks import Optimizations, Priority
+from heddle.corpus.store import CorpusStore
+from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.hosts.machine import read_machine
+from heddle.hosts.process import ProcessLane, start_lanes
+from heddle.hosts.tool_threads import ToolThreads
+from heddle.passes.runner import PassRunner
+from heddle.runtime.batching import policy_named
+from heddle.runtime.clock import SystemClock
+from heddle.runtime.handle import Handle
+from heddle.runtime.loop import RuntimeLoop
+from heddle.runtime.region_plan import RegionPlanner
+from heddle.runtime.runtime import Runtime
+from heddle.runtime.step_trace import StepTrace
+from heddle.runtime.supervision import LaneState
+from heddle.workflow.presets import preset
+from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.workflow import Workflow
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+STRENGTH = {Optimizations.OFF: 0, Optimizations.EXACT: 1, Optimizations.APPROX: 2}
+
+
+class Server:
+    """Runs workflows on a model and an index. (HedraRAG Listing 1)
+
+    `Server(generator="reader", index="corpus-dir")` takes every field of ServerConfig by name.
+    The engines live in processes of their own unless host="inline"; the runtime in a thread of
+    this process. Use it as a context manager, or call close().
+
+    Raises:
+        ConfigError, InputError: the configuration, the model or the corpus can't be used.
+    """
+
+    def __init__(
+        self,
+        generator: str | Path | None = "reader",
+        index: str | Path | None = None,
+        **settings: Any,  # noqa: ANN401 - ServerConfig's fields, checked by it
+    ) -> None:
+        try:
+            self.config = ServerConfig(generator=generator, index=index, **settings)
+        except TypeError as error:
+            raise ConfigError(f"Server: {error}") from error
+        self.clock = SystemClock()
+        self.trace = StepTrace()
+        self._workflows: dict[str, Workflow] = {}
+        self._lanes: tuple[ProcessLane, ...] = ()
+        self._tools = ToolThreads("tools", self.config.tool_threads, self.clock)
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+        self.store = self._open_store()
+        self.placement = plan_for(self.config, read_machine(), self.store)
+        self._event_loop = asyncio.new_event_loop()
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def app(self, workflow: str | RAGraph | Workflow) -> App:
+        """Return a workflow ready to invoke: a ready-made one by name, or your own graph."""
+        return App(self, self._compiled(workflow))
+
+    def add_request(self, question: str, workflow: str | RAGraph | Workflow) -> Handle:
+        """Submit a question, as in HedraRAG's Listing 1."""
+        return self.submit(workflow, question)
+
+    def submit(
+        self,
+        workflow: "str | RAGraph | Workflow | App",
+        inputs: str | Mapping[str, object],
+        *,
+        deadline_s: float | None = None,
+        priority: Priority | str = Priority.NORMAL,
+        tenant: str = "",
+        optimizations: Optimizations | str | None = None,
+    ) -> Handle:
+        """Admit a request and return its handle.
+
+        Args:
+            workflow: a ready-made workflow's name, a graph, or an App.
+            inputs: the question, or a value for every input.
+            deadline_s: seconds until the answer is worthless.
+            priority: "interactive", "normal" or "bulk".
+            tenant: whose request this is; prefix caches are never shared between tenants.
+            optimizations: "off", "exact" or "approx"; at most what the server allows.
+
+        Raises:
+            Busy: too many requests are in flight; nothing was started.
+            InputError, WorkflowError, ConfigError: the request can't be run as it is.
+        """
+        compiled = self._compiled(workflow)
+        values = {"query": inputs} if isinstance(inputs, str) else _aliased(inputs)
+        mode = self._optimizations(optimizations)
+        level = _member(Priority, priority, "priority")
+        request_id = 0
+
+        def cancel() -> None:
+            if not self._is_closed:
+                self._event_loop.call_soon_threadsafe(
+                    lambda: self._loop.runtime.cancel(request_id, self.clock.now_s())
+                )
+
+        handle = Handle(cancel)
+
+        def submit() -> int:
+            admitted = self._loop.runtime.submit(
+                compiled,
+                values,
+                handle.push,
+                now_s=self.clock.now_s(),
+                deadline_s=deadline_s,
+                priority=level,
+                tenant=tenant,
+                optimizations=mode,
+            )
+            self._loop.wake()
+            return admitted
+
+        request_id = self._on_loop(submit)
+        return handle
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def health(self) -> dict[str, object]:
+        """Return the state of every lane and of the runtime, as /health shows it."""
+        runtime = self._loop.runtime
+        lanes = {lane.name: lane.health for lane in self._lanes}
+        return {
+            "status": "ok" if all(h.state is LaneState.READY for h in lanes.values()) else "degraded",
+            "lanes": {
+                name: {"state": h.state.value, "epoch": h.epoch, "restarts": h.restarts}
+                for name, h in lanes.items()
+            },
+            "requests": len(runtime.requests),
+            "finished": runtime.counters.finished,
+            "failed": runtime.counters.failed,
+            "retries": runtime.counters.retries,
+            "predicted_wait_s": runtime.admission.between_s or 0.0,
+        }
+
+    def close(self) -> None:
+        """Cancel what is in flight, end the lanes, close the corpus. Can be called twice."""
+        if self._is_closed:
+            return
+        if self._thread is not None:
+            self._on_loop(self._loop.close)
+        self._is_closed = True
+        if self._thread is not None:
+            self._event_loop.call_soon_threadsafe(self._event_loop.stop)
+            self._thread.join()
+        self._event_loop.close()
+        for lane in self._lanes:
+            lane.close()
+        self._tools.close()
+        if self.store is not None:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- construction -------------------------------------------------------------------------
+
+    def _open_store(self) -> CorpusStore | None:
+        if self.config.index is None:
+            return None
+        store = CorpusStore.open(Path(self.config.index))
+        if self.config.needs_vectors and store.vector_count == 0:
+            store.close()
+            raise InputError(
+                f"the corpus {str(self.config.index)!r} holds nothing to search; "
+                f"run: heddle index PATH... --into {self.config.index}"
+            )
+        return store
+
+    def _start(self) -> None:
+        specs = lane_specs(self.config, self.placement)
+        if self.config.host == "process":
+            self._lanes = start_lanes(specs)
+        self._thread = threading.Thread(
+            target=self._event_loop.run_forever, name="heddle-runtime", daemon=True
+        )
+        self._thread.start()
+        self._on_loop(lambda: self._assemble(specs))
+
+    def _assemble(self, specs: tuple[Any, ...]) -> None:
+        """Join ports, runtime and loop; runs on the loop's thread, where inline engines step."""
+        ports: list[EnginePort] = [port for lane in self._lanes for port in lane.ports.values()]
+        if self.config.host == "inline":
+            ports += inline_ports(specs, self.clock)
+        runner = PassRunner(self.clock, disabled=self.config.disabled_passes)
+        runtime = Runtime(
+            ports=(*ports, self._tools),
+            planner=RegionPlanner(runner),
+            policy=policy_named(self.config.batching),
+            limits=self.config.limits,
+            tokenizer=self._tokenizer(),
+            passages=self.store,
+            numerics="batch-dependent",
+            tracer=self.trace,
+        )
+        self._loop = RuntimeLoop(runtime, self.clock, self._event_loop)
+        self._loop.start()
+
+    def _tokenizer(self) -> PromptTokenizer | None:
+        if self.config.generator is None:
+            return None
+        return PromptTokenizer.from_directory(model_directory(self.config.generator))
+
+    def _compiled(self, workflow: "str | RAGraph | Workflow | App") -> Workflow:
+        if isinstance(workflow, App):
+            return workflow.workflow
+        if isinstance(workflow, Workflow):
+            return workflow
+        if isinstance(workflow, RAGraph):
+            return workflow.compile()
+        if workflow not in self._workflows:
+            self._workflows[workflow] = preset(workflow).compile()
+        return self._workflows[workflow]
+
+    def _optimizations(self, wanted: Optimizations | str | None) -> Optimizations:
+        if wanted is None:
+            return self.config.optimizations
+        mode = _member(Optimizations, wanted, "optimizations")
+        if STRENGTH[mode] > STRENGTH[self.config.optimizations]:
+            raise ConfigError(
+                f"optimizations={mode.value!r} is more than this server allows "
+                f"({self.config.optimizations.value!r})"
+            )
+        return mode
+
+    def _on_loop(self, work: Callable[[], T]) -> T:
+        """Run on the runtime's thread and return the result, or raise what it raised."""
+        if self._is_closed:
+            raise HeddleError("the server is closed")
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:
+                done.set_exception(error)
+
+        self._event_loop.call_soon_threadsafe(run)
+        return done.result()
+
+
+def _aliased(inputs: Mapping[str, object]) -> dict[str, object]:
+    values = dict(inputs)
+    if "input" in values and "query" not in values:
+        values["query"] = values.pop("input")
+    return values
+
+
+E = TypeVar("E", Optimizations, Priority)
+
+
+def _member(kind: type[E], value: E | str, field: str) -> E:
+    if isinstance(value, kind):
+        return value
+    by_name = {member.name.lower(): member for member in kind}
+    if str(value).lower() not in by_name:
+        raise ConfigError(f"{field} must be one of {', '.join(by_name)}, got {value!r}")
+    return by_name[str(value).lower()]

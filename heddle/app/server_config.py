@@ -1,0 +1,69 @@
+"""What a server is made of: one frozen value, checked where it is made."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from heddle.core.errors import ConfigError
+from heddle.core.tasks import Optimizations
+from heddle.runtime.admission import RuntimeLimits
+from heddle.runtime.batching import POLICIES
+
+HOSTS: Final = ("process", "inline")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """How a server is put together.
+
+    Args:
+        generator: a model's directory, installed name or hub name; None = no generation.
+        index: a corpus directory made by `heddle index`; None = no retrieval.
+        embedder: a Hugging Face encoder directory; None = the packaged MiniLM.
+        host: "process" = engines in lanes of their own; "inline" = in this process.
+        dtype: auto, float32 or bfloat16, for both models.
+        device: auto, cpu or cuda, for the LLM.
+        nprobe: clusters a search scans; None = the index's default.
+        max_num_seqs: sequences the LLM runs at once.
+        max_num_batched_tokens: tokens of one LLM step.
+        kv_bytes: memory for KV pages; None = by the placement plan.
+        batching: how admission is ordered, one of `runtime.batching.POLICIES`.
+        optimizations: the most that any request may use.
+        disabled_passes: passes to leave out, by name.
+        tool_threads: calls of user functions at once.
+        limits: bounds of the runtime.
+        needs_vectors: refuse a corpus without vectors; indexing says False.
+
+    Raises:
+        ConfigError: a value is out of its range; the message names the field.
+    """
+
+    generator: str | Path | None = "reader"
+    index: str | Path | None = None
+    embedder: str | Path | None = None
+    host: str = "process"
+    dtype: str = "auto"
+    device: str = "auto"
+    nprobe: int | None = None
+    max_num_seqs: int = 16
+    max_num_batched_tokens: int = 512
+    kv_bytes: int | None = None
+    batching: str = "topology_aware"
+    optimizations: Optimizations = Optimizations.EXACT
+    disabled_passes: frozenset[str] = frozenset()
+    tool_threads: int = 8
+    limits: RuntimeLimits = field(default_factory=RuntimeLimits)
+    needs_vectors: bool = True
+
+    def __post_init__(self) -> None:
+        if self.host not in HOSTS:
+            raise ConfigError(f"host must be one of {', '.join(HOSTS)}, got {self.host!r}")
+        if self.batching not in POLICIES:
+            raise ConfigError(
+                f"batching must be one of {', '.join(POLICIES)}, got {self.batching!r}"
+            )
+        if self.generator is None and self.index is None:
+            raise ConfigError("a server needs a generator, an index, or both; both are None")
+        for name in ("max_num_seqs", "max_num_batched_tokens", "tool_threads"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")

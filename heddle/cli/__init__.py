@@ -1,0 +1,1 @@
+"""The command line: turns arguments into calls, and results into text."""

@@ -1,0 +1,110 @@
+"""`heddle bench NAME [--quick] [--json FILE]` and `heddle bench prepare`."""
+
+import argparse
+import importlib
+import pkgutil
+import platform
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from heddle.cli.cache import write_json
+from heddle.core.errors import InputError, InternalError
+from heddle.hosts.machine import read_machine
+
+REPORTED = ("heddle", "torch", "transformers", "faiss-cpu", "numpy", "tokenizers")
+PREPARE = "prepare"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("name", help="a benchmark (`list` shows them), or `prepare`")
+    parser.add_argument("--quick", action="store_true", help="a smoke test; decides nothing")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a benchmark from the checkout's benchmarks/ folder and print its headline."""
+    names = benchmark_names()
+    if options.name == "list":
+        print("\n".join(names))
+        return 0
+    if options.name not in (*names, PREPARE):
+        raise InputError(
+            f"benchmark {options.name!r} is unknown; there are {', '.join(names)} and {PREPARE}"
+        )
+    module = importlib.import_module(f"benchmarks.{options.name.replace('-', '_')}")
+    print((module.__doc__ or "").strip(), end="\n\n")
+    machine = read_machine()
+    print(f"machine: {machine.cpu_model}, {machine.cores} cores; quick: {options.quick}\n")
+    found: Mapping[str, Any] = module.run(quick=options.quick, seed=options.seed)
+    result = _result(options, found)
+    for name, value in result["headline"].items():
+        print(f"{name}: {value:.6g}")
+    if options.json is not None:
+        write_json(options.json, result)
+    return 0
+
+
+def benchmark_names() -> tuple[str, ...]:
+    """Return the benchmarks of the checkout.
+
+    Raises:
+        InputError: Heddle was installed without its benchmarks.
+    """
+    try:
+        package = importlib.import_module("benchmarks")
+    except ModuleNotFoundError:
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            package = importlib.import_module("benchmarks")
+        except ModuleNotFoundError as error:
+            raise InputError(
+                "benchmarks/ isn't installed; run this in a checkout of Heddle"
+            ) from error
+    found = (module.name for module in pkgutil.iter_modules(package.__path__))
+    hidden = {PREPARE, "common"}
+    return tuple(name.replace("_", "-") for name in found if name not in hidden)
+
+
+def _result(options: argparse.Namespace, found: Mapping[str, Any]) -> dict[str, Any]:
+    headline = found["headline"]
+    if not all(isinstance(v, int | float) for v in headline.values()):
+        raise InternalError(f"the headline of {options.name} must be flat numbers: {headline}")
+    return {
+        "name": options.name,
+        "machine": machine_record(),
+        "versions": version_record(),
+        "seed": options.seed,
+        "settings": {**found["settings"], "quick": options.quick},
+        "rows": found["rows"],
+        "headline": headline,
+    }
+
+
+def machine_record() -> dict[str, object]:
+    """Return the hardware as results name it."""
+    machine = read_machine()
+    return {
+        "cpu": machine.cpu_model,
+        "cores": machine.cores,
+        "memory_bytes": machine.memory_limit_bytes,
+        "gpus": list(machine.gpus),
+        "python": platform.python_version(),
+    }
+
+
+def version_record() -> dict[str, str]:
+    """Return the versions of what results depend on."""
+    return {name: _version(name) for name in REPORTED}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

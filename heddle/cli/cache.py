@@ -1,0 +1,31 @@
+"""Where the command line keeps what can be made again: outside every work tree."""
+
+import json
+import os
+from pathlib import Path
+
+
+def cache_directory(*parts: str) -> Path:
+    """Return (and make) a folder of the cache: $HEDDLE_CACHE, else the user's cache folder."""
+    base = os.environ.get("HEDDLE_CACHE")
+    if base is None:
+        user_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        base = str(Path(user_cache) / "heddle")
+    directory = Path(base).joinpath(*parts)
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def read_json(path: Path) -> object:
+    """Return a JSON file's content; None where it is missing or torn."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a JSON file in one piece: readers see the old one or the new one."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    part.replace(path)

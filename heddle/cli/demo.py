@@ -1,0 +1,279 @@
+"""`heddle demo`: an invented town's archive, five workflows, forty questions at once."""
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from heddle.app.indexing import index_paths
+from heddle.app.server import Server
+from heddle.cli.ask import passage_line
+from heddle.cli.bench import machine_record, version_record
+from heddle.cli.cache import write_json
+from heddle.cli.progress import ProgressLines
+from heddle.core.errors import HeddleError
+from heddle.demo.corpus import (
+    STREAM_QUESTION_COUNT,
+    DemoDocument,
+    DemoQuestion,
+    demo_documents,
+    demo_questions,
+)
+from heddle.demo.language_reference import LANGUAGE_QUESTIONS, language_reference_documents
+from heddle.demo.scoring import gold_in_context, is_right
+from heddle.runtime.events import Answer, RequestFailed
+from heddle.runtime.handle import Handle
+from heddle.runtime.step_trace import Overlap
+from heddle.workflow.ragraph import RAGraph
+
+RATE_PER_S = 0.8
+SEED = 20251
+LANGUAGE_TOPK = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one question."""
+
+    question: DemoQuestion
+    answer: Answer | None
+    error: str
+    has_gold: bool
+    is_right: bool
+
+    @property
+    def latency_s(self) -> float:
+        """Seconds from arrival to the answer; a failed request has none."""
+        return self.answer.receipt.latency_s if self.answer else float("inf")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("--model", default="reader", metavar="DIR-or-hub-name")
+    parser.add_argument("--questions", type=int, default=STREAM_QUESTION_COUNT, metavar="N")
+    parser.add_argument("--rate", type=float, default=RATE_PER_S, help="questions per second")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the Poisson arrivals")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Index, answer, and say how it went. Exit code 1 if a question got no answer."""
+    started_s = time.monotonic()
+    questions = demo_questions()[: options.questions]
+    with tempfile.TemporaryDirectory(prefix="heddle-demo-") as folder:
+        town, language = Path(folder) / "town", Path(folder) / "language"
+        with ProgressLines() as progress:
+            _index("the town's archive", demo_documents(), town, progress)
+            with Server(options.model, town) as server:
+                outcomes = _serve(server, questions, options, progress)
+                overlap, busy = server.trace.overlap(), server.trace.busy_s()
+            _index(
+                "Python's language reference", language_reference_documents(), language, progress
+            )
+        _print_summary(outcomes, overlap, busy)
+        _show_language(language)
+    print(f"\nthe demo took {time.monotonic() - started_s:.0f} s")
+    if options.json is not None:
+        write_json(options.json, _record(options, outcomes, overlap, busy))
+    return 0 if all(outcome.answer for outcome in outcomes) else 1
+
+
+def _index(
+    title: str, documents: Iterable[DemoDocument], into: Path, progress: ProgressLines
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="heddle-demo-docs-") as folder:
+        path = Path(folder) / "documents.jsonl"
+        rows = ({"id": d.id, "title": d.title, "text": d.text} for d in documents)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        started_s = time.monotonic()
+        report = index_paths(
+            [path],
+            into,
+            on_documents=lambda state: None,
+            on_vectors=lambda s: progress.update(
+                f"indexing {title}", s.chunks_done, s.chunks_total
+            ),
+        )
+        seconds = time.monotonic() - started_s
+        progress.say(f"indexed {title}: {report.vectors} passages in {seconds:.1f} s")
+
+
+def _serve(
+    server: Server,
+    questions: Sequence[DemoQuestion],
+    options: argparse.Namespace,
+    progress: ProgressLines,
+) -> list[Outcome]:
+    """Submit the questions as a Poisson stream and collect every outcome, in order."""
+    arrivals = random.Random(options.seed)
+    documents = {document.id: document for document in demo_documents()}
+    outcomes: dict[int, Outcome] = {}
+    lock = threading.Lock()
+
+    def follow(index: int, question: DemoQuestion, handle: Handle) -> None:
+        outcome = _outcome(question, handle, documents)
+        with lock:
+            outcomes[index] = outcome
+            progress.update("answering", len(outcomes), len(questions))
+            progress.say(_answer_lines(len(outcomes), len(questions), outcome))
+
+    followers = []
+    pause = threading.Event()
+    for index, question in enumerate(questions):
+        pause.wait(arrivals.expovariate(options.rate))
+        handle = server.submit(question.workflow, question.question)
+        follower = threading.Thread(target=follow, args=(index, question, handle), daemon=True)
+        follower.start()
+        followers.append(follower)
+    for follower in followers:
+        follower.join()
+    return [outcomes[index] for index in sorted(outcomes)]
+
+
+def _outcome(question: DemoQuestion, handle: Handle, documents: dict[str, DemoDocument]) -> Outcome:
+    error: HeddleError | None = None
+    answer: Answer | None = None
+    for event in handle:
+        if isinstance(event, Answer):
+            answer = event
+        elif isinstance(event, RequestFailed):
+            error = event.error
+    if answer is None:
+        return Outcome(question, None, str(error), has_gold=False, is_right=False)
+    return Outcome(
+        question,
+        answer,
+        "",
+        has_gold=gold_in_context(question, answer.passages, documents),
+        is_right=is_right(question, answer.text),
+    )
+
+
+def _answer_lines(done: int, total: int, outcome: Outcome) -> str:
+    head = f"[{done}/{total}] {outcome.question.workflow}: {outcome.question.question}"
+    if outcome.answer is None:
+        return f"{head}\n      failed: {outcome.error}"
+    titles = list(dict.fromkeys(p.title for p in outcome.answer.passages))
+    mark = "right" if outcome.is_right else f"expected {outcome.question.answers[0]}"
+    return (
+        f"{head}\n      {outcome.answer.text or '(nothing)'}  ({mark}; {outcome.latency_s:.1f} s; "
+        f"from {'; '.join(titles[:3])})"
+    )
+
+
+def _print_summary(outcomes: Sequence[Outcome], overlap: Overlap, busy_s: dict[str, float]) -> None:
+    table = Table(title="forty questions, five workflows, one scheduler")
+    for column in ("workflow", "questions", "gold in context", "right", "p50 s", "p95 s"):
+        table.add_column(column, justify="left" if column == "workflow" else "right")
+    for name in sorted({outcome.question.workflow for outcome in outcomes}):
+        group = [outcome for outcome in outcomes if outcome.question.workflow == name]
+        table.add_row(name, *_cells(group))
+    table.add_section()
+    table.add_row("all", *_cells(outcomes))
+    console = Console()
+    console.print(table)
+    stages = Table(title="where the time went (mean seconds a request)")
+    for column in ("stage", "waited", "ran"):
+        stages.add_column(column, justify="left" if column == "stage" else "right")
+    for stage, waited_s, ran_s in _stages(outcomes):
+        stages.add_row(stage, f"{waited_s:.3f}", f"{ran_s:.3f}")
+    console.print(stages)
+    lanes = ", ".join(f"{lane} {seconds:.1f} s" for lane, seconds in sorted(busy_s.items()))
+    share = overlap.overlapped_s / overlap.busy_s if overlap.busy_s else 0.0
+    print(f"engines were busy: {lanes}")
+    print(
+        f"the scheduler overlapped {overlap.overlapped_s:.1f} s of {overlap.busy_s:.1f} s "
+        f"of work ({share:.0%}): two engines or more at once"
+    )
+
+
+def _cells(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    latencies = sorted(outcome.latency_s for outcome in outcomes)
+    return (
+        str(len(outcomes)),
+        str(sum(outcome.has_gold for outcome in outcomes)),
+        str(sum(outcome.is_right for outcome in outcomes)),
+        f"{_quantile(latencies, 0.5):.2f}",
+        f"{_quantile(latencies, 0.95):.2f}",
+    )
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the smallest value that at least this share of the values don't exceed."""
+    rank = max(1, -(-int(share * 1000) * len(ordered) // 1000))
+    return ordered[min(rank, len(ordered)) - 1] if ordered else float("nan")
+
+
+def _stages(outcomes: Sequence[Outcome]) -> list[tuple[str, float, float]]:
+    times: dict[str, list[tuple[float, float]]] = {}
+    for outcome in outcomes:
+        for span in outcome.answer.receipt.spans if outcome.answer else ():
+            pair = span.sent_s - span.ready_s, span.done_s - span.sent_s
+            times.setdefault(span.kind.value, []).append(pair)
+    return [
+        (stage, statistics.fmean(w for w, _ in pairs), statistics.fmean(r for _, r in pairs))
+        for stage, pairs in times.items()
+    ]
+
+
+def _show_language(corpus: Path) -> None:
+    """Show the passages that real text, written by nobody here, gives for five questions."""
+    graph = RAGraph("search")
+    graph.add_retrieval("search", query="query", topk=LANGUAGE_TOPK)
+    print("\nPython's language reference:")
+    with Server(None, corpus) as server:
+        app = server.app(graph)
+        for question, answer in zip(LANGUAGE_QUESTIONS, app.batch(LANGUAGE_QUESTIONS), strict=True):
+            print(question)
+            for passage in answer.passages:
+                print(passage_line(passage))
+
+
+def _record(
+    options: argparse.Namespace,
+    outcomes: Sequence[Outcome],
+    overlap: Overlap,
+    busy_s: dict[str, float],
+) -> dict[str, Any]:
+    latencies = sorted(outcome.latency_s for outcome in outcomes)
+    return {
+        "name": "demo",
+        "machine": machine_record(),
+        "versions": version_record(),
+        "seed": options.seed,
+        "settings": {"model": str(options.model), "rate_per_s": options.rate},
+        "rows": [
+            {
+                "id": outcome.question.id,
+                "kind": outcome.question.kind.value,
+                "workflow": outcome.question.workflow,
+                "answer": outcome.answer.text if outcome.answer else None,
+                "error": outcome.error,
+                "gold_in_context": outcome.has_gold,
+                "right": outcome.is_right,
+                "latency_s": outcome.latency_s if outcome.answer else None,
+            }
+            for outcome in outcomes
+        ],
+        "headline": {
+            "gold_in_context": sum(o.has_gold for o in outcomes) / max(1, len(outcomes)),
+            "right": sum(outcome.is_right for outcome in outcomes),
+            "questions": len(outcomes),
+            "failed": sum(outcome.answer is None for outcome in outcomes),
+            "p50_s": _quantile(latencies, 0.5),
+            "p95_s": _quantile(latencies, 0.95),
+            "overlapped_s": overlap.overlapped_s,
+            "busy_s": sum(busy_s.values()),
+        },
+    }

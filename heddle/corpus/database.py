@@ -1,0 +1,129 @@
+"""The SQLite file under a corpus: connections, transactions, errors. (DESIGN §7)"""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from heddle.core.errors import InputError, InternalError, StorageError
+from heddle.corpus import schema
+from heddle.corpus.storage_errors import storage_errors
+
+FILE_NAME = "corpus.sqlite"
+BUSY_TIMEOUT_S = 30.0
+CACHE_KIB = 16 * 1024
+WAL_BYTES_MAX = 64 * 2**20
+
+
+class Database:
+    """One SQLite file, with a connection for each thread that uses it.
+
+    WAL lets readers go on while one writer writes; every write begins IMMEDIATE, so a second
+    writer, in this process or another, waits at the start and never fails half-way.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._connections: list[sqlite3.Connection] = []
+        self._closed = False
+
+    @classmethod
+    def open(cls, directory: Path, *, create: bool) -> "Database":
+        """Open the file in this directory; with `create`, make what is missing.
+
+        Raises:
+            InputError: there is no corpus and `create` is False, or the path is a file.
+            ConfigError: a newer Heddle wrote it.
+            StorageError: the disk refuses, or the file is damaged or not ours.
+        """
+        path = directory / FILE_NAME
+        if directory.exists() and not directory.is_dir():
+            raise InputError(f"{directory}: is a file; a corpus needs a directory")
+        if not create and not path.exists():
+            raise schema.no_corpus(directory)
+        with storage_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+        database = cls(path)
+        try:
+            if create:
+                with database.write() as connection:
+                    schema.create_tables(connection)
+            with database.read() as connection:
+                schema.check_version(connection, path)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """Give this thread's connection; each statement sees the newest commit."""
+        with storage_errors(self.path):
+            yield self._connection()
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """Run what is inside as one transaction: committed and on the disk, or undone."""
+        with storage_errors(self.path):
+            connection = self._connection()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                # SQLite has undone it already after some errors, such as a full disk.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close the connections of all threads; closing twice is fine."""
+        with self._lock:
+            self._closed = True
+            connections, self._connections = self._connections, []
+        with storage_errors(self.path):
+            for connection in connections:
+                connection.close()
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """The size of the file and of its write-ahead log."""
+        files = (self.path, self.path.with_name(FILE_NAME + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._closed:
+            raise InternalError(f"{self.path}: used after it was closed")
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = _connect(self.path)
+            self._local.connection = connection
+            with self._lock:
+                self._connections.append(connection)
+        return connection
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # Each connection is used by one thread; close() may come from another, hence the flag.
+    connection = sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute(f"PRAGMA page_size = {schema.PAGE_BYTES}")
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise StorageError(
+                f"{path}: this file system can't do write-ahead logging (journal mode {mode});"
+                " put the corpus on a local disk"
+            )
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_MAX}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection

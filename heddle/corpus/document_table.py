@@ -1,0 +1,188 @@
+"""Documents and their chunks as rows. Every function runs inside the caller's transaction."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from heddle.core.errors import InputError
+from heddle.corpus.chunking import TextChunk
+from heddle.corpus.document import Document
+from heddle.corpus.records import PutOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One stored version of a document."""
+
+    version: int
+    sha256: str
+    source: str
+    scan: int
+    is_live: bool
+
+
+def versions(connection: sqlite3.Connection, document_id: str) -> tuple[Version, ...]:
+    """Return the versions of a document, the newest first: pending before live."""
+    rows = connection.execute(
+        "SELECT version, sha256, source, scan, status FROM documents WHERE id = ?"
+        " ORDER BY version DESC",
+        (document_id,),
+    )
+    return tuple(
+        Version(version, sha256, source, scan, status == "live")
+        for version, sha256, source, scan, status in rows
+    )
+
+
+def put(
+    connection: sqlite3.Connection,
+    document: Document,
+    chunks: Sequence[TextChunk],
+    *,
+    scan: int,
+    collection: str,
+    tenant: str,
+) -> PutOutcome:
+    """Store a document as a pending version, unless it is what is stored already.
+
+    A pending version that it replaces was never searchable and just goes. If the content is back
+    to the live version's, the pending one goes and nothing else happens.
+    """
+    stored = versions(connection, document.id)
+    if stored:
+        _check_owner(connection, document, stored, scan)
+        connection.execute(
+            "UPDATE documents SET scan = ?, source = ? WHERE id = ?",
+            (scan, document.source, document.id),
+        )
+    sha256 = document.sha256
+    if stored and stored[0].sha256 == sha256:
+        return PutOutcome.UNCHANGED
+    for version in stored:
+        if not version.is_live:
+            connection.execute("DELETE FROM documents WHERE version = ?", (version.version,))
+    if any(version.is_live and version.sha256 == sha256 for version in stored):
+        return PutOutcome.CHANGED
+    _insert(connection, document, chunks, (sha256, collection, tenant, scan))
+    return PutOutcome.CHANGED if stored else PutOutcome.ADDED
+
+
+def delete(connection: sqlite3.Connection, document_ids: Iterable[str], revision: int) -> int:
+    """Delete all versions of documents; return how many live chunks got a tombstone.
+
+    Args:
+        connection: inside a write transaction.
+        document_ids: documents; unknown ones are ignored.
+        revision: what the tombstones carry.
+    """
+    return sum(
+        _delete_version(connection, version.version, revision)
+        for document_id in document_ids
+        for version in versions(connection, document_id)
+    )
+
+
+def publish_complete(
+    connection: sqlite3.Connection, candidates: Iterable[int], revision: int
+) -> int:
+    """Make those pending versions live whose chunks all have a vector; return how many.
+
+    The version that each replaces gets its tombstones here, so a search sees the old one or the
+    new one, whole.
+    """
+    published = 0
+    for version in candidates:
+        missing = connection.execute(
+            "SELECT 1 FROM chunks WHERE version = ? AND embedded = 0 LIMIT 1", (version,)
+        )
+        if missing.fetchone() is None:
+            _publish(connection, version, revision)
+            published += 1
+    return published
+
+
+def ids_of_source(connection: sqlite3.Connection, source: str, scan_before: int) -> tuple[str, ...]:
+    """Return the documents of a source that no scan from `scan_before` on has seen."""
+    rows = connection.execute(
+        "SELECT DISTINCT id FROM documents WHERE source = ? AND scan < ?", (source, scan_before)
+    )
+    return tuple(row[0] for row in rows)
+
+
+def _check_owner(
+    connection: sqlite3.Connection, document: Document, stored: Sequence[Version], scan: int
+) -> None:
+    """Refuse an id that another line or file holds; a source that is forgotten holds none."""
+    if scan == 0:
+        return
+    if any(version.scan == scan for version in stored):
+        where = "twice in this file" if stored[0].source == document.source else stored[0].source
+        raise InputError(f"the id {document.id!r} is not unique: {where}; give each its own id")
+    other = stored[0].source
+    if other != document.source and _is_source(connection, other):
+        raise InputError(
+            f"the id {document.id!r} is not unique: {other} has it too; give each its own id"
+        )
+
+
+def _is_source(connection: sqlite3.Connection, name: str) -> bool:
+    row = connection.execute("SELECT 1 FROM sources WHERE name = ?", (name,)).fetchone()
+    return row is not None
+
+
+def _insert(
+    connection: sqlite3.Connection,
+    document: Document,
+    chunks: Sequence[TextChunk],
+    details: tuple[str, str, str, int],
+) -> None:
+    if not chunks:
+        raise InputError(f"the document {document.id!r} has no text")
+    try:
+        _insert_rows(connection, document, chunks, details)
+    except UnicodeEncodeError as error:
+        raise InputError(f"the document {document.id!r} holds half a character: {error}") from error
+
+
+def _insert_rows(
+    connection: sqlite3.Connection,
+    document: Document,
+    chunks: Sequence[TextChunk],
+    details: tuple[str, str, str, int],
+) -> None:
+    cursor = connection.execute(
+        "INSERT INTO documents (id, source, title, sha256, collection, tenant, scan, status)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 'pending')",
+        (document.id, document.source, document.title, *details),
+    )
+    version = cursor.lastrowid
+    connection.executemany(
+        "INSERT INTO chunks (version, position, title, text) VALUES (?, ?, ?, ?)",
+        ((version, chunk.position, chunk.title, chunk.text) for chunk in chunks),
+    )
+
+
+def _publish(connection: sqlite3.Connection, version: int, revision: int) -> None:
+    old = connection.execute(
+        "SELECT version FROM documents WHERE status = 'live'"
+        " AND id = (SELECT id FROM documents WHERE version = ?)",
+        (version,),
+    ).fetchone()
+    if old is not None:
+        _delete_version(connection, old[0], revision)
+    connection.execute("UPDATE documents SET status = 'live' WHERE version = ?", (version,))
+    connection.execute(
+        "UPDATE vectors SET revision = ?"
+        " WHERE chunk_id IN (SELECT chunk_id FROM chunks WHERE version = ?)",
+        (revision, version),
+    )
+
+
+def _delete_version(connection: sqlite3.Connection, version: int, revision: int) -> int:
+    cursor = connection.execute(
+        "INSERT INTO tombstones (chunk_id, revision) SELECT chunk_id, ? FROM chunks"
+        " JOIN documents USING (version) WHERE version = ? AND status = 'live'",
+        (revision, version),
+    )
+    connection.execute("DELETE FROM documents WHERE version = ?", (version,))
+    return cursor.rowcount

@@ -1,0 +1,114 @@
+"""Which files `heddle index PATH...` means."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from heddle.core.errors import InputError
+from heddle.corpus.parsing.parse_file import KNOWN_SUFFIXES, parser_for
+
+
+@dataclass(frozen=True, slots=True)
+class FileNote:
+    """A file and why it was left out."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """What was found.
+
+    `files` are absolute, without links, each once, in walking order; `roots` are the directories
+    that were named; `skipped` need no attention, `refused` do.
+    """
+
+    files: tuple[Path, ...]
+    roots: tuple[Path, ...]
+    skipped: tuple[FileNote, ...]
+    refused: tuple[FileNote, ...]
+
+
+def find_files(paths: Iterable[Path], exclude: Path | None = None) -> FoundFiles:
+    """Find the files to index under these paths.
+
+    Directories are walked in the order of names; hidden files, `exclude` (the corpus itself) and
+    what was seen before (links may form a loop) are passed over, unknown formats are noted.
+    A file that is named itself is wanted: if its format is unknown, it is refused.
+
+    Raises: InputError: a path does not exist.
+    """
+    named = [_existing(path) for path in paths]
+    walk = _Walk(exclude.resolve() if exclude else None)
+    for path in named:
+        walk.add(path)
+    return FoundFiles(
+        files=tuple(walk.files),
+        roots=tuple(path for path in named if path.is_dir()),
+        skipped=tuple(walk.skipped),
+        refused=tuple(walk.refused),
+    )
+
+
+class _Walk:
+    """Collects files."""
+
+    def __init__(self, exclude: Path | None) -> None:
+        self.files: dict[Path, None] = {}  # a set that keeps its order
+        self.skipped: list[FileNote] = []
+        self.refused: list[FileNote] = []
+        self._seen_directories: set[Path] = {exclude} if exclude else set()
+
+    def add(self, named: Path) -> None:
+        """Take in a path that the user named, and all that is under it."""
+        waiting = [named]
+        while waiting:
+            path = waiting.pop()
+            try:
+                if path.is_dir():
+                    waiting.extend(reversed(self._entries(path)))
+                else:
+                    self._add_file(path, is_named=path == named)
+            except OSError as error:
+                reason = f"can't be read: {error.strerror or error}"
+                self.refused.append(FileNote(str(path), reason))
+
+    def _add_file(self, path: Path, *, is_named: bool) -> None:
+        if not path.exists():
+            self.skipped.append(FileNote(str(path), "a broken link"))
+        elif not path.is_file():
+            self.skipped.append(FileNote(str(path), "not a regular file"))
+        elif parser_for(path) is None:
+            notes = self.refused if is_named else self.skipped
+            known = " ".join(KNOWN_SUFFIXES)
+            notes.append(FileNote(str(path), f"unknown format; known are {known}"))
+        elif not _is_utf8(path.resolve()):
+            self.refused.append(FileNote(ascii(str(path)), "its name is not UTF-8; rename it"))
+        else:
+            self.files[path.resolve()] = None
+
+    def _entries(self, directory: Path) -> list[Path]:
+        resolved = directory.resolve()
+        if resolved in self._seen_directories:
+            return []
+        self._seen_directories.add(resolved)
+        names = sorted(os.listdir(directory))
+        return [directory / name for name in names if not name.startswith(".")]
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _existing(path: Path) -> Path:
+    try:
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        # RuntimeError is how Python 3.11 reports links that form a loop.
+        raise InputError(f"{path}: no such file or directory; check the path") from error

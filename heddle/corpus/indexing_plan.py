@@ -1,0 +1,108 @@
+"""What `heddle index PATH... --into DIR` has to do: which files are new, changed, gone."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import file_digest
+from pathlib import Path
+
+from heddle.core.errors import InputError
+from heddle.corpus.file_discovery import FileNote, FoundFiles, find_files
+from heddle.corpus.parsing.file_reading import file_errors
+from heddle.corpus.records import SourceFile
+from heddle.corpus.store import CorpusStore
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan:
+    """Files by what has to be done with them.
+
+    `removed` were indexed, lie under a directory that was named, and exist no more. `moved` are
+    unchanged but have a new time. `refused` can't be indexed although they were asked for.
+    """
+
+    added: tuple[Path, ...]
+    changed: tuple[Path, ...]
+    unchanged: tuple[Path, ...]
+    removed: tuple[str, ...]
+    touched: tuple[SourceFile, ...]
+    skipped: tuple[FileNote, ...]
+    refused: tuple[FileNote, ...]
+
+
+def plan(paths: Iterable[Path], store: CorpusStore) -> IndexPlan:
+    """Compare files with what the corpus knows of them: size and time first, then content.
+
+    Raises: InputError: a path does not exist.
+    """
+    found = find_files(paths, exclude=store.directory)
+    added: list[Path] = []
+    changed: list[Path] = []
+    unchanged: list[Path] = []
+    touched: list[SourceFile] = []
+    refused = list(found.refused)
+    for path in found.files:
+        known = store.source(str(path))
+        if known is None:
+            added.append(path)
+            continue
+        try:
+            now = _unless_changed(path, known)
+        except InputError as error:
+            refused.append(FileNote(str(path), str(error)))
+            continue
+        if now is None:
+            changed.append(path)
+        else:
+            unchanged.append(path)
+            if now != known:
+                touched.append(now)
+    return IndexPlan(
+        added=tuple(added),
+        changed=tuple(changed),
+        unchanged=tuple(unchanged),
+        removed=_removed(found, store),
+        touched=tuple(touched),
+        skipped=found.skipped,
+        refused=tuple(refused),
+    )
+
+
+def source_file(path: Path) -> SourceFile:
+    """Return a file's name, size, time and hash, as they are now.
+
+    Raises: InputError: it can't be read.
+    """
+    with file_errors(path), path.open("rb") as file:
+        # Before the hash: if the file changes meanwhile, the next run sees another time.
+        status = os.fstat(file.fileno())
+        sha256 = file_digest(file, "sha256").hexdigest()
+    return SourceFile(str(path), sha256, status.st_size, status.st_mtime_ns)
+
+
+def is_gone(name: str) -> bool:
+    """Whether a file exists no more; one that merely can't be looked at is not gone."""
+    try:
+        os.stat(name)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def _unless_changed(path: Path, known: SourceFile) -> SourceFile | None:
+    """Return the file as it is now if its content is what is known, else None."""
+    with file_errors(path):
+        status = path.stat()
+    if status.st_size != known.size:
+        return None
+    if status.st_mtime_ns == known.mtime_ns:
+        return known
+    now = source_file(path)
+    return now if now.sha256 == known.sha256 else None
+
+
+def _removed(found: FoundFiles, store: CorpusStore) -> tuple[str, ...]:
+    inside = tuple(os.path.join(root, "") for root in found.roots)
+    return tuple(name for name in store.source_names() if name.startswith(inside) and is_gone(name))

@@ -1,0 +1,179 @@
+"""Take files into the corpus: parse, cut, store. What is embedded comes after. (pending.py)"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from heddle.core.errors import InputError
+from heddle.corpus.chunking import Chunking, TextChunk, chunk_document
+from heddle.corpus.document import Document
+from heddle.corpus.file_discovery import FileNote
+from heddle.corpus.indexing_plan import IndexPlan, is_gone, plan, source_file
+from heddle.corpus.parsing.limits import ParseLimits
+from heddle.corpus.parsing.parse_file import DEFAULT_LIMITS, parse_file
+from heddle.corpus.records import PutOutcome
+from heddle.corpus.store import CorpusStore
+
+BATCH_DOCUMENTS = 200  # one fsync for as many; a transaction stays well under a second
+BATCH_CHARS = 4_000_000
+DEFAULT_CHUNKING = Chunking()
+
+Batch = list[tuple[Document, tuple[TextChunk, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class IngestProgress:
+    """How far a run is; `path` is the file that is being read."""
+
+    path: str
+    files_done: int
+    files_total: int
+    documents: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What a run did.
+
+    `added`, `changed`, `unchanged` and `removed` count documents, and `chunks` those of added and
+    changed ones; `files_unchanged` were not even read. `failures` were asked for and are not in,
+    or only in part: a command that meets them ends with an error that lists them.
+    """
+
+    added: int
+    changed: int
+    unchanged: int
+    removed: int
+    chunks: int
+    files: int
+    files_unchanged: int
+    skipped: tuple[FileNote, ...]
+    failures: tuple[FileNote, ...]
+
+
+@dataclass(slots=True)
+class _Run:
+    """Counts of a run while it goes on. Mutates: all of it."""
+
+    store: CorpusStore
+    chunking: Chunking
+    limits: ParseLimits
+    scan: int
+    files_total: int
+    on_progress: Callable[[IngestProgress], None]
+    outcomes: dict[PutOutcome, int] = field(default_factory=lambda: dict.fromkeys(PutOutcome, 0))
+    removed: int = 0
+    chunks: int = 0
+    files_done: int = 0
+    skipped: list[FileNote] = field(default_factory=list)
+    failures: list[FileNote] = field(default_factory=list)
+
+    def report_progress(self, path: Path) -> None:
+        """Tell how far it is."""
+        documents = sum(self.outcomes.values())
+        self.on_progress(
+            IngestProgress(str(path), self.files_done, self.files_total, documents, self.chunks)
+        )
+
+
+def ignore_progress(progress: IngestProgress) -> None:
+    """Do nothing with it."""
+
+
+def ingest_documents(
+    store: CorpusStore,
+    paths: Iterable[Path],
+    on_progress: Callable[[IngestProgress], None] = ignore_progress,
+    *,
+    chunking: Chunking = DEFAULT_CHUNKING,
+    limits: ParseLimits = DEFAULT_LIMITS,
+) -> IngestReport:
+    """Bring the corpus up to date with files: new, changed and removed ones.
+
+    A file that can't be used does not stop the others; what it said before stays. Stopped at any
+    moment and run again, it goes on with what is not in yet. Memory: one file that is read
+    whole, or one batch of a JSONL file.
+
+    Args:
+        store: an open corpus.
+        paths: files and directories.
+        on_progress: called after each batch and each file.
+        chunking: how texts are cut; as it was, once there are documents.
+        limits: how large files may be.
+
+    Raises:
+        InputError: a path does not exist; nothing was done.
+        ConfigError: the corpus was cut in another way.
+        StorageError: the disk refuses; what was committed stays.
+    """
+    todo = plan(paths, store)
+    store.set_chunking(chunking.stamp)
+    # The ids of files that are gone are free: a JSONL file that was moved keeps its documents.
+    store.forget_sources(name for name in store.source_names() if is_gone(name))
+    for source in todo.touched:
+        store.touch_source(source)
+    files = todo.added + todo.changed
+    run = _Run(store, chunking, limits, store.begin_scan(), len(files), on_progress)
+    for path in files:
+        try:
+            _ingest_file(run, path)
+        except InputError as error:
+            run.failures.append(FileNote(str(path), str(error)))
+        run.files_done += 1
+        run.report_progress(path)
+    run.removed += store.delete_sources(todo.removed)
+    return _report(run, todo)
+
+
+def _ingest_file(run: _Run, path: Path) -> None:
+    source = source_file(path)
+    is_empty = True
+    for batch in _batches(parse_file(path, run.limits), run.chunking):
+        is_empty = False
+        for outcome, (_, chunks) in zip(
+            run.store.put_documents(batch, scan=run.scan), batch, strict=True
+        ):
+            run.outcomes[outcome] += 1
+            run.chunks += len(chunks) if outcome is not PutOutcome.UNCHANGED else 0
+        run.report_progress(path)
+    if is_empty:
+        run.skipped.append(FileNote(str(path), "no text in it"))
+    run.removed += run.store.finish_source(source, run.scan)
+
+
+def _batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[Batch]:
+    """Group documents with their chunks, bounded in number and size; those without text go."""
+    batch: Batch = []
+    chars = 0
+    try:
+        for document in documents:
+            chunks = chunk_document(document, chunking)
+            if not chunks:
+                continue
+            batch.append((document, chunks))
+            chars += len(document.text)
+            if len(batch) >= BATCH_DOCUMENTS or chars >= BATCH_CHARS:
+                yield batch
+                batch, chars = [], 0
+    except InputError:
+        # A bad line: what stands before it is good.
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
+
+
+def _report(run: _Run, todo: IndexPlan) -> IngestReport:
+    return IngestReport(
+        added=run.outcomes[PutOutcome.ADDED],
+        changed=run.outcomes[PutOutcome.CHANGED],
+        unchanged=run.outcomes[PutOutcome.UNCHANGED],
+        removed=run.removed,
+        chunks=run.chunks,
+        files=run.files_total,
+        files_unchanged=len(todo.unchanged),
+        skipped=todo.skipped + tuple(run.skipped),
+        failures=todo.refused + tuple(run.failures),
+    )

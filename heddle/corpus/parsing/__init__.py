@@ -1,0 +1,1 @@
+"""Files become documents: one file here for each format."""

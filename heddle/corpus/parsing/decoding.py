@@ -1,0 +1,78 @@
+"""Bytes to text.
+
+A byte order mark decides; else UTF-8; else the encoding that an HTML page declares, or the old
+Western code page cp1252, with a warning in the log. NUL bytes, other control characters in what
+is not UTF-8, and bytes that cp1252 has no character for mean that it is no text at all.
+"""
+
+import codecs
+import logging
+import re
+from pathlib import Path
+
+from heddle.core.errors import InputError
+
+_log = logging.getLogger(__name__)
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+_UNWANTED = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]|[\ud800-\udfff]")
+_LINE_ENDS = re.compile(r"\r\n?|\x0c|\u2028|\u2029|\x85")
+
+
+def decode(content: bytes, path: Path, declared: str = "utf-8") -> str:
+    """Return the text of a file's content.
+
+    Args:
+        content: the whole file.
+        path: names the file in errors.
+        declared: what to try after UTF-8, such as the charset of an HTML page.
+
+    Raises: InputError: it looks like binary data.
+    """
+    for mark, encoding in _MARKS:
+        if content.startswith(mark):
+            return _decode_marked(content[len(mark) :], encoding, path)
+    if b"\x00" in content:
+        raise _binary(path, "NUL bytes")
+    try:
+        return clean(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        return _decode_old(content, path, declared, error)
+
+
+def clean(text: str) -> str:
+    """Return text as it is stored: lines end with \\n, no control characters or lone surrogates."""
+    return _UNWANTED.sub(_replacement, _LINE_ENDS.sub("\n", text))
+
+
+def _replacement(found: re.Match[str]) -> str:
+    # A lone surrogate stood for a character; the others are separators or noise.
+    return "\ufffd" if "\ud800" <= found[0] <= "\udfff" else " "
+
+
+def _decode_marked(content: bytes, encoding: str, path: Path) -> str:
+    try:
+        return clean(content.decode(encoding))
+    except UnicodeDecodeError as error:
+        raise _binary(path, f"a byte order mark of {encoding}, but {error.reason}") from error
+
+
+def _decode_old(content: bytes, path: Path, declared: str, error: UnicodeDecodeError) -> str:
+    for encoding in dict.fromkeys((declared, "cp1252")):
+        try:
+            text = content.decode(encoding)
+        except (UnicodeError, LookupError):
+            continue
+        if not _CONTROLS.search(text):
+            _log.warning("%s: not UTF-8, read as %s", path, encoding)
+            return clean(text)
+    raise _binary(path, f"not UTF-8 at byte {error.start}") from error
+
+
+def _binary(path: Path, reason: str) -> InputError:
+    return InputError(f"{path}: looks like binary data ({reason}); save it as UTF-8 text")

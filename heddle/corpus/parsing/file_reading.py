@@ -1,0 +1,38 @@
+"""Read files, with errors that name the file and the fix."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from heddle.core.errors import HeddleError, InputError
+from heddle.corpus.parsing.limits import ParseLimits
+
+
+@contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Turn the system's errors about this file into an InputError."""
+    try:
+        yield
+    except HeddleError:
+        raise
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file; check the path") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path}: is a directory, not a file") from error
+    except PermissionError as error:
+        raise InputError(f"{path}: no permission to read it; change its mode or owner") from error
+    except OSError as error:
+        raise InputError(f"{path}: can't be read: {error.strerror or error}") from error
+
+
+def read_whole(path: Path, limits: ParseLimits) -> bytes:
+    """Return a file's bytes.
+
+    Raises: InputError: it is missing, unreadable or too large.
+    """
+    with file_errors(path), path.open("rb") as file:
+        # One byte more than allowed, not stat(): the file may grow meanwhile.
+        content = file.read(limits.file_bytes_max + 1)
+        if len(content) > limits.file_bytes_max:
+            limits.check_file(path, max(path.stat().st_size, len(content)))
+    return content

@@ -1,0 +1,50 @@
+"""A file to documents, by its suffix."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from heddle.core.errors import InputError
+from heddle.corpus.document import Document
+from heddle.corpus.parsing.html import parse_html
+from heddle.corpus.parsing.jsonl import parse_jsonl
+from heddle.corpus.parsing.limits import ParseLimits
+from heddle.corpus.parsing.markdown import parse_markdown
+from heddle.corpus.parsing.pdf import parse_pdf
+from heddle.corpus.parsing.text import parse_text
+
+Parser = Callable[[Path, ParseLimits], Iterator[Document]]
+
+_PARSERS: dict[str, Parser] = {
+    ".txt": parse_text,
+    ".text": parse_text,
+    ".rst": parse_text,
+    ".md": parse_markdown,
+    ".markdown": parse_markdown,
+    ".html": parse_html,
+    ".htm": parse_html,
+    ".xhtml": parse_html,
+    ".pdf": parse_pdf,
+    ".jsonl": parse_jsonl,
+    ".ndjson": parse_jsonl,
+    ".jsonl.gz": parse_jsonl,
+    ".ndjson.gz": parse_jsonl,
+}
+KNOWN_SUFFIXES = tuple(_PARSERS)
+DEFAULT_LIMITS = ParseLimits()
+
+
+def parse_file(path: Path, limits: ParseLimits = DEFAULT_LIMITS) -> Iterator[Document]:
+    """Give a file's documents; one may have an empty text.
+
+    Raises: InputError: the format is unknown, or the file can't be used; names file and reason.
+    """
+    parser = parser_for(path)
+    if parser is None:
+        raise InputError(f"{path}: unknown format; known are {' '.join(KNOWN_SUFFIXES)}")
+    yield from parser(path, limits)
+
+
+def parser_for(path: Path) -> Parser | None:
+    """Return the parser for a file's suffix, or None."""
+    name = path.name.lower()
+    return next((parse for suffix, parse in _PARSERS.items() if name.endswith(suffix)), None)

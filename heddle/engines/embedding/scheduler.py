@@ -1,0 +1,163 @@
+"""Which rows are embedded next: by priority, then arrival, beside rows of about their length."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from heddle.core.errors import ConfigError
+from heddle.core.tasks import Priority
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How large a batch may become; `window_rows` is how far it looks ahead for equal lengths.
+
+    Raises:
+        ConfigError: a limit is not positive.
+    """
+
+    tokens_max: int = 512
+    rows_max: int = 64
+    window_rows: int = 256
+
+    def __post_init__(self) -> None:
+        for name in ("tokens_max", "rows_max", "window_rows"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"embedding {name}: need at least 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One tokenised text of a task."""
+
+    task_id: int
+    index: int
+    token_ids: Sequence[int]
+
+
+@dataclass(slots=True)
+class WaitingTask:
+    """The rows of a task that are not embedded yet.
+
+    `texts[next_text:]` are still text; `rows` are tokenised, by index.
+    """
+
+    task_id: int
+    priority: Priority
+    texts: tuple[str, ...]
+    next_text: int = 0
+    rows: dict[int, Row] = field(default_factory=dict)
+
+    @property
+    def row_count(self) -> int:
+        """Rows that wait, tokenised or not."""
+        return len(self.rows) + len(self.texts) - self.next_text
+
+
+class EmbeddingScheduler:
+    """The queue of a lane, and its next batch.
+
+    The oldest row of the most urgent class is in every batch, so nothing starves within a
+    class. Rows of another class never join: on a CPU each costs as much time as it would alone,
+    and the urgent ones would wait for it.
+
+    Mutates: next_batch takes the rows it returns; a task with none left is forgotten.
+    """
+
+    def __init__(self, limits: BatchLimits) -> None:
+        self._limits = limits
+        self._tasks: dict[int, WaitingTask] = {}
+
+    @property
+    def rows_waiting(self) -> int:
+        """Rows in the queue, tokenised or not."""
+        return sum(task.row_count for task in self._tasks.values())
+
+    def add(self, task_id: int, texts: tuple[str, ...], priority: Priority) -> None:
+        """Queue a task behind those of its class."""
+        self._tasks[task_id] = WaitingTask(task_id, priority, texts)
+
+    def remove(self, task_id: int) -> None:
+        """Forget what still waits of a task."""
+        self._tasks.pop(task_id, None)
+
+    def reprioritise(self, task_id: int, priority: Priority) -> None:
+        """Move a task to another class; its arrival still counts."""
+        if task_id in self._tasks:
+            self._tasks[task_id].priority = priority
+
+    def untokenized(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
+        """Return the texts whose length the next batch needs to know: (task id, texts) each."""
+        wanted: list[tuple[int, tuple[str, ...]]] = []
+        left = self._limits.window_rows
+        for task in self._urgent():
+            left -= len(task.rows)
+            if left <= 0:
+                break
+            texts = task.texts[task.next_text : task.next_text + left]
+            if texts:
+                wanted.append((task.task_id, texts))
+                left -= len(texts)
+        return tuple(wanted)
+
+    def tokenized(self, task_id: int, token_ids: Sequence[Sequence[int]]) -> None:
+        """Take in the ids of a task's next texts, in their order."""
+        task = self._tasks[task_id]
+        for ids in token_ids:
+            task.rows[task.next_text] = Row(task_id, task.next_text, ids)
+            task.next_text += 1
+
+    def next_batch(self, *, tokens_max: float, call_tokens: float) -> tuple[Row, ...]:
+        """Take the next batch, shortest row first; empty if nothing is tokenised.
+
+        Args:
+            tokens_max: padded tokens it may hold, beside the limits' own bound; one row always
+                fits.
+            call_tokens: what the fixed part of a step costs, in tokens: rows join as long as
+                the padding they bring costs less than the step they save.
+        """
+        batch = self._grow(min(tokens_max, self._limits.tokens_max), call_tokens)
+        for row in batch:
+            task = self._tasks[row.task_id]
+            del task.rows[row.index]
+            if not task.row_count:
+                del self._tasks[row.task_id]
+        return batch
+
+    def _urgent(self) -> Iterator[WaitingTask]:
+        """Yield the tasks of the most urgent class that waits, oldest first."""
+        if self._tasks:
+            first = min(task.priority.value for task in self._tasks.values())
+            yield from (task for task in self._tasks.values() if task.priority.value == first)
+
+    def _window(self) -> list[Row]:
+        """Return the tokenised rows that come next, oldest first."""
+        rows: list[Row] = []
+        for task in self._urgent():
+            rows += task.rows.values()
+            if len(rows) >= self._limits.window_rows:
+                break
+        return rows[: self._limits.window_rows]
+
+    def _grow(self, tokens_max: float, call_tokens: float) -> tuple[Row, ...]:
+        """Start at the oldest row and take neighbours in length, the least padding first."""
+        window = self._window()
+        if not window:
+            return ()
+        order = sorted(range(len(window)), key=lambda i: (len(window[i].token_ids), i))
+        lengths = [len(window[i].token_ids) for i in order]
+        low = order.index(0)
+        high = low + 1
+        padding = 0.0
+        while high - low < self._limits.rows_max:
+            rows, longest = high - low, lengths[high - 1]
+            shorter = longer = math.inf
+            if low > 0 and (rows + 1) * longest <= tokens_max:
+                shorter = longest - lengths[low - 1]
+            if high < len(order) and (rows + 1) * lengths[high] <= tokens_max:
+                longer = (lengths[high] - longest) * rows
+            padding += min(shorter, longer)
+            if math.isinf(padding) or padding > call_tokens:
+                break
+            low, high = (low, high + 1) if longer <= shorter else (low - 1, high)
+        return tuple(window[i] for i in order[low:high])

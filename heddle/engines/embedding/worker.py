@@ -1,0 +1,146 @@
+"""An encoder from a Hugging Face directory: tokenise, run, pool, normalise."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from transformers import AutoModel
+from transformers.utils import logging
+
+from heddle.core.errors import ConfigError
+from heddle.engines.embedding.encoder_directory import EncoderDirectory, Pooling
+from heddle.engines.embedding.engine import TokenizedText
+
+CPU_FLAGS = Path("/proc/cpuinfo")
+
+
+class PerfClock:
+    """The process's monotonic clock."""
+
+    def now_s(self) -> float:
+        """Return the time since an arbitrary start [s]."""
+        return time.perf_counter()
+
+
+class TransformerWorker:
+    """An encoder on one device.
+
+    Args:
+        directory: where it came from.
+        tokenizer: its own, which truncates to the model's length and never pads.
+        model: the encoder in evaluation mode.
+        device: where it runs.
+    """
+
+    def __init__(
+        self,
+        directory: EncoderDirectory,
+        tokenizer: Tokenizer,
+        model: torch.nn.Module,
+        device: torch.device,
+    ) -> None:
+        self._directory, self._tokenizer = directory, tokenizer
+        self._model, self._device = model, device
+
+    @classmethod
+    def load(cls, directory: EncoderDirectory, dtype: str, device: str, threads: int) -> Self:
+        """Load weights from safetensors; code of the model's own is never run.
+
+        Args:
+            directory: the model.
+            dtype: "float32", "bfloat16" or "auto".
+            device: a torch device; auto = the GPU where there is one.
+            threads: torch threads of this process.
+
+        Raises:
+            ConfigError: the model or the device can't be used.
+        """
+        torch.set_num_threads(threads)
+        logging.disable_progress_bar()
+        place = _device(device)
+        try:
+            model = AutoModel.from_pretrained(
+                directory.path,
+                dtype=_dtype(dtype, place),
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
+            )
+            tokenizer = Tokenizer.from_file(str(directory.path / "tokenizer.json"))
+        except Exception as error:  # transformers and tokenizers raise whatever their parts do
+            raise ConfigError(
+                f"embedding model {directory.path} can't be loaded: {error}"
+            ) from error
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(directory.max_tokens)
+        return cls(directory, tokenizer, model.eval().to(place), place)
+
+    @property
+    def dims(self) -> int:
+        """Length of a vector."""
+        return self._directory.dims
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it runs on a GPU."""
+        return self._device.type != "cpu"
+
+    def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
+        """Return one entry for each text, cut to the model's length."""
+        if self._directory.lower_case:
+            texts = [text.lower() for text in texts]
+        encodings = self._tokenizer.encode_batch_fast(list(texts))
+        return [TokenizedText(e.ids, is_truncated=bool(e.overflowing)) for e in encodings]
+
+    @torch.inference_mode()
+    def embed(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Return the vectors of a batch [n, dims], L2-normalised."""
+        lengths = [len(row) for row in rows]
+        longest = max(lengths)
+        ids = torch.zeros((len(rows), longest), dtype=torch.long)
+        mask = torch.zeros((len(rows), longest), dtype=torch.long)
+        for i, row in enumerate(rows):
+            ids[i, : lengths[i]] = torch.tensor(row)
+            mask[i, : lengths[i]] = 1
+        ids, mask = ids.to(self._device), mask.to(self._device)
+        states = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+        pooled = self._pool(states, mask)
+        return torch.nn.functional.normalize(pooled, dim=1).cpu().numpy()
+
+    def _pool(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Shapes: states [n, l, d] float32; mask [n, l]; result [n, d]."""
+        if self._directory.pooling is Pooling.CLS:
+            return states[:, 0]
+        weights = mask[:, :, None].to(states.dtype)
+        return (states * weights).sum(1) / weights.sum(1)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"embedding device {name!r} can't be used: {error}") from error
+    return device
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        native = torch.cuda.is_bf16_supported() if device.type == "cuda" else _cpu_has_amx()
+        name = "bfloat16" if native else "float32"
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+def _cpu_has_amx() -> bool:
+    """Whether matrix tiles compute bfloat16; without them it is slower than float32."""
+    try:
+        return "amx_bf16" in CPU_FLAGS.read_text(encoding="ascii", errors="ignore")
+    except OSError:  # not Linux
+        return False

@@ -1,0 +1,1 @@
+"""Text generation: continuous batching over transformers modules and our own KV pages."""

@@ -1,0 +1,182 @@
+"""Settings of an LLM engine (made in the main process), and the engine from them (in its lane)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heddle.core.errors import ConfigError
+from heddle.engines.llm.engine import LlmEngine, LlmSpec, TextDecoder
+from heddle.engines.llm.handover import KvExchange
+from heddle.engines.llm.scheduler import SchedulerLimits
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = ("auto", "float32", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True)
+class LlmSettings:
+    """How to load and serve a model.
+
+    `dtype` auto is bfloat16 on CUDA and on CPUs with AMX, else float32. `device` auto is CUDA
+    where there is one. `context_tokens_max` None is the model's own, or what the KV pool of
+    `kv_bytes` holds if that is less. `threads` 0 leaves torch's setting as it is.
+
+    Raises: ConfigError: a field is out of its range; the message names it.
+    """
+
+    model_dir: Path
+    dtype: str = "auto"
+    device: str = "auto"
+    max_num_seqs: int = 16
+    max_num_batched_tokens: int = 512
+    page_size: int = 16
+    kv_bytes: int = 512 << 20
+    context_tokens_max: int | None = None
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ConfigError(f"dtype is {self.dtype!r}; use one of {', '.join(DTYPES)}")
+        for name in ("max_num_seqs", "max_num_batched_tokens", "page_size", "kv_bytes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.context_tokens_max is not None and self.context_tokens_max < 1:
+            raise ConfigError(f"context_tokens_max is {self.context_tokens_max}; use 1 or more")
+        if self.threads < 0:
+            raise ConfigError(f"threads is {self.threads}; use 0 (torch's own) or more")
+
+
+def build_engine(
+    name: str, epoch: int, settings: LlmSettings, exchange: KvExchange | None = None
+) -> LlmEngine:
+    """Load a model directory and return its engine.
+
+    Raises: ConfigError: the directory can't be served; the message says why and what to change.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    from heddle.engines.llm import model_gate
+    from heddle.engines.llm.attention import ATTENTION_NAME
+    from heddle.engines.llm.text_stream import TextDecoder as TokenizerDecoder
+
+    logging.disable_progress_bar()
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    config = model_gate.load_config(settings.model_dir)
+    device = _device(settings.device)
+    dtype = _dtype(settings.dtype, device)
+    _limits(settings, config, dtype)  # refuses before gigabytes are read
+    decoder = TokenizerDecoder(settings.model_dir / "tokenizer.json")
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            settings.model_dir,
+            config=config,
+            dtype=dtype,
+            attn_implementation=ATTENTION_NAME,
+            trust_remote_code=False,
+            use_safetensors=True,
+            local_files_only=True,
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"model: {settings.model_dir} can't be loaded: {error}") from error
+    digest = model_gate.fingerprint(settings.model_dir, str(dtype))
+    model = model.to(device).eval()
+    return assemble(name, epoch, settings, model, digest, decoder, exchange)
+
+
+def assemble(
+    name: str,
+    epoch: int,
+    settings: LlmSettings,
+    model: Any,  # noqa: ANN401 - transformers' class
+    fingerprint: str,
+    decoder: TextDecoder,
+    exchange: KvExchange | None = None,
+) -> LlmEngine:
+    """Return the engine of a model that is loaded already.
+
+    Raises: ConfigError: the architecture can't be served, or the pool can't hold one context.
+    """
+    from heddle.engines.llm.worker import TransformersWorker, WorkerClock, kv_shape
+
+    dtype = model.dtype
+    limits = _limits(settings, model.config, dtype)
+    worker = TransformersWorker(model, limits.page_count * limits.page_size)
+    page_bytes = kv_shape(model.config, dtype).token_bytes * limits.page_size
+    spec = LlmSpec(limits, _eos_ids(model), fingerprint, page_bytes, _prior_s(model))
+    return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), exchange)
+
+
+def _limits(settings: LlmSettings, config: Any, dtype: "torch.dtype") -> SchedulerLimits:  # noqa: ANN401
+    from heddle.engines.llm import model_gate
+    from heddle.engines.llm.worker import kv_shape
+
+    page_bytes = kv_shape(config, dtype).token_bytes * settings.page_size
+    page_count = settings.kv_bytes // page_bytes
+    if page_count < 1:
+        raise ConfigError(f"kv_bytes is {settings.kv_bytes}; one page alone takes {page_bytes}")
+    context = min(config.max_position_embeddings, page_count * settings.page_size)
+    if settings.context_tokens_max is not None:
+        if settings.context_tokens_max > config.max_position_embeddings:
+            raise ConfigError(
+                f"context_tokens_max is {settings.context_tokens_max}; the model was made for "
+                f"{config.max_position_embeddings}"
+            )
+        context = settings.context_tokens_max
+    model_gate.check_config(config, context)
+    return SchedulerLimits(
+        max_num_seqs=settings.max_num_seqs,
+        max_num_batched_tokens=max(settings.max_num_batched_tokens, settings.max_num_seqs),
+        page_size=settings.page_size,
+        page_count=page_count,
+        context_tokens_max=context,
+    )
+
+
+def _device(wanted: str) -> "torch.device":
+    import torch
+
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError as error:
+        raise ConfigError(f"device is {wanted!r}: {error}") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device is {wanted!r}, and torch finds no CUDA device; use cpu or auto")
+    return device
+
+
+def _dtype(wanted: str, device: "torch.device") -> "torch.dtype":
+    import torch
+
+    if wanted == "auto":
+        # Without AMX a CPU computes bfloat16 several times slower than float32.
+        has_fast_bfloat16 = device.type == "cuda" or torch.cpu._is_amx_tile_supported()
+        return torch.bfloat16 if has_fast_bfloat16 else torch.float32
+    return torch.float32 if wanted == "float32" else torch.bfloat16
+
+
+def _eos_ids(model: Any) -> frozenset[int]:  # noqa: ANN401 - transformers' class
+    """Return the tokens that end a generation, from the generation config or the model's."""
+    for source in (getattr(model, "generation_config", None), model.config):
+        ids = getattr(source, "eos_token_id", None)
+        if ids is not None:
+            return frozenset([ids] if isinstance(ids, int) else ids)
+    return frozenset()
+
+
+def _prior_s(model: Any) -> dict[str, float]:  # noqa: ANN401 - transformers' class
+    """Guess the cost of a step from the weights: a slow core, so that no start looks hung."""
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    token_s = 2.0 * weights / 20e9  # 20 GFLOP/s
+    return {
+        "call": 2e-3 + 4.0 * weights / 5e9,  # the weights are read once: 5 GB/s
+        "decode_tokens": token_s,
+        "prefill_tokens": token_s,
+        "context_tokens": 2e-6,
+    }

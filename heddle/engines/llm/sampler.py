@@ -1,0 +1,45 @@
+"""Choosing the next token of each row from its logits."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from heddle.engines.llm.step_batch import Draw
+
+
+def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> tuple[int | None, ...]:
+    """Return one token for each row; None where the logits are not finite.
+
+    Shapes: logits [n, vocabulary] float.
+    """
+    # A row with a NaN or an infinity has a sum that is not finite: one pass for all rows.
+    finite = torch.isfinite(logits.sum(dim=-1)).tolist()
+    greedy: list[int] = logits.argmax(dim=-1).tolist()
+    return tuple(
+        None if not ok else best if draw.temperature <= 0.0 else _sample(logits[row], draw)
+        for row, (ok, best, draw) in enumerate(zip(finite, greedy, draws, strict=True))
+    )
+
+
+def _sample(logits: Tensor, draw: Draw) -> int:
+    """Invert the cumulative distribution at the draw's uniform, after top-k, then top-p.
+
+    Deviates: transformers applies temperature, top-k and top-p in this order too, but draws with
+    a generator; a uniform of the request's own makes the token independent of its batch.
+    """
+    scaled = logits.double() / draw.temperature
+    candidates: Tensor | None = None
+    if 0 < draw.top_k < scaled.shape[-1]:
+        scaled, candidates = scaled.topk(draw.top_k)
+    elif draw.top_p < 1.0:
+        scaled, candidates = scaled.sort(descending=True)
+    cumulative = scaled.softmax(dim=-1).cumsum(dim=-1)
+    if draw.top_p < 1.0:
+        # The smallest set whose mass reaches top_p: the first token that gets there is in.
+        last = int(torch.searchsorted(cumulative, draw.top_p * float(cumulative[-1])))
+        cumulative = cumulative[: last + 1]
+    target = draw.uniform * float(cumulative[-1])
+    index = int(torch.searchsorted(cumulative, target, right=True))
+    index = min(index, cumulative.shape[-1] - 1)
+    return index if candidates is None else int(candidates[index])

@@ -1,0 +1,380 @@
+"""Which tokens of which sequences the next step computes, and which pages hold them."""
+
+from bisect import insort
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+
+import numpy as np
+
+from heddle.core.errors import ConfigError
+from heddle.engines.llm.sequence import Sequence
+from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
+from heddle.kv.page_ledger import PageLedger
+from heddle.kv.prefix_index import PageChain, PrefixIndex
+from heddle.kv.rows import Row, RowSegment
+
+_ORDER = attrgetter("order")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLimits:
+    """How much one step and the page pool may hold.
+
+    Raises: ConfigError: a limit is not positive, or the pool can't hold one full context.
+    """
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    page_size: int
+    page_count: int
+    context_tokens_max: int
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ConfigError(
+                f"max_num_batched_tokens ({self.max_num_batched_tokens}) is below max_num_seqs "
+                f"({self.max_num_seqs}): a step could not decode every sequence; raise it"
+            )
+        if self.context_tokens_max > self.page_count * self.page_size:
+            raise ConfigError(
+                f"the KV pool holds {self.page_count * self.page_size} tokens, fewer than "
+                f"context_tokens_max ({self.context_tokens_max}): raise kv_bytes or lower it"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Tokens [start, stop) of a sequence in one step; `samples`: its next token is drawn."""
+
+    sequence: Sequence
+    start: int
+    stop: int
+    samples: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """One step: the slices, and the same as arrays for the worker."""
+
+    slices: tuple[Slice, ...]
+    batch: StepBatch
+
+    @property
+    def features(self) -> dict[str, float]:
+        """The counts that the cost model reads."""
+        decodes = sum(part.stop - part.start == 1 and part.samples for part in self.slices)
+        return {
+            "call": 1.0,
+            "decode_tokens": float(decodes),
+            "prefill_tokens": float(self.batch.tokens - decodes),
+            "context_tokens": float(sum(row.context for row in self.batch.rows)),
+        }
+
+
+class Scheduler:
+    """Iteration-level continuous batching over a page pool.
+
+    Every live sequence is in one of three places: *running* (has a seat), *waiting* (has work
+    but no seat) or *parked* (nothing to compute until a segment is filled, a decode arrives or
+    its lease ends). Decodes go first, then chunks of running prompts, then new ones; within each
+    the order is class, then arrival. Pages run out: parked sequences lose theirs first, then the
+    last in order; a preempted sequence recomputes what its cached pages no longer hold.
+
+    Mutates: sequences' rows and counts; the ledger and the index are its own.
+    """
+
+    def __init__(self, limits: SchedulerLimits, fingerprint: str) -> None:
+        self.limits = limits
+        self.ledger = PageLedger(limits.page_count, limits.page_size)
+        self.index = PrefixIndex(self.ledger)
+        self._fingerprint = fingerprint
+        self._running: list[Sequence] = []
+        self._waiting: list[Sequence] = []
+        self._parked: dict[int, Sequence] = {}
+
+    @property
+    def running_count(self) -> int:
+        """Sequences with a seat."""
+        return len(self._running)
+
+    @property
+    def waiting_count(self) -> int:
+        """Sequences that want a seat."""
+        return len(self._waiting)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would compute something."""
+        return bool(self._running or self._waiting)
+
+    def new_row(self) -> Row:
+        """Return an empty row of this pool."""
+        return Row(self.limits.page_size)
+
+    def new_chain(self, salt: str) -> PageChain:
+        """Return the digest chain of a prompt of this tenant."""
+        return PageChain(self._fingerprint, salt, self.limits.page_size)
+
+    def add(self, sequence: Sequence) -> None:
+        """Take a new sequence in; it starts where its known tokens put it."""
+        self._parked[sequence.id] = sequence
+        self.settle(sequence)
+
+    def remove(self, sequence: Sequence) -> None:
+        """Forget a sequence and give its pages back."""
+        self._leave(sequence)
+        self._drop_pages(sequence)
+
+    def settle(self, sequence: Sequence) -> None:
+        """Put a sequence where it belongs after its tokens, segments or decode have changed."""
+        if sequence.wants_seat == (sequence.id not in self._parked):
+            return
+        self._leave(sequence)
+        if sequence.wants_seat:
+            insort(self._waiting, sequence, key=_ORDER)
+        else:
+            self._parked[sequence.id] = sequence
+
+    def reorder(self, sequence: Sequence) -> None:
+        """Put a sequence where it belongs after its class has changed."""
+        for queue in (self._running, self._waiting):
+            if sequence in queue:
+                queue.sort(key=_ORDER)
+
+    def set_tokens(self, sequence: Sequence, token_ids: list[int]) -> None:
+        """Give a sequence other tokens; what was computed of the common prefix stays."""
+        common = 0
+        for old, new in zip(sequence.token_ids, token_ids, strict=False):
+            if old != new:
+                break
+            common += 1
+        self.rewind(sequence, min(common, sequence.num_computed_tokens))
+        sequence.token_ids = token_ids
+        self.settle(sequence)
+
+    def rewind(self, sequence: Sequence, length: int) -> None:
+        """Forget the KV from position `length` on, or from a little before.
+
+        A page that others read, or may find in the index, is never written again: if the cut
+        falls into one, the whole page is dropped and its tokens are computed anew.
+        """
+        page_size = self.limits.page_size
+        full, rest = divmod(length, page_size)
+        kept = full
+        if rest and full < len(sequence.row.pages):
+            page = sequence.row.pages[full]
+            if self.ledger.is_cached(page) or self.ledger.refcount(page) > 1:
+                length = full * page_size
+            else:
+                kept = full + 1
+        self.ledger.release(sequence.row.truncate(kept))
+        sequence.num_computed_tokens = min(sequence.num_computed_tokens, length)
+        sequence.num_published_pages = min(sequence.num_published_pages, full)
+        sequence.chain.truncate(full)
+
+    def hold_pages(self, sequence: Sequence) -> bool:
+        """Get pages for all its known tokens, taking them from parked ones; False if none."""
+        return self._reach(sequence, len(sequence.token_ids), {}, from_running=False)
+
+    def backlog(self) -> dict[str, float]:
+        """Return the features that the next step is likely to have."""
+        decodes = [s for s in self._running if s.is_decoding]
+        others = [s for s in self._running if not s.is_decoding] + self._waiting
+        tokens = sum(s.num_remaining_tokens for s in others)
+        room = self.limits.max_num_batched_tokens - len(decodes)
+        context = sum(len(s.token_ids) for s in self._running)
+        return {
+            "call": 1.0,
+            "decode_tokens": float(len(decodes)),
+            "prefill_tokens": float(min(tokens, room)),
+            "context_tokens": float(context),
+        }
+
+    def plan(self, prefill_tokens_max: int) -> StepPlan | None:
+        """Decide the next step; None when nothing can run.
+
+        Args:
+            prefill_tokens_max: most prompt tokens beside the decodes, for a step's time budget.
+
+        Mutates: seats, pages, preemptions. `commit` must follow once the step has run.
+        """
+        slices: dict[int, Slice] = {}
+        budget = self.limits.max_num_batched_tokens
+        for sequence in [s for s in self._running if s.is_decoding]:
+            # An earlier one may have preempted this one for its pages.
+            if sequence in self._running and self._reach(
+                sequence, len(sequence.token_ids), slices, from_running=True
+            ):
+                slices[sequence.id] = _slice(sequence, 1)
+        budget = min(budget - len(slices), max(1, prefill_tokens_max))
+        budget = self._continue_prefills(slices, budget)
+        self._admit(slices, budget)
+        if not slices:
+            return None
+        parts = tuple(slices.values())
+        return StepPlan(parts, _pack(parts))
+
+    def commit(self, plan: StepPlan) -> None:
+        """Note that a planned step has run: KV is there, full pages can be found by others."""
+        for part in plan.slices:
+            part.sequence.num_computed_tokens = part.stop
+            self._publish(part.sequence)
+
+    def check(self, live: Iterable[Sequence]) -> None:
+        """Assert that pages and places add up over all live sequences."""
+        self.ledger.check()
+        holders: dict[int, int] = {}
+        for sequence in live:
+            places = (
+                (sequence in self._running)
+                + (sequence in self._waiting)
+                + (sequence.id in self._parked)
+            )
+            assert places == 1, f"sequence {sequence.id} is in {places} places"
+            assert sequence.num_computed_tokens <= sequence.row.capacity, "KV without pages"
+            for page in sequence.row.pages:
+                holders[page] = holders.get(page, 0) + 1
+        for page in range(self.limits.page_count):
+            assert self.ledger.refcount(page) == holders.get(page, 0), f"page {page} leaked"
+
+    def _continue_prefills(self, slices: dict[int, Slice], budget: int) -> int:
+        for sequence in [s for s in self._running if s.id not in slices]:
+            if budget <= 0:
+                break
+            if sequence in self._running and self._reach(
+                sequence, len(sequence.token_ids), slices, from_running=True
+            ):
+                slices[sequence.id] = _slice(sequence, budget)
+                budget -= slices[sequence.id].stop - slices[sequence.id].start
+        return budget
+
+    def _admit(self, slices: dict[int, Slice], budget: int) -> None:
+        while self._waiting and len(self._running) < self.limits.max_num_seqs and budget > 0:
+            sequence = self._waiting[0]
+            self._reuse_prefix(sequence)
+            # One page in hand for each running sequence, or the next decodes would preempt.
+            spare = len(self._running) * self.limits.page_size
+            if not self._reach(
+                sequence, len(sequence.token_ids), slices, from_running=False, spare_tokens=spare
+            ):
+                break
+            self._waiting.remove(sequence)
+            insort(self._running, sequence, key=_ORDER)
+            slices[sequence.id] = _slice(sequence, budget)
+            budget -= slices[sequence.id].stop - slices[sequence.id].start
+
+    def _reuse_prefix(self, sequence: Sequence) -> None:
+        """Start from the cached pages of the same prefix; the last token is always computed."""
+        if sequence.row.pages or not sequence.may_reuse:
+            return
+        full = (len(sequence.token_ids) - 1) // self.limits.page_size
+        pages = self.index.match(sequence.chain.extend(sequence.token_ids, full))
+        sequence.row.extend(pages)
+        sequence.num_computed_tokens = len(pages) * self.limits.page_size
+        sequence.num_published_pages = len(pages)
+        if sequence.prefill_open and sequence.preemptions == 0:
+            sequence.num_reused_tokens = sequence.num_computed_tokens
+
+    def _reach(
+        self,
+        sequence: Sequence,
+        length: int,
+        slices: dict[int, Slice],
+        *,
+        from_running: bool,
+        spare_tokens: int = 0,
+    ) -> bool:
+        """Make the row hold `length` positions; False if the sequence lost its own seat or waits.
+
+        Mutates: may preempt others, whose slices are then taken out of the plan.
+        """
+        pages = sequence.row.pages
+        missing = -(-(length - sequence.row.capacity) // self.limits.page_size)
+        if missing <= 0:
+            return True
+        spare = spare_tokens // self.limits.page_size
+        while not self.index.make_room(missing + spare):
+            victim = self._victim(sequence, from_running=from_running)
+            if victim is None:
+                return False
+            slices.pop(victim.id, None)
+            self._preempt(victim)
+            if victim is sequence:
+                return False
+        sequence.row.extend(self.ledger.allocate(missing, pages[-1] if pages else None))
+        return True
+
+    def _victim(self, asker: Sequence, *, from_running: bool) -> Sequence | None:
+        """Return who loses its pages: a parked sequence, the last in order, or the asker."""
+        idle = [s for s in (*self._parked.values(), *self._waiting) if s.row.pages]
+        idle = [s for s in idle if s is not asker]
+        if idle:
+            return max(idle, key=_ORDER)
+        return self._running[-1] if from_running and self._running else None
+
+    def _preempt(self, sequence: Sequence) -> None:
+        """Take its pages; a parked sequence computes them anew only once someone needs them."""
+        self._drop_pages(sequence)
+        sequence.preemptions += 1
+        if sequence in self._running:
+            self._running.remove(sequence)
+            insort(self._waiting, sequence, key=_ORDER)
+
+    def _drop_pages(self, sequence: Sequence) -> None:
+        self.ledger.release(sequence.row.truncate(0))
+        sequence.num_computed_tokens = 0
+        sequence.num_published_pages = 0
+
+    def _leave(self, sequence: Sequence) -> None:
+        self._parked.pop(sequence.id, None)
+        for queue in (self._running, self._waiting):
+            if sequence in queue:
+                queue.remove(sequence)
+
+    def _publish(self, sequence: Sequence) -> None:
+        full = sequence.num_computed_tokens // self.limits.page_size
+        if full <= sequence.num_published_pages or not sequence.may_reuse:
+            return
+        digests = sequence.chain.extend(sequence.token_ids, full)
+        for page in range(sequence.num_published_pages, full):
+            self.index.publish(digests[page], sequence.row.pages[page])
+        sequence.num_published_pages = full
+
+
+def _slice(sequence: Sequence, tokens_max: int) -> Slice:
+    start = sequence.num_computed_tokens
+    stop = min(len(sequence.token_ids), start + tokens_max)
+    is_last = stop == len(sequence.token_ids)
+    wanted = is_last and sequence.decode is not None and not sequence.has_pending
+    return Slice(sequence, start, stop, samples=wanted)
+
+
+def _pack(slices: tuple[Slice, ...]) -> StepBatch:
+    token_ids: list[int] = []
+    positions: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    slots: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    rows: list[BatchRow] = []
+    for part in slices:
+        sequence = part.sequence
+        query_start = len(token_ids)
+        token_ids.extend(sequence.token_ids[part.start : part.stop])
+        positions.append(np.arange(part.start, part.stop, dtype=np.int64))
+        slots.append(sequence.row.slots(part.start, part.stop))
+        draw = sequence.decode.next_draw() if part.samples and sequence.decode else None
+        rows.append(_row(part, query_start, draw))
+    return StepBatch(
+        np.asarray(token_ids, dtype=np.int64),
+        np.concatenate(positions),
+        np.concatenate(slots),
+        tuple(rows),
+    )
+
+
+def _row(part: Slice, query_start: int, draw: Draw | None) -> BatchRow:
+    query_stop = query_start + part.stop - part.start
+    runs = part.sequence.row.runs(part.stop)
+    return BatchRow(query_start, query_stop, part.stop, runs, (RowSegment(0, part.stop),), draw)

@@ -1,0 +1,144 @@
+"""A search task from admission to its hits, and an ingestion waiting for its turn. Pure."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.core.frames import Progress
+from heddle.core.payloads import IngestPayload, SearchPayload
+from heddle.core.results import Hits
+from heddle.core.tasks import Priority
+
+TOPK_MAX = 65_536
+
+SortedHits = tuple[NDArray[np.float32], NDArray[np.int64]]
+"""Distances [n, k], ascending, and labels [n, k]; (inf, -1) where there is no hit."""
+
+
+@dataclass(slots=True, eq=False)
+class RunningSearch:
+    """One search task; its rows join the slots one by one as these come free.
+
+    `nprobe` is settled when the first row joins: asked for, or the index's default, and never
+    more than its nlist. `found` is what finished rows found, None before the first of them.
+    """
+
+    task_id: int
+    payload: SearchPayload
+    priority: Priority
+    report_every: int
+    nprobe: int | None = None
+    revision: int = 0
+    rows_joined: int = 0
+    rows_done: int = 0
+    steps: int = 0
+    found: SortedHits | None = None
+
+    @property
+    def rows_waiting(self) -> int:
+        """Rows that have no slot yet."""
+        return self.payload.rows - self.rows_joined
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every row has its hits."""
+        return self.rows_done == self.payload.rows
+
+    @property
+    def lists_probed(self) -> int:
+        """Clusters to scan over all rows; 0 while nothing has started."""
+        return self.payload.rows * (self.nprobe or 0)
+
+    def finish_rows(self, rows: NDArray[np.int64], hits: SortedHits) -> None:
+        """Take the hits of rows that have been scanned to the end, [m, topk] each."""
+        self.rows_done += len(rows)
+        if len(rows) == self.payload.rows:
+            self.found = hits
+            return
+        if self.found is None:
+            self.found = self._nothing()
+        for mine, finished in zip(self.found, hits, strict=True):
+            mine[rows] = finished
+
+    def hits(self) -> Hits:
+        """Return the final result: every list that was planned has been scanned."""
+        distances, labels = self.found or self._nothing()
+        planned = self.lists_probed
+        return Hits(labels, distances, planned, planned, self.revision)
+
+    def progress(self, rows: NDArray[np.int64], hits: SortedHits, lists_scanned: int) -> Progress:
+        """Return the hits so far: finished rows as they are, and `rows` with theirs.
+
+        `lists_scanned` counts the lists behind the latter.
+        """
+        distances, labels = (part.copy() for part in self.found or self._nothing())
+        distances[rows], labels[rows] = hits
+        scanned = lists_scanned + self.rows_done * (self.nprobe or 0)
+        return Progress(
+            self.task_id,
+            labels=labels,
+            distances=distances,
+            fraction=scanned / self.lists_probed,
+        )
+
+    def _nothing(self) -> SortedHits:
+        shape = (self.payload.rows, self.payload.topk)
+        return np.full(shape, np.inf, np.float32), np.full(shape, -1, np.int64)
+
+
+@dataclass(slots=True, eq=False)
+class WaitingIngest:
+    """An ingestion that has not been stored yet."""
+
+    task_id: int
+    payload: IngestPayload
+    priority: Priority
+    steps_waited: int = 0
+
+
+def ascending(distances: NDArray[np.float32], labels: NDArray[np.int64]) -> SortedHits:
+    """Return running heaps as sorted hits: by distance, ties by label, as FAISS orders them.
+
+    Shapes: both [n, k]; entries without a hit are (inf, -1) and come last.
+    """
+    order = np.lexsort((labels, distances), axis=1)
+    return (
+        np.take_along_axis(distances, order, axis=1),
+        np.take_along_axis(labels, order, axis=1),
+    )
+
+
+def search_refusal(payload: SearchPayload) -> str | None:
+    """Return why a search can't be carried out, or None."""
+    if payload.queries.ndim != 2:
+        return f"queries: need [n, d], got an array of {payload.queries.ndim} dimensions"
+    if not 1 <= payload.topk <= TOPK_MAX:
+        return f"topk: need 1 to {TOPK_MAX}, got {payload.topk}"
+    if payload.nprobe is not None and payload.nprobe < 1:
+        return f"nprobe: need at least 1, got {payload.nprobe}"
+    if not np.isfinite(payload.queries).all():
+        return "queries: contain NaN or infinite values; check what embedded them"
+    return None
+
+
+def ingest_refusal(payload: IngestPayload) -> str | None:
+    """Return why vectors can't be stored, or None."""
+    if payload.vectors.ndim != 2 or payload.chunk_ids.shape != payload.vectors.shape[:1]:
+        return (
+            "vectors: need one row for each chunk id, got shapes "
+            f"{payload.chunk_ids.shape} and {payload.vectors.shape}"
+        )
+    if not np.isfinite(payload.vectors).all():
+        return "vectors: contain NaN or infinite values; check what embedded them"
+    return None
+
+
+def dims_refusal(dims: int, index_dims: int | None) -> str | None:
+    """Return why vectors of this length don't fit an index, or None; an empty one takes any."""
+    if index_dims in (None, dims):
+        return None
+    return (
+        f"vectors of {dims} dimensions don't fit an index of {index_dims}; "
+        "use the embedder that the corpus was indexed with"
+    )

@@ -1,0 +1,141 @@
+"""The rows in flight with one k: dense arrays, so a step hands them to FAISS as they are."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.engines.vector.scheduler import NO_LIST, NOT_SERVED_YET
+
+FIRST_ROWS = 32
+
+
+class SlotTable:
+    """Queries in flight whose heaps hold k entries; rows [0, count) are in use, no holes.
+
+    Keeping the rows in use together is what lets the heaps be updated in place, without a
+    gather and a scatter in every step. Rows move when others leave: name them by task.
+
+    Shapes (capacity c, width w = the largest nprobe so far): queries [c, d] float32; lists
+    [c, w] int64, unused beyond a row's stop; distances [c, k] float32 and labels [c, k]
+    int64 are the running heaps, unordered; the others [c] int64.
+    """
+
+    def __init__(self, k: int, dims: int) -> None:
+        self.k = k
+        self.count = 0
+        self.queries = np.zeros((FIRST_ROWS, dims), np.float32)
+        self.lists: NDArray[np.int64] = np.full((FIRST_ROWS, 0), NO_LIST, np.int64)
+        self.distances = np.zeros((FIRST_ROWS, k), np.float32)
+        self.labels = np.zeros((FIRST_ROWS, k), np.int64)
+        self.position = np.zeros(FIRST_ROWS, np.int64)
+        self.stop = np.zeros(FIRST_ROWS, np.int64)
+        self.task_ids = np.zeros(FIRST_ROWS, np.int64)
+        self.task_rows = np.zeros(FIRST_ROWS, np.int64)
+        self.priorities = np.zeros(FIRST_ROWS, np.int64)
+        self.served_at = np.zeros(FIRST_ROWS, np.int64)
+
+    _COLUMNS = (
+        "queries",
+        "lists",
+        "distances",
+        "labels",
+        "position",
+        "stop",
+        "task_ids",
+        "task_rows",
+        "priorities",
+        "served_at",
+    )
+
+    @property
+    def lists_left(self) -> NDArray[np.int64]:
+        """Clusters still to scan of each row in use, [count]."""
+        return self.stop[: self.count] - self.position[: self.count]
+
+    def add(
+        self,
+        task_ids: NDArray[np.int64],
+        task_rows: NDArray[np.int64],
+        priorities: NDArray[np.int64],
+        queries: NDArray[np.float32],
+        lists: NDArray[np.int64],
+    ) -> None:
+        """Put queries into new rows with empty heaps.
+
+        Shapes: task_ids, task_rows (the row within its task) and priorities [m]; queries [m, d];
+        lists [m, nprobe], in the order in which they are scanned.
+        """
+        last = self.count + len(queries)
+        self._reserve(last, lists.shape[1])
+        added = slice(self.count, last)
+        self.queries[added] = queries
+        self.lists[added, : lists.shape[1]] = lists
+        self.distances[added] = np.inf
+        self.labels[added] = -1
+        self.position[added] = 0
+        self.stop[added] = lists.shape[1]
+        self.task_ids[added] = task_ids
+        self.task_rows[added] = task_rows
+        self.priorities[added] = priorities
+        self.served_at[added] = NOT_SERVED_YET
+        self.count = last
+
+    def upcoming(self, first: int, stop: int) -> NDArray[np.int64]:
+        """Return the list numbers of turns [first, stop) from now, NO_LIST = none left."""
+        lists = self._gather(first, stop)
+        lists[np.arange(first, stop) >= self.lists_left[:, None]] = NO_LIST
+        return lists
+
+    def take(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Advance each row by its count; return the lists [count, max(counts)] to scan.
+
+        Mutates: position.
+        """
+        width = int(counts.max())
+        lists = self._gather(0, width)
+        if counts.min() < width:
+            lists[np.arange(width) >= counts[:, None]] = NO_LIST
+        self.position[: self.count] += counts
+        return lists
+
+    def _gather(self, first: int, stop: int) -> NDArray[np.int64]:
+        """Return what stands in `lists` at those turns; garbage beyond a row's stop."""
+        rows = np.arange(self.count) * self.lists.shape[1] + self.position[: self.count]
+        at = rows[:, None] + np.arange(first, stop)
+        return self.lists.take(at, mode="clip")
+
+    def rows_of(self, task_id: int) -> NDArray[np.int64]:
+        """Return the rows of a task, [m]."""
+        return (self.task_ids[: self.count] == task_id).nonzero()[0]
+
+    def finished(self) -> NDArray[np.int64]:
+        """Return the rows with nothing left to scan, [m]."""
+        return (self.lists_left == 0).nonzero()[0]
+
+    def remove(self, rows: Iterable[int] | NDArray[np.int64]) -> None:
+        """Free rows; the last ones in use move into the holes."""
+        gone = np.zeros(self.count, bool)
+        gone[np.asarray(rows, np.int64)] = True
+        count = self.count - int(gone.sum())
+        holes = np.flatnonzero(gone[:count])
+        movers = count + np.flatnonzero(~gone[count:])
+        if len(holes):
+            for name in self._COLUMNS:
+                column = getattr(self, name)
+                column[holes] = column[movers]
+        self.count = count
+
+    def _reserve(self, rows: int, width: int) -> None:
+        if width > self.lists.shape[1]:
+            wider = np.full((len(self.lists), width), NO_LIST, np.int64)
+            wider[:, : self.lists.shape[1]] = self.lists
+            self.lists = wider
+        capacity = len(self.position)
+        if rows <= capacity:
+            return
+        more = max(rows, 2 * capacity) - capacity
+        for name in self._COLUMNS:
+            column = getattr(self, name)
+            padding = np.zeros((more, *column.shape[1:]), column.dtype)
+            setattr(self, name, np.concatenate([column, padding]))

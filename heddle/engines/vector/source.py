@@ -1,0 +1,57 @@
+"""What the vector engine needs of a corpus: vectors by revision, and a place to store more."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class VectorBatch(Protocol):
+    """Some vectors of a corpus. Shapes: chunk_ids [n] int64; vectors [n, d] float32, normalised."""
+
+    @property
+    def chunk_ids(self) -> NDArray[np.int64]:
+        """The chunks, one for each row."""
+        ...
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """Their embeddings."""
+        ...
+
+
+class VectorSource(Protocol):
+    """The log that an index is derived from: revisions only grow."""
+
+    @property
+    def revision(self) -> int:
+        """The newest committed revision."""
+        ...
+
+    @property
+    def vector_count(self) -> int:
+        """Live vectors."""
+        ...
+
+    @property
+    def dims(self) -> int | None:
+        """Length of a vector; None or 0 as long as there is none."""
+        ...
+
+    @property
+    def embedder(self) -> object | None:
+        """What made the vectors; its repr tells two embedders apart."""
+        ...
+
+    def vectors(self, after_revision: int = 0, batch_rows: int = 4096) -> Iterator[VectorBatch]:
+        """Yield the live vectors written after a revision, in a fixed order."""
+        ...
+
+    def deleted(self, after_revision: int) -> NDArray[np.int64]:
+        """Return the ids of chunks deleted after a revision."""
+        ...
+
+    def store_vectors(self, chunk_ids: Sequence[int], vectors: NDArray[np.float32]) -> int:
+        """Commit vectors in one transaction and return the new revision."""
+        ...

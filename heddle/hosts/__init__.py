@@ -1,0 +1,1 @@
+"""Carries engines: in this process, or in a process of their own."""

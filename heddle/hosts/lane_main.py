@@ -1,0 +1,199 @@
+"""The process of a lane: builds its engines, then applies commands and steps until told to leave.
+
+It leaves when its socket closes: with its parent, however that ends.
+"""
+
+import logging
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+
+from heddle.core import errors
+from heddle.core.errors import ConfigError, HeddleError
+from heddle.core.frames import Event, Failed
+from heddle.core.ports import SteppedEngine
+from heddle.hosts.channel import Channel, ChannelClosed
+from heddle.hosts.guarded_engine import GuardedEngine
+from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
+from heddle.runtime.supervision import Heartbeat
+
+_log = logging.getLogger(__name__)
+_BUILDING_S = float("inf")  # building an engine has its own limit, in the parent
+
+
+class Pulse(threading.Thread):
+    """Says every `interval_s` that the process lives, and what step it is in.
+
+    Mutates: `enter` and `leave` replace the step as one value, so the thread never sees a half.
+    """
+
+    def __init__(self, channel: Channel, interval_s: float) -> None:
+        super().__init__(name="pulse", daemon=True)
+        self._channel = channel
+        self._interval_s = interval_s
+        self._step: tuple[str, float, float] | None = None
+        self._parent = os.getppid()
+
+    def enter(self, engine: str, predicted_s: float) -> None:
+        """Note that a step of this engine begins."""
+        self._step = (engine, time.monotonic(), predicted_s)
+
+    def leave(self) -> None:
+        """Note that the step is over."""
+        self._step = None
+
+    def run(self) -> None:
+        """Send heartbeats until the parent is gone; then end the process, mid-step or not."""
+        never = threading.Event()
+        while not never.wait(self._interval_s):
+            # A process forked from the parent could hold the socket open after the parent's
+            # death: the parent's id tells as well.
+            if os.getppid() != self._parent:
+                os._exit(0)
+            try:
+                self._channel.send(self._beat())
+            except ChannelClosed:
+                os._exit(0)
+
+    def _beat(self) -> Heartbeat:
+        step = self._step
+        if step is None:
+            return Heartbeat()
+        engine, started_s, predicted_s = step
+        return Heartbeat(engine, time.monotonic() - started_s, predicted_s)
+
+
+def main() -> None:
+    """Run a lane. Arguments: the descriptor of its socket, and its name."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    fd, name = int(sys.argv[1]), sys.argv[2]
+    channel = Channel(_adopt(fd))
+    try:
+        start = _greeting(channel)
+        logging.basicConfig(
+            level=start.log_level, format=f"%(levelname)s %(name)s (lane {name}): %(message)s"
+        )
+        pulse = Pulse(channel, start.heartbeat_s)
+        pulse.start()
+        try:
+            engines = _build(start, pulse)
+        except Exception as error:
+            if not isinstance(error, HeddleError):
+                _log.exception("lane %s could not start", name)
+            channel.send(_failure(error))
+            _leave(1)
+        channel.send(LaneReady())
+        serve(channel, engines, pulse)
+    except ChannelClosed:
+        _leave(0)
+    except BaseException:
+        _log.exception("lane %s failed", name)
+        _leave(1)
+
+
+def serve(channel: Channel, engines: Sequence[GuardedEngine], pulse: Pulse) -> None:
+    """Apply what has arrived, step the next engine that has work, block when none has.
+
+    Engines of one lane take turns, a step each. Raises: ChannelClosed: the parent is gone.
+    """
+    last = 0
+    while True:
+        ready = [i for i, engine in enumerate(engines) if engine.wants_step]
+        for message in channel.receive(block=not ready):
+            if isinstance(message, ToEngine):
+                refusal = engines[message.engine].apply(message.command)
+                if refusal is not None:
+                    channel.send(FromEngine(message.engine, refusal))
+        if not ready:
+            continue
+        last = next((i for i in ready if i > last), ready[0])
+        engine = engines[last]
+        if not engine.wants_step:  # a command that came in between took its work away
+            continue
+        pulse.enter(engine.engine.name, engine.predicted_step_s())
+        frame = engine.step(time.monotonic())
+        pulse.leave()
+        _send_frame(channel, FromEngine(last, frame))
+
+
+def _send_frame(channel: Channel, message: FromEngine) -> None:
+    try:
+        channel.send(message)
+    except ChannelClosed:
+        raise
+    except Exception:  # a result that pickle refuses must not take its neighbours along
+        _log.exception("a frame of engine %s can't be sent as it is", message.frame.lane)
+        events = tuple(_sendable(event) for event in message.frame.events)
+        channel.send(FromEngine(message.engine, replace(message.frame, events=events)))
+
+
+def _sendable(event: Event) -> Event:
+    try:
+        pickle.dumps(event, protocol=5)
+    except Exception as error:
+        return Failed(
+            event.task_id, f"the result can't be sent back: {type(error).__name__}: {error}"
+        )
+    return event
+
+
+def _adopt(fd: int) -> socket.socket:
+    sock = socket.socket(fileno=fd)
+    sock.set_inheritable(False)  # a child of an engine must not keep the lane looking alive
+    return sock
+
+
+def _greeting(channel: Channel) -> LaneStart:
+    while True:
+        for message in channel.receive(block=True):
+            assert isinstance(message, LaneStart), f"greeted with {type(message).__name__}"
+            return message
+
+
+def _build(start: LaneStart, pulse: Pulse) -> tuple[GuardedEngine, ...]:
+    spec = pickle.loads(start.spec)
+    assert isinstance(spec, LaneSpec), f"a {type(spec).__name__} is no LaneSpec"
+    engines = []
+    for engine in spec.engines:
+        pulse.enter(engine.name, _BUILDING_S)
+        engines.append(GuardedEngine(call_factory(engine, start.epoch), start.epoch))
+    pulse.leave()
+    return tuple(engines)
+
+
+def call_factory(spec: EngineSpec, epoch: int) -> SteppedEngine:
+    """Build an engine: import its factory and call it.
+
+    Raises:
+        ConfigError: there is no such function, or the engine refuses its settings.
+    """
+    module, _, function = spec.factory.partition(":")
+    factory = getattr(import_module(module), function, None)
+    if factory is None:
+        raise ConfigError(
+            f"EngineSpec.factory of {spec.name!r}: module {module} has no function {function!r}"
+        )
+    engine: SteppedEngine = factory(spec.name, epoch, spec.settings)
+    return engine
+
+
+def _failure(error: Exception) -> StartFailed:
+    kind = type(error).__name__
+    if isinstance(error, HeddleError) and hasattr(errors, kind):
+        return StartFailed(kind, str(error))
+    return StartFailed("", f"an engine could not be built: {kind}: {error}")
+
+
+def _leave(code: int) -> None:
+    """End the process without waiting for what libraries do at exit."""
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,142 @@
+"""What this machine offers a server: cores, memory, vector instructions, GPUs. Loads no torch."""
+
+import math
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_FLAGS_OF_INTEREST = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
+_UNLIMITED_BYTES = 1 << 60  # cgroup v1 writes "no limit" as a huge number
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """The machine as this process may use it.
+
+    Args:
+        cpus: the cores this process may run on.
+        cpu_quota: cores' worth of time that the cgroup grants, inf = no quota.
+        cpu_model: the processor's name.
+        cpu_flags: those of its vector instruction sets that matter here.
+        memory_total_bytes: memory of the machine.
+        memory_limit_bytes: what this process may use: the cgroup's limit, or all of it.
+        gpus: names of the NVIDIA GPUs that the driver shows.
+    """
+
+    cpus: tuple[int, ...]
+    cpu_quota: float
+    cpu_model: str
+    cpu_flags: frozenset[str]
+    memory_total_bytes: int
+    memory_limit_bytes: int
+    gpus: tuple[str, ...]
+
+    @property
+    def cores(self) -> int:
+        """Cores that can be kept busy: at least 1, no more than affinity and quota allow."""
+        return max(1, min(len(self.cpus), math.floor(min(self.cpu_quota, len(self.cpus)))))
+
+    @property
+    def has_amx(self) -> bool:
+        """Whether bf16 matrix products run in hardware (AMX)."""
+        return "amx_bf16" in self.cpu_flags
+
+    @property
+    def has_avx512(self) -> bool:
+        """Whether the foundation of AVX-512 is there."""
+        return "avx512f" in self.cpu_flags
+
+
+def read_machine(root: Path = Path("/")) -> MachineFacts:
+    """Return the facts, read from the system's own files below `root`."""
+    model, flags = _processor(root)
+    total_bytes = _memory_total(root)
+    groups = tuple(_cgroup_folders(root))
+    quotas = [_cpu_quota(folder) for folder in groups]
+    limits = [_memory_limit(folder) for folder in groups]
+    return MachineFacts(
+        cpus=_usable_cpus(),
+        cpu_quota=min(quotas, default=math.inf),
+        cpu_model=model,
+        cpu_flags=flags,
+        memory_total_bytes=total_bytes,
+        memory_limit_bytes=min([total_bytes, *limits]),
+        gpus=_gpus(root),
+    )
+
+
+def _usable_cpus() -> tuple[int, ...]:
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def _processor(root: Path) -> tuple[str, frozenset[str]]:
+    text = _read(root / "proc/cpuinfo")
+    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    flags = re.search(r"^flags\s*:\s*(.+)$", text, re.MULTILINE)
+    present = flags.group(1).split() if flags else []
+    name = model.group(1).strip() if model else "unknown"
+    return name, frozenset(_FLAGS_OF_INTEREST).intersection(present)
+
+
+def _memory_total(root: Path) -> int:
+    line = re.search(r"^MemTotal:\s*(\d+) kB$", _read(root / "proc/meminfo"), re.MULTILINE)
+    if line:
+        return int(line.group(1)) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _cgroup_folders(root: Path) -> Iterator[Path]:
+    """Yield the folders whose limits bind this process: its own groups and all above them."""
+    mount = root / "sys/fs/cgroup"
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers:  # v1: a tree for each controller
+            bases = [mount / name for name in controllers.split(",") if name in ("cpu", "memory")]
+        else:
+            bases = [mount]
+        for base in bases:
+            # Inside a container the path may be the host's own and not exist here: then the
+            # mount itself is the container's group.
+            folder = base / path.lstrip("/")
+            while folder != base.parent:
+                yield folder
+                folder = folder.parent
+
+
+def _cpu_quota(folder: Path) -> float:
+    """Return the cores' worth of time that one cgroup grants; inf = no quota here."""
+    quota, _, period = _read(folder / "cpu.max").partition(" ")
+    if not quota:
+        quota, period = _read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")
+    if not quota.strip().isdigit() or not period.strip().isdigit():
+        return math.inf  # "max" in v2, -1 in v1, or no such file
+    return int(quota) / int(period)
+
+
+def _memory_limit(folder: Path) -> int:
+    """Return the bytes that one cgroup allows."""
+    text = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
+    return int(text) if text.strip().isdigit() else _UNLIMITED_BYTES
+
+
+def _gpus(root: Path) -> tuple[str, ...]:
+    folders = sorted((root / "proc/driver/nvidia/gpus").glob("*"))
+    found = [
+        re.search(r"^Model:\s*(.+)$", _read(folder / "information"), re.MULTILINE)
+        for folder in folders
+    ]
+    if found:
+        return tuple(match.group(1).strip() if match else "NVIDIA GPU" for match in found)
+    # Some containers hide /proc/driver and show only the device files.
+    return tuple("NVIDIA GPU" for _ in (root / "dev").glob("nvidia[0-9]*"))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").rstrip("\n")
+    except OSError:
+        return ""

@@ -1,0 +1,527 @@
+"""A lane: engines in a process of their own, behind one EnginePort each. (DESIGN §1)
+
+One thread of the parent belongs to each lane. It starts the process, reads its frames, notices
+that it died or hangs, and starts it again; the runtime's loop only ever appends to a socket.
+"""
+
+import contextlib
+import logging
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from heddle.core.commands import Admit, Command, Release, Transfer
+from heddle.core.credits import Credits
+from heddle.core.errors import ConfigError, HeddleError, InputError, InternalError, StorageError
+from heddle.core.frames import Failed, Frame
+from heddle.core.primitives import PrimitiveKind
+from heddle.hosts.channel import Channel, ChannelClosed
+from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.live_tasks import LiveTasks
+from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
+from heddle.runtime.supervision import (
+    LANE_LOST,
+    GiveUp,
+    Heartbeat,
+    LaneHealth,
+    LaneLimits,
+    LaneSupervisor,
+    lost_message,
+)
+
+_log = logging.getLogger(__name__)
+BACKLOG_MAX = 16_384  # commands that wait for a lane which starts or doesn't read
+_STDERR = 2
+_BOOT = "import sys; sys.path[:] = sys.argv[3:]; from heddle.hosts.lane_main import main; main()"
+_PLAIN_ERRORS: Mapping[str, type[HeddleError]] = {
+    kind.__name__: kind for kind in (ConfigError, InputError, StorageError, InternalError)
+}
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
+
+
+class ProcessPort:
+    """EnginePort of one engine inside a lane.
+
+    When the lane is lost, one last frame of the old epoch, made here and not numbered, fails what
+    was in flight; from then on `epoch` is the next one, and so is that of the frames to come.
+    """
+
+    def __init__(self, lane: "ProcessLane", index: int, spec: EngineSpec) -> None:
+        self._lane = lane
+        self._index = index
+        self._spec = spec
+        self._credits = Credits(spec.credits_total)
+        self._frames: deque[Frame] = deque()
+        self._wake: Callable[[], None] = _nobody
+        self.live = LiveTasks()
+
+    @property
+    def name(self) -> str:
+        """The engine's name."""
+        return self._spec.name
+
+    @property
+    def kinds(self) -> frozenset[PrimitiveKind]:
+        """The primitives it carries out."""
+        return self._spec.kinds
+
+    @property
+    def credits(self) -> Credits:
+        """Rows it may hold at once."""
+        return self._credits
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that a command sent now belongs to; grows with every restart."""
+        return self._lane.epoch
+
+    @property
+    def health(self) -> LaneHealth:
+        """The state of the lane that carries this engine."""
+        return self._lane.health
+
+    def send(self, command: Command) -> None:
+        """Queue a command; never blocks. Commands for ended tasks and void leases are dropped."""
+        self._lane.send(self._index, command)
+
+    def frames(self) -> Sequence[Frame]:
+        """Return and forget the frames that have arrived, oldest first."""
+        waiting = self._frames
+        return [waiting.popleft() for _ in range(len(waiting))]
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from the lane's thread, whenever frames have arrived."""
+        self._wake = wake
+        if self._frames:
+            wake()
+
+    def deliver(self, frame: Frame) -> None:
+        """Append a frame; the caller wakes the subscriber afterwards."""
+        self.live.answered(frame.events)
+        self._frames.append(frame)
+
+    def wake(self) -> None:
+        """Tell the subscriber that frames wait."""
+        try:
+            self._wake()
+        except RuntimeError:  # its event loop is closed: nobody is left to read
+            _log.debug("engine %s: nobody reads its frames any more", self.name)
+
+
+class ProcessLane:
+    """A process that hosts engines, and the thread that watches over it.
+
+    Args:
+        spec: what the lane is made of.
+        limits: when it counts as dead or hung, and how often it is restarted.
+    Raises: ConfigError: the settings of an engine can't be pickled.
+
+    The process starts at once; `wait_ready` raises what stopped it. Restarts need nobody's help:
+    tasks in flight fail with a message that starts with LANE_LOST, and what is sent meanwhile
+    waits for the new epoch.
+    """
+
+    def __init__(self, spec: LaneSpec, limits: LaneLimits | None = None) -> None:
+        self._spec = spec
+        self._limits = limits or LaneLimits()
+        self._pickled_spec = _pickled(spec)
+        self._supervisor = LaneSupervisor(spec.name, self._limits)
+        self._ports = tuple(ProcessPort(self, i, engine) for i, engine in enumerate(spec.engines))
+        self._lock = threading.Lock()  # guards what follows, up to the blank line
+        self._epoch = 1
+        self._channel: Channel | None = None  # None while no process is ready
+        self._backlog: deque[ToEngine] = deque()
+        self._refusal = ""  # why tasks are refused; empty = they are taken
+
+        self._pid: int | None = None
+        self._closing = False
+        self._started = threading.Event()
+        self._start_error: HeddleError | None = None
+        self._start_failure: StartFailed | None = None
+        self._bell, self._bell_rope = socket.socketpair()
+        self._bell_rope.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name=f"lane-{spec.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def name(self) -> str:
+        """The lane's name."""
+        return self._spec.name
+
+    @property
+    def ports(self) -> Mapping[str, ProcessPort]:
+        """One port for each engine, by the engine's name."""
+        return MappingProxyType({port.name: port for port in self._ports})
+
+    @property
+    def epoch(self) -> int:
+        """How often the lane was started, counting from 1."""
+        return self._epoch
+
+    @property
+    def health(self) -> LaneHealth:
+        """The lane's state for people and `/health`."""
+        return self._supervisor.health(time.monotonic(), self._pid)
+
+    def wait_ready(self) -> None:
+        """Block until every engine is built.
+
+        Raises: the HeddleError that an engine raised while it was built; ConfigError for any
+            other exception there, and where the lane died or took longer than
+            `limits.start_s_max`. The lane is closed then.
+        """
+        self._started.wait()
+        if self._start_error is not None:
+            self.close()
+            raise self._start_error
+
+    def send(self, engine: int, command: Command) -> None:
+        """Send a command to one engine; never blocks. Used by the ports."""
+        port = self._ports[engine]
+        with self._lock:
+            if isinstance(command, Release | Transfer) and command.handle.epoch != self._epoch:
+                return
+            if not port.live.sent(command):
+                return
+            refusal = self._refusal or self._pass_on(ToEngine(engine, command))
+            refused = bool(refusal) and self._fail(port, command, refusal)
+        if refused:
+            port.wake()
+
+    def close(self) -> None:
+        """End the process, failing what is in flight. Takes at most `limits.close_s_max` or so."""
+        self._closing = True
+        self._ring()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def __enter__(self) -> "ProcessLane":
+        """Wait until the lane is ready."""
+        self.wait_ready()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the lane."""
+        self.close()
+
+    def _pass_on(self, message: ToEngine) -> str:
+        """Push a message or queue it; returns why it can't be taken. The lock is held."""
+        channel = self._channel
+        if channel is not None and not channel.has_tail and not self._backlog:
+            return self._push(channel, message)
+        if len(self._backlog) >= BACKLOG_MAX and isinstance(message.command, Admit):
+            return f"lane {self.name} does not read: {len(self._backlog)} commands wait for it"
+        self._backlog.append(message)
+        self._ring()
+        return ""
+
+    def _push(self, channel: Channel, message: ToEngine) -> str:
+        """Hand a message to the socket; returns why it can't be sent. The lock is held."""
+        try:
+            channel.push(message)
+        except ChannelClosed:
+            return ""  # the thread is about to see it, and fails the task with the others
+        except Exception as error:  # pickle lets anything through that an object's hooks raise
+            return f"the task can't be sent to lane {self.name}: {type(error).__name__}: {error}"
+        if channel.has_tail:
+            self._ring()
+        return ""
+
+    def _fail(self, port: ProcessPort, command: Command, message: str) -> bool:
+        """Answer a refused command; returns whether it was one that needs an answer."""
+        if not isinstance(command, Admit):
+            _log.warning("engine %s: %s dropped: %s", port.name, type(command).__name__, message)
+            return False
+        failed = Failed(command.task.task_id, message)
+        port.deliver(Frame(port.name, self._epoch, 0.0, (failed,)))
+        return True
+
+    def _ring(self) -> None:
+        """Make the lane's thread look around."""
+        with contextlib.suppress(OSError):  # it has rung already, or the lane is closed
+            self._bell_rope.send(b"!")
+
+    # What follows runs in the lane's thread.
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                reason = self._live_through_epoch()
+                if self._closing or not self._go_on_after(reason):
+                    break
+        except Exception as error:
+            _log.exception("the thread of lane %s failed", self.name)
+            self._end_epoch(f"{LANE_LOST} the thread of lane {self.name} failed: {error}")
+        finally:
+            if self._closing:
+                self._supervisor.closed()
+                self._end_epoch(f"{LANE_LOST} lane {self.name} was closed")
+            if not self._started.is_set():
+                self._start_error = self._start_error or ConfigError(
+                    f"lane {self.name!r} was closed before it was ready"
+                )
+                self._started.set()
+            self._bell.close()
+            self._bell_rope.close()
+
+    def _live_through_epoch(self) -> str:
+        """Start a process, serve it until it is gone, and return why it went."""
+        self._start_failure = None
+        self._supervisor.spawned(time.monotonic())
+        ours, theirs = socket.socketpair()
+        channel = Channel(ours)
+        try:
+            with theirs:
+                process = _start_process(self._spec, theirs.fileno())
+        except OSError as error:
+            channel.close()
+            return f"its process could not be started: {error}"
+        self._pid = process.pid
+        try:
+            self._greet(channel)
+            reason = self._serve(channel)
+        finally:
+            if self._closing:
+                channel.hang_up()  # the lane leaves when its socket closes
+            else:
+                _kill(process)  # with what it may have started: nothing of it goes on
+            code = self._reap(process)
+            self._drain(channel)
+            with self._lock:
+                self._channel = None
+                channel.close()
+            self._pid = None
+        if self._start_failure is not None:
+            return self._start_failure.message
+        return reason or _exit_words(code)
+
+    def _go_on_after(self, reason: str) -> bool:
+        """Fail what was in flight; wait out the pause and return True if there is a next epoch."""
+        verdict = self._supervisor.lost(reason, time.monotonic())
+        message = lost_message(self.name, reason, verdict)
+        if isinstance(verdict, GiveUp):
+            self._end_epoch(message)
+            if self._started.is_set():
+                _log.error("%s", message)
+            else:
+                self._start_error = _start_error(self.name, reason, self._start_failure)
+            return False
+        _log.warning("%s", message)
+        self._end_epoch(message, verdict.epoch)
+        self._pause(verdict.backoff_s)
+        return True
+
+    def _end_epoch(self, message: str, next_epoch: int | None = None) -> None:
+        """Fail what is in flight and, without a next epoch, what will be sent from now on."""
+        with self._lock:
+            self._backlog.clear()
+            for port in self._ports:
+                failed = port.live.fail_all(message)
+                if failed:
+                    port.deliver(Frame(port.name, self._epoch, 0.0, failed))
+            if next_epoch is None:
+                self._refusal = message
+            else:
+                self._epoch = next_epoch
+        for port in self._ports:
+            port.wake()
+
+    def _greet(self, channel: Channel) -> None:
+        log_level = logging.getLogger("heddle").getEffectiveLevel()
+        start = LaneStart(
+            self._pickled_spec, self._supervisor.epoch, self._limits.heartbeat_s, log_level
+        )
+        with contextlib.suppress(ChannelClosed):  # it ended already; `_serve` sees that too
+            channel.push(start)
+
+    def _serve(self, channel: Channel) -> str:
+        """Read and write until the lane is gone (empty) or has to be killed (the reason)."""
+        poller = select.poll()
+        poller.register(self._bell, select.POLLIN)
+        while not self._closing:
+            wants_out = select.POLLOUT if channel.has_tail else 0
+            poller.register(channel, select.POLLIN | wants_out)
+            now_s = time.monotonic()
+            reason = self._supervisor.fault(now_s)
+            if reason is not None:
+                return reason
+            wait_s = max(0.0, self._supervisor.next_check_s() - now_s)
+            ready = poller.poll(wait_s * 1000.0)
+            try:
+                if any(fd == self._bell.fileno() for fd, _ in ready):
+                    self._bell.recv(4096)
+                self._take_in(channel.receive(block=False), channel)
+                self._write_backlog()
+            except ChannelClosed:
+                return ""
+        return ""
+
+    def _take_in(self, messages: Sequence[object], channel: Channel) -> None:
+        now_s = time.monotonic()
+        touched: set[int] = set()
+        for message in messages:
+            match message:
+                case FromEngine(engine=engine, frame=frame):
+                    self._ports[engine].deliver(frame)
+                    touched.add(engine)
+                case Heartbeat():
+                    self._supervisor.heard(now_s, message)
+                case LaneReady():
+                    self._on_ready(channel, now_s)
+                case StartFailed():
+                    self._start_failure = message
+        if messages:
+            self._supervisor.heard(now_s)
+        for engine in touched:
+            self._ports[engine].wake()
+
+    def _on_ready(self, channel: Channel, now_s: float) -> None:
+        self._supervisor.ready(now_s)
+        with self._lock:
+            self._channel = channel
+        self._started.set()
+
+    def _write_backlog(self) -> None:
+        """Send what waited for the lane, as far as the socket takes it."""
+        while self._write_one():
+            pass  # the lock is free between two messages, so that `send` never waits for many
+
+    def _write_one(self) -> bool:
+        """Send the rest of a message, or the oldest that waits; return whether to go on."""
+        with self._lock:
+            channel = self._channel
+            if channel is None:
+                return False
+            channel.flush()
+            if channel.has_tail or not self._backlog:
+                return False
+            message = self._backlog.popleft()
+            port = self._ports[message.engine]
+            refusal = self._push(channel, message)
+            refused = bool(refusal) and self._fail(port, message.command, refusal)
+        if refused:
+            port.wake()
+        return True
+
+    def _drain(self, channel: Channel) -> None:
+        """Take in what the lane had sent before it went: those tasks are done, not lost."""
+        try:
+            while messages := channel.receive(block=False):
+                self._take_in(messages, channel)
+        except ChannelClosed:
+            return
+
+    def _reap(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait until the process is gone, killing it if it lingers; return its exit code."""
+        try:
+            return process.wait(self._limits.close_s_max)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            return process.wait()
+
+    def _pause(self, seconds: float) -> None:
+        """Wait so long, or until the lane is closed."""
+        until_s = time.monotonic() + seconds
+        while not self._closing and (left_s := until_s - time.monotonic()) > 0:
+            self._bell.settimeout(left_s)
+            with contextlib.suppress(TimeoutError):
+                self._bell.recv(4096)
+
+
+def start_lanes(
+    specs: Sequence[LaneSpec], limits: LaneLimits | None = None
+) -> tuple[ProcessLane, ...]:
+    """Start lanes side by side and wait for all; if one fails, close all and raise its error."""
+    lanes: list[ProcessLane] = []
+    try:
+        lanes.extend(ProcessLane(spec, limits) for spec in specs)
+        for lane in lanes:
+            lane.wait_ready()
+    except BaseException:
+        for lane in lanes:
+            lane.close()
+        raise
+    return tuple(lanes)
+
+
+def _pickled(spec: LaneSpec) -> bytes:
+    try:
+        return pickle.dumps(spec, protocol=5)
+    except Exception as error:  # pickle lets anything through that an object's hooks raise
+        raise ConfigError(
+            f"the settings of lane {spec.name!r} can't be pickled ({error}): use frozen "
+            "dataclasses of plain values, defined in a module"
+        ) from error
+
+
+def _start_process(spec: LaneSpec, fd: int) -> subprocess.Popen[bytes]:
+    """Start the lane's interpreter with its cores and thread counts in place from the first line.
+
+    It gets this process's module search path as arguments, so it finds the same modules, and a
+    user's script needs no `if __name__ == "__main__"`: it is not imported again.
+    """
+    environment = dict(os.environ)
+    environment.update(dict.fromkeys(_THREAD_VARIABLES, str(spec.threads)))
+    search_path = [str(Path(entry).absolute()) for entry in sys.path]
+    # Affinity belongs to a thread and a child inherits that of the thread that starts it: set it
+    # on this one for a moment, rather than in the child after its libraries made their threads.
+    pins = bool(spec.cpus) and hasattr(os, "sched_setaffinity")
+    before = os.sched_getaffinity(0) if pins else set()
+    try:
+        if pins:
+            os.sched_setaffinity(0, spec.cpus)
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", _BOOT, str(fd), spec.name, *search_path],
+            pass_fds=(fd,),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=_STDERR,  # a lane must not write into the answers of its parent
+            process_group=0,  # Ctrl-C in the terminal is the parent's business alone
+        )
+    finally:
+        if pins:
+            os.sched_setaffinity(0, before)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a lane and what it may have started; it leads a process group of its own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _start_error(lane: str, reason: str, failure: StartFailed | None) -> HeddleError:
+    """Return the error that `wait_ready` raises: the engine's own, where it has a plain one."""
+    if failure is not None and failure.error in _PLAIN_ERRORS:
+        return _PLAIN_ERRORS[failure.error](failure.message)
+    where = "" if failure is not None else ", its messages are on stderr"
+    return ConfigError(f"lane {lane!r} could not start: {reason}{where}")
+
+
+def _exit_words(code: int) -> str:
+    if code < 0:
+        try:
+            return f"exit code {code}, {signal.Signals(-code).name}"
+        except ValueError:
+            return f"exit code {code}"
+    return f"exit code {code}"
+
+
+def _nobody() -> None:
+    """Stand in for a subscriber until there is one."""

@@ -1,0 +1,89 @@
+"""Exact prefix cache: full pages found again by the tokens that lead to them."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from heddle.kv.page_ledger import PageLedger
+
+
+class PageChain:
+    """The chain of page digests of one prompt: each names its page and all before it.
+
+    digest(i) = sha256(digest(i - 1) + tokens of page i), and digest(-1) binds the model and the
+    tenant, so a hit means the same model, tenant and tokens from position 0 on.
+    """
+
+    def __init__(self, fingerprint: str, salt: str, page_size: int) -> None:
+        self._page_size = page_size
+        self._root = hashlib.sha256(
+            f"{len(fingerprint)}:{fingerprint}{len(salt)}:{salt}".encode()
+        ).digest()
+        self._digests: list[bytes] = []
+
+    def extend(self, token_ids: Sequence[int], page_count: int) -> Sequence[bytes]:
+        """Return the digests of the first `page_count` pages of these tokens.
+
+        Mutates: keeps them; the tokens of known pages must not have changed (see `truncate`).
+        """
+        for page in range(len(self._digests), page_count):
+            start = page * self._page_size
+            tokens = np.asarray(token_ids[start : start + self._page_size], dtype="<i8")
+            assert len(tokens) == self._page_size, "only full pages have a digest"
+            before = self._digests[-1] if self._digests else self._root
+            self._digests.append(hashlib.sha256(before + tokens.tobytes()).digest())
+        return self._digests[:page_count]
+
+    def truncate(self, page_count: int) -> None:
+        """Forget the digests from page `page_count` on."""
+        del self._digests[page_count:]
+
+
+class PrefixIndex:
+    """Finds pages by digest. Only exact KV is ever published. (DESIGN §3)
+
+    Mutates: marks published pages in the ledger; evicts idle ones, oldest first.
+    """
+
+    def __init__(self, ledger: PageLedger) -> None:
+        self._ledger = ledger
+        self._page_of: dict[bytes, int] = {}
+        self._digest_of: dict[int, bytes] = {}
+        self.hits = 0
+        self.misses = 0
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._page_of)
+
+    def match(self, digests: Sequence[bytes]) -> list[int]:
+        """Return the pages of the longest known prefix, each with one more holder."""
+        pages: list[int] = []
+        for digest in digests:
+            page = self._page_of.get(digest)
+            if page is None:
+                break
+            self._ledger.share(page)
+            pages.append(page)
+        self.hits += len(pages)
+        self.misses += len(digests) - len(pages)
+        return pages
+
+    def publish(self, digest: bytes, page: int) -> None:
+        """Make a held, full, exact page findable; the first page of a digest stays."""
+        if digest in self._page_of or page in self._digest_of:
+            return
+        self._page_of[digest] = page
+        self._digest_of[page] = digest
+        self._ledger.mark_cached(page)
+
+    def make_room(self, count: int) -> bool:
+        """Evict until `count` pages are free; False, and nothing evicted, if it can't be."""
+        if self._ledger.free_count + self._ledger.idle_count < count:
+            return False
+        while self._ledger.free_count < count:
+            page = self._ledger.evict_oldest()
+            del self._page_of[self._digest_of.pop(page)]
+            self.evictions += 1
+        return True

@@ -1,0 +1,93 @@
+"""A request's row: where the key and value of each position lie, and how far they are turned."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class RowSegment:
+    """Positions [start, stop) of a row whose keys share one rotation.
+
+    `rotation` is the real start minus the base position at which the keys were stored [tokens];
+    0 means the keys are stored where they are used.
+    """
+
+    start: int
+    stop: int
+    rotation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRun:
+    """Neighbouring slots [start, start + length) that hold neighbouring positions."""
+
+    start: int
+    length: int
+
+
+def slots_of(pages: Sequence[int], page_size: int, start: int, stop: int) -> NDArray[np.int64]:
+    """Return the slot of each position in [start, stop) of a sequence that owns these pages.
+
+    Shapes: result [stop - start] int64.
+    """
+    positions = np.arange(start, stop, dtype=np.int64)
+    first = start // page_size
+    last = -(-stop // page_size)
+    table = np.asarray(pages[first:last], dtype=np.int64)
+    return table[positions // page_size - first] * page_size + positions % page_size
+
+
+class Row:
+    """The pages of one sequence, and the same as runs of neighbouring slots.
+
+    Mutates: `extend` and `truncate` keep `pages` and `runs` in step.
+    """
+
+    __slots__ = ("_runs", "page_size", "pages")
+
+    def __init__(self, page_size: int) -> None:
+        self.page_size = page_size
+        self.pages: list[int] = []
+        self._runs: list[list[int]] = []  # [first page, number of pages]
+
+    @property
+    def capacity(self) -> int:
+        """Positions that the pages can hold."""
+        return len(self.pages) * self.page_size
+
+    def extend(self, pages: Sequence[int]) -> None:
+        """Append pages."""
+        for page in pages:
+            self.pages.append(page)
+            if self._runs and self._runs[-1][0] + self._runs[-1][1] == page:
+                self._runs[-1][1] += 1
+            else:
+                self._runs.append([page, 1])
+
+    def truncate(self, page_count: int) -> list[int]:
+        """Drop the pages from `page_count` on and return them, deepest first."""
+        dropped = self.pages[page_count:][::-1]
+        kept = self.pages[:page_count]
+        self.pages, self._runs = [], []
+        self.extend(kept)
+        return dropped
+
+    def slots(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the slot of each position in [start, stop). Shapes: [stop - start] int64."""
+        return slots_of(self.pages, self.page_size, start, stop)
+
+    def runs(self, stop: int) -> tuple[SlotRun, ...]:
+        """Return positions [0, stop) as runs of neighbouring slots, in order of position."""
+        runs: list[SlotRun] = []
+        left = stop
+        for first_page, page_count in self._runs:
+            if left <= 0:
+                break
+            length = min(left, page_count * self.page_size)
+            runs.append(SlotRun(first_page * self.page_size, length))
+            left -= length
+        assert left <= 0, f"the row holds {self.capacity} positions, not {stop}"
+        return tuple(runs)

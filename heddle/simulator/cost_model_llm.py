@@ -1,0 +1,125 @@
+"""The LLM on virtual time: tokens that depend on every token before them, and nothing else."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.core.passages import Passage
+from heddle.core.payloads import Segment
+from heddle.engines.llm.step_batch import BatchRow, StepBatch, StepResult
+from heddle.simulator.device import SimulatedDevice
+
+VOCABULARY = 997
+EOS_ID = 0
+HEAD_ID, TAIL_ID = 1, 2  # the chat template before and after a prompt
+LINE_EVERY = 5  # every fifth token ends a line, so generated lists have several items
+STOP_ONE_IN = 9
+COSTS_S: Mapping[str, float] = MappingProxyType(
+    {"call": 2e-3, "decode_tokens": 2e-4, "prefill_tokens": 2e-4, "context_tokens": 2e-6}
+)
+MASK = (1 << 61) - 1
+
+
+class CostModelLlmWorker:
+    """An LlmWorker whose KV cache holds, for each position, a digest of the tokens up to it.
+
+    A wrong page, a stale prefix or a token computed twice changes every token after it, so the
+    generated text checks the engine's whole bookkeeping.
+    """
+
+    def __init__(self, device: SimulatedDevice, slot_count: int) -> None:
+        self._device = device
+        self._digests = [0] * slot_count
+
+    def run(self, batch: StepBatch) -> StepResult:
+        """Compute one step."""
+        decodes = sum(row.draw is not None and row.queries == 1 for row in batch.rows)
+        self._device.run(
+            COSTS_S["call"]
+            + COSTS_S["decode_tokens"] * batch.tokens
+            + COSTS_S["context_tokens"] * sum(row.context for row in batch.rows)
+            + (COSTS_S["prefill_tokens"] - COSTS_S["decode_tokens"]) * (batch.tokens - decodes)
+        )
+        token_ids, slots = batch.token_ids.tolist(), batch.slots.tolist()
+        ends = [self._write(row, token_ids, slots) for row in batch.rows]
+        drawn = [_next_token(end) for end, row in zip(ends, batch.rows, strict=True) if row.draw]
+        return StepResult(tuple(drawn))
+
+    def export_kv(self, slots: NDArray[np.int64]) -> object:
+        """Copy the digests of these slots out. Shapes: slots [n] int64."""
+        return [self._digests[slot] for slot in slots.tolist()]
+
+    def load_kv(self, slots: NDArray[np.int64], block: object) -> None:
+        """Write digests that `export_kv` copied out. Shapes: slots [n] int64."""
+        assert isinstance(block, list), f"a block of digests is a list, not {type(block).__name__}"
+        for slot, digest in zip(slots.tolist(), block, strict=True):
+            self._digests[slot] = digest
+
+    def _write(self, row: BatchRow, token_ids: Sequence[int], slots: Sequence[int]) -> int:
+        digest = self._digest_before(row)
+        for at in range(row.query_start, row.query_stop):
+            digest = (digest * 1_000_003 + token_ids[at] + 1) & MASK
+            self._digests[slots[at]] = digest
+        return digest
+
+    def _digest_before(self, row: BatchRow) -> int:
+        position = row.context - row.queries - 1
+        if position < 0:
+            return 0
+        for run in row.runs:
+            if position < run.length:
+                return self._digests[run.start + position]
+            position -= run.length
+        raise AssertionError("a row's runs are shorter than its context")
+
+
+def _next_token(digest: int) -> int:
+    mixed = (digest * 0x9E3779B97F4A7C15) >> 24
+    if mixed % STOP_ONE_IN == 0:
+        return EOS_ID
+    return TAIL_ID + 1 + (mixed >> 8) % (VOCABULARY - TAIL_ID - 1)
+
+
+@dataclass(slots=True)
+class WordStream:
+    """The text of one generation: one word or line end a token."""
+
+    def push(self, token_ids: Sequence[int]) -> tuple[str, bool]:
+        """Return the tokens' text; there are no stop strings here."""
+        return "".join("\n" if t % LINE_EVERY == 0 else f"w{t} " for t in token_ids), False
+
+    def finish(self) -> str:
+        """Return nothing: no text is held back."""
+        return ""
+
+
+class WordDecoder:
+    """A TextDecoder of this vocabulary."""
+
+    def stream(self, stop: tuple[str, ...]) -> WordStream:
+        """Return a new stream."""
+        return WordStream()
+
+
+@dataclass(frozen=True, slots=True)
+class WordTokenizer:
+    """A Tokenizer of this vocabulary: a word is a token."""
+
+    context_tokens_max: int
+
+    def encode_prompt(self, parts: Sequence[str | Passage | None]) -> tuple[Segment, ...]:
+        """Return the segments of a prompt."""
+        texts = [part.render() if isinstance(part, Passage) else part for part in parts]
+        middle = (Segment(None if text is None else self.encode_slot(text)) for text in texts)
+        return (Segment((HEAD_ID,)), *middle, Segment((TAIL_ID,)))
+
+    def encode_slot(self, text: str) -> tuple[int, ...]:
+        """Return the token ids of a text."""
+        first = TAIL_ID + 1
+        return tuple(
+            first + zlib.crc32(word.encode()) % (VOCABULARY - first) for word in text.split()
+        )

@@ -1,0 +1,101 @@
+"""The vector index on virtual time: a few small lists, searched exactly."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.core.passages import Passage
+from heddle.simulator.device import SimulatedDevice
+
+COSTS_S: Mapping[str, float] = MappingProxyType(
+    {"call": 1e-4, "lists": 2e-4, "vectors": 2e-5, "rows": 1e-4, "stored": 2e-4}
+)
+
+
+class CostModelVectorWorker:
+    """A VectorWorker over seeded vectors.
+
+    Every list has the same length, so a scan is one array operation. Stored vectors are counted,
+    but never found: what a search answers doesn't depend on when it ran.
+    """
+
+    def __init__(
+        self,
+        device: SimulatedDevice,
+        *,
+        seed: int = 0,
+        nlist: int = 12,
+        list_size: int = 8,
+        dims: int = 4,
+    ) -> None:
+        draws = np.random.default_rng(seed)
+        self._device = device
+        self._vectors = draws.standard_normal((nlist, list_size, dims)).astype(np.float32)
+        self._vectors /= np.linalg.norm(self._vectors, axis=2, keepdims=True)
+        self._centres = self._vectors.mean(axis=1)
+        self._labels = np.arange(nlist * list_size, dtype=np.int64).reshape(nlist, list_size)
+        self._sizes = np.full(nlist, list_size, np.int64)
+        self.revision = 0
+        self.stored: list[int] = []
+
+    @property
+    def dims(self) -> int | None:
+        """Length of a vector."""
+        return int(self._vectors.shape[2])
+
+    @property
+    def list_sizes(self) -> NDArray[np.int64]:
+        """Vectors in each inverted list, [nlist]."""
+        return self._sizes
+
+    @property
+    def nprobe_default(self) -> int:
+        """Clusters a query scans when it doesn't say."""
+        return max(1, len(self._sizes) // 2)
+
+    def coarse(self, queries: NDArray[np.float32], nprobe: int) -> NDArray[np.int64]:
+        """Return the nearest lists of each query, nearest first, [n, nprobe]."""
+        self._device.run(COSTS_S["rows"] * len(queries))
+        # Summed along the last axis, a row's distances don't depend on the rows beside it.
+        distances = ((queries[:, None, :] - self._centres[None]) ** 2).sum(axis=2)
+        return np.argsort(distances, axis=1, kind="stable")[:, :nprobe]
+
+    def scan(
+        self,
+        queries: NDArray[np.float32],
+        lists: NDArray[np.int64],
+        distances: NDArray[np.float32],
+        labels: NDArray[np.int64],
+    ) -> None:
+        """Scan these lists; updates the heaps in place."""
+        scanned = int((lists >= 0).sum())
+        self._device.run(
+            COSTS_S["call"]
+            + scanned * (COSTS_S["lists"] + COSTS_S["vectors"] * self._vectors.shape[1])
+        )
+        rows, k = distances.shape
+        found = ((queries[:, None, None, :] - self._vectors[lists]) ** 2).sum(axis=3)
+        found[lists < 0] = np.inf
+        names = np.where(np.isinf(found), -1, self._labels[lists])
+        all_distances = np.concatenate([distances, found.reshape(rows, -1)], axis=1)
+        all_labels = np.concatenate([labels, names.reshape(rows, -1)], axis=1)
+        order = np.lexsort((all_labels, all_distances), axis=1)[:, :k]
+        distances[:] = np.take_along_axis(all_distances, order, axis=1)
+        labels[:] = np.take_along_axis(all_labels, order, axis=1)
+
+    def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
+        """Note vectors as committed; return the corpus revision."""
+        self._device.run(COSTS_S["stored"] * len(chunk_ids))
+        self.stored += chunk_ids.tolist()
+        self.revision += 1
+        return self.revision
+
+
+class SimulatedPassages:
+    """A PassageSource that makes passages up from their ids."""
+
+    def passages(self, chunk_ids: Sequence[int]) -> Sequence[Passage]:
+        """Return a passage for each id."""
+        return [Passage(i, f"document {i // 8}", f"title {i}", f"fact {i}") for i in chunk_ids]

@@ -1,0 +1,69 @@
+"""What must hold after every simulation, whatever went wrong during it."""
+
+from collections.abc import Iterator
+
+from heddle.core.errors import DeadlineExceeded, InternalError
+from heddle.engines.llm.engine import LlmEngine
+from heddle.runtime.events import RequestFailed
+from heddle.simulator.port import SimulatedPort
+from heddle.simulator.world import Ticket, World
+
+
+def violations(world: World) -> list[str]:
+    """Return everything that is wrong with a world at rest, in words; empty if all is well."""
+    found = [problem for ticket in world.tickets for problem in _of_ticket(ticket)]
+    found += _of_runtime(world)
+    for port in world.ports:
+        found += _of_port(port)
+    return found
+
+
+def _of_ticket(ticket: Ticket) -> Iterator[str]:
+    who = f"request {ticket.request_id} ({ticket.arrival.workflow.name})"
+    if ticket.busy is not None:
+        if ticket.end is not None:
+            yield f"{who} was turned away and answered"
+        return
+    if ticket.end is None:
+        yield f"{who} was lost: no terminal event"
+    if ticket.events_after_end:
+        yield f"{who} got {ticket.events_after_end} event(s) after its terminal one"
+    if isinstance(ticket.end, RequestFailed):
+        error = ticket.end.error
+        if isinstance(error, InternalError):
+            yield f"{who} broke an invariant: {error}"
+        if isinstance(error, DeadlineExceeded) and ticket.arrival.deadline_s is None:
+            yield f"{who} hung until the runtime's own deadline: {error}"
+
+
+def _of_runtime(world: World) -> Iterator[str]:
+    runtime = world.runtime
+    for name in ("requests", "tasks", "leases"):
+        if left := getattr(runtime, name):
+            yield f"the runtime still has {name} {sorted(left)}"
+    if runtime.admission.live or runtime.admission.live_bulk:
+        yield f"{runtime.admission.live} requests are still counted as live"
+    for lane in runtime.lanes.values():
+        if lane.in_flight or lane.scheduler.pending:
+            yield f"lane {lane.port.name}: {lane.in_flight} in flight, {lane.scheduler.pending}"
+        if lane.port.credits.used:
+            yield f"lane {lane.port.name} keeps {lane.port.credits.used} credits"
+
+
+def _of_port(port: SimulatedPort) -> Iterator[str]:
+    engine = port.engine
+    if engine is None:
+        yield f"lane {port.name} is still down"
+        return
+    if engine.has_work:
+        yield f"engine {port.name} still has work"
+        return
+    load = engine.step(port.timeline.now_s(), float("inf")).load
+    if load.running or load.waiting:
+        yield f"engine {port.name} still holds {load}"
+    if isinstance(engine, LlmEngine):
+        engine.check()
+        fresh = port.lane.build(port.name, port.epoch, port.device)
+        free = fresh.step(0.0, float("inf")).load.bytes_free
+        if load.bytes_free != free:
+            yield f"engine {port.name} has {load.bytes_free} of {free} KV bytes free"

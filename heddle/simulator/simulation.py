@@ -1,0 +1,176 @@
+"""One simulation from one seed: drawn, run, checked."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Final
+
+from heddle.core.errors import InternalError
+from heddle.core.ports import SteppedEngine
+from heddle.engines.embedding.engine import EmbeddingEngine
+from heddle.engines.embedding.scheduler import BatchLimits
+from heddle.engines.llm.engine import LlmEngine, LlmSpec
+from heddle.engines.llm.scheduler import SchedulerLimits
+from heddle.engines.vector.engine import VectorEngine
+from heddle.runtime.admission import RuntimeLimits
+from heddle.runtime.batching import POLICIES
+from heddle.simulator import cost_model_embedding, cost_model_llm, cost_model_vector
+from heddle.simulator.device import SimulatedDevice
+from heddle.simulator.event_log import EventLog
+from heddle.simulator.faults import NO_FAULTS, Fault, FaultRates
+from heddle.simulator.invariants import violations
+from heddle.simulator.port import SimulatedLane
+from heddle.simulator.workload import Arrival, WorkloadShares, random_workload
+from heddle.simulator.world import Ticket, World
+
+LLM_LIMITS: Final = SchedulerLimits(
+    max_num_seqs=4,
+    max_num_batched_tokens=24,
+    page_size=4,
+    page_count=40,
+    context_tokens_max=96,
+)
+PAGE_BYTES: Final = 64
+VECTOR_SLOTS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything that a simulation is drawn from; equal scenarios replay equally."""
+
+    seed: int
+    requests: int = 12
+    rate_per_s: float = 40.0
+    rates: FaultRates = NO_FAULTS
+    policy: str = "topology_aware"
+    disabled: frozenset[str] = frozenset()
+    latency_s: float = 1e-4
+    requests_max: int = 64
+    shares: WorkloadShares = WorkloadShares()
+    substage_budget_s: float = 2e-3
+
+    def lanes(self) -> tuple[SimulatedLane, ...]:
+        """Return the three lanes: small enough that slots, pages and credits run out."""
+        return tuple(
+            SimulatedLane(name, build, credits_total, self.latency_s, self.rates)
+            for name, build, credits_total in (
+                ("embedding", _build_embedding, 6),
+                ("vector", self._build_vector, 8),
+                ("llm", _build_llm, 12),
+            )
+        )
+
+    def arrivals(self) -> tuple[Arrival, ...]:
+        """Return the workload."""
+        draws = random.Random(self.seed)
+        return random_workload(draws, self.requests, self.rate_per_s, shares=self.shares)
+
+    def _build_vector(self, name: str, epoch: int, device: SimulatedDevice) -> SteppedEngine:
+        worker = cost_model_vector.CostModelVectorWorker(device)
+        return VectorEngine(
+            name,
+            epoch,
+            worker,
+            device,
+            slots=VECTOR_SLOTS,
+            substage_budget_s=self.substage_budget_s,
+            prior_s=cost_model_vector.COSTS_S,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished simulation: what each arrival got, a digest of all that happened, counts."""
+
+    tickets: tuple[Ticket, ...]
+    digest: str
+    faults: Counter[Fault]
+    retries: int
+    ended_s: float
+
+
+def random_scenario(seed: int) -> Scenario:
+    """Return the scenario of a seed: how many requests, how fast, how many faults."""
+    draws = random.Random(f"scenario {seed}")
+    share = draws.choice((0.0, 0.003, 0.01, 0.03))
+    return Scenario(
+        seed=seed,
+        requests=8 + int(13 * draws.random() ** 2),
+        rate_per_s=draws.choice((10.0, 40.0, 160.0)),
+        rates=FaultRates(share, share, share, share / 2, share, share),
+        policy=draws.choice(tuple(POLICIES)),
+        latency_s=draws.choice((0.0, 1e-4, 5e-3)),
+        requests_max=draws.choice((6, 64)),
+    )
+
+
+def undisturbed(scenario: Scenario) -> Scenario:
+    """Return the same workload, one primitive a batch: nothing fails, is cut or in a hurry.
+
+    What a request of the scenario answers must be what it answers here.
+    """
+    return replace(
+        scenario,
+        rates=NO_FAULTS,
+        policy="per_invocation",
+        disabled=frozenset({"split_substages"}),
+        substage_budget_s=float("inf"),
+        requests_max=1_000,
+        shares=replace(scenario.shares, tight_deadline=0.0, cancelled=0.0, unoptimized=1.0),
+    )
+
+
+def simulate(scenario: Scenario, log: EventLog | None = None) -> Outcome:
+    """Run a scenario and check it; `log` hears of everything that happens.
+
+    Raises:
+        InternalError: an invariant broke; the message names the seed and the command that
+            replays it.
+    """
+    world = World(
+        lanes=scenario.lanes(),
+        seed=scenario.seed,
+        tokenizer=cost_model_llm.WordTokenizer(LLM_LIMITS.context_tokens_max),
+        policy=POLICIES[scenario.policy],
+        disabled=scenario.disabled,
+        limits=RuntimeLimits(requests_max=scenario.requests_max),
+        log=log or EventLog(),
+    )
+    try:
+        world.run(scenario.arrivals())
+        problems = violations(world)
+    except (AssertionError, InternalError) as error:
+        problems = [f"{type(error).__name__}: {error}"]
+    if problems:
+        told = "\n  ".join(problems)
+        raise InternalError(
+            f"simulation of seed {scenario.seed} broke:\n  {told}\n"
+            f"replay it with: python -m heddle.simulator --seed {scenario.seed} --log"
+        )
+    return Outcome(
+        tickets=tuple(world.tickets),
+        digest=world.log.digest,
+        faults=world.faults_drawn(),
+        retries=world.runtime.counters.retries,
+        ended_s=max((ticket.ended_s for ticket in world.tickets), default=0.0),
+    )
+
+
+def _build_embedding(name: str, epoch: int, device: SimulatedDevice) -> SteppedEngine:
+    worker = cost_model_embedding.CostModelEmbeddingWorker(device)
+    limits = BatchLimits(tokens_max=32, rows_max=4, window_rows=16)
+    prior_s = cost_model_embedding.COSTS_S
+    return EmbeddingEngine(name, epoch, worker, device, limits=limits, prior_s=prior_s)
+
+
+def _build_llm(name: str, epoch: int, device: SimulatedDevice) -> SteppedEngine:
+    slots = LLM_LIMITS.page_count * LLM_LIMITS.page_size
+    worker = cost_model_llm.CostModelLlmWorker(device, slots)
+    spec = LlmSpec(
+        limits=LLM_LIMITS,
+        eos_ids=frozenset({cost_model_llm.EOS_ID}),
+        fingerprint="cost model",
+        page_bytes=PAGE_BYTES,
+        prior_s=cost_model_llm.COSTS_S,
+    )
+    return LlmEngine(name, epoch, worker, spec, cost_model_llm.WordDecoder(), device)

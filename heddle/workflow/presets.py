@@ -1,0 +1,123 @@
+"""The ready-made workflows: the five of HedraRAG's evaluation (§6.1, Figure 3)."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from heddle.core.errors import WorkflowError
+from heddle.workflow.ragraph import END, START, RAGraph
+from heddle.workflow.template import TURN
+from heddle.workflow.workflow import Chooser, State
+
+# The reader that ships with Heddle is trained on these prompts, word for word. Instruction
+# first, passages next, question last: so the instruction's KV is one prefix for all requests,
+# and a passage's KV can be reused at any position.
+ANSWER: Final = "Answer the question from the notes.\n\n{docs}Question: {query}"
+HYDE: Final = "Write a short passage that could answer the question.\n\nQuestion: {query}"
+DECOMPOSE: Final = (
+    "List the sub-questions needed to answer the question, one JSON string a line."
+    "\n\nQuestion: {query}"
+)
+COMPRESS: Final = (
+    "Copy the sentences of the notes that help to answer the question.\n\n{docs}Question: {query}"
+)
+ANSWER_FROM_SUMMARY: Final = (
+    "Answer the question from the notes.\n\n## Notes\n{summary}\n\nQuestion: {query}"
+)
+
+ANSWER_TOKENS = 32
+PASSAGE_TOKENS = 64
+IRG_TURNS = 2
+
+
+def oneshot(topk: int = 5) -> RAGraph:
+    """Retrieve once, answer once."""
+    graph = RAGraph("oneshot")
+    graph.add_retrieval("retrieve", query="query", topk=topk)
+    graph.add_generation("answer", ANSWER, output="answer", max_tokens=ANSWER_TOKENS)
+    return graph
+
+
+def hyde(topk: int = 5) -> RAGraph:
+    """Search with a hypothetical passage that the model writes first. (Gao et al. 2022)
+
+    The question goes into the search too, so a weak hypothesis can't lose it.
+    """
+    graph = RAGraph("hyde")
+    graph.add_generation("imagine", HYDE, output="hypothesis", max_tokens=PASSAGE_TOKENS)
+    graph.add_retrieval("retrieve", query="{query} {hypothesis}", topk=topk)
+    graph.add_generation("answer", ANSWER, output="answer", max_tokens=ANSWER_TOKENS)
+    return graph
+
+
+def multistep(topk: int = 5) -> RAGraph:
+    """Split the question, search for every part in turn, answer over all passages."""
+    graph = RAGraph("multistep")
+    graph.add_generation(
+        "decompose", DECOMPOSE, output="subquestion", max_tokens=PASSAGE_TOKENS, parse="lines"
+    )
+    graph.add_retrieval(
+        "retrieve", query="{query} {subquestion}", output="docs", topk=topk, collect=True
+    )
+    graph.add_generation("answer", ANSWER, output="answer", max_tokens=ANSWER_TOKENS)
+    graph.add_edge(START, "decompose").add_edge("decompose", "retrieve")
+    graph.add_edge("retrieve", _next_subquestion, targets=["retrieve", "answer"])
+    graph.add_edge("answer", END)
+    return graph
+
+
+def irg(topk: int = 5, turns: int = IRG_TURNS) -> RAGraph:
+    """Iterate: search with the question and the answer so far, answer again. (Shao et al. 2023)
+
+    Raises:
+        WorkflowError: `turns` is below 1.
+    """
+    if turns < 1:
+        raise WorkflowError(f"irg: turns must be at least 1, got {turns}")
+    graph = RAGraph("irg")
+    graph.add_retrieval(
+        "retrieve", query="{query} {answer}", output="docs", topk=topk, collect=True
+    )
+    graph.add_generation("answer", ANSWER, output="answer", max_tokens=ANSWER_TOKENS)
+    graph.add_edge(START, "retrieve").add_edge("retrieve", "answer")
+    graph.add_edge("answer", _until(turns), targets=["retrieve"])
+    return graph
+
+
+def recomp(topk: int = 6) -> RAGraph:
+    """Compress the passages to the sentences that matter, then answer. (Xu et al. 2024)"""
+    graph = RAGraph("recomp")
+    graph.add_retrieval("retrieve", query="query", topk=topk)
+    graph.add_generation("compress", COMPRESS, output="summary", max_tokens=PASSAGE_TOKENS)
+    graph.add_generation("answer", ANSWER_FROM_SUMMARY, output="answer", max_tokens=ANSWER_TOKENS)
+    return graph
+
+
+def _next_subquestion(state: State) -> str:
+    return "retrieve" if state["subquestion"] else "answer"
+
+
+def _until(turns: int) -> Chooser:
+    def again(state: State) -> object:
+        return "retrieve" if state[TURN] < turns else END
+
+    return again
+
+
+PRESETS: Final[Mapping[str, Callable[[], RAGraph]]] = {
+    "oneshot": oneshot,
+    "hyde": hyde,
+    "multistep": multistep,
+    "irg": irg,
+    "recomp": recomp,
+}
+
+
+def preset(name: str) -> RAGraph:
+    """Return a ready-made workflow by name.
+
+    Raises:
+        WorkflowError: no such workflow.
+    """
+    if name not in PRESETS:
+        raise WorkflowError(f"workflow {name!r} is unknown; there are {', '.join(PRESETS)}")
+    return PRESETS[name]()

@@ -1,0 +1,71 @@
+"""The layers and what may be imported where, as tests."""
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+import heddle
+import heddle.engines
+import heddle.passes
+
+ROOT = Path(__file__).parents[2]
+DEVICE_PACKAGES = ("torch", "faiss", "transformers", "numba", "ray", "fastapi", "triton")
+DECIDING_PACKAGES = ("core", "costs", "graph", "workflow", "lowering", "passes", "runtime")
+NOT_PASSES = {"runner", "cycle_view"}
+
+
+def test_import_layers_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(config_filename=str(ROOT / "importlinter.toml"), no_cache=True) == 0
+
+
+def deciding_modules() -> list[str]:
+    modules = ["heddle", "heddle.simulator"]
+    for package in DECIDING_PACKAGES:
+        found = importlib.import_module(f"heddle.{package}")
+        modules += [
+            f"heddle.{package}.{module.name}" for module in pkgutil.iter_modules(found.__path__)
+        ]
+    for engine in pkgutil.iter_modules(heddle.engines.__path__):
+        folder = ROOT / "heddle" / "engines" / engine.name
+        modules += [
+            f"heddle.engines.{engine.name}.{part}"
+            for part in ("scheduler", "engine", "build")
+            if (folder / f"{part}.py").exists()
+        ]
+    return modules
+
+
+def test_what_decides_loads_no_device_package() -> None:
+    script = (
+        "import sys, importlib\n"
+        f"for name in {deciding_modules()!r}: importlib.import_module(name)\n"
+        f"print([name for name in {DEVICE_PACKAGES!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_importing_heddle_loads_neither_numpy_nor_torch() -> None:
+    script = "import sys, heddle; print([n for n in ('numpy', 'torch') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_resolves() -> None:
+    assert {name for name in heddle.__all__ if getattr(heddle, name) is None} == set()
+
+
+PASSES = [m.name for m in pkgutil.iter_modules(heddle.passes.__path__) if m.name not in NOT_PASSES]
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_each_pass_file_holds_one_pass_and_has_its_test(name: str) -> None:
+    module = importlib.import_module(f"heddle.passes.{name}")
+    assert hasattr(module, name.title().replace("_", ""))
+    assert (ROOT / f"tests/unit/passes/test_{name}.py").exists()

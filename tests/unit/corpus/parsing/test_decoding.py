@@ -1,0 +1,62 @@
+"""Bytes to text: encodings that are met, and what is no text."""
+
+import logging
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heddle.core.errors import InputError
+from heddle.corpus.parsing.decoding import clean, decode
+
+PATH = Path("some.txt")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_encodings(encoding):
+    text = "Żółć is not in cp1252" if encoding != "cp1252" else "café “naïve” €"
+    assert decode(text.encode(encoding), PATH) == text
+
+
+def test_an_old_encoding_is_logged(caplog):
+    with caplog.at_level(logging.WARNING):
+        assert decode(b"caf\xe9", PATH) == "café"
+    assert "some.txt: not UTF-8, read as cp1252" in caplog.text
+
+
+def test_a_declared_encoding_comes_before_the_guess():
+    assert decode("Жук".encode("koi8-r"), PATH, declared="koi8-r") == "Жук"
+    assert decode(b"caf\xe9", PATH, declared="no-such-encoding") == "café"
+    assert decode(b"caf\xe9", PATH, declared="zip") == "café"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x7fELF\x02\x01\x01\x00\x00",
+        b"text\x00text",
+        b"\xff\xfe\x00\xd8\x00\x00",
+        random.Random(0).randbytes(4000).replace(b"\x00", b""),
+        b"\x89PNG\r\n\x1a\n\x80\x81",
+    ],
+)
+def test_binary_junk(content):
+    with pytest.raises(InputError, match=r"some\.txt: looks like binary data .*UTF-8"):
+        decode(content, PATH)
+
+
+def test_cleaning():
+    assert clean("a\r\nb\rc\x0cd\u2028e") == "a\nb\nc\nd\ne"
+    assert clean("a\x00b\x1bc") == "a b c"
+    assert clean("a\ud800b") == "a\ufffdb"
+    assert clean("tab\tstays") == "tab\tstays"
+
+
+@given(st.text(st.characters(codec=None)))
+def test_cleaned_text_can_be_stored(text):
+    cleaned = clean(text)
+    cleaned.encode("utf-8")
+    assert "\x00" not in cleaned
+    assert clean(cleaned) == cleaned

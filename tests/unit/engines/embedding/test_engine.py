@@ -1,0 +1,286 @@
+"""The engine over a worker without a model: one terminal event a task, whatever happens."""
+
+import itertools
+import math
+import pickle
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from heddle.core.commands import Admit, Cancel, Release, Steer
+from heddle.core.frames import TERMINAL, Cancelled, Done, Failed, Frame
+from heddle.core.payloads import DecodePayload, EmbedPayload, Payload, Sampling
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import KvHandle, Vectors
+from heddle.core.tasks import Identity, Priority, Task
+from heddle.engines.embedding.engine import EmbeddingEngine, TokenizedText
+from heddle.engines.embedding.scheduler import BatchLimits
+
+DIMS = 4
+CALL_S, TOKEN_S, TEXT_S = 0.007, 0.0003, 0.0002
+LENGTH_MAX = 30
+
+
+class VirtualClock:
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now_s(self) -> float:
+        return self.time_s
+
+
+class FakeWorker:
+    """A vector holds its text's letters, so a swapped row would show."""
+
+    dims = DIMS
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock, self.batches, self.fails = clock, [], False
+
+    def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
+        if any("\ud800" in text for text in texts):
+            raise TypeError("surrogates not allowed")
+        self.clock.time_s += TEXT_S * len(texts)
+        ids = [list(text.encode())[:LENGTH_MAX] for text in texts]
+        return [TokenizedText(i, len(t) > LENGTH_MAX) for i, t in zip(ids, texts, strict=True)]
+
+    def embed(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
+        if self.fails:
+            raise RuntimeError("device lost")
+        self.batches.append([len(row) for row in rows])
+        self.clock.time_s += CALL_S + TOKEN_S * len(rows) * max(map(len, rows))
+        return np.array([vector(bytes(row)) for row in rows], np.float32)
+
+
+def vector(letters: bytes) -> list[float]:
+    if letters.startswith(b"nan"):
+        return [math.nan] * DIMS
+    return [len(letters), sum(letters), letters[0], letters[-1]]
+
+
+def make(**limits: int) -> tuple[EmbeddingEngine, FakeWorker]:
+    clock = VirtualClock()
+    worker = FakeWorker(clock)
+    return EmbeddingEngine("embed", 3, worker, clock, limits=BatchLimits(**limits)), worker
+
+
+def admit(
+    engine: EmbeddingEngine,
+    task_id: int,
+    texts: Sequence[str],
+    priority: Priority = Priority.NORMAL,
+    payload: Payload | None = None,
+) -> None:
+    identity = Identity(task_id, "n", priority=priority)
+    work = payload or EmbedPayload(tuple(texts))
+    engine.apply(Admit(Task(task_id, PrimitiveKind.EMBEDDING, identity, work)))
+
+
+def run(engine: EmbeddingEngine) -> tuple[dict[int, object], list[Frame]]:
+    terminal: dict[int, object] = {}
+    frames = []
+    while engine.has_work:
+        frame = engine.step(0.0, math.inf)
+        frames.append(frame)
+        for event in frame.events:
+            assert isinstance(event, TERMINAL)
+            assert event.task_id not in terminal
+            terminal[event.task_id] = event
+    return terminal, frames
+
+
+def vectors_of(event: object) -> Vectors:
+    assert isinstance(event, Done)
+    assert isinstance(event.result, Vectors)
+    return event.result
+
+
+def test_rows_come_back_in_the_order_of_the_payload() -> None:
+    rng = random.Random(1)
+    texts = {
+        t: ["".join(rng.choices("abcdefg", k=rng.randint(1, 40))) for _ in range(rng.randint(1, 9))]
+        for t in range(1, 20)
+    }
+    engine, worker = make(tokens_max=120, rows_max=6, window_rows=20)
+    for task_id, rows in texts.items():
+        admit(engine, task_id, rows)
+    terminal, frames = run(engine)
+    assert set(terminal) == set(texts)
+    for task_id, rows in texts.items():
+        result = vectors_of(terminal[task_id])
+        expected = [vector(row.encode()[:LENGTH_MAX]) for row in rows]
+        assert result.values.dtype == np.float32
+        np.testing.assert_array_equal(result.values, np.array(expected, np.float32))
+        assert result.tokens == sum(min(len(r), LENGTH_MAX) for r in rows)
+        assert result.truncated == sum(len(r) > LENGTH_MAX for r in rows)
+    assert any(len(batch) > 1 for batch in worker.batches)
+    assert len(frames) == len(worker.batches)
+    assert frames[-1].load.waiting == frames[-1].load.running == 0
+    assert not frames[-1].has_work
+
+
+def test_no_texts_are_answered_with_no_vectors() -> None:
+    engine, worker = make()
+    admit(engine, 1, [])
+    terminal, _ = run(engine)
+    assert vectors_of(terminal[1]).values.shape == (0, DIMS)
+    assert worker.batches == []
+
+
+def test_cancel_at_any_step_answers_once_and_frees_everything() -> None:
+    for steps in range(6):
+        engine, _ = make(rows_max=1)
+        for task_id in (1, 2):
+            admit(engine, task_id, ["a", "b"])
+        frames = [engine.step(0.0, math.inf) for _ in range(steps)]
+        engine.apply(Cancel(1))
+        engine.apply(Cancel(1))
+        frames += run(engine)[1]
+        events = [e for f in frames for e in f.events]
+        assert sorted(e.task_id for e in events) == [1, 2]
+        assert isinstance(next(e for e in events if e.task_id == 1), Cancelled) == (steps < 2)
+        assert not engine.has_work
+        assert frames == [] or frames[-1].load.waiting == 0
+
+
+def test_a_failed_batch_fails_its_tasks_and_the_engine_goes_on() -> None:
+    engine, worker = make(rows_max=2)
+    admit(engine, 1, ["a", "b", "c"])
+    admit(engine, 2, ["d"])
+    worker.fails = True
+    (event,) = engine.step(0.0, math.inf).events
+    assert isinstance(event, Failed)
+    assert event.task_id == 1
+    assert "device lost" in event.message
+    assert not event.is_input
+    worker.fails = False
+    terminal, _ = run(engine)
+    assert set(terminal) == {2}
+    assert vectors_of(terminal[2]).values.shape == (1, DIMS)
+
+
+def test_a_text_that_cannot_be_tokenised_fails_its_task_alone() -> None:
+    engine, _ = make()
+    admit(engine, 1, ["fine"])
+    admit(engine, 2, ["ok", "bad \ud800"])
+    admit(engine, 3, ["also fine"])
+    terminal, _ = run(engine)
+    assert isinstance(terminal[2], Failed)
+    assert terminal[2].is_input
+    assert isinstance(terminal[1], Done)
+    assert isinstance(terminal[3], Done)
+
+
+def test_a_vector_that_is_not_finite_fails_its_task_alone() -> None:
+    engine, _ = make()
+    admit(engine, 1, ["fine", "fin2"])
+    admit(engine, 2, ["nan1", "nan2", "good"])
+    terminal, _ = run(engine)
+    assert isinstance(terminal[1], Done)
+    assert isinstance(terminal[2], Failed)
+    assert "not finite" in terminal[2].message
+
+
+def test_foreign_payloads_and_unknown_tasks() -> None:
+    engine, _ = make()
+    admit(engine, 1, [], payload=DecodePayload(5, Sampling()))
+    engine.apply(Cancel(77))
+    engine.apply(Steer(task_id=77, priority=Priority.BULK))
+    engine.apply(Release(KvHandle("embed", 3, 1)))
+    terminal, _ = run(engine)
+    assert set(terminal) == {1}
+    assert isinstance(terminal[1], Failed)
+
+
+def test_admitting_a_task_twice_counts_once() -> None:
+    engine, worker = make()
+    admit(engine, 1, ["a"])
+    admit(engine, 1, ["a"])
+    terminal, _ = run(engine)
+    assert set(terminal) == {1}
+    assert worker.batches == [[1]]
+
+
+def test_urgent_tasks_come_first_and_steer_makes_urgent() -> None:
+    engine, _ = make(rows_max=1)
+    admit(engine, 1, ["a"], Priority.BULK)
+    admit(engine, 2, ["b"], Priority.BULK)
+    admit(engine, 3, ["c"], Priority.INTERACTIVE)
+    engine.apply(Steer(task_id=2, priority=Priority.NORMAL))
+    assert list(run(engine)[0]) == [3, 2, 1]
+
+
+@pytest.mark.parametrize("steered", [False, True])
+def test_a_step_keeps_to_its_time_budget(steered: bool) -> None:
+    engine, worker = make(tokens_max=10_000, rows_max=100)
+    admit(engine, 1, ["abcdefghij"] * 140)
+    if steered:
+        engine.apply(Steer(budget_s=0.1))
+    for _ in range(4):
+        frame = engine.step(0.0, math.inf if steered else 0.1)
+        assert frame.seconds <= 0.1 * 1.001
+    assert len(worker.batches[1]) >= 25  # 0.1 s hold 30 rows
+    frame = engine.step(0.0, 1e-9)
+    assert frame.features["tokens"] == 10.0
+
+
+def test_the_cost_model_learns_and_predicts() -> None:
+    engine, _ = make(tokens_max=200)
+    rng = random.Random(4)
+    for task_id in range(60):
+        admit(engine, task_id, ["x" * rng.randint(1, 30) for _ in range(rng.randint(1, 8))])
+    frames = run(engine)[1]
+    costs = frames[-1].costs
+    assert costs is not None
+    for frame in frames[20:]:
+        assert costs.predict_s(frame.features) == pytest.approx(frame.seconds, rel=0.05)
+    assert engine.predicted_step_s() == 0.0
+    admit(engine, 99, ["x" * 20])
+    predicted = engine.predicted_step_s()
+    assert predicted == pytest.approx(engine.step(0.0, math.inf).seconds, rel=0.3)
+
+
+def test_frames_carry_lane_and_epoch_and_pickle() -> None:
+    engine, _ = make()
+    admit(engine, 1, ["a"])
+    frame = engine.step(0.0, math.inf)
+    again = pickle.loads(pickle.dumps(frame))
+    assert (again.lane, again.epoch) == ("embed", 3)
+    assert frame.features == {"call": 1.0, "tokens": 1.0, "texts": 1.0}
+
+
+def test_random_commands_end_every_task_exactly_once() -> None:
+    for seed in range(60):
+        rng = random.Random(seed)
+        engine, worker = make(tokens_max=40, rows_max=4, window_rows=6)
+        ids = itertools.count()
+        ended: list[int] = []
+        admitted = 0
+        for _ in range(40):
+            match rng.randint(0, 5):
+                case 0 | 1:
+                    texts = ["t" * rng.randint(1, 40) for _ in range(rng.randint(0, 5))]
+                    admit(engine, next(ids), texts, rng.choice(list(Priority)))
+                    admitted += 1
+                case 2:
+                    engine.apply(Cancel(rng.randint(0, max(admitted, 1))))
+                case 3:
+                    worker.fails = rng.random() < 0.2
+                case _:
+                    ended += [e.task_id for e in engine.step(0.0, math.inf).events]
+        worker.fails = False
+        while engine.has_work:
+            ended += [e.task_id for e in engine.step(0.0, math.inf).events]
+        assert sorted(ended) == list(range(admitted))
+
+
+def test_what_decides_imports_no_torch() -> None:
+    modules = "build", "engine", "scheduler", "encoder_directory"
+    names = ", ".join(f"heddle.engines.embedding.{m}" for m in modules)
+    heavy = "{'torch', 'transformers', 'faiss', 'tokenizers'}"
+    code = f"import sys, {names}; sys.exit(bool({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

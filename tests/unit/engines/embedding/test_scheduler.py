@@ -1,0 +1,130 @@
+"""The next batch: urgent and old rows first, little padding, nothing lost or starved."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heddle.core.errors import ConfigError
+from heddle.core.tasks import Priority
+from heddle.engines.embedding.scheduler import BatchLimits, EmbeddingScheduler, Row
+
+INF = float("inf")
+
+
+def queue(
+    lengths: dict[int, list[int]],
+    limits: BatchLimits,
+    priorities: dict[int, Priority] | None = None,
+) -> EmbeddingScheduler:
+    scheduler = EmbeddingScheduler(limits)
+    for task_id, row_lengths in lengths.items():
+        priority = (priorities or {}).get(task_id, Priority.NORMAL)
+        scheduler.add(task_id, tuple("x" * n for n in row_lengths), priority)
+    return scheduler
+
+
+def tokenize(scheduler: EmbeddingScheduler) -> int:
+    """Stand in for the worker: a text of n letters has n tokens."""
+    wanted = scheduler.untokenized()
+    for task_id, texts in wanted:
+        scheduler.tokenized(task_id, [range(len(text)) for text in texts])
+    return sum(len(texts) for _, texts in wanted)
+
+
+def keys(batch: tuple[Row, ...]) -> list[tuple[int, int]]:
+    return [(row.task_id, row.index) for row in batch]
+
+
+tasks = st.lists(
+    st.tuples(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.sampled_from(Priority)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    tasks=tasks,
+    tokens=st.integers(1, 120),
+    rows=st.integers(1, 9),
+    window=st.integers(1, 30),
+    call_tokens=st.sampled_from([0.0, 5.0, 40.0, INF]),
+)
+def test_every_row_comes_once_within_the_limits(tasks, tokens, rows, window, call_tokens) -> None:
+    lengths = dict(enumerate(t[0] for t in tasks))
+    priorities = dict(enumerate(t[1] for t in tasks))
+    limits = BatchLimits(tokens, rows, window)
+    scheduler = queue(lengths, limits, priorities)
+    left = {(t, i): n for t, ns in lengths.items() for i, n in enumerate(ns)}
+    while left:
+        assert scheduler.rows_waiting == len(left)
+        assert tokenize(scheduler) <= window
+        batch = scheduler.next_batch(tokens_max=INF, call_tokens=call_tokens)
+        taken = keys(batch)
+        sizes = [left[key] for key in taken]
+        assert sizes == sorted(sizes)
+        assert [len(row.token_ids) for row in batch] == sizes
+        assert len(batch) == 1 or len(batch) * sizes[-1] <= tokens
+        assert len(batch) <= rows
+        assert len(batch) * sizes[-1] - sum(sizes) <= call_tokens
+        # The oldest row of the most urgent class is there, and no other class.
+        urgent = min(priorities[t].value for t, _ in left)
+        assert {priorities[t].value for t, _ in taken} == {urgent}
+        assert next(k for k in left if priorities[k[0]].value == urgent) in taken
+        for key in taken:
+            del left[key]
+    assert scheduler.next_batch(tokens_max=INF, call_tokens=INF) == ()
+    assert scheduler.untokenized() == ()
+
+
+def test_rows_of_one_length_are_batched_over_tasks() -> None:
+    scheduler = queue({1: [9, 30], 2: [10, 31], 3: [9]}, BatchLimits(512, 8, 64))
+    tokenize(scheduler)
+    assert keys(scheduler.next_batch(tokens_max=INF, call_tokens=4)) == [(1, 0), (3, 0), (2, 0)]
+    assert keys(scheduler.next_batch(tokens_max=INF, call_tokens=4)) == [(1, 1), (2, 1)]
+
+
+def test_padding_that_costs_more_than_a_call_is_avoided() -> None:
+    lengths = {1: [10], 2: [16]}
+    apart = queue(lengths, BatchLimits())
+    tokenize(apart)
+    assert keys(apart.next_batch(tokens_max=INF, call_tokens=5)) == [(1, 0)]
+    together = queue(lengths, BatchLimits())
+    tokenize(together)
+    assert keys(together.next_batch(tokens_max=INF, call_tokens=6)) == [(1, 0), (2, 0)]
+
+
+def test_a_time_budget_bounds_tokens_but_never_below_one_row() -> None:
+    scheduler = queue({1: [20, 20, 20]}, BatchLimits())
+    tokenize(scheduler)
+    assert len(scheduler.next_batch(tokens_max=45, call_tokens=INF)) == 2
+    assert len(scheduler.next_batch(tokens_max=0, call_tokens=INF)) == 1
+
+
+def test_urgent_rows_overtake_and_are_tokenised_first() -> None:
+    scheduler = queue({1: [5] * 50}, BatchLimits(512, 4, 16), {1: Priority.BULK})
+    assert tokenize(scheduler) == 16
+    scheduler.add(2, ("xxxxx",), Priority.INTERACTIVE)
+    assert scheduler.untokenized() == ((2, ("xxxxx",)),)
+    tokenize(scheduler)
+    assert keys(scheduler.next_batch(tokens_max=INF, call_tokens=INF)) == [(2, 0)]
+    assert len(scheduler.next_batch(tokens_max=INF, call_tokens=INF)) == 4
+
+
+def test_reprioritise_and_remove() -> None:
+    scheduler = queue({1: [5], 2: [5], 3: [5]}, BatchLimits(rows_max=1))
+    scheduler.reprioritise(2, Priority.INTERACTIVE)
+    scheduler.reprioritise(99, Priority.BULK)
+    scheduler.remove(1)
+    scheduler.remove(99)
+    order = []
+    while scheduler.rows_waiting:
+        tokenize(scheduler)
+        order += keys(scheduler.next_batch(tokens_max=INF, call_tokens=INF))
+    assert order == [(2, 0), (3, 0)]
+
+
+@pytest.mark.parametrize("field", ["tokens_max", "rows_max", "window_rows"])
+def test_limits_must_be_positive(field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        BatchLimits(**{field: 0})

@@ -1,0 +1,180 @@
+"""Real encoders: vectors equal sentence-transformers', whoever shares the batch."""
+
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
+
+from heddle.core.commands import Admit
+from heddle.core.errors import ConfigError
+from heddle.core.frames import Done
+from heddle.core.payloads import EmbedPayload
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Vectors
+from heddle.core.tasks import Identity, Task
+from heddle.engines.embedding.build import EmbeddingSettings, build_engine
+from heddle.engines.embedding.encoder_directory import EncoderDirectory, default_model_dir
+from heddle.engines.embedding.engine import EmbeddingEngine
+from heddle.engines.embedding.worker import TransformerWorker, _cpu_has_amx
+
+TEXTS = [
+    "Where does the river meet the sea?",
+    "Zürich, naïve café, 東京 🙂",
+    "",
+    "The harbour was rebuilt in 1911. " * 60,
+    "light",
+]
+
+
+def embed(engine: EmbeddingEngine, texts: list[str]) -> Vectors:
+    payload = EmbedPayload(tuple(texts))
+    engine.apply(Admit(Task(1, PrimitiveKind.EMBEDDING, Identity(1, "n"), payload)))
+    while True:
+        for event in engine.step(0.0, float("inf")).events:
+            assert isinstance(event, Done), event
+            assert isinstance(event.result, Vectors)
+            return event.result
+
+
+@pytest.fixture(scope="module")
+def minilm() -> EmbeddingEngine:
+    return build_engine("embed", 1, EmbeddingSettings(dtype="float32", device="cpu"))
+
+
+def test_vectors_equal_sentence_transformers(minilm: EmbeddingEngine) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reference = pytest.importorskip("sentence_transformers").SentenceTransformer(
+            str(default_model_dir()), device="cpu", local_files_only=True
+        )
+        expected = reference.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
+    result = embed(minilm, TEXTS)
+    np.testing.assert_allclose(result.values, expected, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(result.values, axis=1), 1, atol=1e-5)
+    assert result.values.shape == (len(TEXTS), 384)
+    assert result.truncated == 1
+    assert result.tokens > 256
+
+
+def test_vectors_do_not_depend_on_batch_mates(minilm: EmbeddingEngine) -> None:
+    together = embed(minilm, TEXTS).values
+    for text, vector in zip(TEXTS, together, strict=True):
+        np.testing.assert_allclose(embed(minilm, [text]).values[0], vector, atol=1e-5)
+
+
+def make_encoder(folder: Path, kind: str = "bert", **module_files: object) -> Path:
+    torch.manual_seed(0)
+    words = ["[UNK]", "[PAD]", "[CLS]", "[SEP]", "the", "Old", "old", "harbour"]
+    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, "[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    sizes = {
+        "vocab_size": 8,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 12,
+        "pad_token_id": 1,
+    }
+    config, family = {
+        "bert": (BertConfig, BertModel),
+        "roberta": (RobertaConfig, RobertaModel),
+    }[kind]
+    family(config(**sizes)).save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    for name, content in module_files.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(exist_ok=True)
+        path.with_suffix(".json").write_text(json.dumps(content))
+    return folder
+
+
+MODULES = [
+    {"path": "", "type": "sentence_transformers.models.Transformer"},
+    {"path": "pool", "type": "sentence_transformers.models.Pooling"},
+]
+
+
+@pytest.mark.parametrize("pooling", [{"pooling_mode_cls_token": True}, {"pooling_mode": "cls"}])
+def test_cls_pooling_and_lower_case(tmp_path: Path, pooling: dict) -> None:
+    files = {"modules": MODULES, "pool__config": pooling}
+    sentence = {"do_lower_case": True, "max_seq_length": 6}
+    folder = make_encoder(tmp_path, sentence_bert_config=sentence, **files)
+    engine = build_engine("e", 1, EmbeddingSettings(str(folder), device="cpu"))
+    result = embed(engine, ["the Old harbour", "the old harbour", "old " * 20])
+    model = BertModel.from_pretrained(folder).eval()
+    with torch.inference_mode():
+        states = model(input_ids=torch.tensor([[2, 4, 6, 7, 3]])).last_hidden_state
+    expected = torch.nn.functional.normalize(states[:, 0], dim=1)[0].numpy()
+    np.testing.assert_allclose(result.values[0], expected, atol=1e-5)
+    np.testing.assert_allclose(result.values[1], expected, atol=1e-5)
+    assert result.truncated == 1
+    assert result.tokens == 5 + 5 + 6
+
+
+def test_roberta_positions_leave_room_for_the_padding_id(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path, "roberta")
+    assert EncoderDirectory.open(str(folder)).max_tokens == 10
+    engine = build_engine("e", 1, EmbeddingSettings(str(folder), device="cpu"))
+    result = embed(engine, ["the " * 30, "old"])
+    assert result.truncated == 1
+    alone = embed(engine, ["old"]).values[0]
+    np.testing.assert_allclose(result.values[1], alone, atol=1e-5)
+
+
+def test_bfloat16_is_close_and_named(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path)
+    texts = ["the old harbour", "old"]
+    full = embed(build_engine("e", 1, EmbeddingSettings(str(folder), "float32", "cpu")), texts)
+    half = embed(build_engine("e", 1, EmbeddingSettings(str(folder), "bfloat16", "cpu")), texts)
+    assert half.values.dtype == np.float32
+    cosines = (full.values * half.values).sum(1)
+    assert np.all(cosines > 0.999)
+    assert not np.array_equal(full.values, half.values)
+
+
+def test_auto_is_float32_unless_the_cpu_has_amx(tmp_path: Path) -> None:
+    directory = EncoderDirectory.open(str(make_encoder(tmp_path)))
+    worker = TransformerWorker.load(directory, "auto", "cpu", 1)
+    dtype = torch.bfloat16 if _cpu_has_amx() else torch.float32
+    assert next(worker._model.parameters()).dtype is dtype
+    assert not worker.on_gpu
+
+
+def test_what_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path)
+    settings = EmbeddingSettings(str(folder), device="nowhere")
+    with pytest.raises(ConfigError, match="nowhere"):
+        build_engine("e", 1, settings)
+    (folder / "model.safetensors").write_bytes(b"torn")
+    with pytest.raises(ConfigError, match="can't be loaded"):
+        build_engine("e", 1, EmbeddingSettings(str(folder), device="cpu"))
+
+
+def test_code_of_the_model_is_never_run(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoModel": "m.M", "AutoConfig": "m.C"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    bait = tmp_path / "ran"
+    (folder / "m.py").write_text(f"open({str(bait)!r}, 'w').close()")
+    with pytest.raises(ConfigError, match="can't be loaded"):
+        build_engine("e", 1, EmbeddingSettings(str(folder), device="cpu"))
+    assert not bait.exists()
+
+
+def test_a_copy_of_the_packaged_model_has_a_name_of_its_own(tmp_path: Path) -> None:
+    copy = tmp_path / "minilm"
+    shutil.copytree(default_model_dir(), copy)
+    facts = EncoderDirectory.open(str(copy))
+    assert (facts.dims, facts.max_tokens, facts.lower_case) == (384, 256, False)
+    assert facts.name.startswith("minilm-")

@@ -1,0 +1,124 @@
+"""A corpus in memory, clustered vectors, and an engine driven to the end."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from heddle.core.commands import Admit
+from heddle.core.frames import TERMINAL
+from heddle.core.payloads import IngestPayload, SearchPayload
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.tasks import Identity, Priority, Task
+
+DIMS = 16
+
+
+@dataclass(frozen=True)
+class Batch:
+    chunk_ids: np.ndarray
+    vectors: np.ndarray
+
+
+class MemorySource:
+    """VectorSource over dictionaries: a row is live from the revision that wrote it."""
+
+    embedder = "fake/16"
+
+    def __init__(self, vectors=None):
+        self.revision = 0
+        self.rows = {}  # chunk id -> (revision, vector)
+        self.tombstones = []  # (revision, chunk id)
+        if vectors is not None and len(vectors):
+            self.store_vectors(range(1, len(vectors) + 1), vectors)
+
+    @property
+    def vector_count(self):
+        return len(self.rows)
+
+    @property
+    def dims(self):
+        return next((len(vector) for _, vector in self.rows.values()), None)
+
+    def vectors(self, after_revision=0, batch_rows=100):
+        fresh = [(i, v) for i, (r, v) in sorted(self.rows.items()) if r > after_revision]
+        for first in range(0, len(fresh), batch_rows):
+            part = fresh[first : first + batch_rows]
+            yield Batch(np.array([i for i, _ in part]), np.array([v for _, v in part], np.float32))
+
+    def deleted(self, after_revision):
+        return np.array([i for r, i in self.tombstones if r > after_revision], np.int64)
+
+    def store_vectors(self, chunk_ids, vectors):
+        self.revision += 1
+        for chunk_id, vector in zip(chunk_ids, vectors, strict=True):
+            self.rows[int(chunk_id)] = (self.revision, np.array(vector, np.float32))
+        return self.revision
+
+    def delete(self, chunk_ids):
+        self.revision += 1
+        for chunk_id in chunk_ids:
+            del self.rows[chunk_id]
+            self.tombstones.append((self.revision, chunk_id))
+
+
+def clustered(count, seed=0, dims=DIMS, clusters=24):
+    """Unit vectors around a few centres, with exact duplicates."""
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((clusters, dims))
+    vectors = centres[rng.integers(0, clusters, count)] + 0.5 * rng.standard_normal((count, dims))
+    vectors[count // 2 : count // 2 + count // 8] = vectors[: count // 8]
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.ascontiguousarray(vectors, np.float32)
+
+
+class ManualClock:
+    def __init__(self):
+        self.time_s = 0.0
+
+    def now_s(self):
+        return self.time_s
+
+
+class Tools:
+    """What the tests of this folder share."""
+
+    Source, Clock, dims = MemorySource, ManualClock, DIMS
+    clustered = staticmethod(clustered)
+
+    @staticmethod
+    def search(task_id, queries, topk=5, nprobe=None, *, priority=Priority.NORMAL, report_every=0):
+        payload = SearchPayload(queries, topk, nprobe)
+        identity = Identity(task_id, "search", priority=priority)
+        return Admit(Task(task_id, PrimitiveKind.SEARCHING, identity, payload), report_every)
+
+    @staticmethod
+    def ingest(task_id, chunk_ids, vectors, *, priority=Priority.NORMAL):
+        payload = IngestPayload(np.asarray(chunk_ids, np.int64), vectors)
+        identity = Identity(task_id, "ingest", priority=priority)
+        return Admit(Task(task_id, PrimitiveKind.INGESTION, identity, payload), 0)
+
+    @staticmethod
+    def drain(engine, budget_s=float("inf"), steps_max=10_000):
+        """Step until there is no work; return the events, oldest first."""
+        events = []
+        for _ in range(steps_max):
+            if not engine.has_work:
+                return events
+            events += engine.step(0.0, budget_s).events
+        raise AssertionError(f"the engine still has work after {steps_max} steps")
+
+    @staticmethod
+    def terminals(events):
+        """Return {task id: its one terminal event}."""
+        found = {}
+        for event in events:
+            if isinstance(event, TERMINAL):
+                assert event.task_id not in found, f"two terminal events for {event.task_id}"
+                found[event.task_id] = event
+        return found
+
+
+@pytest.fixture(scope="session")
+def tools():
+    return Tools

@@ -1,0 +1,307 @@
+"""The engine over real FAISS: every way to cut searches gives the one-shot answer."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heddle.core.commands import Amend, AmendMode, Cancel, Release, Steer
+from heddle.core.frames import Cancelled, Done, Failed, Progress
+from heddle.core.results import KvHandle
+from heddle.core.tasks import Priority
+from heddle.engines.vector.engine import VectorEngine
+from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.worker import FaissWorker, one_shot
+
+COUNT = 2500
+
+
+@pytest.fixture(scope="module")
+def served(tools):
+    """(worker, index) over a corpus with duplicates; no test changes it."""
+    source = tools.Source(tools.clustered(COUNT))
+    live = LiveIndex.build(source)
+    return FaissWorker(live, source), live.index
+
+
+class TimedWorker:
+    """Scans for real on a clock where every list takes one second and nothing else any time."""
+
+    def __init__(self, worker, clock):
+        self._worker, self._clock = worker, clock
+
+    def __getattr__(self, name):
+        return getattr(self._worker, name)
+
+    def scan(self, queries, lists, distances, labels):
+        self._worker.scan(queries, lists, distances, labels)
+        self._clock.time_s += int((lists >= 0).sum())
+
+
+def engine_over(worker, tools, **options):
+    prior_s = {"call": 1e-9, "lists": 1.0, "vectors": 1e-9, "rows": 1e-9, "stored": 1e-9}
+    clock = tools.Clock()
+    timed = TimedWorker(worker, clock)
+    return VectorEngine("vector", 0, timed, clock, prior_s=prior_s, **options)
+
+
+def queries_of(tools, count, seed):
+    vectors = tools.clustered(COUNT)
+    rng = np.random.default_rng(seed)
+    noise = 0.1 * rng.standard_normal((count, tools.dims), dtype=np.float32)
+    # Some are stored vectors themselves: duplicates then tie at distance 0.
+    picked = vectors[rng.integers(0, COUNT, count)] + noise * (rng.random((count, 1)) < 0.5)
+    return np.ascontiguousarray(picked, np.float32)
+
+
+def assert_one_shot(index, hits, queries, topk, nprobe):
+    nprobe = min(nprobe or index.nlist, index.nlist)
+    distances, labels = one_shot(index, queries, topk, nprobe)
+    np.testing.assert_array_equal(hits.labels, labels)
+    np.testing.assert_array_equal(hits.distances, distances)
+    assert hits.lists_scanned == hits.lists_probed == len(queries) * nprobe
+
+
+SEARCHES = st.lists(
+    st.tuples(
+        st.integers(1, 9),  # rows
+        st.sampled_from([1, 3, 10, 40]),  # topk
+        st.none() | st.integers(1, 60),  # nprobe; the index has 39 lists
+        st.sampled_from(Priority),
+        st.integers(0, 6),  # the step before which it joins
+        st.none() | st.integers(1, 8),  # the step before which it is cancelled
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    searches=SEARCHES,
+    budgets=st.lists(st.sampled_from([0.0, 3.0, 20.0, 150.0]), min_size=1, max_size=8),
+    slots=st.sampled_from([1, 7, 64]),
+    lists_per_step=st.none() | st.integers(1, 9),
+    seed=st.integers(0, 99),
+)
+def test_any_cut_gives_the_one_shot_answer(
+    served, tools, searches, budgets, slots, lists_per_step, seed
+):
+    worker, index = served
+    engine = engine_over(worker, tools, slots=slots, lists_per_step=lists_per_step)
+    queries = [queries_of(tools, rows, seed + i) for i, (rows, *_) in enumerate(searches)]
+    events, step = [], 0
+    while engine.has_work or step <= 8:
+        for i, (_, topk, nprobe, priority, joins, leaves) in enumerate(searches):
+            if joins == step:
+                engine.apply(tools.search(i, queries[i], topk, nprobe, priority=priority))
+            if leaves == step:
+                engine.apply(Cancel(i))
+        events += engine.step(0.0, budgets[step % len(budgets)]).events
+        assert engine.rows_in_flight <= slots
+        step += 1
+    ended = tools.terminals(events)
+    for i, (_, topk, nprobe, _, joins, leaves) in enumerate(searches):
+        if leaves is not None and leaves < joins:
+            leaves = None  # cancelled before it was there: ignored
+        if isinstance(ended[i], Done):
+            assert_one_shot(index, ended[i].result, queries[i], topk, nprobe)
+        else:
+            assert leaves is not None
+            assert isinstance(ended[i], Cancelled)
+    assert engine.rows_in_flight == 0
+
+
+def test_two_threads_give_the_same(tools):
+    source = tools.Source(tools.clustered(COUNT))
+    live = LiveIndex.build(source)
+    try:
+        engine = engine_over(FaissWorker(live, source, threads=2), tools)
+        queries = queries_of(tools, 24, 5)
+        engine.apply(tools.search(1, queries, 10, 17))
+        ended = tools.terminals(tools.drain(engine, 60.0))
+        assert_one_shot(live.index, ended[1].result, queries, 10, 17)
+    finally:
+        FaissWorker(LiveIndex(None, 0), tools.Source(), threads=1)
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_cancel_at_any_step_frees_the_rows(served, tools, steps):
+    worker, index = served
+    engine = engine_over(worker, tools)
+    queries = queries_of(tools, 6, 1)
+    engine.apply(tools.search(1, queries, 5))
+    engine.apply(tools.search(2, queries, 5))
+    events = []
+    for _ in range(steps):
+        events += engine.step(0.0, 12.0).events
+    assert engine.rows_in_flight == (12 if steps else 0)
+    engine.apply(Cancel(1))
+    engine.apply(Cancel(1))
+    assert engine.rows_in_flight == (6 if steps else 0)
+    ended = tools.terminals(events + tools.drain(engine, 12.0))
+    assert isinstance(ended[1], Cancelled)
+    assert_one_shot(index, ended[2].result, queries, 5, None)
+    assert not engine.has_work
+
+
+def test_partial_hits_come_from_the_lists_scanned_so_far(served, tools):
+    worker, index = served
+    engine = engine_over(worker, tools, lists_per_step=2)
+    queries = queries_of(tools, 4, 3)
+    engine.apply(tools.search(1, queries, 5, 12, report_every=2))
+    engine.apply(Steer(budget_s=math.inf))
+    reports = [e for e in tools.drain(engine) if isinstance(e, Progress)]
+    assert [report.fraction for report in reports] == [4 / 12, 8 / 12]
+    for report, scanned in zip(reports, (4, 8), strict=True):
+        distances, labels = one_shot(index, queries, 5, scanned)
+        np.testing.assert_array_equal(report.labels, labels)
+        np.testing.assert_array_equal(report.distances, distances)
+
+
+def test_rows_that_wait_for_a_slot_show_as_no_hits(served, tools):
+    worker, _ = served
+    engine = engine_over(worker, tools, slots=2, lists_per_step=1, substage_budget_s=math.inf)
+    engine.apply(tools.search(1, queries_of(tools, 3, 3), 5, 4, report_every=1))
+    report = engine.step(0.0, math.inf).events[0]
+    assert (report.labels[:2] >= 0).all()
+    assert (report.labels[2] == -1).all()
+    assert np.isinf(report.distances[2]).all()
+    assert report.fraction == 2 / 12
+
+
+def test_more_hits_than_vectors_asked_for(served, tools):
+    worker, index = served
+    engine = engine_over(worker, tools, substage_budget_s=math.inf)
+    engine.apply(tools.search(1, queries_of(tools, 2, 0), COUNT + 7, 10_000))
+    hits = tools.terminals(tools.drain(engine))[1].result
+    assert (np.sort(hits.labels[:, :COUNT]) == np.arange(1, COUNT + 1)).all()
+    assert (hits.labels[:, COUNT:] == -1).all()
+    assert np.isinf(hits.distances[:, COUNT:]).all()
+    assert hits.lists_probed == 2 * index.nlist
+
+
+@pytest.mark.parametrize(
+    ("queries", "topk", "nprobe", "word"),
+    [
+        (np.ones((1, 7), np.float32), 5, None, "7 dimensions"),
+        (np.ones(16, np.float32), 5, None, "queries"),
+        (np.full((1, 16), np.nan, np.float32), 5, None, "NaN"),
+        (np.ones((1, 16), np.float32), 0, None, "topk"),
+        (np.ones((1, 16), np.float32), 10**9, None, "topk"),
+        (np.ones((1, 16), np.float32), 5, 0, "nprobe"),
+    ],
+)
+def test_bad_queries_are_refused_with_the_field(served, tools, queries, topk, nprobe, word):
+    engine = engine_over(served[0], tools)
+    engine.apply(tools.search(1, queries, topk, nprobe))
+    good = queries_of(tools, 1, 0)
+    engine.apply(tools.search(2, good, 3))
+    ended = tools.terminals(tools.drain(engine))
+    assert isinstance(ended[1], Failed)
+    assert ended[1].is_input
+    assert word in ended[1].message
+    assert isinstance(ended[2], Done)
+
+
+def test_no_rows_are_answered_with_no_rows(served, tools):
+    engine = engine_over(served[0], tools)
+    engine.apply(tools.search(1, np.zeros((0, tools.dims), np.float32), 4))
+    assert tools.terminals(tools.drain(engine))[1].result.labels.shape == (0, 4)
+
+
+def test_commands_for_tasks_it_does_not_know_are_ignored(served, tools):
+    engine = engine_over(served[0], tools)
+    engine.apply(Cancel(9))
+    engine.apply(Steer(task_id=9, priority=Priority.BULK))
+    engine.apply(Release(KvHandle("llm", 0, 1)))
+    engine.apply(Amend(9, 0, (1,), AmendMode.FILL))
+    assert not engine.has_work
+
+
+def test_a_higher_class_overtakes(served, tools):
+    engine = engine_over(served[0], tools)
+    bulk, urgent = queries_of(tools, 4, 0), queries_of(tools, 4, 1)
+    engine.apply(tools.search(1, bulk, priority=Priority.BULK))
+    engine.step(0.0, 10.0)
+    engine.apply(tools.search(2, urgent, priority=Priority.INTERACTIVE))
+    order = list(tools.terminals(tools.drain(engine, 10.0)))
+    assert order == [2, 1]
+
+    engine.apply(tools.search(3, bulk))
+    engine.apply(tools.search(4, urgent))
+    engine.step(0.0, 10.0)
+    engine.apply(Steer(task_id=3, priority=Priority.BULK))
+    assert list(tools.terminals(tools.drain(engine, 10.0))) == [4, 3]
+
+
+def test_frames_tell_what_was_done(served, tools):
+    worker, index = served
+    engine = engine_over(worker, tools, lists_per_step=3, substage_budget_s=math.inf)
+    engine.apply(tools.search(1, queries_of(tools, 5, 0), 4, 7))
+    frames = []
+    while engine.has_work:
+        frames.append(engine.step(0.0, math.inf))
+    assert [frame.features["lists"] for frame in frames] == [15, 15, 5]
+    assert [frame.features["rows"] for frame in frames] == [5, 0, 0]
+    assert all(frame.features["vectors"] > 0 for frame in frames)
+    assert [frame.load.running for frame in frames] == [5, 5, 0]
+    assert [frame.has_work for frame in frames] == [True, True, False]
+    assert frames[-1].costs.samples == 3
+    lists = worker.coarse(queries_of(tools, 5, 0), 7).ravel().tolist()
+    sizes = [index.get_list_size(i) for i in lists]
+    assert sum(frame.features["vectors"] for frame in frames) == sum(sizes)
+
+
+def test_without_a_lists_limit_a_step_fills_its_budget(served, tools):
+    engine = engine_over(served[0], tools)
+    engine.apply(tools.search(1, queries_of(tools, 5, 0)))
+    scanned = []
+    while engine.has_work:
+        scanned.append(engine.step(0.0, 12.5).features["lists"])
+    assert scanned == [12.0] * 16 + [3.0]
+    engine.apply(tools.search(2, queries_of(tools, 5, 0)))
+    assert engine.step(0.0, math.inf).features["lists"] == 1  # its own budget, 2 ms
+    engine.apply(Steer(budget_s=7.5))
+    assert engine.step(0.0, math.inf).features["lists"] == 7
+
+
+class BrokenWorker:
+    """Scans like the worker it wraps, but fails where it is told."""
+
+    def __init__(self, worker):
+        self._worker, self.broken = worker, ""
+
+    def __getattr__(self, name):
+        if name == self.broken:
+            raise RuntimeError("the device is gone")
+        return getattr(self._worker, name)
+
+
+@pytest.mark.parametrize("broken", ["coarse", "scan"])
+def test_a_worker_error_fails_the_tasks_of_that_step_only(served, tools, broken):
+    worker, index = served
+    flaky = BrokenWorker(worker)
+    engine = engine_over(flaky, tools)
+    queries = queries_of(tools, 3, 0)
+    engine.apply(tools.search(1, queries))
+    flaky.broken = broken
+    ended = tools.terminals(tools.drain(engine))
+    assert isinstance(ended[1], Failed)
+    assert "the device is gone" in ended[1].message
+    assert not ended[1].is_input
+    assert engine.rows_in_flight == 0
+    flaky.broken = ""
+    engine.apply(tools.search(2, queries))
+    assert_one_shot(index, tools.terminals(tools.drain(engine))[2].result, queries, 5, None)
+
+
+def test_predicted_step_follows_the_budget(served, tools):
+    engine = engine_over(served[0], tools, substage_budget_s=5.0)
+    assert engine.predicted_step_s() < 1.0
+    engine.apply(tools.search(1, queries_of(tools, 8, 0), 5, 30))
+    assert engine.predicted_step_s() == pytest.approx(5.0, rel=0.01)
+    engine.apply(Steer(budget_s=math.inf))
+    assert engine.predicted_step_s() == pytest.approx(240.0, rel=0.01)

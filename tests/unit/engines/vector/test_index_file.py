@@ -1,0 +1,186 @@
+import json
+import logging
+import os
+
+import numpy as np
+import pytest
+
+from heddle.core.errors import StorageError
+from heddle.engines.vector import index_file
+from heddle.engines.vector.index_file import open_index, read_index, refresh_index
+from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.worker import one_shot
+
+
+@pytest.fixture
+def source(tools):
+    return tools.Source(tools.clustered(1000))
+
+
+def files(directory):
+    return sorted(path.name for path in (directory / "index").iterdir())
+
+
+def assert_right(tools, live, source):
+    """The index holds exactly what the corpus holds."""
+    assert live.revision == source.revision
+    chunk_ids = np.array(sorted(source.rows))
+    vectors = np.stack([source.rows[i][1] for i in chunk_ids])
+    queries = tools.clustered(20, seed=3)
+    distances, labels = one_shot(live.index, queries, 6, live.nlist)
+    exact = np.sort(((queries[:, None] - vectors[None]) ** 2).sum(-1), axis=1)[:, :6]
+    np.testing.assert_allclose(distances, exact, rtol=1e-4, atol=1e-5)
+    assert np.isin(labels, chunk_ids).all()
+    assert live.count == len(chunk_ids)
+
+
+def test_open_builds_the_file_and_reads_it_back(tools, tmp_path, source, monkeypatch):
+    first = open_index(tmp_path, source)
+    assert files(tmp_path) == ["ivf-1.faiss", "manifest.json"]
+    monkeypatch.setattr(LiveIndex, "build", None)  # not needed again
+    second = open_index(tmp_path, source)
+    assert_right(tools, second, source)
+    np.testing.assert_array_equal(
+        first.index.quantizer.reconstruct_n(0, first.nlist),
+        second.index.quantizer.reconstruct_n(0, first.nlist),
+    )
+
+
+def test_an_old_file_is_replayed_and_refreshed(tools, tmp_path, source, monkeypatch):
+    open_index(tmp_path, source)
+    source.store_vectors(range(1001, 1101), tools.clustered(100, seed=9))
+    source.delete([5, 6])
+    with monkeypatch.context() as patch:
+        patch.setattr(LiveIndex, "build", None)
+        assert_right(tools, open_index(tmp_path, source), source)
+    assert files(tmp_path) == ["ivf-3.faiss", "manifest.json"]
+
+
+def test_a_corpus_that_has_outgrown_its_lists_gets_new_ones(tools, tmp_path, source):
+    assert open_index(tmp_path, source).nlist == 15
+    source.store_vectors(range(1001, 4001), tools.clustered(3000, seed=9))
+    refresh_index(tmp_path, source)
+    live = read_index(tmp_path, source)
+    assert live.nlist == 62
+    assert_right(tools, live, source)
+
+
+def flip_a_byte(folder):
+    path = next(folder.glob("*.faiss"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut_short(folder):
+    path = next(folder.glob("*.faiss"))
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def edit(**changes):
+    def apply(folder):
+        path = folder / "manifest.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        flip_a_byte,
+        cut_short,
+        lambda folder: next(folder.glob("*.faiss")).unlink(),
+        lambda folder: (folder / "manifest.json").unlink(),
+        lambda folder: (folder / "manifest.json").write_bytes(b"\xff\x00"),
+        lambda folder: (folder / "manifest.json").write_text("[]"),
+        edit(revision=99),
+        edit(revision="1"),
+        edit(embedder="'other'"),
+        edit(count=3),
+        edit(file="../../elsewhere.faiss"),
+    ],
+)
+def test_a_damaged_file_is_never_served(tools, tmp_path, source, damage):
+    open_index(tmp_path, source)
+    damage(tmp_path / "index")
+    assert read_index(tmp_path, source) is None
+    assert_right(tools, open_index(tmp_path, source), source)
+    assert_right(tools, read_index(tmp_path, source), source)
+
+
+def test_damage_is_logged(tmp_path, source, caplog):
+    open_index(tmp_path, source)
+    flip_a_byte(tmp_path / "index")
+    with caplog.at_level(logging.WARNING):
+        open_index(tmp_path, source)
+    assert "corrupt" in caplog.text
+
+
+def test_a_file_of_another_corpus_is_built_again(tools, tmp_path, source):
+    open_index(tmp_path, source)
+    other = tools.Source(tools.clustered(700, seed=6))
+    assert_right(tools, open_index(tmp_path, other), other)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("step", ["replace_file", "replace_manifest", "write", "full_disk"])
+def test_a_stop_while_writing_leaves_the_old_file_valid(tools, tmp_path, source, monkeypatch, step):
+    open_index(tmp_path, source)
+    source.store_vectors(range(1001, 1051), tools.clustered(50, seed=9))
+    replaced = []
+
+    def replace(start, end, *, original=os.replace):
+        replaced.append(end)
+        if len(replaced) == (1 if step == "replace_file" else 2):
+            raise Killed
+        original(start, end)
+
+    def stop(index, path):
+        with open(path, "wb") as file:
+            file.write(b"half")
+        raise RuntimeError("No space left on device") if step == "full_disk" else Killed
+
+    with monkeypatch.context() as patch:
+        if step.startswith("replace"):
+            patch.setattr(index_file.os, "replace", replace)
+        else:
+            patch.setattr(index_file.faiss, "write_index", stop)
+        with pytest.raises(StorageError if step == "full_disk" else Killed):
+            refresh_index(tmp_path, source)
+    old = read_index(tmp_path, source)
+    assert (old.revision, old.count) == (1, 1000)
+    assert_right(tools, open_index(tmp_path, source), source)
+    assert files(tmp_path) == ["ivf-2.faiss", "manifest.json"]
+
+
+def test_a_disk_that_refuses_costs_no_answer_at_open(tools, tmp_path, source, monkeypatch, caplog):
+    def refuse(index, path):
+        raise RuntimeError("No space left on device")
+
+    monkeypatch.setattr(index_file.faiss, "write_index", refuse)
+    assert_right(tools, open_index(tmp_path, source), source)
+    assert "No space left" in caplog.text
+
+
+def test_left_overs_of_a_dead_writer_are_removed(tmp_path, source):
+    (tmp_path / "index").mkdir()
+    left = tmp_path / "index" / f"ivf-0.faiss.{2**22 + 1}.tmp"
+    left.write_bytes(b"half")
+    living = tmp_path / "index" / f"ivf-0.faiss.{os.getppid()}.tmp"
+    living.write_bytes(b"half")
+    open_index(tmp_path, source)
+    assert not left.exists()
+    assert living.exists()
+
+
+def test_an_empty_corpus_needs_no_file(tools, tmp_path, source):
+    live = open_index(tmp_path, tools.Source())
+    assert (live.index, live.count, live.nlist) == (None, 0, 0)
+    open_index(tmp_path, source)
+    source.delete(list(source.rows))
+    assert open_index(tmp_path, source).count == 0
+    assert read_index(tmp_path, source) is None

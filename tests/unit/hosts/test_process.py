@@ -1,0 +1,488 @@
+"""Lanes in processes of their own: round trips, deaths, hangs, starts that fail, clean ends."""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heddle.core.commands import Admit, Cancel, Release
+from heddle.core.errors import ConfigError
+from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame, Progress
+from heddle.core.payloads import EmbedPayload, Payload, ToolPayload
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import KvHandle, ToolResult, Vectors
+from heddle.core.tasks import Identity, Task
+from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.process import ProcessLane, ProcessPort, start_lanes
+from heddle.runtime.supervision import LANE_LOST, LaneLimits, LaneState
+from tests.helpers.echo_engine import (
+    CRASH,
+    FAIL,
+    FORK,
+    FREEZE,
+    HANG,
+    KINDS,
+    RAISE,
+    STREAM,
+    UNPICKLABLE,
+    WHERE,
+    EchoSettings,
+    texts_to_vectors,
+)
+
+ROOT = Path(__file__).parents[3]
+PATIENCE_S = 30.0
+FAST = LaneLimits(heartbeat_s=0.1, silence_s_max=0.8, hang_margin_s=0.3, backoff_s=0.01)
+
+
+def engine(name: str = "echo", **settings: object) -> EngineSpec:
+    return EngineSpec(
+        name,
+        "tests.helpers.echo_engine:build",
+        EchoSettings(**settings),  # type: ignore[arg-type]
+        64,
+        KINDS,
+    )
+
+
+def admit(task_id: int, *texts: str, payload: Payload | None = None) -> Admit:
+    body = payload or EmbedPayload(texts)
+    return Admit(Task(task_id, PrimitiveKind.EMBEDDING, Identity(1, "n"), body))
+
+
+class Reader:
+    """Collects what a port delivers and waits for it without sleeping."""
+
+    def __init__(self, port: ProcessPort) -> None:
+        self.port = port
+        self.frames: list[Frame] = []
+        self._arrived = threading.Condition()
+        port.subscribe(self._on_wake)
+
+    def _on_wake(self) -> None:
+        with self._arrived:
+            self._arrived.notify_all()
+
+    def until(self, condition: Callable[[list[Event]], bool]) -> list[Event]:
+        deadline_s = time.monotonic() + PATIENCE_S
+        with self._arrived:
+            while True:
+                self.frames += self.port.frames()
+                events = [event for frame in self.frames for event in frame.events]
+                if condition(events):
+                    return events
+                left_s = deadline_s - time.monotonic()
+                assert left_s > 0, f"waited too long; got {events}"
+                self._arrived.wait(left_s)
+
+    def endings(self, *task_ids: int) -> list[Event]:
+        """Wait for and return the one terminal event of each of these tasks."""
+
+        def all_ended(events: list[Event]) -> bool:
+            ended = [event.task_id for event in events if isinstance(event, TERMINAL)]
+            return set(task_ids) <= set(ended)
+
+        events = self.until(all_ended)
+        found = [e for e in events if isinstance(e, TERMINAL) and e.task_id in task_ids]
+        assert len(found) == len(task_ids), f"more than one ending: {found}"
+        return sorted(found, key=lambda event: task_ids.index(event.task_id))
+
+
+def open_fds() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def shared_memory_files() -> set[str]:
+    return set(os.listdir("/dev/shm"))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def wait_until_gone(pid: int) -> None:
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)  # readable once the process has ended
+    ended = poller.poll(PATIENCE_S * 1000.0)
+    os.close(fd)
+    assert ended, f"process {pid} is still there"
+
+
+@contextmanager
+def running(
+    *engines: EngineSpec, limits: LaneLimits | None = None, cpus: Sequence[int] = ()
+) -> Iterator[ProcessLane]:
+    before, files = open_fds(), shared_memory_files()
+    lane = ProcessLane(LaneSpec("lane", engines or (engine(),), tuple(cpus)), limits)
+    with lane:
+        pid = lane.health.pid
+        yield lane
+    assert pid is not None
+    assert not is_running(pid)
+    assert lane.health.state in (LaneState.CLOSED, LaneState.FAILED)
+    assert open_fds() == before
+    assert shared_memory_files() == files
+
+
+def failure(event: Event) -> str:
+    assert isinstance(event, Failed), event
+    return event.message
+
+
+def value(event: Event) -> object:
+    assert isinstance(event, Done), event
+    assert isinstance(event.result, ToolResult)
+    return event.result.value
+
+
+def test_many_tasks_round_trip() -> None:
+    with running() as lane:
+        port = lane.ports["echo"]
+        assert (port.name, port.epoch, port.credits.free) == ("echo", 1, 64)
+        reader = Reader(port)
+        for i in range(300):
+            port.send(admit(i, "x" * i, "y"))
+        for i, event in enumerate(reader.endings(*range(300))):
+            assert isinstance(event, Done)
+            assert isinstance(event.result, Vectors)
+            np.testing.assert_array_equal(event.result.values, texts_to_vectors(["x" * i, "y"], 4))
+        assert [frame.number for frame in reader.frames] == list(range(1, 301))
+        assert {frame.epoch for frame in reader.frames} == {1}
+        assert len(port.live) == 0
+
+
+def test_big_arrays_both_ways() -> None:
+    with running() as lane:
+        reader = Reader(lane.ports["echo"])
+        array = np.random.default_rng(5).random((500, 384), dtype=np.float32)
+        for i in range(40):  # far more than the socket holds at once
+            lane.ports["echo"].send(admit(i, payload=ToolPayload("echo", (array, i))))
+        for i, event in enumerate(reader.endings(*range(40))):
+            (got, number) = value(event)  # type: ignore[misc]
+            assert number == i
+            np.testing.assert_array_equal(got, array)
+
+
+def test_a_lane_that_does_not_read_stops_nobody() -> None:
+    with running(limits=LaneLimits(heartbeat_s=0.1, silence_s_max=60.0)) as lane:
+        port = lane.ports["echo"]
+        reader = Reader(port)
+        assert lane.health.pid is not None
+        os.kill(lane.health.pid, signal.SIGSTOP)
+        began_s = time.monotonic()
+        for i in range(1000):  # far more than the socket holds
+            port.send(admit(i, "z" * 1000))
+        port.send(Cancel(999))
+        assert time.monotonic() - began_s < 5.0
+        os.kill(lane.health.pid, signal.SIGCONT)
+        endings = reader.endings(*range(1000))
+        assert all(isinstance(event, Done) for event in endings[:999])
+        assert endings[999] == Cancelled(999)
+
+
+def test_a_cancel_overtakes_long_texts_that_wait() -> None:
+    with running(engine(step_sleep_s=0.1)) as lane:
+        port = lane.ports["echo"]
+        reader = Reader(port)
+        for i in range(20):
+            port.send(admit(i, "z" * 500_000))
+        port.send(Cancel(19))
+        assert reader.endings(19) == [Cancelled(19)]
+        assert len(port.live) > 10  # known long before the texts ahead of it were done
+
+
+def test_progress_and_cancel() -> None:
+    with running() as lane:
+        port = lane.ports["echo"]
+        reader = Reader(port)
+        port.send(admit(1, STREAM + "100000000"))
+        port.send(admit(2, STREAM + "3"))
+        reader.until(lambda events: sum(isinstance(event, Progress) for event in events) > 5)
+        port.send(Cancel(1))
+        first, second = reader.endings(1, 2)
+        assert first == Cancelled(1)
+        assert isinstance(second, Done)
+        port.send(Cancel(1))  # ended: dropped on this side
+        port.send(admit(3, "a"))
+        reader.endings(3)
+
+
+def test_engines_of_one_lane_take_turns() -> None:
+    with running(engine("first"), engine("second")) as lane:
+        readers = {name: Reader(port) for name, port in lane.ports.items()}
+        lane.ports["first"].send(admit(1, STREAM + "100000000"))
+        readers["first"].until(bool)
+        lane.ports["second"].send(admit(2, "a"))
+        readers["second"].endings(2)  # although the first always has work
+        lane.ports["first"].send(Cancel(1))
+        readers["first"].endings(1)
+
+
+def test_cores_threads_and_process_are_as_asked() -> None:
+    cpu = max(os.sched_getaffinity(0))
+    mine = os.sched_getaffinity(0)
+    with running(cpus=[cpu]) as lane:
+        reader = Reader(lane.ports["echo"])
+        lane.ports["echo"].send(admit(1, WHERE))
+        pid, cpus, threads = value(reader.endings(1)[0])  # type: ignore[misc]
+        assert pid == lane.health.pid != os.getpid()
+        assert cpus == [cpu]
+        assert threads == ["1", "1"]
+    assert os.sched_getaffinity(0) == mine
+
+
+def test_failures_inside_the_engine_leave_the_lane_alone() -> None:
+    with running() as lane:
+        port = lane.ports["echo"]
+        reader = Reader(port)
+        port.send(admit(1, FAIL))
+        port.send(admit(2, UNPICKLABLE))
+        port.send(admit(3, payload=ToolPayload("f", (threading.Lock(),))))
+        own, unsendable, unsent = reader.endings(1, 2, 3)
+        assert own == Failed(1, "no good", is_input=True)
+        assert "the result can't be sent back" in failure(unsendable)
+        assert "the task can't be sent to lane lane" in failure(unsent)
+        port.send(admit(4, RAISE))
+        assert "RuntimeError: the worker broke" in failure(reader.endings(4)[0])
+        port.send(admit(5, "fine"))
+        assert isinstance(reader.endings(5)[0], Done)
+        assert lane.health.restarts == 0
+
+
+def test_a_crash_fails_what_was_in_flight_and_the_lane_comes_back() -> None:
+    with running(limits=FAST) as lane:
+        port = lane.ports["echo"]
+        reader = Reader(port)
+        port.send(admit(1, "done before"))
+        reader.endings(1)
+        for task_id, text in ((2, STREAM + "9999999"), (3, CRASH), (4, "behind it")):
+            port.send(admit(task_id, text))
+        for event in reader.endings(2, 3, 4):
+            assert failure(event) == (
+                f"{LANE_LOST} lane lane was lost (exit code 41); restarted as epoch 2"
+            )
+        assert reader.frames[-1].epoch == 1
+        port.send(admit(5, "again"))
+        port.send(Release(KvHandle("echo", 1, 2)))  # void by now: dropped on this side
+        assert isinstance(reader.endings(5)[0], Done)
+        assert port.epoch == reader.frames[-1].epoch == 2
+        assert reader.frames[-1].number == 1
+        health = port.health
+        assert (health.state, health.epoch, health.restarts) == (LaneState.READY, 2, 1)
+        assert health.reason == "exit code 41"
+
+
+def test_a_killed_lane_says_so() -> None:
+    with running(limits=FAST) as lane:
+        reader = Reader(lane.ports["echo"])
+        lane.ports["echo"].send(admit(1, STREAM + "9999999"))
+        reader.until(bool)
+        assert lane.health.pid is not None
+        os.kill(lane.health.pid, signal.SIGKILL)
+        assert "(exit code -9, SIGKILL)" in failure(reader.endings(1)[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(HANG, "hung: a step of engine echo ran"), (FREEZE, "no sign of life for")],
+)
+def test_a_hung_or_frozen_lane_is_killed_and_comes_back(text: str, words: str) -> None:
+    with running(limits=FAST) as lane:
+        reader = Reader(lane.ports["echo"])
+        first = lane.health.pid
+        lane.ports["echo"].send(admit(1, text))
+        assert words in failure(reader.endings(1)[0])
+        lane.ports["echo"].send(admit(2, "again"))
+        assert isinstance(reader.endings(2)[0], Done)
+        assert first is not None
+        assert not is_running(first)
+
+
+def test_what_a_lost_lane_had_started_goes_with_it() -> None:
+    with running(limits=FAST) as lane:
+        reader = Reader(lane.ports["echo"])
+        lane.ports["echo"].send(admit(1, FORK))
+        child = value(reader.endings(1)[0])
+        assert isinstance(child, int)
+        # The child holds the lane's socket open, so only the silence tells of the crash.
+        lane.ports["echo"].send(admit(2, CRASH))
+        assert LANE_LOST in failure(reader.endings(2)[0])
+        wait_until_gone(child)
+
+
+def test_a_lane_that_keeps_dying_is_given_up() -> None:
+    limits = LaneLimits(restarts_max=1, backoff_s=0.01)
+    with running(limits=limits) as lane:
+        port = lane.ports["echo"]
+        reader = Reader(port)
+        port.send(admit(1, CRASH))
+        reader.endings(1)
+        port.send(admit(2, CRASH))
+        assert "given up after 1 restarts within 60 s" in failure(reader.endings(2)[0])
+        port.send(admit(3, "too late"))
+        port.send(Cancel(3))
+        assert failure(reader.endings(3)[0]).startswith(LANE_LOST)
+        assert port.health.state is LaneState.FAILED
+
+
+def test_a_restart_that_fails_is_told_with_its_reason() -> None:
+    spec = engine(start_error="config", start_error_from_epoch=2)
+    with running(spec, limits=LaneLimits(restarts_max=1, backoff_s=0.01)) as lane:
+        reader = Reader(lane.ports["echo"])
+        lane.ports["echo"].send(admit(1, CRASH))
+        reader.endings(1)
+        lane.ports["echo"].send(admit(2, "waits for epoch 2"))
+        assert "model directory 'nowhere' is missing" in failure(reader.endings(2)[0])
+
+
+@pytest.mark.parametrize(
+    ("start_error", "message"),
+    [
+        ("config", r"model directory 'nowhere' is missing: give --model a directory"),
+        ("unexpected", r"lane 'lane' could not start: .*RuntimeError: something else"),
+        ("exit", r"lane 'lane' could not start: exit code 3, its messages are on stderr"),
+        ("slow", r"it did not start within 0.5 s.*, its messages are on stderr"),
+    ],
+)
+def test_a_start_that_fails_is_raised_here(
+    start_error: str, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = open_fds()
+    lane = ProcessLane(
+        LaneSpec("lane", (engine(start_error=start_error),)),
+        LaneLimits(start_s_max=0.5 if start_error == "slow" else 60.0),
+    )
+    with pytest.raises(ConfigError, match=message):
+        lane.wait_ready()
+    assert open_fds() == before
+    assert ("Traceback" in capfd.readouterr().err) == (start_error == "unexpected")
+
+
+def test_lanes_start_together_or_not_at_all() -> None:
+    good, bad = LaneSpec("good", (engine(),)), LaneSpec("bad", (engine(start_error="config"),))
+    before = open_fds()
+    with pytest.raises(ConfigError, match="nowhere"):
+        start_lanes((good, bad))
+    assert open_fds() == before
+    lanes = start_lanes((good, LaneSpec("too", (engine("other"),))))
+    assert [lane.health.state for lane in lanes] == [LaneState.READY] * 2
+    for lane in lanes:
+        lane.close()
+
+
+def test_a_missing_factory_is_named() -> None:
+    spec = EngineSpec("e", "tests.helpers.echo_engine:nothing", EchoSettings(), 1, KINDS)
+    with pytest.raises(ConfigError, match="has no function 'nothing'"):
+        ProcessLane(LaneSpec("lane", (spec,))).wait_ready()
+
+
+def test_settings_that_cannot_be_pickled_are_refused_here() -> None:
+    spec = EngineSpec("e", "m:f", threading.Lock(), 1, KINDS)
+    with pytest.raises(ConfigError, match="settings of lane 'lane' can't be pickled"):
+        ProcessLane(LaneSpec("lane", (spec,)))
+
+
+@pytest.mark.parametrize("task", ["", HANG])
+def test_close_is_quick_and_fails_what_is_in_flight(task: str) -> None:
+    lane = ProcessLane(LaneSpec("lane", (engine(),)))
+    lane.wait_ready()
+    port = lane.ports["echo"]
+    reader = Reader(port)
+    if task:
+        port.send(admit(1, task))
+    began_s = time.monotonic()
+    lane.close()
+    assert time.monotonic() - began_s < 1.0
+    lane.close()
+    port.send(admit(2, "too late"))
+    for task_id in (1, 2) if task else (2,):
+        assert failure(reader.endings(task_id)[0]) == f"{LANE_LOST} lane lane was closed"
+
+
+def test_close_while_starting() -> None:
+    lane = ProcessLane(LaneSpec("lane", (engine(start_error="slow"),)))
+    lane.close()
+    with pytest.raises(ConfigError, match="closed before it was ready"):
+        lane.wait_ready()
+
+
+SCRIPT = """
+    import sys, threading
+    sys.path.insert(0, {root!r})
+    from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+    from heddle.hosts.process import ProcessLane
+    from tests.helpers.echo_engine import HANG, KINDS, EchoSettings
+    from tests.unit.hosts.test_process import admit
+
+    spec = EngineSpec("echo", "tests.helpers.echo_engine:build", EchoSettings(), 8, KINDS)
+    lane = ProcessLane(LaneSpec("lane", (spec,)))
+    lane.wait_ready()
+    {action}
+    print(lane.health.pid, flush=True)
+    threading.Event().wait()
+"""
+
+
+@contextmanager
+def script(action: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Run a user's script, without any guard, that starts a lane; yield it and the lane's pid."""
+    code = textwrap.dedent(SCRIPT).format(root=str(ROOT), action=action)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            yield process, int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("action", ["pass", "lane.ports['echo'].send(admit(1, HANG))"])
+def test_a_killed_parent_leaves_no_orphan(action: str) -> None:
+    with script(action) as (parent, lane_pid):
+        assert is_running(lane_pid)
+        parent.kill()
+        wait_until_gone(lane_pid)
+
+
+def test_ctrl_c_ends_the_parent_and_the_lane_says_nothing() -> None:
+    with script("pass") as (parent, lane_pid):
+        os.kill(lane_pid, signal.SIGINT)  # as a terminal might, ignored
+        os.killpg(parent.pid, signal.SIGINT)
+        _, messages = parent.communicate(timeout=PATIENCE_S)
+        wait_until_gone(lane_pid)
+    assert re.findall(r"^\w*(?:Error|Interrupt|Exception).*$", messages, re.MULTILINE) == [
+        "KeyboardInterrupt"
+    ]
+
+
+def test_a_server_that_forgets_to_close_ends_all_the_same() -> None:
+    with script("print(lane.health.pid, flush=True); sys.exit(0)") as (parent, lane_pid):
+        _, messages = parent.communicate(timeout=PATIENCE_S)
+        wait_until_gone(lane_pid)
+    assert messages == ""
+    assert parent.returncode == 0

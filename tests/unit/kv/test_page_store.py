@@ -1,0 +1,44 @@
+"""What is written to slots is read back through runs and blocks, bit for bit."""
+
+import numpy as np
+import torch
+
+from heddle.kv.page_store import KvShape, PageStore
+from heddle.kv.rows import SlotRun
+
+
+def store(dtype=torch.float32):
+    return PageStore(KvShape(2, 3, 4, dtype), 32, torch.device("cpu"))
+
+
+def test_runs_read_what_slots_wrote():
+    pool = store()
+    slots = torch.tensor([4, 5, 6, 20, 21])
+    keys, values = torch.randn(3, 5, 4), torch.randn(3, 5, 4)
+    pool.write(1, slots, keys, values)
+    got_keys, got_values = pool.read(1, (SlotRun(4, 3), SlotRun(20, 2)))
+    assert torch.equal(got_keys, keys)
+    assert torch.equal(got_values, values)
+
+
+def test_one_run_is_a_view():
+    pool = store()
+    keys, _ = pool.read(0, (SlotRun(8, 4),))
+    assert keys.untyped_storage().data_ptr() == pool.keys[0].untyped_storage().data_ptr()
+
+
+def test_a_block_travels_to_another_pool():
+    one, other = store(), store()
+    slots = torch.tensor([3, 9, 11])
+    for layer in range(2):
+        one.write(layer, slots, torch.randn(3, 3, 4), torch.randn(3, 3, 4))
+    block = one.export(slots.numpy())
+    assert block.tokens == 3
+    other.load(np.array([30, 1, 2]), block)
+    assert torch.equal(other.export(np.array([30, 1, 2])).keys, block.keys)
+    assert torch.equal(other.export(np.array([30, 1, 2])).values, block.values)
+
+
+def test_a_token_of_bfloat16_takes_half_the_bytes():
+    assert KvShape(2, 3, 4, torch.float32).token_bytes == 2 * 2 * 3 * 4 * 4
+    assert KvShape(2, 3, 4, torch.bfloat16).token_bytes == 2 * 2 * 3 * 4 * 2

@@ -1,0 +1,43 @@
+"""A row's slots and runs say the same thing."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heddle.kv.rows import Row
+
+PAGE = 4
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    st.lists(st.integers(0, 30), min_size=1, max_size=12, unique=True), st.integers(0, 12), st.data()
+)
+def test_runs_cover_the_slots_in_order_of_position(pages, kept, data):
+    row = Row(PAGE)
+    row.extend(pages[:3])
+    row.extend(pages[3:])
+    kept = min(kept, len(pages))
+    assert row.truncate(kept) == pages[kept:][::-1]
+    assert row.capacity == kept * PAGE
+    stop = data.draw(st.integers(0, row.capacity))
+    slots = [pages[p // PAGE] * PAGE + p % PAGE for p in range(stop)]
+    assert row.slots(0, stop).tolist() == slots
+    runs = row.runs(stop)
+    assert [s for run in runs for s in range(run.start, run.start + run.length)] == slots
+    for before, after in zip(runs, runs[1:], strict=False):
+        assert before.start + before.length != after.start, "two runs should be one"
+
+
+def test_slots_of_a_middle_part():
+    row = Row(PAGE)
+    row.extend([7, 2, 9])
+    np.testing.assert_array_equal(row.slots(3, 9), [31, 8, 9, 10, 11, 36])
+
+
+def test_a_row_does_not_reach_further_than_its_pages():
+    row = Row(PAGE)
+    row.extend([1])
+    with pytest.raises(AssertionError, match="holds 4 positions"):
+        row.runs(5)

@@ -1,0 +1,163 @@
+"""The supervisor decides from what it is told, on any clock."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heddle.core.errors import ConfigError
+from heddle.runtime.supervision import (
+    LANE_LOST,
+    GiveUp,
+    Heartbeat,
+    LaneLimits,
+    LaneState,
+    LaneSupervisor,
+    Restart,
+    lost_message,
+)
+
+
+def ready_lane(now_s: float = 0.0, **limits: float) -> LaneSupervisor:
+    supervisor = LaneSupervisor("llm", LaneLimits(**limits))  # type: ignore[arg-type]
+    supervisor.spawned(now_s)
+    supervisor.ready(now_s)
+    return supervisor
+
+
+def test_a_lane_that_is_heard_is_well() -> None:
+    lane = ready_lane()
+    for beat in range(1, 20):
+        lane.heard(beat * 0.5, Heartbeat())
+        assert lane.fault(beat * 0.5) is None
+    assert lane.health(9.6, pid=7).last_heartbeat_age_s == pytest.approx(0.1)
+    assert lane.health(9.6, pid=7).state is LaneState.READY
+
+
+def test_silence_is_noticed_within_two_seconds() -> None:
+    lane = ready_lane(10.0)
+    assert lane.next_check_s() == 12.0
+    assert lane.fault(11.9) is None
+    reason = lane.fault(lane.next_check_s())
+    assert reason is not None
+    assert "no sign of life for 2.0 s" in reason
+
+
+def test_a_frame_is_a_sign_of_life_too() -> None:
+    lane = ready_lane()
+    lane.heard(1.9)
+    assert lane.fault(2.5) is None
+    assert lane.fault(3.9) is not None
+
+
+def test_time_the_watcher_itself_was_away_does_not_count() -> None:
+    lane = ready_lane()
+    lane.heard(1.0)
+    assert lane.fault(1.0) is None  # the next check was planned for 3.0 ...
+    assert lane.fault(60.0) is None  # ... and came a minute late
+    assert lane.fault(lane.next_check_s()) is not None  # but from now on silence counts
+
+
+@pytest.mark.parametrize(("predicted_s", "limit_s"), [(0.0, 2.0), (0.05, 2.5), (3.0, 32.0)])
+def test_hung_is_ten_times_the_prediction_plus_two_seconds(
+    predicted_s: float, limit_s: float
+) -> None:
+    lane = ready_lane()
+    lane.heard(1.0, Heartbeat("llm", limit_s, predicted_s))
+    assert lane.fault(1.0) is None
+    lane.heard(1.5, Heartbeat("llm", limit_s + 0.01, predicted_s))
+    reason = lane.fault(1.5)
+    assert reason is not None
+    assert reason.startswith("hung: a step of engine llm")
+
+
+def test_a_step_without_a_prediction_is_never_hung() -> None:
+    lane = ready_lane()
+    lane.heard(1.0, Heartbeat("llm", 1e6, float("inf")))
+    assert lane.fault(1.0) is None
+
+
+def test_starting_has_its_own_limit_and_says_what_was_being_built() -> None:
+    lane = LaneSupervisor("llm", LaneLimits(start_s_max=30.0))
+    lane.spawned(5.0)
+    assert lane.fault(20.0) is None  # silent, yet importing torch may hold everything up
+    lane.heard(21.0, Heartbeat("reader", 15.0, float("inf")))
+    reason = lane.fault(35.5)
+    assert reason is not None
+    assert "did not start within 30 s, still building engine reader" in reason
+
+
+def test_a_lane_that_never_got_ready_is_not_started_again() -> None:
+    lane = LaneSupervisor("llm")
+    lane.spawned(0.0)
+    assert lane.lost("exit code 1", 0.2) == GiveUp("it never got ready")
+    assert lane.state is LaneState.FAILED
+
+
+def test_restarts_back_off_and_then_end() -> None:
+    lane = ready_lane(restarts_max=3, backoff_s=0.1, backoff_s_max=0.3)
+    verdicts = []
+    for now_s in (1.0, 2.0, 3.0, 4.0):
+        verdicts.append(lane.lost("exit code -9", now_s))
+        lane.spawned(now_s)
+    assert verdicts[:3] == [Restart(2, 0.1), Restart(3, 0.2), Restart(4, 0.3)]
+    assert verdicts[3] == GiveUp("given up after 3 restarts within 60 s")
+
+
+def test_old_restarts_are_forgiven() -> None:
+    lane = ready_lane(restarts_max=1, restart_window_s=60.0)
+    assert lane.lost("x", 1.0) == Restart(2, 0.1)
+    lane.spawned(1.1)
+    lane.ready(1.2)
+    assert lane.lost("x", 61.5) == Restart(3, 0.1)
+
+
+def test_states_through_a_restart() -> None:
+    lane = LaneSupervisor("llm")
+    lane.spawned(0.0)
+    seen = [lane.state]
+    lane.ready(1.0)
+    seen.append(lane.state)
+    lane.lost("exit code -9", 2.0)
+    seen.append(lane.state)
+    lane.spawned(2.1)
+    seen.append(lane.state)
+    lane.ready(3.0)
+    seen.append(lane.state)
+    assert [state.value for state in seen] == ["starting", "ready", "lost", "restarting", "ready"]
+    health = lane.health(3.5, pid=9)
+    assert (health.epoch, health.restarts, health.reason) == (2, 1, "exit code -9")
+
+
+def test_the_message_of_lost_tasks() -> None:
+    assert lost_message("llm", "exit code -9", Restart(2, 0.1)) == (
+        f"{LANE_LOST} lane llm was lost (exit code -9); restarted as epoch 2"
+    )
+    assert lost_message("llm", "hung", GiveUp("no more")).endswith("lost (hung); no more")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("heartbeat_s", 0.0), ("hang_factor", -1.0), ("restarts_max", -1), ("silence_s_max", 0.5)],
+)
+def test_a_limit_that_makes_no_sense_is_refused(name: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=f"LaneLimits.{name}"):
+        LaneLimits(**{name: value})  # type: ignore[arg-type]
+
+
+@given(st.lists(st.floats(0.0, 500.0), max_size=40).map(sorted), st.integers(0, 5))
+def test_never_more_restarts_in_a_window_than_allowed(
+    losses_s: list[float], restarts_max: int
+) -> None:
+    lane = ready_lane(restarts_max=restarts_max)
+    granted_s = []
+    for now_s in losses_s:
+        verdict = lane.lost("x", now_s)
+        if isinstance(verdict, GiveUp):
+            break
+        granted_s.append(now_s)
+        assert verdict.epoch == 1 + len(granted_s)
+        assert verdict.backoff_s <= lane.limits.backoff_s_max
+        lane.spawned(now_s)
+    for end_s in granted_s:
+        window = [s for s in granted_s if end_s - lane.limits.restart_window_s <= s <= end_s]
+        assert len(window) <= restarts_max
