@@ -8,21 +8,19 @@ CPU time of this process with one FAISS thread, A and B in turns, medians. `iden
 ids and distances are equal bit for bit, at every nprobe and in every variant.
 """
 
-import hashlib
-import json
 import math
 import os
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.common import made_from
 from heddle.core.commands import Admit, Steer
 from heddle.core.frames import Done
 from heddle.core.payloads import SearchPayload
@@ -34,7 +32,6 @@ from heddle.engines.vector.live_index import LiveIndex
 from heddle.engines.vector.source import VectorSource
 from heddle.engines.vector.worker import FaissWorker, PerfClock, one_shot
 
-BAR_RATIO = 1.10
 NPROBES = (64, 256)
 T = TypeVar("T")
 
@@ -50,7 +47,7 @@ class Settings:
     k: int = 10
     batch: int = 32
     lists_per_step: int = 8
-    repetitions: int = 15
+    repetitions: int = 25
     topics: int = 60
     subtopics: int = 40
     rank: int = 24
@@ -166,14 +163,13 @@ class _NoSource(VectorSource):
 
 def _prepared(settings: Settings) -> tuple[faiss.IndexIVFFlat, NDArray[np.float32]]:
     """Return index and queries, from the cache where they are there."""
-    named = asdict(settings) | {"repetitions": 0, "batch": 0, "lists_per_step": 0, "k": 0}
-    key = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
-    root = Path(os.environ.get("HEDDLE_CACHE") or Path.home() / ".cache" / "heddle" / "bench")
-    path = root / f"ivf-step-{key}.faiss"
+    shared = ("repetitions", "batch", "lists_per_step", "k")  # these change nothing on disk
+    path = made_from(
+        "ivf-step", {name: value for name, value in asdict(settings).items() if name not in shared}
+    ).joinpath("index.faiss")
     vectors_of = _Mixture(settings)
     if not path.exists():
         started_s = time.perf_counter()
-        root.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
         faiss.write_index(_build(settings, vectors_of), str(temporary))
         temporary.replace(path)
@@ -234,7 +230,3 @@ class _Mixture:
 
 def _unit(values: NDArray[np.floating]) -> NDArray[np.floating]:
     return values / np.linalg.norm(values, axis=-1, keepdims=True)
-
-
-if __name__ == "__main__":
-    print(json.dumps(run(quick=False, seed=0)["headline"]))

@@ -245,9 +245,7 @@ def _hf_continuous(model: LlamaForCausalLM, requests: list[Request]) -> None:
         ) as manager,
     ):
         for request in requests:
-            manager.add_request(
-                request.prompt, max_new_tokens=request.tokens_out, eos_token_id=-1
-            )
+            manager.add_request(request.prompt, max_new_tokens=request.tokens_out, eos_token_id=-1)
         finished = 0
         while finished < len(requests):
             result = manager.get_result(timeout=1)

@@ -3,24 +3,29 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from heddle.core.errors import Busy
 from heddle.runtime.events import Answer, RequestEvent
 from heddle.runtime.handle import Handle
 from heddle.workflow.workflow import Workflow
 
-if TYPE_CHECKING:
-    from heddle.app.server import Server
-
 Inputs = str | Mapping[str, object]
+
+
+class Submits(Protocol):
+    """What an app needs of a server."""
+
+    def submit(self, workflow: Workflow, inputs: Inputs, /, **how: Any) -> Handle:  # noqa: ANN401
+        """Admit a request and return its handle; see Server.submit."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class App:
     """A compiled workflow on a server. Every verb takes `submit`'s keyword arguments."""
 
-    server: "Server"
+    server: Submits
     workflow: Workflow
 
     def submit(self, inputs: Inputs, **how: Any) -> Handle:  # noqa: ANN401 - submit's arguments

@@ -11,6 +11,7 @@ from heddle.app.model_source import model_directory
 from heddle.app.server import Server
 from heddle.core.errors import InputError
 from heddle.core.tasks import Priority
+from heddle.corpus.file_discovery import find_files
 from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documents
 from heddle.corpus.pending import embedding_text, pending_batches
 from heddle.corpus.records import EmbedderStamp, PendingChunk
@@ -60,7 +61,8 @@ def index_paths(
         ConfigError: the corpus was made with another embedder or other chunking.
         StorageError: the disk refuses; what was committed stays.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    paths = list(paths)
+    find_files(paths)  # a missing path must not leave an empty corpus behind
     with CorpusStore.open(directory, create=True) as store:
         model = None if embedder is None else str(model_directory(embedder))
         facts = model_facts(model)

@@ -15,12 +15,13 @@ def installed_models() -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in entry_points(group=ENTRY_POINTS)))
 
 
-def model_directory(name: str | Path) -> Path:
+def model_directory(name: str | Path, *, fetch: bool = True) -> Path:
     """Return the directory of a model.
 
     Args:
         name: a directory, the name of an installed model ("reader"), or "owner/name" on the
             model hub, which is downloaded to the hub's own cache.
+        fetch: False = of the hub's models, only those that are in that cache already.
 
     Raises:
         InputError: there is no such model, or the hub can't be reached.
@@ -34,7 +35,7 @@ def model_directory(name: str | Path) -> Path:
         if entry.name == str(name):
             return Path(entry.load()())
     if str(name).count("/") == 1 and not str(name).startswith((".", "/", "~")):
-        return _download(str(name))
+        return _from_hub(str(name), fetch)
     known = ", ".join(installed_models()) or "none (pip install heddle-reader)"
     raise InputError(
         f"model {str(name)!r} is no directory and no installed model; installed: {known}; "
@@ -42,16 +43,18 @@ def model_directory(name: str | Path) -> Path:
     )
 
 
-def _download(name: str) -> Path:
+def _from_hub(name: str, fetch: bool) -> Path:
     # Late: the hub client is slow to import and most users never need it.
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     patterns = ["*.json", "*.safetensors", "*.jinja", "tokenizer.model"]
     try:
-        return Path(snapshot_download(name, allow_patterns=patterns))
+        return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=not fetch))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise InputError(
             f"model {name!r} can't be fetched from the model hub ({type(error).__name__}); "
             "check the name and the network, or give a local directory"
+            if fetch
+            else f"model {name!r} is not on this machine; asking with --model {name} fetches it"
         ) from error

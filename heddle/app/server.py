@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -18,6 +19,7 @@ from heddle.core.ports import EnginePort
 from heddle.core.tasks import Optimizations, Priority
 from heddle.corpus.store import CorpusStore
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.machine import read_machine
 from heddle.hosts.process import ProcessLane, start_lanes
 from heddle.hosts.tool_threads import ToolThreads
@@ -64,13 +66,16 @@ class Server:
         self.trace = StepTrace()
         self._workflows: dict[str, Workflow] = {}
         self._lanes: tuple[ProcessLane, ...] = ()
-        self._tools = ToolThreads("tools", self.config.tool_threads, self.clock)
-        self._is_closed = False
-        self._thread: threading.Thread | None = None
-        self.store = self._open_store()
-        self.placement = plan_for(self.config, read_machine(), self.store)
         self._event_loop = asyncio.new_event_loop()
+        self._lock = threading.Lock()  # guards `_is_closed`, and nothing is posted after it is set
+        self._is_closed = False
+        self._started = ExitStack()  # how to end what was started, the last one first
         try:
+            self._started.callback(self._event_loop.close)
+            self._tools = ToolThreads("tools", self.config.tool_threads, self.clock)
+            self._started.callback(self._tools.close)
+            self.store = self._open_store()
+            self.placement = plan_for(self.config, read_machine(), self.store)
             self._start()
         except BaseException:
             self.close()
@@ -117,10 +122,11 @@ class Server:
         request_id = 0
 
         def cancel() -> None:
-            if not self._is_closed:
-                self._event_loop.call_soon_threadsafe(
-                    lambda: self._loop.runtime.cancel(request_id, self.clock.now_s())
-                )
+            with self._lock:
+                if not self._is_closed:  # else closing has cancelled it
+                    self._event_loop.call_soon_threadsafe(
+                        lambda: self._loop.runtime.cancel(request_id, self.clock.now_s())
+                    )
 
         handle = Handle(cancel)
 
@@ -147,8 +153,9 @@ class Server:
         """Return the state of every lane and of the runtime, as /health shows it."""
         runtime = self._loop.runtime
         lanes = {lane.name: lane.health for lane in self._lanes}
+        is_well = all(health.state is LaneState.READY for health in lanes.values())
         return {
-            "status": "ok" if all(h.state is LaneState.READY for h in lanes.values()) else "degraded",
+            "status": "ok" if is_well else "degraded",
             "lanes": {
                 name: {"state": h.state.value, "epoch": h.epoch, "restarts": h.restarts}
                 for name, h in lanes.items()
@@ -162,20 +169,11 @@ class Server:
 
     def close(self) -> None:
         """Cancel what is in flight, end the lanes, close the corpus. Can be called twice."""
-        if self._is_closed:
-            return
-        if self._thread is not None:
-            self._on_loop(self._loop.close)
-        self._is_closed = True
-        if self._thread is not None:
-            self._event_loop.call_soon_threadsafe(self._event_loop.stop)
-            self._thread.join()
-        self._event_loop.close()
-        for lane in self._lanes:
-            lane.close()
-        self._tools.close()
-        if self.store is not None:
-            self.store.close()
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._started.close()
 
     def __enter__(self) -> Self:
         return self
@@ -194,8 +192,8 @@ class Server:
         if self.config.index is None:
             return None
         store = CorpusStore.open(Path(self.config.index))
+        self._started.callback(store.close)
         if self.config.needs_vectors and store.vector_count == 0:
-            store.close()
             raise InputError(
                 f"the corpus {str(self.config.index)!r} holds nothing to search; "
                 f"run: heddle index PATH... --into {self.config.index}"
@@ -206,13 +204,18 @@ class Server:
         specs = lane_specs(self.config, self.placement)
         if self.config.host == "process":
             self._lanes = start_lanes(specs)
-        self._thread = threading.Thread(
+            for lane in self._lanes:
+                self._started.callback(lane.close)
+        thread = threading.Thread(
             target=self._event_loop.run_forever, name="heddle-runtime", daemon=True
         )
-        self._thread.start()
-        self._on_loop(lambda: self._assemble(specs))
+        thread.start()
+        self._started.callback(thread.join)
+        self._started.callback(self._event_loop.call_soon_threadsafe, self._event_loop.stop)
+        self._loop = self._on_loop(lambda: self._assemble(specs))
+        self._started.callback(lambda: self._post(self._loop.close).result())
 
-    def _assemble(self, specs: tuple[Any, ...]) -> None:
+    def _assemble(self, specs: tuple[LaneSpec, ...]) -> RuntimeLoop:
         """Join ports, runtime and loop; runs on the loop's thread, where inline engines step."""
         ports: list[EnginePort] = [port for lane in self._lanes for port in lane.ports.values()]
         if self.config.host == "inline":
@@ -228,8 +231,9 @@ class Server:
             numerics="batch-dependent",
             tracer=self.trace,
         )
-        self._loop = RuntimeLoop(runtime, self.clock, self._event_loop)
-        self._loop.start()
+        loop = RuntimeLoop(runtime, self.clock, self._event_loop)
+        loop.start()
+        return loop
 
     def _tokenizer(self) -> PromptTokenizer | None:
         if self.config.generator is None:
@@ -260,8 +264,14 @@ class Server:
 
     def _on_loop(self, work: Callable[[], T]) -> T:
         """Run on the runtime's thread and return the result, or raise what it raised."""
-        if self._is_closed:
-            raise HeddleError("the server is closed")
+        with self._lock:
+            if self._is_closed:
+                raise HeddleError("the server is closed")
+            done = self._post(work)
+        return done.result()
+
+    def _post(self, work: Callable[[], T]) -> Future[T]:
+        """Queue work for the runtime's thread; it runs in the order of these calls."""
         done: Future[T] = Future()
 
         def run() -> None:
@@ -271,7 +281,7 @@ class Server:
                 done.set_exception(error)
 
         self._event_loop.call_soon_threadsafe(run)
-        return done.result()
+        return done
 
 
 def _aliased(inputs: Mapping[str, object]) -> dict[str, object]:

@@ -5,13 +5,18 @@ import os
 from pathlib import Path
 
 
-def cache_directory(*parts: str) -> Path:
-    """Return (and make) a folder of the cache: $HEDDLE_CACHE, else the user's cache folder."""
+def cache_root() -> Path:
+    """Return where the cache is: $HEDDLE_CACHE, else in the user's cache folder."""
     base = os.environ.get("HEDDLE_CACHE")
-    if base is None:
-        user_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        base = str(Path(user_cache) / "heddle")
-    directory = Path(base).joinpath(*parts)
+    if base:
+        return Path(base)
+    user_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(user_cache) / "heddle"
+
+
+def cache_directory(*parts: str) -> Path:
+    """Return (and make) a folder of the cache."""
+    directory = cache_root().joinpath(*parts)
     directory.mkdir(parents=True, exist_ok=True)
     return directory
 

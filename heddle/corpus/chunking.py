@@ -137,19 +137,20 @@ class _Cutter:
         """Move the cut between two chunks to where they differ least."""
         pieces = list(self.pieces(left.start, right.end))
         words_left = list(accumulate(piece.words for piece in pieces))
-        candidates = (
-            (
-                Piece(left.start, pieces[cut].end, words_left[cut]),
-                Piece(pieces[cut + 1].start, right.end, words_left[-1] - words_left[cut]),
-            )
-            for cut in range(len(pieces) - 1)
-        )
-        fitting = (pair for pair in candidates if self.fits(pair[0]) and self.fits(pair[1]))
-        left, right = min(fitting, key=lambda pair: abs(pair[0].words - pair[1].words))
+        total = words_left[-1]
+        for cut in sorted(range(len(pieces) - 1), key=lambda cut: abs(2 * words_left[cut] - total)):
+            new_left = Piece(left.start, pieces[cut].end, words_left[cut])
+            new_right = Piece(pieces[cut + 1].start, right.end, total - words_left[cut])
+            if self.fits(new_left) and self.fits(new_right):
+                return [new_left, new_right]
         return [left, right]
 
     def pieces(self, start: int, end: int, level: int = 0) -> Iterator[Piece]:
         """Give the largest pieces of a paragraph that fit: sentences, else lines, else words."""
+        if level == len(_ENDS):
+            for word in _WORD.finditer(self.text, start, end):
+                yield Piece(*word.span(), 1)
+            return
         for span in self.spans(start, end, _ENDS[level](self.text, start, end)):
             piece = self.measure(*span)
             if piece:
@@ -216,12 +217,7 @@ def _line_ends(text: str, start: int, end: int) -> Iterator[int]:
     return (found.end() for found in _LINE_END.finditer(text, start, end))
 
 
-def _word_ends(text: str, start: int, end: int) -> Iterator[int]:
-    return (found.end() for found in _WORD.finditer(text, start, end))
-
-
 _ENDS: tuple[Callable[[str, int, int], Iterator[int]], ...] = (
     _sentence_ends,
     _line_ends,
-    _word_ends,
 )

@@ -43,7 +43,8 @@ class NodeFinished:
 class Answer:
     """A request's result, and the last event of a request that succeeded.
 
-    `text` is what the last generation before END wrote; `passages` are those its prompt showed;
+    `text` is what the last generation before END wrote; `passages` are those its prompt showed,
+    or the other prompts' where it showed none;
     `slots` holds every slot's newest value; `receipt` says what was done for it.
     """
 

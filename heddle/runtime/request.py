@@ -23,11 +23,13 @@ EventSink = Callable[[RequestEvent], None]
 class PrimitiveRun:
     """One primitive of one request while it is open.
 
+    `region` counts the regions that the request has opened up to this one.
     `parts` collects the results of split rows by their first row; `rows_left` is still to come.
     """
 
     primitive: Primitive
     plan: RegionPlan
+    region: int
     waits: int
     ready_s: float = 0.0
     sent_s: float = -1.0
@@ -41,7 +43,12 @@ class PrimitiveRun:
 
 @dataclass(slots=True)
 class Request:
-    """A request from admission to its one terminal event."""
+    """A request from admission to its one terminal event.
+
+    `last` is the decode that wrote the answer so far, chosen by `last_rank`: whether its node is
+    an output, its region, its place in the region. `shown` holds what each node's newest prompt
+    showed.
+    """
 
     id: int
     workflow: Workflow
@@ -58,9 +65,10 @@ class Request:
     tasks: set[int] = field(default_factory=set)
     receipt: ReceiptDraft = field(default_factory=ReceiptDraft)
     steps: int = 0
-    last_output: str | None = None
+    regions: int = 0
+    last: Primitive | None = None
+    last_rank: tuple[bool, int, int] = (False, 0, 0)
     shown: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
-    sources: tuple[Passage, ...] = ()
     is_ended: bool = False
 
     @property

@@ -23,6 +23,7 @@ from heddle.core.errors import (
     WorkflowError,
 )
 from heddle.core.frames import Done, Event, Failed, Frame, Progress
+from heddle.core.passages import Passage
 from heddle.core.payloads import DecodePayload, Payload, split_rows
 from heddle.core.ports import EnginePort, PassageSource, Tokenizer, Tracer
 from heddle.core.primitives import PrimitiveKind
@@ -233,8 +234,9 @@ class Runtime:
                 request.waiting_reads.setdefault(key, []).extend(readers)
                 for reader in readers:
                     waits[reader] += 1
+        request.regions += 1
         for name, primitive in plan.primitives.items():
-            request.runs[name] = PrimitiveRun(primitive, plan, waits[name])
+            request.runs[name] = PrimitiveRun(primitive, plan, request.regions, waits[name])
         for name in plan.primitives:
             if waits[name] == 0:
                 self._make_ready(request, request.runs[name], now_s)
@@ -253,7 +255,7 @@ class Runtime:
             built = build_payload(primitive, request.store, self.tokenizer, request.tenant)
             run.payload = built.payload
             if built.shown:
-                request.shown[primitive.node] = request.sources = built.shown
+                request.shown[primitive.node] = built.shown
         self._enqueue(request, run, now_s)
 
     def _enqueue(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
@@ -509,7 +511,7 @@ class Runtime:
         self._detach(request, decode)
         prefill = request.runs.get(prefill_name)
         if prefill is None:  # the prefill had ended well; its KV is gone with the decode
-            prefill = PrimitiveRun(plan.primitives[prefill_name], plan, 0)
+            prefill = PrimitiveRun(plan.primitives[prefill_name], plan, decode.region, 0)
             built = build_payload(prefill.primitive, request.store, self.tokenizer, request.tenant)
             prefill.payload = built.payload
             request.runs[prefill_name] = prefill
@@ -556,21 +558,20 @@ class Runtime:
             return
         node = run.plan.last[primitive.name]
         turn = int(primitive.name.rsplit("@", 1)[1])
-        if isinstance(request.workflow.nodes[node], GenerationNode) and (
-            node in request.workflow.outputs or request.last_output is None
-        ):
-            request.last_output = primitive.writes[0]
-            # An answer from a summary shows no passage itself: those before it are its sources.
-            request.sources = request.shown.get(primitive.node) or request.sources
+        if isinstance(request.workflow.nodes[node], GenerationNode):
+            # Of generations that run side by side the order of the graph decides, not of time.
+            is_output = node in request.workflow.outputs
+            rank = (is_output, run.region, run.plan.nodes.index(node))
+            if rank > request.last_rank:
+                request.last_rank, request.last = rank, primitive
         request.sink(NodeFinished(primitive.node, turn))
 
     def _finish(self, request: Request, now_s: float) -> None:
         keys = dict(request.scope.keys)
         slots = {slot: request.store.get(key) for slot, key in keys.items()}
-        text = as_text(request.store.get(request.last_output)) if request.last_output else ""
-        passages = request.sources
-        if not request.last_output:
-            passages = unique_passages(as_passages(value) for value in slots.values())
+        last = request.last
+        text = as_text(request.store.get(last.writes[0])) if last else ""
+        passages = _passages(request, slots)
         receipt = request.receipt.close(
             request.optimizations, now_s - request.arrival_s, self.numerics
         )
@@ -668,6 +669,15 @@ def _needed_kinds(node: Node) -> tuple[PrimitiveKind, ...]:
     if isinstance(node, ToolNode):
         return (PrimitiveKind.TOOL,)
     return (PrimitiveKind.EMBEDDING, PrimitiveKind.INGESTION)
+
+
+def _passages(request: Request, slots: Mapping[str, object]) -> tuple[Passage, ...]:
+    """Return what an answer rests on: what its own prompt showed, else any prompt, else slots."""
+    own = request.shown.get(request.last.node, ()) if request.last else ()
+    if own:
+        return own
+    shown = [request.shown.get(str(node), ()) for node in request.workflow.nodes]
+    return unique_passages(shown if any(shown) else map(as_passages, slots.values()))
 
 
 def _span(request: Request, run: PrimitiveRun, now_s: float) -> Span:

@@ -39,7 +39,8 @@ class CostModelEmbeddingWorker:
         longest = max(map(len, rows))
         self._device.run(COSTS_S["call"] + COSTS_S["tokens"] * len(rows) * longest)
         vectors = np.array([self._vector(row) for row in rows], np.float32)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
 
     def _vector(self, row: Sequence[int]) -> list[float]:
         digest = zlib.crc32(repr(tuple(row)).encode())

@@ -20,7 +20,7 @@ from heddle.simulator.event_log import EventLog
 from heddle.simulator.faults import NO_FAULTS, Fault, FaultRates
 from heddle.simulator.invariants import violations
 from heddle.simulator.port import SimulatedLane
-from heddle.simulator.workload import Arrival, WorkloadShares, random_workload
+from heddle.simulator.workload import USUAL_SHARES, Arrival, WorkloadShares, random_workload
 from heddle.simulator.world import Ticket, World
 
 LLM_LIMITS: Final = SchedulerLimits(
@@ -46,8 +46,9 @@ class Scenario:
     disabled: frozenset[str] = frozenset()
     latency_s: float = 1e-4
     requests_max: int = 64
-    shares: WorkloadShares = WorkloadShares()
+    shares: WorkloadShares = USUAL_SHARES
     substage_budget_s: float = 2e-3
+    nlist: int = 12
 
     def lanes(self) -> tuple[SimulatedLane, ...]:
         """Return the three lanes: small enough that slots, pages and credits run out."""
@@ -66,7 +67,7 @@ class Scenario:
         return random_workload(draws, self.requests, self.rate_per_s, shares=self.shares)
 
     def _build_vector(self, name: str, epoch: int, device: SimulatedDevice) -> SteppedEngine:
-        worker = cost_model_vector.CostModelVectorWorker(device)
+        worker = cost_model_vector.CostModelVectorWorker(device, nlist=self.nlist)
         return VectorEngine(
             name,
             epoch,
@@ -95,7 +96,7 @@ def random_scenario(seed: int) -> Scenario:
     share = draws.choice((0.0, 0.003, 0.01, 0.03))
     return Scenario(
         seed=seed,
-        requests=8 + int(13 * draws.random() ** 2),
+        requests=8 + int(13 * draws.random() ** 3),
         rate_per_s=draws.choice((10.0, 40.0, 160.0)),
         rates=FaultRates(share, share, share, share / 2, share, share),
         policy=draws.choice(tuple(POLICIES)),

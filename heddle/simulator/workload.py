@@ -11,7 +11,7 @@ from heddle.workflow.nodes import IndexingNode
 from heddle.workflow.ragraph import END, START, RAGraph
 from heddle.workflow.workflow import State, Workflow
 
-WORDS: Final = "river bridge mayor archive harbour fire winter letter clock tower".split()
+WORDS: Final = ("river", "bridge", "mayor", "archive", "harbour", "fire", "winter", "letter")
 DEADLINE_S_TIGHT: Final = (0.005, 0.15)
 CANCEL_AFTER_S_MAX: Final = 0.2  # about the time that a request takes
 
@@ -44,12 +44,15 @@ class WorkloadShares:
     unoptimized: float = 0.1
 
 
+USUAL_SHARES: Final = WorkloadShares()
+
+
 def random_workload(
     draws: random.Random,
     requests: int,
     rate_per_s: float,
     *,
-    shares: WorkloadShares | None = None,
+    shares: WorkloadShares = USUAL_SHARES,
     question_words_max: int = 400,
 ) -> tuple[Arrival, ...]:
     """Return a Poisson stream of requests over a few random workflows.
@@ -61,7 +64,6 @@ def random_workload(
         shares: how often a request is cancelled, bulk, too long, or in a hurry.
         question_words_max: words of a question that is too long for the model.
     """
-    shares = shares or WorkloadShares()
     workflows = [draws.choice(SHAPES)(draws) for _ in range(draws.randint(1, 3))]
     arrivals = []
     now_s = 0.0

@@ -47,13 +47,17 @@ def test_what_decides_loads_no_device_package() -> None:
         f"for name in {deciding_modules()!r}: importlib.import_module(name)\n"
         f"print([name for name in {DEVICE_PACKAGES!r} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
 def test_importing_heddle_loads_neither_numpy_nor_torch() -> None:
     script = "import sys, heddle; print([n for n in ('numpy', 'torch') if n in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from heddle.core.commands import Admit, Cancel, Command
 from heddle.core.errors import ConfigError
 from heddle.core.frames import Cancelled, Done, Event, Failed, Frame, Load, Progress
-from heddle.core.payloads import EmbedPayload, ToolPayload
+from heddle.core.payloads import EmbedPayload, Payload, ToolPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import KvHandle, Prefilled, ToolResult, Vectors
-from heddle.core.tasks import Task
+from heddle.core.tasks import Identity, Task
 
 CRASH = "!crash"  # the process ends at once, as in a segmentation fault
 HANG = "!hang"  # the step never ends
@@ -49,6 +49,12 @@ def texts_to_vectors(texts: Sequence[str], dim: int) -> NDArray[np.float32]:
     rows = np.tile(np.arange(dim, dtype=np.float32), (len(texts), 1))
     rows[:, 0] = [len(text) for text in texts]
     return rows
+
+
+def admit(task_id: int, *texts: str, payload: Payload | None = None) -> Admit:
+    """Return the command that starts a task with these texts, or with another payload."""
+    body = payload or EmbedPayload(texts)
+    return Admit(Task(task_id, PrimitiveKind.EMBEDDING, Identity(1, "node"), body))
 
 
 class EchoEngine:
@@ -97,6 +103,7 @@ class EchoEngine:
         payload = task.payload
         if isinstance(payload, ToolPayload):
             return Done(task.task_id, ToolResult(payload.arguments))
+        assert isinstance(payload, EmbedPayload)
         first = payload.texts[0] if payload.texts else ""
         if first == CRASH:
             os._exit(41)

@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+from heddle.core.results import Ingested
 from heddle.runtime.events import Answer
 from heddle.simulator.faults import Fault
 from heddle.simulator.simulation import random_scenario, simulate, undisturbed
@@ -28,7 +29,7 @@ def test_nothing_is_lost_leaked_or_answered_twice(first):
         faults += outcome.faults
     # The checks are inside `simulate`; here: they had something to check.
     assert ends["Answer"] > SEEDS_A_TEST
-    assert ends["Cancelled"] and ends["EngineError"] and ends["DeadlineExceeded"]
+    assert all(ends[name] for name in ("Cancelled", "EngineError", "DeadlineExceeded"))
     assert all(faults[fault] for fault in Fault)
 
 
@@ -40,8 +41,13 @@ def test_an_answer_is_what_the_undisturbed_runtime_answers(seed):
         if isinstance(ticket.end, Answer):
             assert isinstance(expected.end, Answer), f"seed {seed}: {expected.end}"
             assert ticket.end.text == expected.end.text
-            assert ticket.end.slots == expected.end.slots
             assert ticket.end.passages == expected.end.passages
+            assert _timeless(ticket.end.slots) == _timeless(expected.end.slots)
+
+
+def _timeless(slots):
+    """Leave out the revision of a stored batch: it says how many were stored before it."""
+    return {slot: value for slot, value in slots.items() if not isinstance(value, Ingested)}
 
 
 @pytest.mark.parametrize("seed", [1, 7, 42, 123])

@@ -20,14 +20,19 @@ CACHED_CHARS_MAX = 8192  # a longer text is encoded anew each time
 
 @dataclass(frozen=True, slots=True)
 class PromptFrame:
-    """What stands around the parts of every prompt."""
+    """What stands around the parts of every prompt.
 
+    `head` is text; `bare_head_ids` are its ids where a last space went to the part after it.
+    """
+
+    head: str
     head_ids: tuple[int, ...]
+    bare_head_ids: tuple[int, ...]
     tail_ids: tuple[int, ...]
 
 
 class PromptTokenizer:
-    """Encodes each part of a prompt by itself, so that its ids depend on nothing around it.
+    """Encodes a prompt part by part; a part's ids depend on nothing but the border before it.
 
     Satisfies heddle.core.ports.Tokenizer. The joined ids decode to the joined text:
 
@@ -35,7 +40,12 @@ class PromptTokenizer:
       model without a template gets in front what its post-processor would add (<s>).
     * Tokenizers of the SentencePiece kind (Llama 2, Mistral) put a space before a text, here
       before every part. That is switched off; the text at the very start gets one where the
-      decoder takes it away again.
+      decoder takes it away again. A tokenizer that hides a space at each start of a line (the
+      reader's) keeps it, also where a part starts the line; the template's tail and a slot
+      that is filled later are taken to continue one.
+    * Between two texts ("Question: " and the question) the space goes with the word after it,
+      as models know words. Before a passage, whose ids must not depend on what stands before
+      it, and before a slot that is not written yet, it stays where it is.
     * Text never becomes a control token: special tokens, and added tokens that the template
       writes, are only recognised in the template itself. "<|end|>" in a passage is encoded as
       the characters it is made of.
@@ -56,8 +66,11 @@ class PromptTokenizer:
         self._frame = frame
         self._control_ids = control_ids
         self._context_tokens_max = context_tokens_max
-        self._lead = "" if frame.head_ids else _absorbed_lead(tokenizer)
-        self._encode_cached = lru_cache(maxsize=CACHED_TEXTS_MAX)(self._encode)
+        self._first_lead = "" if frame.head_ids else _absorbed_lead(tokenizer)
+        self._newline_ids = self._encode("\n")
+        glued = self._newline_ids + self._encode("a")
+        self._hides_line_spaces = self._encode("\na") != glued
+        self._encode_cached = lru_cache(maxsize=CACHED_TEXTS_MAX)(self._encode_part)
 
     @classmethod
     def from_directory(cls, directory: Path) -> Self:
@@ -77,7 +90,8 @@ class PromptTokenizer:
         _drop_dummy_spaces(spec)
         tokenizer = _load(spec, directory)
         if template is None:
-            frame = PromptFrame(_native_prefix(tokenizer), ())
+            prefix = _native_prefix(tokenizer)
+            frame = PromptFrame("", prefix, prefix, ())
         else:
             frame = _encode_template(tokenizer, template)
         tokenizer.encode_special_tokens = True  # from here on, special tokens are plain text
@@ -95,22 +109,38 @@ class PromptTokenizer:
 
     def encode_prompt(self, parts: Sequence[str | Passage | None]) -> tuple[Segment, ...]:
         """Return the segments of a chat prompt: head, one for each part, tail."""
-        segments = [Segment(self._frame.head_ids)]
-        segments += [self._segment(p, self._lead if i == 0 else "") for i, p in enumerate(parts)]
-        return (*segments, Segment(self._frame.tail_ids))
+        frame = self._frame
+        texts = [frame.head, *(p.render() if isinstance(p, Passage) else p for p in parts)]
+        takes = [_takes_space(texts[i], part) for i, part in enumerate(parts)] + [False]
+        segments = [Segment(frame.bare_head_ids if takes[0] else frame.head_ids)]
+        at_line = frame.head.endswith("\n")
+        for i, part in enumerate(parts):
+            text = texts[i + 1]
+            if text is None:
+                segments.append(Segment(None, SegmentRole.SLOT))
+                at_line = False
+                continue
+            lead = " " if takes[i] else self._first_lead if i == 0 else ""
+            text = lead + (text[:-1] if takes[i + 1] else text)
+            segments.append(_segment(part, self._ids(text, at_line)))
+            at_line = text.endswith("\n") if text else at_line
+        return (*segments, Segment(frame.tail_ids))
 
     def encode_slot(self, text: str) -> tuple[int, ...]:
         """Return the token ids that fill a pending segment."""
-        cached = len(text) <= CACHED_CHARS_MAX
-        return self._encode_cached(text) if cached else self._encode(text)
+        return self._ids(text, at_line=False)
 
-    def _segment(self, part: str | Passage | None, lead: str) -> Segment:
-        if part is None:
-            return Segment(None, SegmentRole.SLOT)
-        if isinstance(part, Passage):
-            ids = self.encode_slot(lead + part.render())
-            return Segment(ids, SegmentRole.CHUNK, part.chunk_id)
-        return Segment(self.encode_slot(lead + part))
+    def _ids(self, text: str, at_line: bool) -> tuple[int, ...]:
+        encode = self._encode_cached if len(text) <= CACHED_CHARS_MAX else self._encode_part
+        return encode(text, at_line and self._hides_line_spaces)
+
+    def _encode_part(self, text: str, after_newline: bool) -> tuple[int, ...]:
+        """Encode a text; after a newline, as the tokenizer would go on there."""
+        if after_newline:
+            ids, skipped = self._encode("\n" + text), len(self._newline_ids)
+            if ids[:skipped] == self._newline_ids:
+                return ids[skipped:]
+        return self._encode(text)
 
     def _encode(self, text: str) -> tuple[int, ...]:
         try:
@@ -131,6 +161,19 @@ class PromptTokenizer:
             else:
                 ids.append(token_id)
         return tuple(ids)
+
+
+def _takes_space(before: str | None, part: str | Passage | None) -> bool:
+    """Whether the space that ends `before` belongs to the word that this part begins with."""
+    if before is None or not before.endswith(" ") or not isinstance(part, str):
+        return False
+    return bool(part) and not part[0].isspace()
+
+
+def _segment(part: str | Passage | None, ids: tuple[int, ...]) -> Segment:
+    if isinstance(part, Passage):
+        return Segment(ids, SegmentRole.CHUNK, part.chunk_id)
+    return Segment(ids)
 
 
 def _load(spec: Mapping[str, object], directory: Path) -> Tokenizer:
@@ -201,12 +244,16 @@ def _objects(value: object) -> list[dict[str, object]]:
 
 def _encode_template(tokenizer: Tokenizer, template: ChatTemplate) -> PromptFrame:
     """Encode head and tail; here alone are control tokens recognised."""
-    head = tokenizer.encode(template.head, add_special_tokens=False).ids
+
+    def encode(text: str) -> tuple[int, ...]:
+        return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    head, lead = encode(template.head), ""
     if head and head[0] not in tokenizer.get_added_tokens_decoder():
         lead = _absorbed_lead(tokenizer)
-        head = tokenizer.encode(lead + template.head, add_special_tokens=False).ids
-    tail = tokenizer.encode(template.tail, add_special_tokens=False).ids
-    return PromptFrame(tuple(head), tuple(tail))
+        head = encode(lead + template.head)
+    bare_head = encode(lead + template.head.removesuffix(" "))
+    return PromptFrame(template.head, head, bare_head, encode(template.tail))
 
 
 def _absorbed_lead(tokenizer: Tokenizer) -> str:

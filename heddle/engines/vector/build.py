@@ -79,4 +79,5 @@ def refresh_index(directory: Path) -> None:
     from heddle.corpus.store import CorpusStore
     from heddle.engines.vector import index_file
 
-    index_file.refresh_index(directory, CorpusStore.open(directory))
+    with CorpusStore.open(directory) as source:
+        index_file.refresh_index(directory, source)

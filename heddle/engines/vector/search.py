@@ -58,8 +58,7 @@ class RunningSearch:
             return
         if self.found is None:
             self.found = self._nothing()
-        for mine, finished in zip(self.found, hits, strict=True):
-            mine[rows] = finished
+        self.found[0][rows], self.found[1][rows] = hits
 
     def hits(self) -> Hits:
         """Return the final result: every list that was planned has been scanned."""
@@ -72,7 +71,8 @@ class RunningSearch:
 
         `lists_scanned` counts the lists behind the latter.
         """
-        distances, labels = (part.copy() for part in self.found or self._nothing())
+        distances, labels = self.found or self._nothing()
+        distances, labels = distances.copy(), labels.copy()
         distances[rows], labels[rows] = hits
         scanned = lists_scanned + self.rows_done * (self.nprobe or 0)
         return Progress(
@@ -103,33 +103,32 @@ def ascending(distances: NDArray[np.float32], labels: NDArray[np.int64]) -> Sort
     Shapes: both [n, k]; entries without a hit are (inf, -1) and come last.
     """
     order = np.lexsort((labels, distances), axis=1)
-    return (
-        np.take_along_axis(distances, order, axis=1),
-        np.take_along_axis(labels, order, axis=1),
-    )
+    rows = np.arange(len(order))[:, None]
+    return distances[rows, order], labels[rows, order]
 
 
 def search_refusal(payload: SearchPayload) -> str | None:
     """Return why a search can't be carried out, or None."""
-    if payload.queries.ndim != 2:
-        return f"queries: need [n, d], got an array of {payload.queries.ndim} dimensions"
+    queries = payload.queries
+    if queries.ndim != 2 or queries.dtype.kind != "f":
+        return f"queries: need floats [n, d], got {queries.dtype} {list(queries.shape)}"
     if not 1 <= payload.topk <= TOPK_MAX:
         return f"topk: need 1 to {TOPK_MAX}, got {payload.topk}"
     if payload.nprobe is not None and payload.nprobe < 1:
         return f"nprobe: need at least 1, got {payload.nprobe}"
-    if not np.isfinite(payload.queries).all():
+    if not np.isfinite(queries).all():
         return "queries: contain NaN or infinite values; check what embedded them"
     return None
 
 
 def ingest_refusal(payload: IngestPayload) -> str | None:
     """Return why vectors can't be stored, or None."""
-    if payload.vectors.ndim != 2 or payload.chunk_ids.shape != payload.vectors.shape[:1]:
-        return (
-            "vectors: need one row for each chunk id, got shapes "
-            f"{payload.chunk_ids.shape} and {payload.vectors.shape}"
-        )
-    if not np.isfinite(payload.vectors).all():
+    vectors = payload.vectors
+    if vectors.ndim != 2 or vectors.dtype.kind != "f":
+        return f"vectors: need floats [n, d], got {vectors.dtype} {list(vectors.shape)}"
+    if payload.chunk_ids.shape != vectors.shape[:1]:
+        return f"vectors: {len(vectors)} rows for {payload.chunk_ids.size} chunk ids"
+    if not np.isfinite(vectors).all():
         return "vectors: contain NaN or infinite values; check what embedded them"
     return None
 

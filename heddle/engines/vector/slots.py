@@ -1,7 +1,5 @@
 """The rows in flight with one k: dense arrays, so a step hands them to FAISS as they are."""
 
-from collections.abc import Iterable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +23,7 @@ class SlotTable:
         self.k = k
         self.count = 0
         self.queries = np.zeros((FIRST_ROWS, dims), np.float32)
-        self.lists: NDArray[np.int64] = np.full((FIRST_ROWS, 0), NO_LIST, np.int64)
+        self.lists = np.full((FIRST_ROWS, 0), NO_LIST, np.int64)
         self.distances = np.zeros((FIRST_ROWS, k), np.float32)
         self.labels = np.zeros((FIRST_ROWS, k), np.int64)
         self.position = np.zeros(FIRST_ROWS, np.int64)
@@ -103,24 +101,25 @@ class SlotTable:
         """Return what stands in `lists` at those turns; garbage beyond a row's stop."""
         rows = np.arange(self.count) * self.lists.shape[1] + self.position[: self.count]
         at = rows[:, None] + np.arange(first, stop)
-        return self.lists.take(at, mode="clip")
+        lists: NDArray[np.int64] = self.lists.take(at, mode="clip")
+        return lists
 
     def rows_of(self, task_id: int) -> NDArray[np.int64]:
         """Return the rows of a task, [m]."""
-        return (self.task_ids[: self.count] == task_id).nonzero()[0]
+        return np.nonzero(self.task_ids[: self.count] == task_id)[0]
 
     def finished(self) -> NDArray[np.int64]:
         """Return the rows with nothing left to scan, [m]."""
-        return (self.lists_left == 0).nonzero()[0]
+        return np.nonzero(self.lists_left == 0)[0]
 
-    def remove(self, rows: Iterable[int] | NDArray[np.int64]) -> None:
+    def remove(self, rows: NDArray[np.int64]) -> None:
         """Free rows; the last ones in use move into the holes."""
-        gone = np.zeros(self.count, bool)
-        gone[np.asarray(rows, np.int64)] = True
-        count = self.count - int(gone.sum())
-        holes = np.flatnonzero(gone[:count])
-        movers = count + np.flatnonzero(~gone[count:])
+        count = self.count - len(rows)
+        holes = rows[rows < count]
         if len(holes):
+            is_kept = np.ones(self.count - count, bool)
+            is_kept[rows[rows >= count] - count] = False
+            movers = count + np.nonzero(is_kept)[0]
             for name in self._COLUMNS:
                 column = getattr(self, name)
                 column[holes] = column[movers]

@@ -4,13 +4,16 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heddle.core.frames import Frame
+from heddle.core.cost_snapshot import CostSnapshot
+from heddle.core.frames import Done, Failed, Frame, Load, Progress
+from heddle.core.results import Ingested
 from heddle.hosts.channel import INLINE_BYTES_MAX, Channel, ChannelClosed, encode
 
 Pair = tuple[Channel, Channel]
@@ -30,8 +33,8 @@ def pair() -> Iterator[Pair]:
     assert open_fds() == before
 
 
-def receive_all(channel: Channel, count: int) -> list[object]:
-    messages: list[object] = []
+def receive_all(channel: Channel, count: int) -> list[Any]:
+    messages: list[Any] = []
     while len(messages) < count:
         messages += channel.receive(block=True)
     return messages
@@ -53,6 +56,31 @@ def test_the_default_frame_can_be_sent(pair: Pair) -> None:
     assert (frame.lane, dict(frame.features)) == ("llm", {})
 
 
+def test_a_full_frame_arrives_as_it_was(pair: Pair) -> None:
+    left, right = pair
+    frame = Frame(
+        "llm",
+        3,
+        0.5,
+        (Progress(5, (17,), "a", fraction=0.5), Failed(6, "no"), Done(7, Ingested(1, 2))),
+        {"call": 1.0},
+        Load(1, 2, 3),
+        CostSnapshot("llm", 4, {"call": 0.1}, 4),
+        True,
+        9,
+    )
+    left.send(frame)
+    (got,) = receive_all(right, 1)
+    assert isinstance(got, Frame)
+    for name in Frame.__slots__:
+        if name != "events":
+            assert getattr(got, name) == getattr(frame, name), name
+    progress, *others = got.events
+    assert isinstance(progress, Progress)
+    assert (progress.token_ids, progress.text, progress.fraction) == ((17,), "a", 0.5)
+    assert tuple(others) == frame.events[1:]
+
+
 def test_big_arrays_travel_beside_the_socket(pair: Pair) -> None:
     left, right = pair
     big = np.arange(INLINE_BYTES_MAX, dtype=np.float32).reshape(4, -1)
@@ -63,7 +91,7 @@ def test_big_arrays_travel_beside_the_socket(pair: Pair) -> None:
     assert len(packet.data) < 1000
     for _ in range(20):
         left.send((big, small, big[::2]))
-        ((first, second, third),) = receive_all(right, 1)  # type: ignore[misc]
+        ((first, second, third),) = receive_all(right, 1)
         np.testing.assert_array_equal(first, big)
         np.testing.assert_array_equal(second, small)
         np.testing.assert_array_equal(third, big[::2])
@@ -95,7 +123,7 @@ def test_a_long_pickle_does_not_fill_the_socket(pair: Pair) -> None:
         left.push((text, np.ones(INLINE_BYTES_MAX)))
         assert not left.has_tail
     for text, message in zip(texts, receive_all(right, 2), strict=True):
-        got, ones = message  # type: ignore[misc]
+        got, ones = message
         assert got == text
         assert ones.sum() == INLINE_BYTES_MAX
 
@@ -134,17 +162,19 @@ def test_what_pickle_refuses_is_raised_and_nothing_is_half_sent(pair: Pair) -> N
 
 def test_two_threads_may_send(pair: Pair) -> None:
     left, right = pair
-    threads = [
-        threading.Thread(target=lambda who=who: [left.send((who, i)) for i in range(200)])
-        for who in range(2)
-    ]
+
+    def talk(who: int) -> None:
+        for i in range(200):
+            left.send((who, i))
+
+    threads = [threading.Thread(target=talk, args=(who,)) for who in range(2)]
     for thread in threads:
         thread.start()
     messages = receive_all(right, 400)
     for thread in threads:
         thread.join()
     for who in range(2):
-        assert [m for m in messages if m[0] == who] == [(who, i) for i in range(200)]  # type: ignore[index]
+        assert [m for m in messages if m[0] == who] == [(who, i) for i in range(200)]
 
 
 @settings(deadline=None, max_examples=40)
@@ -160,11 +190,16 @@ def test_two_threads_may_send(pair: Pair) -> None:
 )
 def test_any_sequence_of_messages_survives(messages: list[object]) -> None:
     left, right = map(Channel, socket.socketpair())
-    sender = threading.Thread(target=lambda: [left.send(message) for message in messages])
+
+    def talk() -> None:
+        for message in messages:
+            left.send(message)
+
+    sender = threading.Thread(target=talk)
     sender.start()
     received = receive_all(right, len(messages))
     sender.join()
     left.close()
     right.close()
     for sent, got in zip(messages, received, strict=True):
-        np.testing.assert_array_equal(got, sent)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(got, sent)

@@ -4,12 +4,11 @@ import asyncio
 
 import numpy as np
 
-from heddle.core.commands import Admit, Cancel, Steer
+from heddle.core.commands import Cancel, Steer
 from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame
-from heddle.core.payloads import DecodePayload, EmbedPayload, Payload, Sampling
+from heddle.core.payloads import DecodePayload, Sampling
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
-from heddle.core.tasks import Identity, Task
 from heddle.hosts.inline import InlineHost
 from tests.helpers.echo_engine import (
     FAIL,
@@ -17,6 +16,7 @@ from tests.helpers.echo_engine import (
     STREAM,
     EchoEngine,
     EchoSettings,
+    admit,
     texts_to_vectors,
 )
 
@@ -24,11 +24,6 @@ from tests.helpers.echo_engine import (
 class FixedClock:
     def now_s(self) -> float:
         return 3.0
-
-
-def admit(task_id: int, *texts: str, payload: Payload | None = None) -> Admit:
-    body = payload or EmbedPayload(texts)
-    return Admit(Task(task_id, PrimitiveKind.EMBEDDING, Identity(1, "n"), body))
 
 
 def make_host(engine: EchoEngine | None = None) -> InlineHost:

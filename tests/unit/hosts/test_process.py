@@ -12,17 +12,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from heddle.core.commands import Admit, Cancel, Release
+from heddle.core.commands import Cancel, Release
 from heddle.core.errors import ConfigError
 from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame, Progress
-from heddle.core.payloads import EmbedPayload, Payload, ToolPayload
-from heddle.core.primitives import PrimitiveKind
+from heddle.core.payloads import ToolPayload
 from heddle.core.results import KvHandle, ToolResult, Vectors
-from heddle.core.tasks import Identity, Task
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.process import ProcessLane, ProcessPort, start_lanes
 from heddle.runtime.supervision import LANE_LOST, LaneLimits, LaneState
@@ -38,6 +37,7 @@ from tests.helpers.echo_engine import (
     UNPICKLABLE,
     WHERE,
     EchoSettings,
+    admit,
     texts_to_vectors,
 )
 
@@ -54,11 +54,6 @@ def engine(name: str = "echo", **settings: object) -> EngineSpec:
         64,
         KINDS,
     )
-
-
-def admit(task_id: int, *texts: str, payload: Payload | None = None) -> Admit:
-    body = payload or EmbedPayload(texts)
-    return Admit(Task(task_id, PrimitiveKind.EMBEDDING, Identity(1, "n"), body))
 
 
 class Reader:
@@ -148,7 +143,7 @@ def failure(event: Event) -> str:
     return event.message
 
 
-def value(event: Event) -> object:
+def value(event: Event) -> Any:
     assert isinstance(event, Done), event
     assert isinstance(event.result, ToolResult)
     return event.result.value
@@ -175,9 +170,9 @@ def test_big_arrays_both_ways() -> None:
         reader = Reader(lane.ports["echo"])
         array = np.random.default_rng(5).random((500, 384), dtype=np.float32)
         for i in range(40):  # far more than the socket holds at once
-            lane.ports["echo"].send(admit(i, payload=ToolPayload("echo", (array, i))))
+            lane.ports["echo"].send(admit(i, payload=ToolPayload(len, (array, i))))
         for i, event in enumerate(reader.endings(*range(40))):
-            (got, number) = value(event)  # type: ignore[misc]
+            got, number = value(event)
             assert number == i
             np.testing.assert_array_equal(got, array)
 
@@ -243,7 +238,7 @@ def test_cores_threads_and_process_are_as_asked() -> None:
     with running(cpus=[cpu]) as lane:
         reader = Reader(lane.ports["echo"])
         lane.ports["echo"].send(admit(1, WHERE))
-        pid, cpus, threads = value(reader.endings(1)[0])  # type: ignore[misc]
+        pid, cpus, threads = value(reader.endings(1)[0])
         assert pid == lane.health.pid != os.getpid()
         assert cpus == [cpu]
         assert threads == ["1", "1"]
@@ -256,7 +251,7 @@ def test_failures_inside_the_engine_leave_the_lane_alone() -> None:
         reader = Reader(port)
         port.send(admit(1, FAIL))
         port.send(admit(2, UNPICKLABLE))
-        port.send(admit(3, payload=ToolPayload("f", (threading.Lock(),))))
+        port.send(admit(3, payload=ToolPayload(len, (threading.Lock(),))))
         own, unsendable, unsent = reader.endings(1, 2, 3)
         assert own == Failed(1, "no good", is_input=True)
         assert "the result can't be sent back" in failure(unsendable)
@@ -411,7 +406,7 @@ def test_close_is_quick_and_fails_what_is_in_flight(task: str) -> None:
         port.send(admit(1, task))
     began_s = time.monotonic()
     lane.close()
-    assert time.monotonic() - began_s < 1.0
+    assert time.monotonic() - began_s < 5.0  # 0.6 s; a step that hangs never ends
     lane.close()
     port.send(admit(2, "too late"))
     for task_id in (1, 2) if task else (2,):
@@ -430,8 +425,7 @@ SCRIPT = """
     sys.path.insert(0, {root!r})
     from heddle.hosts.lane_spec import EngineSpec, LaneSpec
     from heddle.hosts.process import ProcessLane
-    from tests.helpers.echo_engine import HANG, KINDS, EchoSettings
-    from tests.unit.hosts.test_process import admit
+    from tests.helpers.echo_engine import HANG, KINDS, EchoSettings, admit
 
     spec = EngineSpec("echo", "tests.helpers.echo_engine:build", EchoSettings(), 8, KINDS)
     lane = ProcessLane(LaneSpec("lane", (spec,)))

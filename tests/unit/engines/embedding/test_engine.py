@@ -197,12 +197,13 @@ def test_foreign_payloads_and_unknown_tasks() -> None:
 
 
 def test_admitting_a_task_twice_counts_once() -> None:
-    engine, worker = make()
-    admit(engine, 1, ["a"])
-    admit(engine, 1, ["a"])
+    engine, worker = make(rows_max=1)
+    admit(engine, 1, ["a", "bb"])
+    engine.step(0.0, math.inf)
+    admit(engine, 1, ["a", "bb"])
     terminal, _ = run(engine)
     assert set(terminal) == {1}
-    assert worker.batches == [[1]]
+    assert worker.batches == [[1], [2]]
 
 
 def test_urgent_tasks_come_first_and_steer_makes_urgent() -> None:

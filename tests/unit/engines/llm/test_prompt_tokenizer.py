@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import (
     AddedToken,
@@ -25,7 +25,7 @@ from tokenizers.trainers import BpeTrainer, UnigramTrainer
 
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.passages import Passage
-from heddle.core.payloads import SegmentRole
+from heddle.core.payloads import Segment, SegmentRole
 from heddle.engines.llm.chat_template import ChatTemplate
 from heddle.engines.llm.prompt_tokenizer import CACHED_CHARS_MAX, PromptTokenizer
 
@@ -38,6 +38,7 @@ READER = "{{ bos_token }}<|user|>\n{{ messages[0]['content'] }}\n<|assistant|>{{
 LLAMA2 = "{{ bos_token }}[INST] {{ messages[0]['content'] }} [/INST]"
 PLAIN = "User: {{ messages[0]['content'] }}\nAssistant:"
 SPECIALS = ["<s>", "</s>", "<|user|>", "<|assistant|>", "<|end|>"]
+GPT2_SPLIT = r"'s| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\n+|\s+(?!\S)|\s+"
 QWEN_SPLIT = r"'s|\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+"
 
 
@@ -53,7 +54,7 @@ class Model:
 
 
 def train(family: str) -> Tokenizer:
-    if family in ("gpt2", "gpt2_prefix_space", "qwen"):
+    if family in ("gpt2", "gpt2_prefix_space", "qwen", "hidden_line_space"):
         tokenizer = Tokenizer(models.BPE())
         if family == "qwen":
             tokenizer.normalizer = normalizers.NFC()
@@ -67,6 +68,23 @@ def train(family: str) -> Tokenizer:
             prefix = family == "gpt2_prefix_space"
             tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
         tokenizer.decoder = decoders.ByteLevel()
+        if family == "hidden_line_space":  # a line starts with a space that decoding removes
+            tokenizer.normalizer = normalizers.Sequence(
+                [
+                    normalizers.Prepend(" "),
+                    normalizers.Replace("\n", "\n "),
+                    normalizers.Replace(Regex(r"(?<=\n) (?=\n|\z)|\A (?=\n)"), ""),
+                ]
+            )
+            tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+                [
+                    pre_tokenizers.Split(Regex(GPT2_SPLIT), "isolated"),
+                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+                ]
+            )
+            tokenizer.decoder = decoders.Sequence(
+                [decoders.ByteLevel(), decoders.Replace(Regex(r"(?:\A|(?<=\n)) "), "")]
+            )
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         trainer = BpeTrainer(vocab_size=420, initial_alphabet=alphabet, show_progress=False)
         tokenizer.train_from_iterator(CORPUS, trainer)
@@ -142,6 +160,7 @@ FAMILIES = [
     "metaspace_first",
     "metaspace_always",
     "metaspace_never",
+    "hidden_line_space",
 ]
 WORDS = [" ", "  ", "\n", "\t", "a", "The", " harbour", "ü", "東京", "測", "🙂", "it's", "##"]
 pieces = st.sampled_from([*WORDS, ".", "<", "|>", "<|end|>", "<s>", "<|user|>", "<0x41>"])
@@ -161,6 +180,8 @@ def text_of(part: str | Passage) -> str:
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(parts=prompts)
 def test_joined_segments_decode_to_the_rendered_template(family, template, parts) -> None:
+    if (family, template) == ("hidden_line_space", LLAMA2):
+        parts = [*parts, "."]  # this tail starts with a space: not at a line's start here
     model = model_of(family, template)
     segments = model.prompts.encode_prompt(parts)
     assert model.rendered is not None
@@ -184,15 +205,47 @@ def test_base_model_gets_what_its_post_processor_adds(family, parts) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=25, deadline=None, derandomize=True)
-@given(parts=prompts)
-def test_a_filled_slot_equals_text_written_at_once(family, parts) -> None:
-    prompts_ = model_of(family, READER).prompts
-    whole = prompts_.encode_prompt(parts)
-    pending = prompts_.encode_prompt([None] * len(parts))
-    assert all(s.is_pending and s.role is SegmentRole.SLOT for s in pending[1:-1])
-    filled = [prompts_.encode_slot(text_of(p)) for p in parts]
-    assert filled == [s.token_ids for s in whole[1:-1]]
-    assert (pending[0], pending[-1]) == (whole[0], whole[-1])
+@given(parts=st.lists(st.tuples(st.one_of(texts, passages), st.booleans()), min_size=1, max_size=4))
+def test_a_slot_that_is_filled_later_joins_the_same_text(family, parts) -> None:
+    model = model_of(family, READER)
+    if family == "hidden_line_space":  # a late text continues a line: its first space is hidden
+        assume(not any(late and text_of(part).startswith(" ") for part, late in parts))
+    segments = model.prompts.encode_prompt([None if late else part for part, late in parts])
+    filled = list(segments)
+    for i, (part, late) in enumerate(parts, start=1):
+        assert segments[i].is_pending == late
+        if late:
+            assert segments[i].role is SegmentRole.SLOT
+            filled[i] = Segment(model.prompts.encode_slot(text_of(part)), SegmentRole.SLOT)
+    assert model.rendered is not None
+    content = "".join(text_of(part) for part, _ in parts)
+    assert model.decoded(filled) == model.rendered.head + content + model.rendered.tail
+
+
+WHOLE = [("gpt2", READER), ("gpt2", LLAMA2), ("qwen", READER), ("qwen", LLAMA2)]
+
+
+@pytest.mark.parametrize(("family", "template"), [*WHOLE, ("hidden_line_space", READER)])
+def test_the_presets_have_the_ids_of_the_whole_text(family: str, template: str) -> None:
+    model = model_of(family, template)
+    notes = [Passage(i, "d", f"Title {i}", "The harbour was rebuilt. It turns.") for i in range(3)]
+    parts = ["Answer the question from the notes.\n\n", *notes, "Question: ", "what is it?"]
+    assert model.rendered is not None
+    content = "".join(map(text_of, parts))
+    whole = model.native.encode(
+        model.rendered.head + content + model.rendered.tail, add_special_tokens=False
+    )
+    ids = [i for s in model.prompts.encode_prompt(parts) for i in s.token_ids]
+    assert ids == whole.ids
+
+
+def test_a_passage_has_the_same_ids_at_any_rank() -> None:
+    for family in FAMILIES:
+        prompts_ = model_of(family, READER).prompts
+        notes = [Passage(i, "d", f"Title {i}", "The harbour.") for i in range(3)]
+        there = prompts_.encode_prompt(["Notes:\n\n", *notes, "Question: ", "x"])[2:5]
+        back = prompts_.encode_prompt(["Other\n", *reversed(notes)])[2:5]
+        assert there == tuple(reversed(back))
 
 
 def test_template_text_is_encoded_as_the_model_knows_it() -> None:
@@ -259,7 +312,7 @@ def test_the_very_first_text_starts_as_the_model_knows_it(family: str, tmp_path:
         if not text.startswith(" ") or family == "llama2_legacy":  # else the model's own loses it
             assert ids == tuple(tokenizer.encode(text).ids)
     save(tmp_path, tokenizer, PLAIN)
-    head = PromptTokenizer.from_directory(tmp_path).encode_prompt(["x"])[0]
+    head = PromptTokenizer.from_directory(tmp_path).encode_prompt([" x"])[0]
     assert head.token_ids == tuple(tokenizer.encode("User: ").ids)
 
 

@@ -4,7 +4,10 @@ import sys
 import pytest
 
 from heddle.core.errors import ConfigError
-from heddle.engines.vector.build import VectorSettings
+from heddle.corpus.chunking import TextChunk
+from heddle.corpus.document import Document
+from heddle.corpus.store import CorpusStore, EmbedderStamp
+from heddle.engines.vector.build import VectorSettings, build_engine, refresh_index
 
 
 @pytest.mark.parametrize(
@@ -29,3 +32,32 @@ def test_what_decides_loads_no_faiss():
         "assert not {'faiss', 'torch', 'sqlite3'} & set(sys.modules), 'too much is loaded'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_corpus_directory_is_served_filled_and_found_again(tools, tmp_path):
+    store = CorpusStore.open(tmp_path, create=True)
+    engine = build_engine("vector", 3, VectorSettings(tmp_path))
+    vectors = tools.clustered(300)
+    engine.apply(tools.search(1, vectors[:2], 3))
+    assert (tools.terminals(tools.drain(engine))[1].result.labels == -1).all()
+
+    store.set_embedder(EmbedderStamp("fake", tools.dims, "float32"))
+    chunks = [TextChunk(i, "title", f"text {i}") for i in range(len(vectors))]
+    store.put_document(Document("d", "title", "text", "d.txt"), chunks)
+    chunk_ids = [chunk.chunk_id for chunk in store.pending_chunks(1000)]
+    engine.apply(tools.ingest(2, chunk_ids[:200], vectors[:200]))
+    engine.apply(tools.ingest(3, chunk_ids[200:], vectors[200:]))
+    ended = tools.terminals(tools.drain(engine))
+    assert ended[3].result.revision == store.revision == 1
+
+    refresh_index(tmp_path)
+    assert (tmp_path / "index" / "ivf-1.faiss").exists()
+    for serving in (engine, build_engine("vector", 4, VectorSettings(tmp_path))):
+        serving.apply(tools.search(4, vectors, 1))
+        frames = []
+        while serving.has_work:
+            frames.append(serving.step(0.0, float("inf")))
+        hits = frames[-1].events[-1].result
+        assert (hits.distances == 0).all()
+        assert hits.revision == 1
+    assert frames[-1].epoch == 4

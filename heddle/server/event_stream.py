@@ -1,0 +1,51 @@
+"""A request's events as server-sent events, ended by whoever leaves first."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from heddle.runtime.handle import Handle
+from heddle.server.wire import encode_json, event_json
+
+
+class EventStream(Response):
+    """Sends every event of a handle as it comes; a client that leaves cancels the request."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, handle: Handle) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._handle = handle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream, as ASGI wants it."""
+        headers = self.raw_headers
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async with cancelled_with_client(self._handle, receive):
+            async for event in self._handle:
+                name, data = event_json(event)
+                frame = f"event: {name}\ndata: ".encode() + encode_json(data) + b"\n\n"
+                await send({"type": "http.response.body", "body": frame, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+@asynccontextmanager
+async def cancelled_with_client(handle: Handle, receive: Receive) -> AsyncIterator[None]:
+    """Cancel the request when its client disconnects, and when the block is left early."""
+    watcher = asyncio.create_task(_cancel_on_disconnect(handle, receive))
+    try:
+        yield
+    finally:
+        watcher.cancel()
+        if not handle.is_done:
+            handle.cancel_soon()
+
+
+async def _cancel_on_disconnect(handle: Handle, receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    handle.cancel_soon()

@@ -1,0 +1,105 @@
+"""The HTTP application: POST /v1/ask, GET /v1/workflows, GET /health."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from heddle import __version__
+from heddle.app.server import Server
+from heddle.core.errors import HeddleError, WorkflowError
+from heddle.runtime.handle import Handle
+from heddle.server.ask_request import AskRequest, read_ask
+from heddle.server.event_stream import EventStream, cancelled_with_client
+from heddle.server.wire import (
+    Json,
+    answer_json,
+    encode_json,
+    error_headers,
+    error_json,
+    error_status,
+)
+from heddle.workflow.workflow import Workflow
+
+log = logging.getLogger(__name__)
+ASK_SCHEMA: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": AskRequest.model_json_schema()}},
+    }
+}
+
+
+def create_app(server: Server, workflows: Mapping[str, Workflow]) -> FastAPI:
+    """Return the ASGI application of a server.
+
+    Args:
+        server: answers the questions; whoever made it closes it.
+        workflows: what clients may ask for, by name.
+
+    There is no authentication: bind it to this machine, or put a proxy in front.
+    """
+    app = FastAPI(title="Heddle", version=__version__, docs_url=None, redoc_url=None)
+    _add_error_replies(app)
+
+    @app.post("/v1/ask", response_model=None, openapi_extra=ASK_SCHEMA)
+    async def ask(asked: Annotated[AskRequest, Depends(read_ask)], request: Request) -> Response:
+        handle = await _submit(server, workflows, asked)
+        if asked.stream:
+            return EventStream(handle)
+        async with cancelled_with_client(handle, request.receive):
+            return _reply(200, answer_json(await handle))
+
+    @app.get("/v1/workflows", response_model=None)
+    async def names() -> Response:
+        return _reply(200, {"workflows": list(workflows)})
+
+    @app.get("/health", response_model=None)
+    async def health() -> Response:
+        found = server.health()
+        return _reply(200 if found["status"] == "ok" else 503, found)
+
+    return app
+
+
+async def _submit(server: Server, workflows: Mapping[str, Workflow], asked: AskRequest) -> Handle:
+    if asked.workflow not in workflows:
+        known = ", ".join(workflows)
+        raise WorkflowError(f"workflow: {asked.workflow!r} is unknown; there are {known}")
+    submit = partial(
+        server.submit,
+        workflows[asked.workflow],
+        asked.question,
+        deadline_s=asked.deadline_s,
+        priority=asked.priority,
+        tenant=asked.tenant,
+    )
+    # Submitting waits for the runtime's thread, so a thread waits and not this loop.
+    return await asyncio.to_thread(submit)
+
+
+def _add_error_replies(app: FastAPI) -> None:
+    @app.exception_handler(HeddleError)
+    async def refused(_: Request, error: HeddleError) -> Response:
+        return _reply(error_status(error), error_json(error), error_headers(error))
+
+    @app.exception_handler(HTTPException)
+    async def http_error(_: Request, error: HTTPException) -> Response:
+        kind = HTTPStatus(error.status_code).phrase.replace(" ", "")
+        body: Json = {"error": {"type": kind, "message": error.detail}}
+        return _reply(error.status_code, body, error.headers)
+
+    @app.exception_handler(Exception)
+    async def broken(_: Request, error: Exception) -> Response:
+        message = "a bug in Heddle; the server's log has the details"
+        return _reply(500, {"error": {"type": "InternalError", "message": message}})
+
+
+def _reply(status: int, body: Json, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(encode_json(body), status, headers, "application/json")

@@ -1,0 +1,164 @@
+"""A worker whose KV is the tokens themselves, so that every wrong slot shows in the next token."""
+
+import zlib
+
+import numpy as np
+
+from heddle.core.commands import Admit
+from heddle.core.frames import Cancelled, Done, Failed, Progress
+from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.tasks import Identity, Optimizations, Priority, Task
+from heddle.engines.llm.engine import LlmEngine, LlmSpec
+from heddle.engines.llm.scheduler import SchedulerLimits
+from heddle.engines.llm.step_batch import StepResult
+
+VOCABULARY = 50
+EOS = 1
+INF = float("inf")
+
+
+def next_token(token_ids, uniform=0.0):
+    """Return the token that the fake model says after these: never one of the first three."""
+    text = ",".join(map(str, token_ids)) + f"|{uniform:.9f}"
+    return 3 + zlib.crc32(text.encode()) % (VOCABULARY - 3)
+
+
+def greedy(prompt, count):
+    """Return the fake model's greedy continuation."""
+    ids = list(prompt)
+    for _ in range(count):
+        ids.append(next_token(ids))
+    return tuple(ids[len(prompt) :])
+
+
+class FakeWorker:
+    """Stores (token, position) in each slot and reads a row's context back through its runs."""
+
+    def __init__(self, slots):
+        self.tokens = np.full(slots, -1, dtype=np.int64)
+        self.positions = np.full(slots, -1, dtype=np.int64)
+        self.batches = []
+        self.error = None
+        self.next_ids = {}  # prompt -> token, instead of the hash
+        self.now = 0.0
+
+    def now_s(self):
+        return self.now
+
+    def run(self, batch):
+        self.now += 0.001 * batch.tokens
+        self.batches.append(batch)
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        self.tokens[batch.slots] = batch.token_ids
+        self.positions[batch.slots] = batch.positions
+        drawn = []
+        for row in batch.rows:
+            slots = np.concatenate([np.arange(r.start, r.start + r.length) for r in row.runs])
+            assert self.positions[slots].tolist() == list(range(row.context)), "a wrong slot"
+            assert [(s.start, s.stop, s.rotation) for s in row.segments] == [(0, row.context, 0)]
+            if row.draw is not None:
+                ids = tuple(self.tokens[slots].tolist())
+                default = next_token(ids, row.draw.uniform)
+                drawn.append(self.next_ids.get(ids, default))
+        return StepResult(tuple(drawn))
+
+    def export_kv(self, slots):
+        return self.tokens[slots].copy(), self.positions[slots].copy()
+
+    def load_kv(self, slots, block):
+        self.tokens[slots], self.positions[slots] = block
+
+
+class FakeStream:
+    """Writes token 7 as `<7>` and ends at a stop string of that form."""
+
+    def __init__(self, stop):
+        self.stop = stop
+
+    def push(self, token_ids):
+        text = ""
+        for token in token_ids:
+            if f"<{token}>" in self.stop:
+                return text, True
+            text += f"<{token}>"
+        return text, False
+
+    def finish(self):
+        return "."
+
+
+class FakeDecoder:
+    """Makes fake streams."""
+
+    def stream(self, stop):
+        return FakeStream(stop)
+
+
+class Lane:
+    """An engine on a fake worker, with its events sorted by task."""
+
+    def __init__(self, pages=64, page_size=4, seqs=4, tokens=16, context=None, name="llm", **more):
+        limits = SchedulerLimits(seqs, tokens, page_size, pages, context or pages * page_size)
+        spec = LlmSpec(
+            limits,
+            frozenset({EOS}),
+            more.pop("fingerprint", "fake"),
+            page_bytes=100,
+            prior_s={
+                "call": 1e-3,
+                "decode_tokens": 1e-3,
+                "prefill_tokens": 1e-3,
+                "context_tokens": 1e-9,
+            },
+        )
+        self.worker = FakeWorker(pages * page_size)
+        self.engine = LlmEngine(name, 3, self.worker, spec, FakeDecoder(), self.worker, **more)
+        self.events = {}
+        self.frames = []
+
+    def prefill(self, task_id, *segments, tenant="", priority=Priority.NORMAL, reuse=True):
+        parts = tuple(Segment(None if s is None else tuple(s)) for s in segments)
+        level = Optimizations.EXACT if reuse else Optimizations.OFF
+        identity = Identity(task_id, "node", priority=priority)
+        payload = PrefillPayload(parts, cache_salt=tenant)
+        kind = PrimitiveKind.PREFILLING
+        self.engine.apply(Admit(Task(task_id, kind, identity, payload, optimizations=level)))
+
+    def decode(self, task_id, prefill, max_tokens=8, report_every=1, **sampling):
+        payload = DecodePayload(prefill, Sampling(max_tokens=max_tokens, **sampling))
+        task = Task(task_id, PrimitiveKind.DECODING, Identity(task_id, "node"), payload)
+        self.engine.apply(Admit(task, report_every))
+
+    def step(self, budget_s=INF):
+        frame = self.engine.step(0.0, budget_s)
+        self.frames.append(frame)
+        for event in frame.events:
+            self.events.setdefault(event.task_id, []).append(event)
+        self.engine.check()
+        return frame
+
+    def drain(self, steps=2000):
+        for _ in range(steps):
+            if not self.engine.has_work:
+                return
+            self.step()
+        raise AssertionError("the engine never came to rest")
+
+    def end(self, task_id):
+        """Return a task's one terminal event."""
+        events = self.events.get(task_id, [])
+        ends = [e for e in events if isinstance(e, Done | Failed | Cancelled)]
+        assert len(ends) == 1, f"task {task_id} ended {len(ends)} times"
+        assert events[-1] is ends[0], "something came after the end"
+        return ends[0]
+
+    def result(self, task_id):
+        end = self.end(task_id)
+        assert isinstance(end, Done), end
+        return end.result
+
+    def progress(self, task_id):
+        return [e for e in self.events.get(task_id, []) if isinstance(e, Progress)]

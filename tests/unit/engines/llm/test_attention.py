@@ -1,0 +1,68 @@
+"""Rows and rotations: keys stored at one place serve another. (kv-fusion: equal to fresh keys)"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from heddle.engines.llm.attention import chunk_mask
+from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
+from heddle.engines.llm.worker import TransformersWorker
+from heddle.kv.rows import RowSegment, SlotRun
+from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
+
+HEAD, REST = 12, 20
+
+
+def batch(ids, start, slots, row):
+    count = len(ids)
+    return StepBatch(
+        np.asarray(ids),
+        np.arange(start, start + count),
+        np.asarray(slots),
+        (replace(row, query_start=0, query_stop=count, context=start + count),),
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("distance", [1, 300])
+def test_keys_stored_elsewhere_are_turned_to_their_place(family, distance):
+    """Shift invariance: a whole prompt moved by `distance` has the same attention.
+
+    The head is stored as if it stood `distance` earlier and is turned back by its segment.
+    """
+    worker = TransformersWorker(tiny_model(family), slots=128)
+    head, rest = prompt(HEAD, 1), prompt(REST, 2)
+    runs = (SlotRun(40, HEAD), SlotRun(7, REST))
+    slots = [*range(40, 40 + HEAD)]
+    tail_slots = [*range(7, 7 + REST)]
+    plain = BatchRow(0, 0, 0, runs, (RowSegment(0, HEAD + REST),), Draw())
+    worker.logits(batch(head, 0, slots, replace(plain, runs=runs[:1])))
+    expected = worker.logits(batch(rest, HEAD, tail_slots, plain))
+    # The same with every query `distance` further on: only turned keys give the same result.
+    turned = replace(
+        plain, segments=(RowSegment(0, HEAD, distance), RowSegment(HEAD, HEAD + REST))
+    )
+    moved = batch(rest, HEAD, tail_slots, turned)
+    moved = replace(moved, positions=moved.positions + distance)
+    got = worker.logits(moved)
+    forgotten = worker.logits(
+        replace(moved, rows=(replace(moved.rows[0], segments=plain.segments),))
+    )
+    scale = expected.abs().max()
+    assert (got - expected).abs().max() / scale < 2e-4
+    assert (forgotten - expected).abs().max() / scale > 1e-2, "a weak test"
+
+
+@pytest.mark.parametrize(("queries", "context"), [(1, 9), (9, 9), (3, 9), (8, 9)])
+def test_a_chunk_sees_what_stands_before_it(queries, context):
+    row = BatchRow(0, queries, context, (), ())
+    mask = chunk_mask(row, torch.float32, torch.device("cpu"))
+    if queries in (1, context):
+        assert mask is None
+        return
+    start = context - queries
+    for query in range(queries):
+        visible = [key for key in range(context) if mask[query, key] == 0.0]
+        assert visible == list(range(start + query + 1))

@@ -1,0 +1,108 @@
+"""From a saved model directory to an engine that answers."""
+
+import dataclasses
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+from heddle.core.commands import Admit
+from heddle.core.errors import ConfigError
+from heddle.core.frames import Done
+from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.tasks import Identity, Task
+from heddle.engines.llm.build import LlmSettings, build_engine
+from tests.helpers.tiny_models import VOCABULARY, prompt, tiny_model
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    tiny_model("llama").save_pretrained(folder)
+    words = {f"w{index}": index for index in range(VOCABULARY)}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="w0"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def settings(model_dir, **changes):
+    base = LlmSettings(model_dir, dtype="float32", device="cpu", kv_bytes=4 << 20)
+    return dataclasses.replace(base, **changes)
+
+
+def test_a_saved_model_answers(model_dir):
+    engine = build_engine("llm", 1, settings(model_dir))
+    payload = PrefillPayload((Segment(prompt(9, 0)),))
+    engine.apply(Admit(Task(1, PrimitiveKind.PREFILLING, Identity(1, "n"), payload)))
+    decode = DecodePayload(1, Sampling(4, ignore_eos=True))
+    engine.apply(Admit(Task(2, PrimitiveKind.DECODING, Identity(1, "n"), decode)))
+    results = {}
+    while engine.has_work:
+        for event in engine.step(0.0, float("inf")).events:
+            if isinstance(event, Done):
+                results[event.task_id] = event.result
+    generated = results[2]
+    assert len(generated.token_ids) == 4
+    assert generated.text.split() == [f"w{token}" for token in generated.token_ids]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"kv_bytes": 100}, "kv_bytes"),
+        ({"context_tokens_max": 5000}, "context_tokens_max is 5000"),
+        ({"context_tokens_max": 1024, "kv_bytes": 100_000}, "raise kv_bytes"),
+        ({"device": "warp"}, "device"),
+        ({"device": "cuda"}, "no CUDA device"),
+    ],
+)
+def test_impossible_settings_are_refused(model_dir, changes, reason):
+    if changes.get("device") == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    with pytest.raises(ConfigError, match=reason):
+        build_engine("llm", 1, settings(model_dir, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"dtype": "int8"}, "dtype"),
+        ({"max_num_seqs": 0}, "max_num_seqs"),
+        ({"page_size": -1}, "page_size"),
+        ({"threads": -1}, "threads"),
+        ({"context_tokens_max": 0}, "context_tokens_max"),
+    ],
+)
+def test_settings_name_the_field_that_is_wrong(model_dir, changes, field):
+    with pytest.raises(ConfigError, match=field):
+        settings(model_dir, **changes)
+
+
+def test_a_broken_weights_file_is_a_clear_error(model_dir, tmp_path):
+    for path in model_dir.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "model.safetensors").write_bytes(b"not a safetensors file")
+    with pytest.raises(ConfigError, match="can't be loaded"):
+        build_engine("llm", 1, settings(tmp_path))
+
+
+def test_settings_travel_to_another_process(model_dir):
+    one = settings(model_dir)
+    assert pickle.loads(pickle.dumps(one)) == one
+
+
+def test_what_decides_reaches_no_torch():
+    code = (
+        "import sys, heddle.engines.llm.engine, heddle.engines.llm.build, "
+        "heddle.engines.llm.scheduler, heddle.kv.rows, heddle.kv.prefix_index\n"
+        "print([m for m in ('torch', 'transformers', 'tokenizers') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

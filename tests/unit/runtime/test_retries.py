@@ -1,0 +1,282 @@
+"""What is tried once more, what is not, and what a lost lane or frame does."""
+
+from dataclasses import replace
+
+import pytest
+
+from heddle.core.commands import Admit, Cancel
+from heddle.core.errors import EngineError
+from heddle.core.frames import Done, Failed, Frame, Progress
+from heddle.core.primitives import PrimitiveKind
+from heddle.runtime.admission import RuntimeLimits
+from heddle.runtime.events import NodeStarted, TokenDelta
+from heddle.workflow.ragraph import RAGraph
+from tests.helpers.fake_ports import VECTOR, Bench, FakePort
+
+
+def fail_first(port, times, message="it broke"):
+    """Make a port fail its first tasks."""
+    left = [times]
+
+    def on_admit(task):
+        if left[0] <= 0:
+            return None
+        left[0] -= 1
+        return (Failed(task.task_id, message),)
+
+    port.on_admit = on_admit
+
+
+@pytest.mark.parametrize("name", ["embedding", "vector"])
+class TestEmbeddingAndSearch:
+    def test_is_sent_once_more(self, bench, search, name):
+        fail_first(getattr(bench, name), 1)
+        receipt = bench.submit(search).answer.receipt
+        assert receipt.retries == 1
+        (note,) = receipt.fallbacks
+        assert "retried after: it broke" in note
+        bench.assert_idle()
+
+    def test_and_not_twice(self, bench, search, name):
+        port = getattr(bench, name)
+        fail_first(port, 2)
+        error = bench.submit(search).error
+        assert isinstance(error, EngineError)
+        assert error.engine == name
+        assert "it broke" in str(error)
+        assert len(port.tasks()) == 2
+        bench.assert_idle()
+
+    def test_and_not_at_all_where_so_configured(self, search, name):
+        bench = Bench(limits=RuntimeLimits(retries_max=0))
+        fail_first(getattr(bench, name), 1)
+        assert isinstance(bench.submit(search).error, EngineError)
+        bench.assert_idle()
+
+    def test_and_not_after_the_deadline(self, bench, search, name):
+        port = getattr(bench, name)
+        port.holds = lambda task: True
+        call = bench.submit(search, deadline_s=1.0)
+        port.fail(*port.open)
+        bench.cycle(1.5)
+        assert len(port.tasks()) == 1
+        assert call.error
+        bench.assert_idle()
+
+
+def test_a_failed_part_sends_all_rows_again_and_cancels_the_rest():
+    bench = Bench(embedding=3)
+    bench.embedding.holds = lambda task: True
+    graph = RAGraph("many").add_generation("plan", "Plan {query}", "parts", parse="lines")
+    graph.add_retrieval("find", query="parts", topk=1)
+    bench.llm.texts = {"plan": ["a\nbb\nccc\ndddd"]}
+    call = bench.submit(graph.compile())  # three rows are sent, the fourth waits
+    (first,) = bench.embedding.open
+    bench.embedding.answer(first)
+    bench.cycle()
+    (second,) = bench.embedding.open
+    bench.embedding.fail(second)
+    bench.cycle()
+    (third,) = bench.embedding.open
+    assert bench.embedding.open[third].payload.texts == ("a", "bb", "ccc")
+    while bench.embedding.open:
+        bench.embedding.answer_all()
+        bench.cycle()
+    assert bench.vector.tasks()[0].payload.queries[:, 0].tolist() == [1, 2, 3, 4]
+    assert call.answer.receipt.retries == 1
+    bench.assert_idle()
+
+
+class TestGeneration:
+    def start(self, bench, draft):
+        bench.llm.holds = lambda task: True
+        call = bench.submit(draft)
+        prefill, decode = bench.llm.open
+        return call, prefill, decode
+
+    def finish(self, bench, call):
+        bench.llm.answer_all()
+        bench.cycle()
+        assert call.answer.text == "hello"
+        assert call.answer.receipt.retries == 1
+        assert len([e for e in call.events if isinstance(e, NodeStarted)]) == 1
+        bench.assert_idle()
+
+    def test_a_failed_prefill_is_sent_again_with_its_decode(self, bench, draft):
+        call, prefill, decode = self.start(bench, draft)
+        bench.llm.fail(prefill)
+        bench.cycle()
+        assert [c.task_id for c in bench.llm.sent(Cancel)] == [decode]
+        again, riding = bench.llm.open
+        assert bench.llm.open[riding].payload.prefill_task == again
+        assert bench.llm.credits.used == 2
+        self.finish(bench, call)
+        assert bench.llm.released == [prefill, again]
+
+    def test_a_decode_without_tokens_is_sent_again_with_its_prefill(self, bench, draft):
+        call, prefill, decode = self.start(bench, draft)
+        bench.llm.answer(prefill)
+        bench.llm.fail(decode)
+        bench.cycle()
+        assert len(bench.llm.open) == 2
+        assert bench.llm.released == [prefill]
+        self.finish(bench, call)
+
+    def test_a_decode_whose_tokens_were_seen_fails(self, bench, draft):
+        call, prefill, decode = self.start(bench, draft)
+        bench.llm.answer(prefill)
+        bench.llm.post(Progress(decode, (1,), "hel"))
+        bench.llm.fail(decode)
+        bench.cycle()
+        assert isinstance(call.error, EngineError)
+        assert [e.text for e in call.events if isinstance(e, TokenDelta)] == ["hel"]
+        assert len(bench.llm.sent(Admit)) == 2
+        assert bench.llm.released == [prefill]
+        bench.assert_idle()
+
+    def test_tokens_of_a_given_up_try_are_not_shown(self, bench, draft):
+        call, prefill, decode = self.start(bench, draft)
+        # The prefill's failure and a token of its decode cross on the way.
+        bench.llm.post(Failed(prefill, "it broke"), Progress(decode, (1,), "stale"))
+        bench.cycle()
+        self.finish(bench, call)
+        assert "".join(e.text for e in call.events if isinstance(e, TokenDelta)) == "hello"
+
+    def test_it_fails_the_second_time(self, bench, draft):
+        call, prefill, _ = self.start(bench, draft)
+        bench.llm.fail(prefill)
+        bench.cycle()
+        bench.llm.fail(min(bench.llm.open))
+        bench.cycle()
+        assert isinstance(call.error, EngineError)
+        bench.assert_idle()
+
+
+class TestLostLane:
+    def test_what_was_in_flight_is_sent_to_the_next_epoch(self, bench, search, draft):
+        bench.vector.holds = bench.llm.holds = lambda task: True
+        searching, writing = bench.submit(search), bench.submit(draft)
+        bench.vector.lose_lane()
+        bench.llm.lose_lane()
+        bench.vector.holds = bench.llm.holds = lambda task: False
+        bench.cycle()
+        assert "lane lost" in searching.answer.receipt.fallbacks[0]
+        assert writing.answer.receipt.retries == 1
+        assert bench.llm.commands[-1].handle.epoch == 2
+        bench.assert_idle()
+
+    def test_a_lane_lost_twice_fails_its_requests(self, bench, search):
+        bench.vector.holds = lambda task: True
+        call = bench.submit(search)
+        for _ in range(2):
+            bench.vector.lose_lane()
+            bench.cycle()
+        assert isinstance(call.error, EngineError)
+        assert "lane lost" in str(call.error)
+        bench.assert_idle()
+
+    def test_frames_of_an_earlier_epoch_are_dropped(self, bench, search):
+        bench.submit(search)
+        bench.vector.lose_lane()
+        bench.submit(search)
+        dropped = bench.runtime.counters.frames_dropped
+        bench.vector.holds = lambda task: True
+        call = bench.submit(search)
+        (task_id,) = bench.vector.open
+        stale = Failed(task_id, "from another life")
+        bench.vector.deliver(Frame("vector", 1, 0.0, (stale,), number=99))
+        bench.cycle()
+        assert bench.runtime.counters.frames_dropped == dropped + 1
+        bench.vector.answer(task_id)
+        bench.cycle()
+        assert call.answer.receipt.retries == 0
+
+    def test_tasks_whose_failure_was_lost_end_with_the_next_epoch(self, bench, search):
+        bench.vector.holds = lambda task: True
+        call = bench.submit(search)
+        bench.vector.open.clear()  # its host thinks that it was answered
+        bench.vector.lose_lane()
+        bench.vector.holds = lambda task: False
+        other = bench.submit(search)
+        assert call.answer.receipt.retries == 1
+        assert other.answer.receipt.retries == 0
+        bench.assert_idle()
+
+
+class TestLostFrame:
+    def test_what_it_may_have_held_is_sent_again(self, bench, search):
+        bench.vector.holds = lambda task: True
+        first, second = bench.submit(search), bench.submit(search)
+        one, two = bench.vector.open
+        result = bench.vector.result(bench.vector.open[one])
+        bench.vector.post(Done(one, result), lost=True)
+        bench.cycle()
+        assert not first.ends
+        bench.vector.post()  # the next frame shows the gap
+        bench.cycle()
+        assert [c.task_id for c in bench.vector.sent(Cancel)] == [one, two]
+        bench.vector.answer_all()
+        bench.cycle()
+        for call in (first, second):
+            assert "frames" in call.answer.receipt.fallbacks[0]
+        bench.assert_idle()
+
+    def test_a_generation_in_flight_starts_over(self, bench, draft):
+        bench.llm.holds = lambda task: True
+        call = bench.submit(draft)
+        prefill, _ = bench.llm.open
+        bench.llm.post(Done(prefill, bench.llm.result(bench.llm.open[prefill])), lost=True)
+        bench.llm.post()
+        bench.cycle()
+        bench.llm.answer_all()
+        bench.cycle()
+        assert call.answer.receipt.retries == 1
+        bench.assert_idle()
+
+    def test_a_repeated_frame_changes_nothing(self, bench, search):
+        bench.vector.holds = lambda task: True
+        call = bench.submit(search)
+        (task_id,) = bench.vector.open
+        frame = Frame("vector", 1, 0.0, (Failed(task_id, "once"),), number=1)
+        bench.vector.holds = lambda task: False
+        bench.vector.deliver(frame)
+        bench.vector.deliver(replace(frame))
+        bench.vector._number = 1
+        bench.vector.open.clear()
+        bench.cycle()
+        assert bench.runtime.counters.frames_dropped == 1
+        assert call.answer.receipt.retries == 1
+        bench.assert_idle()
+
+    def test_frames_without_numbers_are_all_taken(self, bench, search):
+        bench.vector.holds = lambda task: True
+        call = bench.submit(search)
+        (task_id,) = bench.vector.open
+        done = Done(task_id, bench.vector.result(bench.vector.open.pop(task_id)))
+        bench.vector.deliver(Frame("vector", 1, 0.0, (done,)))
+        bench.cycle()
+        assert call.answer
+
+
+def test_a_second_terminal_event_is_dropped(bench, search):
+    bench.vector.holds = lambda task: True
+    call = bench.submit(search)
+    (task_id,) = bench.vector.open
+    result = bench.vector.result(bench.vector.open[task_id])
+    bench.vector.post(Done(task_id, result), Done(task_id, result), Failed(task_id, "no"))
+    bench.cycle()
+    assert call.answer
+    assert bench.runtime.counters.events_dropped == 2
+    bench.assert_idle()
+
+
+def test_a_retry_takes_the_lane_that_has_room(search):
+    bench = Bench()
+    spare = FakePort("spare", VECTOR, credits=100)
+    bench = Bench(ports=[*bench.ports, spare])
+    spare.on_admit = lambda task: (Failed(task.task_id, "full disk"),)
+    spare.credits.total = 100
+    call = bench.submit(search)
+    assert [task.kind for task in spare.tasks()] == [PrimitiveKind.SEARCHING] * 2
+    assert "full disk" in str(call.error)
+    bench.assert_idle()
