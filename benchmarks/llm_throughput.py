@@ -39,6 +39,7 @@ from heddle.engines.llm.build import LlmSettings, assemble
 
 SLOTS = 16
 STEP_TOKENS = 512
+HF_BATCH_TOKENS = 256
 TRACE = "trace_azure_conv.jsonl.gz"
 
 
@@ -97,9 +98,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
         contender(models[name], [Request(r.prompt[:16], 2) for r in requests[:2]])
     for _ in range(sizes.repetitions):
         for name, contender in contenders.items():
-            started = time.perf_counter()
-            contender(models[name], requests)
-            seconds[name].append(time.perf_counter() - started)
+            seconds[name].append(contender(models[name], requests))
     tokens = sum(request.tokens_out for request in requests)
     median = {name: statistics.median(times) for name, times in seconds.items()}
     rows = [
@@ -172,7 +171,8 @@ def _models(sizes: Sizes, seed: int) -> dict[str, LlamaForCausalLM]:
     return {name: copy.deepcopy(model) for name in ("heddle", "generate", "hf_continuous")}
 
 
-def _heddle(model: LlamaForCausalLM, requests: list[Request]) -> None:
+def _heddle(model: LlamaForCausalLM, requests: list[Request]) -> float:
+    """Return the seconds from the first Admit to the last Generated."""
     settings = LlmSettings(
         Path("in memory"),
         max_num_seqs=SLOTS,
@@ -180,6 +180,7 @@ def _heddle(model: LlamaForCausalLM, requests: list[Request]) -> None:
         kv_bytes=2 << 30,
     )
     engine = assemble("llm", 1, settings, model, "bench", _NoText())
+    started = time.perf_counter()
     for number, request in enumerate(requests):
         prefill, decode = 2 * number, 2 * number + 1
         payload = PrefillPayload((Segment(tuple(request.prompt)),))
@@ -194,13 +195,16 @@ def _heddle(model: LlamaForCausalLM, requests: list[Request]) -> None:
             if isinstance(event, Done) and isinstance(event.result, Generated):
                 tokens += len(event.result.token_ids)
     assert tokens == sum(request.tokens_out for request in requests)
+    return time.perf_counter() - started
 
 
 def _task(task_id: int, kind: PrimitiveKind, payload: PrefillPayload | DecodePayload) -> Task:
     return Task(task_id, kind, Identity(request_id=task_id // 2, node="bench"), payload)
 
 
-def _generate(model: LlamaForCausalLM, requests: list[Request]) -> None:
+def _generate(model: LlamaForCausalLM, requests: list[Request]) -> float:
+    """Return the seconds of all batches, one after another."""
+    started = time.perf_counter()
     for start in range(0, len(requests), SLOTS):
         batch = requests[start : start + SLOTS]
         longest = max(len(request.prompt) for request in batch)
@@ -220,12 +224,16 @@ def _generate(model: LlamaForCausalLM, requests: list[Request]) -> None:
                 generation_config=settings,
             )
         assert out.shape[1] == longest + tokens_out
+    return time.perf_counter() - started
 
 
-def _hf_continuous(model: LlamaForCausalLM, requests: list[Request]) -> None:
+def _hf_continuous(
+    model: LlamaForCausalLM, requests: list[Request], batch_tokens: int = HF_BATCH_TOKENS
+) -> float:
+    """Return the seconds from the first request to the last result; the manager runs already."""
     config = ContinuousBatchingConfig(
         num_blocks=max(64, SLOTS * 4),
-        max_batch_tokens=HF_BATCH_TOKENS,
+        max_batch_tokens=batch_tokens,
         max_requests_per_batch=SLOTS,
     )
     settings = GenerationConfig(
@@ -244,6 +252,7 @@ def _hf_continuous(model: LlamaForCausalLM, requests: list[Request]) -> None:
             warmup=False,
         ) as manager,
     ):
+        started = time.perf_counter()
         for request in requests:
             manager.add_request(request.prompt, max_new_tokens=request.tokens_out, eos_token_id=-1)
         finished = 0
@@ -253,7 +262,6 @@ def _hf_continuous(model: LlamaForCausalLM, requests: list[Request]) -> None:
                 assert result.error is None, result.error
                 finished += 1
                 tokens += len(result.generated_tokens)
+        seconds = time.perf_counter() - started
     assert tokens == sum(request.tokens_out for request in requests)
-
-
-HF_BATCH_TOKENS = 256
+    return seconds

@@ -16,8 +16,8 @@ Inputs = str | Mapping[str, object]
 class Submits(Protocol):
     """What an app needs of a server."""
 
-    def submit(self, workflow: Workflow, inputs: Inputs, /, **how: Any) -> Handle:  # noqa: ANN401
-        """Admit a request and return its handle; see Server.submit."""
+    def submit(self, *request: Any, **how: Any) -> Handle:  # noqa: ANN401
+        """Admit a request (a workflow and its inputs); see Server.submit."""
         ...
 
 

@@ -35,7 +35,9 @@ class Placement:
         """Return the plan as `heddle doctor` prints it."""
         return (
             f"runtime, embedding, vector, tools: cores {_cores(self.retrieval_cpus)}",
-            f"llm: cores {_cores(self.llm_cpus)}, {_mib(self.kv_bytes)} of KV pages",
+            f"llm: cores {_cores(self.llm_cpus)}, {_mib(self.kv_bytes)} of KV pages"
+            if self.kv_bytes
+            else "llm: none",
             f"memory: {_mib(self.total_bytes)} planned of {_mib(self.limit_bytes)} allowed "
             f"({MEMORY_SHARE:.0%} of the limit)",
         )
@@ -67,7 +69,8 @@ def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None =
             f"{_mib(wanted)}, processes {_mib(lanes * PROCESS_BYTES)}) and may use {_mib(limit)}: "
             "take a smaller model or index, lower kv_bytes, or raise the memory limit"
         )
-    retrieval, llm = _split(machine.cpus[: machine.cores])
+    cpus = machine.cpus[: machine.cores]
+    retrieval, llm = _split(cpus) if demand.llm_bytes else (cpus, ())
     return Placement(retrieval, llm, kv, fixed + kv, limit)
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 from heddle.core import errors
 from heddle.core.errors import ConfigError, HeddleError
@@ -40,6 +41,7 @@ class Pulse(threading.Thread):
         self._channel = channel
         self._interval_s = interval_s
         self._step: tuple[str, float, float] | None = None
+        self._watched: tuple[float, float] = (0.0, 0.0)  # a step's start, and the wait before it
         self._parent = os.getppid()
 
     def enter(self, engine: str, predicted_s: float) -> None:
@@ -68,7 +70,21 @@ class Pulse(threading.Thread):
         if step is None:
             return Heartbeat()
         engine, started_s, predicted_s = step
-        return Heartbeat(engine, time.monotonic() - started_s, predicted_s)
+        waited_s = waited_for_core_s()
+        if self._watched[0] != started_s:
+            self._watched = started_s, waited_s
+        # A step that waits for a busy machine isn't hung: that time doesn't count.
+        starved_s = waited_s - self._watched[1]
+        return Heartbeat(engine, time.monotonic() - started_s - starved_s, predicted_s)
+
+
+def waited_for_core_s() -> float:
+    """Return how long the main thread has been ready to run without a core [s]; 0 if unknown."""
+    try:
+        fields = Path(f"/proc/self/task/{os.getpid()}/schedstat").read_text("ascii").split()
+    except OSError:
+        return 0.0  # not Linux, or a kernel without it: every second counts then
+    return int(fields[1]) / 1e9
 
 
 def main() -> None:

@@ -20,9 +20,16 @@ class Lane:
     scheduler: EngineScheduler
     in_flight: int = 0
     stage_s: float | None = None
-    budget_s: float | None = None
+    steered: tuple[int, float] | None = None  # epoch and step budget of the newest Steer
     last: Frame | None = None
     seen: tuple[int, int] = (0, 0)  # epoch and number of the newest frame
+
+    @property
+    def budget_s(self) -> float | None:
+        """The step budget in force; a restarted engine knows nothing of earlier Steers [s]."""
+        if self.steered is None or self.steered[0] != self.port.epoch:
+            return None
+        return self.steered[1]
 
     def learn_stage(self, seconds: float) -> None:
         """Fold in how long one task took from sending to its result [s]."""

@@ -398,7 +398,6 @@ class Runtime:
             return False
         lane.seen = frame.epoch, frame.number
         if frame.epoch != epoch:
-            lane.budget_s = None  # a new engine knows nothing of earlier Steers
             self._give_up_tasks(lane, frame.epoch - 1, now_s)
             number = 0
         if frame.number != number + 1:
@@ -657,7 +656,7 @@ class Runtime:
         view = CycleView(now_s, wavefront, {n: lane.view() for n, lane in self.lanes.items()})
         for edit in self.planner.runner.look(view):
             lane = self.lanes[edit.engine]
-            lane.budget_s = edit.budget_s
+            lane.steered = lane.port.epoch, edit.budget_s
             lane.port.send(Steer(budget_s=edit.budget_s))
 
 

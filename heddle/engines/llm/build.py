@@ -56,14 +56,10 @@ def build_engine(
     Raises: ConfigError: the directory can't be served; the message says why and what to change.
     """
     import torch
-    from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
 
     from heddle.engines.llm import model_gate
-    from heddle.engines.llm.attention import ATTENTION_NAME
     from heddle.engines.llm.text_stream import TextDecoder as TokenizerDecoder
 
-    logging.disable_progress_bar()
     if settings.threads:
         torch.set_num_threads(settings.threads)
     config = model_gate.load_config(settings.model_dir)
@@ -71,20 +67,8 @@ def build_engine(
     dtype = _dtype(settings.dtype, device)
     _limits(settings, config, dtype)  # refuses before gigabytes are read
     decoder = TokenizerDecoder(settings.model_dir / "tokenizer.json")
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            settings.model_dir,
-            config=config,
-            dtype=dtype,
-            attn_implementation=ATTENTION_NAME,
-            trust_remote_code=False,
-            use_safetensors=True,
-            local_files_only=True,
-        )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"model: {settings.model_dir} can't be loaded: {error}") from error
+    model = _load(settings.model_dir, config, dtype).to(device)
     digest = model_gate.fingerprint(settings.model_dir, str(dtype))
-    model = model.to(device).eval()
     return assemble(name, epoch, settings, model, digest, decoder, exchange)
 
 
@@ -109,6 +93,37 @@ def assemble(
     page_bytes = kv_shape(model.config, dtype).token_bytes * limits.page_size
     spec = LlmSpec(limits, _eos_ids(model), fingerprint, page_bytes, _prior_s(model))
     return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), exchange)
+
+
+def _load(model_dir: Path, config: Any, dtype: "torch.dtype") -> Any:  # noqa: ANN401
+    """Return the model in evaluation mode; every weight must come from the files."""
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    from heddle.engines.llm.attention import ATTENTION_NAME
+
+    logging.disable_progress_bar()
+    try:
+        model, report = AutoModelForCausalLM.from_pretrained(
+            model_dir,
+            config=config,
+            dtype=dtype,
+            attn_implementation=ATTENTION_NAME,
+            trust_remote_code=False,
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise ConfigError(f"model: {model_dir} can't be loaded: {error}") from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ConfigError(
+            f"model: {model_dir} lacks {len(missing)} weights, {missing[0]} first; "
+            "copy all of its safetensors files"
+        )
+    return model.eval()
 
 
 def _limits(settings: LlmSettings, config: Any, dtype: "torch.dtype") -> SchedulerLimits:  # noqa: ANN401

@@ -391,7 +391,9 @@ class TestCredits:
         assert sizes == [3, 3, 2]
         (searched,) = bench.vector.tasks()
         lengths = [len(f"part {'x' * i}") for i in range(8)]
-        assert searched.payload.queries[:, 0].tolist() == [n - (i == 0) for i, n in enumerate(lengths)]
+        assert searched.payload.queries[:, 0].tolist() == [
+            n - (i == 0) for i, n in enumerate(lengths)
+        ]
         assert call.answer
         bench.assert_idle()
 

@@ -42,9 +42,7 @@ def test_a_new_epoch_is_steered_again(search):
 
 def test_passes_see_the_wavefront_and_the_engines(search):
     ask = Ask()
-    bench = Bench(
-        runner=PassRunner(ManualClock(), graph_passes=(), cycle_passes=(ask,)), vector=1
-    )
+    bench = Bench(runner=PassRunner(ManualClock(), graph_passes=(), cycle_passes=(ask,)), vector=1)
     bench.vector.holds = lambda task: True
     calls = [bench.submit(search) for _ in range(3)]
     bench.cycle()

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -90,6 +91,16 @@ def test_a_broken_weights_file_is_a_clear_error(model_dir, tmp_path):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "model.safetensors").write_bytes(b"not a safetensors file")
     with pytest.raises(ConfigError, match="can't be loaded"):
+        build_engine("llm", 1, settings(tmp_path))
+
+
+def test_missing_weights_are_not_made_up(model_dir, tmp_path):
+    for path in model_dir.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=r"lacks 1 weights, model\.layers\.1\.mlp\.up_proj"):
         build_engine("llm", 1, settings(tmp_path))
 
 

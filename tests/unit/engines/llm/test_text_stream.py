@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+)
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
 from heddle.core.errors import ConfigError, InputError
@@ -24,10 +32,17 @@ CORPUS = [
 
 
 def train(kind: str) -> Tokenizer:
-    if kind == "byte_level":
+    if kind in ("byte_level", "hidden_line_space"):
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
+        if kind == "hidden_line_space":  # a line starts with a space that decoding removes
+            tokenizer.normalizer = normalizers.Sequence(
+                [normalizers.Prepend(" "), normalizers.Replace("\n", "\n ")]
+            )
+            tokenizer.decoder = decoders.Sequence(
+                [decoders.ByteLevel(), decoders.Replace(Regex(r"(?:\A|(?<=\n)) "), "")]
+            )
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         trainer = BpeTrainer(
             vocab_size=420, initial_alphabet=alphabet, show_progress=False, special_tokens=["<eos>"]
@@ -128,7 +143,7 @@ pieces = st.sampled_from(
     ]
 )
 texts = st.lists(pieces, max_size=40).map("".join)
-KINDS = ["byte_level", "metaspace", "word_piece"]
+KINDS = ["byte_level", "hidden_line_space", "metaspace", "word_piece"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,50 @@
+"""One corpus, one model and two servers for the whole suite: starting them is what takes time."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from heddle import Server
+from tests.helpers.tiny_server import index_documents, write_documents, write_model
+
+KV_BYTES = 32 << 20
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Faults are provoked here: their log lines would bury a failure."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture(scope="session")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_documents(tmp_path_factory.mktemp("documents"))
+
+
+@pytest.fixture(scope="session")
+def corpus(documents: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return index_documents([documents], tmp_path_factory.mktemp("indexed") / "corpus")
+
+
+@pytest.fixture(scope="session")
+def server(model: Path, corpus: Path) -> Iterator[Server]:
+    """Engines in lanes of their own, as users have it."""
+    with Server(model, corpus, dtype="float32", kv_bytes=KV_BYTES) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def inline_server(model: Path, corpus: Path) -> Iterator[Server]:
+    """Engines in this process."""
+    settings = {"host": "inline", "dtype": "float32", "kv_bytes": KV_BYTES}
+    with Server(model, corpus, **settings) as running:
+        yield running
