@@ -20,7 +20,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common import made_from
+from benchmarks.support.data import made_from
 from heddle.core.commands import Admit, Steer
 from heddle.core.frames import Done
 from heddle.core.payloads import SearchPayload

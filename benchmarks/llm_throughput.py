@@ -28,6 +28,7 @@ import torch
 import transformers
 from transformers import ContinuousBatchingConfig, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
+from benchmarks.llm_parity import NoText
 from heddle.core.commands import Admit
 from heddle.core.errors import InputError
 from heddle.core.frames import Done, Failed
@@ -69,19 +70,6 @@ class Request:
 
     prompt: list[int]
     tokens_out: int
-
-
-class _NoText:
-    """Leaves text out: transformers' contenders make none either."""
-
-    def stream(self, stop: tuple[str, ...]) -> "_NoText":
-        return self
-
-    def push(self, token_ids: object) -> tuple[str, bool]:
-        return "", False
-
-    def finish(self) -> str:
-        return ""
 
 
 def run(quick: bool, seed: int) -> dict[str, object]:
@@ -179,7 +167,7 @@ def _heddle(model: LlamaForCausalLM, requests: list[Request]) -> float:
         max_num_batched_tokens=STEP_TOKENS,
         kv_bytes=2 << 30,
     )
-    engine = assemble("llm", 1, settings, model, "bench", _NoText())
+    engine = assemble("llm", 1, settings, model, "bench", NoText())
     started = time.perf_counter()
     for number, request in enumerate(requests):
         prefill, decode = 2 * number, 2 * number + 1

@@ -6,8 +6,8 @@ what it is made from. Stopped and run again, it goes on. With --quick: only the 
 
 import time
 
-from benchmarks.baselines import baselines_python
-from benchmarks.wiki_index import wiki_index
+from benchmarks.support.baselines import baselines_python
+from benchmarks.support.wiki_index import wiki_index
 
 
 def run(quick: bool, seed: int) -> dict[str, object]:

@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.baselines import baselines_python
 from benchmarks.contenders.process_lane import streamed_request_ms
+from benchmarks.support.baselines import baselines_python
 from heddle.core.errors import EngineError
 
 CONCURRENCY = 32

@@ -22,10 +22,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.common import rows
 from benchmarks.contenders.hand_written import HAND_WRITTEN
 from benchmarks.contenders.port_client import BarrierClient, PortClient
-from benchmarks.wiki_index import wiki_index
+from benchmarks.support.data import rows
+from benchmarks.support.wiki_index import wiki_index
 from heddle.app.lanes import lane_specs, plan_for
 from heddle.app.model_source import model_directory
 from heddle.app.server_config import ServerConfig

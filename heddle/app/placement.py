@@ -61,7 +61,8 @@ def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None =
     if not demand.llm_bytes:
         wanted = kv = 0
     else:
-        kv = min(KV_BYTES_MAX, (limit - fixed) // 2) if kv_bytes is None else kv_bytes
+        spare = max(KV_BYTES_MIN, (limit - fixed) // 2)
+        kv = min(KV_BYTES_MAX, spare) if kv_bytes is None else kv_bytes
     if fixed + wanted > limit:
         raise ConfigError(
             f"this needs {_mib(fixed + wanted)} (model {_mib(demand.llm_bytes)}, embedder "

@@ -18,6 +18,7 @@ from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.core.ports import EnginePort
 from heddle.core.tasks import Optimizations, Priority
 from heddle.corpus.store import CorpusStore
+from heddle.engines.embedding.build import model_facts
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.machine import read_machine
@@ -116,7 +117,7 @@ class Server:
             InputError, WorkflowError, ConfigError: the request can't be run as it is.
         """
         compiled = self._compiled(workflow)
-        values = {"query": inputs} if isinstance(inputs, str) else _aliased(inputs)
+        values = _values(inputs)
         mode = self._optimizations(optimizations)
         level = _member(Priority, priority, "priority")
         request_id = 0
@@ -198,7 +199,19 @@ class Server:
                 f"the corpus {str(self.config.index)!r} holds nothing to search; "
                 f"run: heddle index PATH... --into {self.config.index}"
             )
+        self._check_embedder(store)
         return store
+
+    def _check_embedder(self, store: CorpusStore) -> None:
+        """Vectors of two models can't be compared: the wrong one would find the wrong passages."""
+        embedder = self.config.embedder
+        facts = model_facts(None if embedder is None else str(model_directory(embedder)))
+        stamp = store.embedder
+        if stamp is not None and stamp.model != facts.name:
+            raise ConfigError(
+                f"the corpus {str(self.config.index)!r} was embedded with {stamp.model!r} and the "
+                f"embedder here is {facts.name!r}: name the former as the embedder, or index anew"
+            )
 
     def _start(self) -> None:
         specs = lane_specs(self.config, self.placement)
@@ -284,11 +297,21 @@ class Server:
         return done
 
 
-def _aliased(inputs: Mapping[str, object]) -> dict[str, object]:
-    values = dict(inputs)
+def _values(inputs: str | Mapping[str, object]) -> dict[str, object]:
+    """Return the value of every input slot; `input` is another name of `query`."""
+    values: dict[str, object] = {}
+    values.update({"query": inputs} if isinstance(inputs, str) else inputs)
     if "input" in values and "query" not in values:
         values["query"] = values.pop("input")
+    for slot, value in values.items():
+        # A command line that is no UTF-8 arrives here with surrogates in it.
+        if isinstance(value, str) and not value.isascii() and _has_surrogate(value):
+            raise InputError(f"{slot} is not valid Unicode: send UTF-8")
     return values
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 E = TypeVar("E", Optimizations, Priority)

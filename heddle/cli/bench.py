@@ -66,9 +66,9 @@ def benchmark_names() -> tuple[str, ...]:
             raise InputError(
                 "benchmarks/ isn't installed; run this in a checkout of Heddle"
             ) from error
-    found = (module.name for module in pkgutil.iter_modules(package.__path__))
-    hidden = {PREPARE, "common"}
-    return tuple(name.replace("_", "-") for name in found if name not in hidden)
+    modules = pkgutil.iter_modules(package.__path__)
+    names = (module.name for module in modules if not module.ispkg)
+    return tuple(name.replace("_", "-") for name in names if name != PREPARE)
 
 
 def _result(options: argparse.Namespace, found: Mapping[str, Any]) -> dict[str, Any]:

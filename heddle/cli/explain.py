@@ -8,7 +8,7 @@ from pathlib import Path
 
 from heddle.app.server import Server
 from heddle.cli.cache import cache_directory, read_json, write_json
-from heddle.core.errors import InputError, WorkflowError
+from heddle.core.errors import HeddleError, InputError, WorkflowError
 from heddle.graph.pgraph import PGraph, depths, topological_order
 from heddle.graph.render import render_mermaid, render_text
 from heddle.graph.verify import verify
@@ -72,7 +72,7 @@ def load_workflow(name: str) -> Workflow:
     """Return a workflow by its ready-made name or as FILE.py:NAME.
 
     Raises:
-        WorkflowError: no such workflow, or NAME is no RAGraph.
+        WorkflowError: no such workflow, the file raises, or NAME is no RAGraph in it.
         InputError: the file isn't there.
     """
     file, colon, attribute = name.rpartition(":")
@@ -85,7 +85,12 @@ def load_workflow(name: str) -> Workflow:
     if spec is None or spec.loader is None:
         raise InputError(f"workflow {name!r}: {file!r} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except HeddleError:
+        raise
+    except Exception as error:  # whatever the user's code raises
+        raise WorkflowError(f"workflow {name!r}: {type(error).__name__}: {error}") from error
     graph = getattr(module, attribute, None)
     if isinstance(graph, Workflow):
         return graph

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "ask": ("heddle.cli.ask", "answer a question from an indexed directory"),
     "explain": ("heddle.cli.explain", "show a workflow's graph before and after each pass"),
     "serve": ("heddle.cli.serve", "serve an indexed directory over HTTP"),
+    "eval": ("heddle.cli.eval", "measure answer quality on questions with known answers"),
     "bench": ("heddle.cli.bench", "run a benchmark, or `prepare` what benchmarks need"),
     "doctor": ("heddle.cli.doctor", "say what this machine offers and what is missing"),
 }
@@ -29,13 +30,12 @@ EXIT_STOPPED: Final = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 failed, 2 refused input, 130 stopped."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = _parser(given[0] if given else "")
-    options = parser.parse_args(given)
-    logging.basicConfig(
-        level=logging.INFO if options.verbose else logging.WARNING,
-        format="%(levelname)s %(name)s: %(message)s",
-    )
     try:
+        options = _parser(given[0] if given else "").parse_args(given)
+        logging.basicConfig(
+            level=logging.INFO if options.verbose else logging.WARNING,
+            format="%(levelname)s %(name)s: %(message)s",
+        )
         code: int = options.run(options)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

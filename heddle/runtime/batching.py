@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Final
 
 from heddle.core.errors import ConfigError
@@ -43,10 +42,16 @@ def topology_aware(pending: Sequence[Pending], rows_free: int, in_flight: int) -
     Deviates: work-conserving. Shallower primitives fill the rows that the deepest of all
         requests leave free; as printed (`algorithm2_strict`) those rows would idle.
     """
-    takes, left = _fill(_deepest(pending), rows_free)
-    taken = {(t.request_id, t.primitive) for t in takes}
-    rest = [p for p in _by_bucket(pending) if (p.request_id, p.primitive) not in taken]
-    more, _ = _fill(rest, left) if not _was_cut(pending, takes) else ((), 0)
+    order = _by_bucket(pending)
+    deepest = _deepest(order)
+    takes, left = _fill(deepest, rows_free)
+    was_cut = len(takes) < len(deepest) or any(
+        take.rows < primitive.rows for take, primitive in zip(takes, deepest, strict=True)
+    )
+    if was_cut or len(deepest) == len(order):
+        return takes
+    first = set(map(id, deepest))
+    more, _ = _fill([p for p in order if id(p) not in first], left)
     return (*takes, *more)
 
 
@@ -54,7 +59,7 @@ def algorithm2_strict(
     pending: Sequence[Pending], rows_free: int, in_flight: int
 ) -> tuple[Take, ...]:
     """Take only each request's deepest primitives, even when rows stay free."""
-    return _fill(_deepest(pending), rows_free)[0]
+    return _fill(_deepest(_by_bucket(pending)), rows_free)[0]
 
 
 def blind(pending: Sequence[Pending], rows_free: int, in_flight: int) -> tuple[Take, ...]:
@@ -104,26 +109,19 @@ def _fill(order: Sequence[Pending], rows_free: int) -> tuple[tuple[Take, ...], i
     return tuple(takes), rows_free
 
 
-def _was_cut(pending: Sequence[Pending], takes: Sequence[Take]) -> bool:
-    wanted = {(p.request_id, p.primitive): p.rows for p in _deepest(pending)}
-    placed = {(t.request_id, t.primitive): t.rows for t in takes}
-    return wanted != placed
-
-
-def _by_bucket(pending: Sequence[Pending]) -> list[Pending]:
+def _by_bucket(pending: Sequence[Pending]) -> Sequence[Pending]:
     """Urgent classes first, then the oldest request, deepest primitives first."""
-    by_request = sorted(pending, key=lambda p: (p.request_id, -p.depth, p.primitive))
-    buckets = [list(group) for _, group in groupby(by_request, key=lambda p: p.request_id)]
-    # The request id breaks ties, so equal arrival times replay in the same order.
-    buckets.sort(
-        key=lambda b: (min(p.priority for p in b), min(p.arrival_s for p in b), b[0].request_id)
-    )
-    return [primitive for bucket in buckets for primitive in bucket]
-
-
-def _deepest(pending: Sequence[Pending]) -> list[Pending]:
-    depth_max: dict[int, int] = {}
+    if len(pending) == 1:
+        return pending
+    rank: dict[int, tuple[int, float]] = {}
     for primitive in pending:
-        known = depth_max.get(primitive.request_id, primitive.depth)
-        depth_max[primitive.request_id] = max(known, primitive.depth)
-    return [p for p in _by_bucket(pending) if p.depth == depth_max[p.request_id]]
+        own = primitive.priority, primitive.arrival_s
+        rank[primitive.request_id] = min(own, rank.get(primitive.request_id, own))
+    # The request id breaks ties, so equal arrival times replay in the same order.
+    return sorted(pending, key=lambda p: (rank[p.request_id], p.request_id, -p.depth, p.primitive))
+
+
+def _deepest(order: Sequence[Pending]) -> list[Pending]:
+    """Return each request's deepest primitives; within a request the deepest come first."""
+    depth_max: dict[int, int] = {}
+    return [p for p in order if p.depth == depth_max.setdefault(p.request_id, p.depth)]

@@ -21,7 +21,7 @@ class Handle:
 
     def __init__(self, cancel: Callable[[], None]) -> None:
         self._cancel = cancel
-        self._lock = threading.Condition()
+        self._lock = threading.Lock()
         self._events: deque[RequestEvent] = deque()
         self._wakers: list[Callable[[], None]] = []
         self._end: Answer | RequestFailed | None = None
@@ -44,7 +44,6 @@ class Handle:
                 assert self._end is None, "a request ended twice"
                 self._end = event
             wakers, self._wakers = self._wakers, []
-            self._lock.notify_all()
         for wake in wakers:
             wake()
 
@@ -62,9 +61,8 @@ class Handle:
             TimeoutError: it took longer than `timeout_s`; the request goes on.
             HeddleError: whatever ended the request.
         """
-        with self._lock:
-            if not self._lock.wait_for(lambda: self._end is not None, timeout_s):
-                raise TimeoutError(f"no answer within {timeout_s} s")
+        if not self._block_until(lambda: self._end is not None, timeout_s):
+            raise TimeoutError(f"no answer within {timeout_s} s")
         return self._outcome()
 
     def cancel_soon(self) -> None:
@@ -101,8 +99,7 @@ class Handle:
 
     def __iter__(self) -> Iterator[RequestEvent]:
         while True:
-            with self._lock:
-                self._lock.wait_for(lambda: bool(self._events) or self._end is not None)
+            self._block_until(lambda: bool(self._events) or self._end is not None)
             event = self._take()
             if event is None:
                 return
@@ -117,6 +114,18 @@ class Handle:
             return self._end
         assert self._end is not None, "the outcome is read before the end"
         raise _fresh(self._end.error)
+
+    def _block_until(self, is_true: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Block this thread until a push makes it true; False when that took too long."""
+        changed = threading.Event()
+        while True:
+            with self._lock:
+                if is_true():
+                    return True
+                changed.clear()
+                self._wakers.append(changed.set)
+            if not changed.wait(timeout_s):
+                return is_true()
 
     async def _wait_for(self, is_true: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()

@@ -1,6 +1,7 @@
 """Drives a Runtime on an asyncio loop: event-driven, no polling."""
 
 import asyncio
+import threading
 from dataclasses import dataclass, field
 
 from heddle.core.ports import Clock
@@ -19,11 +20,13 @@ class RuntimeLoop:
     loop: asyncio.AbstractEventLoop
     is_closed: bool = False
     _is_scheduled: bool = False
+    _thread_id: int = 0
     _timer: asyncio.TimerHandle | None = None
     _timer_at_s: float = field(default=float("inf"))
 
     def start(self) -> None:
-        """Listen to every engine."""
+        """Listen to every engine; called in the loop's thread."""
+        self._thread_id = threading.get_ident()
         for port in self.runtime.ports:
             port.subscribe(self.wake)
 
@@ -31,7 +34,11 @@ class RuntimeLoop:
         """Ask for a cycle soon; safe from any thread, and cheap when one is due already."""
         if not self._is_scheduled and not self.is_closed:
             self._is_scheduled = True
-            self.loop.call_soon_threadsafe(self._cycle)
+            # Within the loop's own thread no write to its wake-up pipe is needed.
+            if threading.get_ident() == self._thread_id:
+                self.loop.call_soon(self._cycle)
+            else:
+                self.loop.call_soon_threadsafe(self._cycle)
 
     def close(self) -> None:
         """Cancel what is in flight and stop."""

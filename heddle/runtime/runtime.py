@@ -59,10 +59,10 @@ log = logging.getLogger(__name__)
 Args = TypeVarTuple("Args")
 
 PAIR_CREDITS = 2
-SPLITTABLE = frozenset({PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING})
-RETRYABLE = frozenset({PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING, PrimitiveKind.RERANKING})
-
-STARTING = frozenset({PrimitiveKind.EMBEDDING, PrimitiveKind.PREFILLING, PrimitiveKind.TOOL})
+# Tuples, because an enum's hash is a call into Python and comparing a few members is not.
+SPLITTABLE = (PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING)
+RETRYABLE = (PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING, PrimitiveKind.RERANKING)
+STARTING = (PrimitiveKind.EMBEDDING, PrimitiveKind.PREFILLING, PrimitiveKind.TOOL)
 
 
 @dataclass(slots=True)
@@ -107,6 +107,7 @@ class Runtime:
     requests: dict[int, Request] = field(default_factory=dict)
     tasks: dict[int, TaskRun] = field(default_factory=dict)
     leases: dict[int, Lease] = field(default_factory=dict)
+    _able: dict[PrimitiveKind, list[Lane]] = field(init=False)
     _controls: deque[tuple[Request, PrimitiveRun]] = field(default_factory=deque)
     _deadlines: list[tuple[float, int]] = field(default_factory=list)
     _next_request: int = 1
@@ -121,6 +122,10 @@ class Runtime:
                 )
         self.admission = Admission(self.limits)
         self.lanes = {p.name: Lane(p, EngineScheduler(self.policy)) for p in self.ports}
+        self._able = {}
+        for lane in self.lanes.values():
+            for kind in lane.port.kinds:
+                self._able.setdefault(kind, []).append(lane)
 
     # -- the outside: submit, cancel, cycle ---------------------------------------------------
 
@@ -188,7 +193,8 @@ class Runtime:
         self._run_controls(now_s)
         self._run_cycle_passes(now_s)
         for lane in self.lanes.values():
-            self._dispatch(lane, now_s)
+            if lane.scheduler.pending:
+                self._dispatch(lane, now_s)
         # A payload that can't be built fails its request; nothing else can be left to do.
         return self._deadlines[0][0] if self._deadlines else float("inf")
 
@@ -206,10 +212,9 @@ class Runtime:
             self.admission.check_text(slot, value)
 
     def _check_engines(self, workflow: Workflow) -> None:
-        kinds = frozenset().union(*(lane.port.kinds for lane in self.lanes.values()))
         for node in workflow.nodes.values():
             for needed in _needed_kinds(node):
-                if needed not in kinds:
+                if needed not in self._able:
                     raise ConfigError(
                         f"node {node.id!r} needs {needed.value}, and no engine here does that"
                     )
@@ -280,7 +285,9 @@ class Runtime:
         run.ready_s = now_s
 
     def _lane_for(self, kind: PrimitiveKind) -> Lane:
-        able = [lane for lane in self.lanes.values() if kind in lane.port.kinds]
+        able = self._able[kind]
+        if len(able) == 1:
+            return able[0]
         return max(able, key=lambda lane: lane.port.credits.free - len(lane.scheduler.pending))
 
     # -- sending ------------------------------------------------------------------------------
@@ -645,12 +652,12 @@ class Runtime:
         self._complete(request, run, None, now_s)
 
     def _run_cycle_passes(self, now_s: float) -> None:
-        busy = [lane for lane in self.lanes.values() if lane.in_flight or lane.scheduler.pending]
-        if not any(PrimitiveKind.SEARCHING in lane.port.kinds for lane in busy):
+        searching = self._able.get(PrimitiveKind.SEARCHING, ())
+        if not any(lane.in_flight or lane.scheduler.pending for lane in searching):
             return
         wavefront = tuple(
             Identity(p.request_id, p.primitive, p.depth)
-            for lane in busy
+            for lane in self.lanes.values()
             for p in lane.scheduler.pending.values()
         )
         view = CycleView(now_s, wavefront, {n: lane.view() for n, lane in self.lanes.items()})

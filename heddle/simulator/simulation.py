@@ -140,20 +140,24 @@ def simulate(scenario: Scenario, log: EventLog | None = None) -> Outcome:
     try:
         world.run(scenario.arrivals())
         problems = violations(world)
-    except (AssertionError, InternalError) as error:
-        problems = [f"{type(error).__name__}: {error}"]
+    except Exception as error:
+        raise _broken(scenario, [f"{type(error).__name__}: {error}"]) from error
     if problems:
-        told = "\n  ".join(problems)
-        raise InternalError(
-            f"simulation of seed {scenario.seed} broke:\n  {told}\n"
-            f"replay it with: python -m heddle.simulator --seed {scenario.seed} --log"
-        )
+        raise _broken(scenario, problems)
     return Outcome(
         tickets=tuple(world.tickets),
         digest=world.log.digest,
         faults=world.faults_drawn(),
         retries=world.runtime.counters.retries,
         ended_s=max((ticket.ended_s for ticket in world.tickets), default=0.0),
+    )
+
+
+def _broken(scenario: Scenario, problems: list[str]) -> InternalError:
+    told = "\n  ".join(problems)
+    return InternalError(
+        f"simulation of seed {scenario.seed} broke:\n  {told}\n"
+        f"replay it with: python -m heddle.simulator --seed {scenario.seed} --log"
     )
 
 

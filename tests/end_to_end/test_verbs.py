@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from heddle import END, START, RAGraph, Server
+from heddle import RAGraph, Server
 from heddle.core.errors import Busy, Cancelled, DeadlineExceeded, EngineError, HeddleError
 from heddle.core.passages import Passage
 from heddle.runtime.admission import RuntimeLimits
@@ -18,7 +18,7 @@ from tests.helpers.server_state import eventually, holds_nothing
 
 QUESTION = "Who is the keeper of Rock 3?"
 # HedraRAG, Listing 1, word for word; two prompts that the column width broke are joined again.
-LISTING_1 = '''
+LISTING_1 = """
 from HedraRAG import RAGraph, START, END
 from HedraRAG import Server
 # HyDE-style workflow
@@ -39,7 +39,7 @@ g2.add_edge(2, lambda s: 1 if s.get("subquestion") else END)
 s = Server(generator="Llama3-8B", index="IVF4096")
 s.add_request("What is RAG?", g1)
 s.add_request("Compare RAG with long-context models.", g2)
-'''
+"""
 
 
 def talker(max_tokens: int) -> RAGraph:
@@ -241,7 +241,7 @@ def test_retrieval_alone_bounded_and_closed(corpus: Path):
     slow = RAGraph("slow").add_tool("wait", lambda query: released.wait(60), ["query"], output="x")
     with Server(None, corpus, host="inline", limits=limits) as server:
         answer = server.app(graph).invoke(QUESTION)
-        assert [p.title for p in answer.passages][0] == "The lighthouse of Rock 3"
+        assert answer.passages[0].title == "The lighthouse of Rock 3"
         with pytest.raises(HeddleError, match="'answer' needs prefilling"):
             server.app("oneshot").invoke(QUESTION)
         handle = server.submit(slow, QUESTION)
@@ -250,9 +250,11 @@ def test_retrieval_alone_bounded_and_closed(corpus: Path):
         released.set()
         handle.result(timeout_s=30)
         assert server.app(graph).invoke(QUESTION).passages == answer.passages
+        released.clear()
         left = server.submit(slow, QUESTION)
-    with pytest.raises(HeddleError):
+    with pytest.raises(Cancelled):
         left.result(timeout_s=5)
+    released.set()
     for _ in range(2):
         server.close()
     with pytest.raises(HeddleError, match="closed"):

@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 from heddle.app.indexing import index_paths
 from tests.helpers.tiny_models import tiny_model
 
@@ -56,6 +58,8 @@ def write_model(folder: Path, change: Callable[[dict], None] | None = None) -> P
         bos_token_id=tokenizer.token_to_id("<|bos|>"),
         eos_token_id=tokenizer.token_to_id("<|end|>"),
     )
+    with torch.no_grad():  # a generation always gets all its tokens
+        model.lm_head.weight[tokenizer.token_to_id("<|end|>")] = 0.0
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE, encoding="utf-8")

@@ -85,14 +85,23 @@ def assemble(
 
     Raises: ConfigError: the architecture can't be served, or the pool can't hold one context.
     """
-    from heddle.engines.llm.worker import TransformersWorker, WorkerClock, kv_shape
+    from heddle.engines.llm.worker import TransformersWorker, WorkerClock
 
-    dtype = model.dtype
-    limits = _limits(settings, model.config, dtype)
-    worker = TransformersWorker(model, limits.page_count * limits.page_size)
-    page_bytes = kv_shape(model.config, dtype).token_bytes * limits.page_size
-    spec = LlmSpec(limits, _eos_ids(model), fingerprint, page_bytes, _prior_s(model))
+    spec = spec_of(settings, model, fingerprint)
+    worker = TransformersWorker(model, spec.limits.page_count * spec.limits.page_size)
     return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), exchange)
+
+
+def spec_of(settings: LlmSettings, model: Any, fingerprint: str) -> LlmSpec:  # noqa: ANN401
+    """Return what the engine must know of a loaded model.
+
+    Raises: ConfigError: as `assemble`.
+    """
+    from heddle.engines.llm.worker import kv_shape
+
+    limits = _limits(settings, model.config, model.dtype)
+    page_bytes = kv_shape(model.config, model.dtype).token_bytes * limits.page_size
+    return LlmSpec(limits, _eos_ids(model), fingerprint, page_bytes, _prior_s(model))
 
 
 def _load(model_dir: Path, config: Any, dtype: "torch.dtype") -> Any:  # noqa: ANN401

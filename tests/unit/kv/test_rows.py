@@ -1,5 +1,7 @@
 """A row's slots and runs say the same thing."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,9 @@ PAGE = 4
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
-    st.lists(st.integers(0, 30), min_size=1, max_size=12, unique=True), st.integers(0, 12), st.data()
+    st.lists(st.integers(0, 30), min_size=1, max_size=12, unique=True),
+    st.integers(0, 12),
+    st.data(),
 )
 def test_runs_cover_the_slots_in_order_of_position(pages, kept, data):
     row = Row(PAGE)
@@ -26,7 +30,7 @@ def test_runs_cover_the_slots_in_order_of_position(pages, kept, data):
     assert row.slots(0, stop).tolist() == slots
     runs = row.runs(stop)
     assert [s for run in runs for s in range(run.start, run.start + run.length)] == slots
-    for before, after in zip(runs, runs[1:], strict=False):
+    for before, after in pairwise(runs):
         assert before.start + before.length != after.start, "two runs should be one"
 
 

@@ -41,9 +41,7 @@ def test_keys_stored_elsewhere_are_turned_to_their_place(family, distance):
     worker.logits(batch(head, 0, slots, replace(plain, runs=runs[:1])))
     expected = worker.logits(batch(rest, HEAD, tail_slots, plain))
     # The same with every query `distance` further on: only turned keys give the same result.
-    turned = replace(
-        plain, segments=(RowSegment(0, HEAD, distance), RowSegment(HEAD, HEAD + REST))
-    )
+    turned = replace(plain, segments=(RowSegment(0, HEAD, distance), RowSegment(HEAD, HEAD + REST)))
     moved = batch(rest, HEAD, tail_slots, turned)
     moved = replace(moved, positions=moved.positions + distance)
     got = worker.logits(moved)

@@ -28,7 +28,9 @@ ACTIONS = st.one_of(
     st.tuples(st.just("decode"), st.integers(0, 99), st.integers(1, 10)),
     st.tuples(st.just("cancel"), st.integers(0, 99)),
     st.tuples(st.just("release"), st.integers(0, 99)),
-    st.tuples(st.just("error"),),
+    st.tuples(
+        st.just("error"),
+    ),
 )
 
 

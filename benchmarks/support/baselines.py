@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.common import file_digest, made_from
+from benchmarks.support.data import file_digest, made_from
 from heddle.core.errors import StorageError
 
 PINS = Path(__file__).with_name("baselines.txt")

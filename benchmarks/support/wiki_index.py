@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.common import data_directory, file_digest, made_from, rows
+from benchmarks.support.data import data_directory, file_digest, made_from, rows
 from heddle.app.indexing import EmbedProgress, index_paths
 from heddle.cli.cache import write_json
 from heddle.cli.progress import ProgressLines

@@ -19,7 +19,7 @@ def data_directory() -> Path:
         InputError: it isn't there.
     """
     named = os.environ.get("HEDDLE_DATA")
-    folder = Path(named) if named else Path(__file__).parents[2] / "shared" / "data"
+    folder = Path(named) if named else Path(__file__).parents[3] / "shared" / "data"
     if not folder.is_dir():
         raise InputError(f"the data folder {folder} isn't there; set HEDDLE_DATA to where it is")
     return folder

@@ -1,0 +1,242 @@
+"""Logits of the LLM engine beside transformers: eight families, fp32, on the CPU.
+
+Who is compared with whom: the logits behind every token that the engine draws (prefill and 32
+decoded tokens) with a plain forward of the same transformers model (sdpa, no cache) over the
+same tokens. The engine serves four prompts one after another (alone), together (batch), in
+chunks of 7 tokens (chunked), with so few pages that sequences are preempted (preempted), and
+hands their prefills to a second engine (handover). The models are tiny, with random weights of a
+wide spread: parity is a question of wiring, not of size. `max_rel_diff` is the largest absolute
+difference over the largest absolute logit of the request; tokens must be the same, too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from benchmarks.tiny_models import FAMILIES, prompt, tiny_model
+from heddle.core.commands import Admit, Transfer
+from heddle.core.frames import Done, Failed, Progress
+from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Generated, Prefilled
+from heddle.core.tasks import Identity, Task
+from heddle.engines.llm.attention import ATTENTION_NAME
+from heddle.engines.llm.build import LlmSettings, spec_of
+from heddle.engines.llm.engine import LlmEngine
+from heddle.engines.llm.handover import SequenceKv
+from heddle.engines.llm.worker import TransformersWorker, WorkerClock
+
+NEW_TOKENS = 32
+LENGTHS = (5, 40, 77, 16)
+CONTEXT = 144
+PAGES_FEW = 9  # one context of them; the four requests together need 19
+MODES: Mapping[str, Mapping[str, int]] = {
+    "alone": {},
+    "batch": {},
+    "chunked": {"max_num_batched_tokens": 7},
+    "preempted": {"pages": PAGES_FEW, "max_num_batched_tokens": 50},
+    "handover": {},
+}
+
+
+def run(quick: bool, seed: int) -> dict[str, object]:
+    """Run every family in every mode; quick takes two families. Headline: max_rel_diff."""
+    families = ("llama", "glm4") if quick else FAMILIES
+    rows: list[dict[str, object]] = []
+    for family in families:
+        model = tiny_model(family, seed)
+        prompts = [prompt(length, seed + n) for n, length in enumerate(LENGTHS)]
+        for mode in MODES:
+            servings = serve(model, prompts, mode)
+            rows.append(
+                {
+                    "family": family,
+                    "mode": mode,
+                    "rel_diff": max(s.rel_diff(model) for s in servings),
+                    "tokens_equal": all(s.tokens_equal(model) for s in servings),
+                    "preemptions": sum(s.preemptions for s in servings),
+                }
+            )
+    worst = max(row["rel_diff"] for row in rows)  # type: ignore[type-var]
+    return {
+        "settings": {
+            "families": list(families),
+            "prompt_tokens": list(LENGTHS),
+            "new_tokens": NEW_TOKENS,
+            "dtype": "float32",
+            "seed": seed,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+        "rows": rows,
+        "headline": {
+            "max_rel_diff": worst,
+            "tokens_equal": all(row["tokens_equal"] for row in rows),
+        },
+    }
+
+
+@dataclass(slots=True)
+class Served:
+    """One request: its prompt, the tokens drawn, and the logits behind each of them."""
+
+    prompt: tuple[int, ...]
+    token_ids: tuple[int, ...] = ()
+    preemptions: int = 0
+    logits: list[Tensor] = field(default_factory=list)
+
+    def rel_diff(self, model: PreTrainedModel) -> float:
+        """Return the largest difference to transformers over the largest logit."""
+        expected = self._expected(model)
+        got = torch.stack(self.logits)
+        assert got.shape == expected.shape, (got.shape, expected.shape)
+        return float((got - expected).abs().max() / expected.abs().max())
+
+    def tokens_equal(self, model: PreTrainedModel) -> bool:
+        """Whether transformers would have drawn the same tokens."""
+        return self.token_ids == tuple(self._expected(model).argmax(-1).tolist())
+
+    def _expected(self, model: PreTrainedModel) -> Tensor:
+        whole = torch.tensor([[*self.prompt, *self.token_ids[:-1]]])
+        model.set_attn_implementation("sdpa")
+        with torch.inference_mode():
+            logits: Tensor = model(whole, use_cache=False).logits[0, len(self.prompt) - 1 :]
+        model.set_attn_implementation(ATTENTION_NAME)
+        return logits.float()
+
+
+class RecordingWorker(TransformersWorker):
+    """Keeps the logits of the last step."""
+
+    last: Tensor
+
+    def logits(self, batch: object) -> Tensor:
+        """Compute a step and keep its logits."""
+        self.last = super().logits(batch)  # type: ignore[arg-type]
+        return self.last
+
+
+class Exchange:
+    """Carries sequences from lane to lane within this process."""
+
+    def __init__(self) -> None:
+        self._boxes: dict[str, list[SequenceKv]] = {}
+
+    def send(self, lane: str, sequence: SequenceKv) -> None:
+        """Put a sequence into a lane's box."""
+        self._boxes.setdefault(lane, []).append(sequence)
+
+    def receive(self, lane: str) -> list[SequenceKv]:
+        """Empty a lane's box."""
+        return self._boxes.pop(lane, [])
+
+
+class Serving:
+    """An engine over a loaded model, and what it has answered."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        name: str = "llm",
+        exchange: Exchange | None = None,
+        pages: int = 256,
+        max_num_batched_tokens: int = 512,
+    ) -> None:
+        page_bytes = spec_of(LlmSettings(Path("in memory")), model, "").page_bytes
+        settings = LlmSettings(
+            Path("in memory"),
+            max_num_seqs=4,
+            max_num_batched_tokens=max_num_batched_tokens,
+            kv_bytes=pages * page_bytes,
+            context_tokens_max=CONTEXT,
+        )
+        spec = spec_of(settings, model, "parity")
+        self.worker = RecordingWorker(model, pages * settings.page_size)
+        self.engine = LlmEngine(name, 1, self.worker, spec, NoText(), WorkerClock(), exchange)
+        self.served: dict[int, Served] = {}
+        self.prefilled: dict[int, Prefilled] = {}
+
+    def prefill(self, number: int, token_ids: tuple[int, ...]) -> None:
+        """Admit a request's prompt."""
+        payload = PrefillPayload((Segment(token_ids),))
+        who = Identity(number, "parity")
+        self.engine.apply(Admit(Task(2 * number, PrimitiveKind.PREFILLING, who, payload)))
+
+    def decode(
+        self, number: int, token_ids: tuple[int, ...], sampling: Sampling | None = None
+    ) -> None:
+        """Admit a request's generation; greedy unless told otherwise."""
+        self.served[number] = Served(token_ids)
+        payload = DecodePayload(
+            2 * number, sampling or Sampling(max_tokens=NEW_TOKENS, ignore_eos=True)
+        )
+        task = Task(2 * number + 1, PrimitiveKind.DECODING, Identity(number, "parity"), payload)
+        self.engine.apply(Admit(task))
+
+    def drain(self) -> None:
+        """Step until nothing is left to do; each token's Progress comes in the logits' order."""
+        while self.engine.has_work:
+            frame = self.engine.step(0.0, float("inf"))
+            self.engine.check()
+            drawn = [e for e in frame.events if isinstance(e, Progress) and e.token_ids]
+            for event, row in zip(drawn, self.worker.last, strict=True):
+                self.served[event.task_id // 2].logits.append(row.clone())
+            for event in frame.events:
+                assert not isinstance(event, Failed), event
+                if isinstance(event, Done) and isinstance(event.result, Generated):
+                    request = self.served[event.task_id // 2]
+                    request.token_ids = event.result.token_ids
+                    request.preemptions = event.result.preemptions
+                elif isinstance(event, Done) and isinstance(event.result, Prefilled):
+                    self.prefilled[event.task_id // 2] = event.result
+
+
+class NoText:
+    """A text decoder that makes no text: only tokens are compared."""
+
+    def stream(self, stop: tuple[str, ...]) -> "NoText":
+        """Return itself: there is nothing to keep."""
+        return self
+
+    def push(self, token_ids: object) -> tuple[str, bool]:
+        """Return no text."""
+        return "", False
+
+    def finish(self) -> str:
+        """Return no text."""
+        return ""
+
+
+def serve(model: PreTrainedModel, prompts: list[tuple[int, ...]], mode: str) -> list[Served]:
+    """Serve the prompts in one of the modes."""
+    if mode == "handover":
+        return _hand_over(model, prompts)
+    serving = Serving(model, **MODES[mode])
+    for number, token_ids in enumerate(prompts):
+        serving.prefill(number, token_ids)
+        serving.decode(number, token_ids)
+        if mode == "alone":
+            serving.drain()
+    serving.drain()
+    return list(serving.served.values())
+
+
+def _hand_over(model: PreTrainedModel, prompts: list[tuple[int, ...]]) -> list[Served]:
+    exchange = Exchange()
+    one = Serving(model, "one", exchange)
+    two = Serving(model, "two", exchange)
+    for number, token_ids in enumerate(prompts):
+        one.prefill(number, token_ids)
+    one.drain()
+    for number in range(len(prompts)):
+        one.engine.apply(Transfer(one.prefilled[number].handle, "two"))
+    two.engine.step(0.0, float("inf"))
+    for number, token_ids in enumerate(prompts):
+        two.decode(number, token_ids)
+    two.drain()
+    return list(two.served.values())

@@ -1,0 +1,1 @@
+"""What benchmarks share: data, cache, the prepared index, the baselines' environment."""

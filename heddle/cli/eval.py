@@ -1,0 +1,240 @@
+"""`heddle eval DATASET`: ask questions with known answers, and say how good the answers are."""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from heddle.app.server import Server
+from heddle.cli.bench import machine_record, version_record
+from heddle.cli.cache import write_json
+from heddle.cli.progress import ProgressLines
+from heddle.core.errors import InputError
+from heddle.evals.catalogue import NAMED, load_dataset
+from heddle.evals.comparison import (
+    Difference,
+    EarlierRun,
+    differences,
+    normalized_f1_of,
+    read_run,
+    require_comparable,
+)
+from heddle.evals.context import Case, Context, cases_for, given_passages, sample
+from heddle.evals.dataset import Dataset
+from heddle.evals.methods import FULL, METHODS, require_method
+from heddle.evals.metrics.bootstrap import Estimate
+from heddle.evals.metrics.normalized_f1 import NormalizedF1
+from heddle.evals.record import (
+    difference_record,
+    headline,
+    kind_record,
+    normalized_f1_record,
+    row_record,
+)
+from heddle.evals.run import Outcome, run_cases
+from heddle.evals.scores import METRICS, KindScores, Scored, score, scores_by_kind
+from heddle.workflow.presets import PRESETS, preset
+
+LIST = "list"
+DEFAULT_WORKFLOW = "oneshot"
+ERRORS_SHOWN = 3
+NOTES = (
+    "means over questions, with 95 % bootstrap intervals; a question without an answer counts "
+    "as wrong\nfaithfulness: share of the answer's words that stand in the passages shown "
+    "(no judge: an upper bound)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What came of comparing a run with earlier ones."""
+
+    differences: tuple[Difference, ...] = ()
+    normalized: NormalizedF1 | None = None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add = parser.add_argument
+    add("dataset", metavar="DATASET", help=f"{', '.join(NAMED)}, or a file; `list` shows them")
+    add("--workflow", metavar="NAME", help=f"with --index, one of {', '.join(PRESETS)}")
+    add("--index", type=Path, metavar="DIR", help="retrieve from this corpus of `heddle index`")
+    add("--oracle-passage", action="store_true", help="give the gold passages, retrieve nothing")
+    add("--method", default=FULL, help=f"how prompts are computed: {', '.join(METHODS)}")
+    add("--model", default="reader", metavar="DIR-or-hub-name")
+    add("--embedder", metavar="DIR-or-name", help="as used for indexing")
+    add("--questions", type=int, metavar="N", help="a random sample of them; default: all")
+    add("--seed", type=int, default=0, help="of the sample and of the intervals")
+    add("--against", type=Path, metavar="FILE", help="compare with an earlier --json result")
+    add("--reuse", type=Path, metavar="FILE", help="result of full reuse, for normalised F1")
+    add("--json", type=Path, metavar="FILE", help="write the result there")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Evaluate, print the table by kind, write the result. Exit code 1 if nothing was answered."""
+    if options.dataset == LIST:
+        print("\n".join(NAMED))
+        return 0
+    require_method(options.method)
+    context = _context(options)
+    earlier = [read_run(path) for path in (options.against, options.reuse) if path]
+    dataset = load_dataset(options.dataset)
+    questions = sample(dataset, options.questions, options.seed)
+    for one in earlier:
+        require_comparable(one, dataset.name, questions)
+    cases = cases_for(dataset, questions, context)
+    scored = [score(outcome) for outcome in _run_cases(options, context, cases)]
+    kinds = scores_by_kind(scored, options.seed)
+    compared = _compared(scored, earlier, options.seed)
+    _print_scores(dataset, context, kinds)
+    _print_compared(compared)
+    _print_doubts(scored, kinds)
+    if options.json is not None:
+        write_json(options.json, _record(options, dataset, context, scored, kinds, compared))
+    return 0 if any(one.outcome.answer for one in scored) else 1
+
+
+def _context(options: argparse.Namespace) -> Context:
+    """Say where passages come from, by the options.
+
+    Raises:
+        InputError: the options contradict each other.
+    """
+    if options.json is not None and not options.json.parent.is_dir():
+        raise InputError(f"--json {options.json}: its folder isn't there; make it first")
+    if options.reuse and not options.against:
+        raise InputError("--reuse needs --against with the result of full attention")
+    if options.index is not None:
+        if options.oracle_passage:
+            raise InputError("--oracle-passage retrieves nothing: leave --index out")
+        return Context.RETRIEVED
+    if options.workflow is not None:
+        raise InputError(f"workflow {options.workflow!r} retrieves: name an index with --index DIR")
+    return Context.ORACLE if options.oracle_passage else Context.OWN
+
+
+def _run_cases(
+    options: argparse.Namespace, context: Context, cases: Sequence[Case]
+) -> tuple[Outcome, ...]:
+    retrieves = context is Context.RETRIEVED
+    graph = preset(options.workflow or DEFAULT_WORKFLOW) if retrieves else given_passages()
+    workflow = graph.compile()
+    done = 0
+    with (
+        ProgressLines() as progress,
+        Server(options.model, options.index, embedder=options.embedder) as server,
+    ):
+
+        def on_outcome(outcome: Outcome) -> None:
+            nonlocal done
+            done += 1
+            progress.update("answering", done, len(cases))
+
+        return run_cases(server, workflow, cases, on_outcome=on_outcome)
+
+
+def _compared(scored: Sequence[Scored], earlier: Sequence[EarlierRun], seed: int) -> Compared:
+    if not earlier:
+        return Compared()
+    against, *reuse = earlier
+    normalized = normalized_f1_of(scored, against, reuse[0], seed) if reuse else None
+    return Compared(differences(scored, against, seed), normalized)
+
+
+def _print_scores(dataset: Dataset, context: Context, kinds: Sequence[KindScores]) -> None:
+    shown = [name for name in METRICS if any(one.means[name] for one in kinds)]
+    table = Table(title=f"{dataset.name}, {context.value} passages")
+    for column in ("kind", "questions", *(name.replace("_", " ") for name in shown)):
+        table.add_column(column, justify="left" if column == "kind" else "right")
+    for one in kinds[:-1]:
+        table.add_row(one.kind, _count(one), *(_cell(one.means[name]) for name in shown))
+    table.add_section()
+    table.add_row("all", _count(kinds[-1]), *(_cell(kinds[-1].means[name]) for name in shown))
+    Console().print(table)
+    print(NOTES)
+
+
+def _count(scores: KindScores) -> str:
+    return f"{scores.questions}\n{scores.failed} failed" if scores.failed else str(scores.questions)
+
+
+def _cell(mean: Estimate | None) -> str:
+    return f"{mean.mean:.3f}\n{mean.low:.2f}–{mean.high:.2f}" if mean else "–"
+
+
+def _print_compared(compared: Compared) -> None:
+    if compared.differences:
+        table = Table(title="this run minus the earlier one, paired by question")
+        for column in ("metric", "questions", "here", "there", "difference", "95 % interval"):
+            table.add_column(column, justify="left" if column == "metric" else "right")
+        for one in compared.differences:
+            interval = f"{one.difference.low:+.3f} … {one.difference.high:+.3f}"
+            table.add_row(
+                one.metric.replace("_", " "),
+                str(one.difference.count),
+                f"{one.here.mean:.3f}",
+                f"{one.there.mean:.3f}",
+                f"{one.difference.mean:+.3f}",
+                interval if one.is_clear else f"{interval} (holds 0)",
+            )
+        Console().print(table)
+    if compared.normalized is not None:
+        print(_normalized_line(compared.normalized))
+
+
+def _normalized_line(found: NormalizedF1) -> str:
+    raw = (
+        f"F1 {found.method.mean:.3f} between full reuse {found.full_reuse.mean:.3f} and full "
+        f"attention {found.full_attention.mean:.3f}"
+    )
+    if found.share is None:
+        return f"normalised F1: undefined, full reuse loses nothing here ({raw})"
+    share = f"{found.share.mean:.0%}, 95 % interval {found.share.low:.0%} … {found.share.high:.0%}"
+    doubt = "" if found.is_stable else "; unstable: full reuse loses too little to divide by"
+    return f"normalised F1: {share} ({raw}{doubt})"
+
+
+def _print_doubts(scored: Sequence[Scored], kinds: Sequence[KindScores]) -> None:
+    errors = Counter(one.outcome.error for one in scored if one.outcome.answer is None)
+    for message, count in errors.most_common(ERRORS_SHOWN):
+        print(f"{count} without an answer: {message}", file=sys.stderr)
+    recall = kinds[-1].means["recall"]
+    if recall is not None and recall.high == 0:
+        print("no gold passage was retrieved: is the index made of this data?", file=sys.stderr)
+
+
+def _record(
+    options: argparse.Namespace,
+    dataset: Dataset,
+    context: Context,
+    scored: Sequence[Scored],
+    kinds: Sequence[KindScores],
+    compared: Compared,
+) -> dict[str, Any]:
+    normalized = compared.normalized
+    return {
+        "name": f"eval {dataset.name}",
+        "machine": machine_record(),
+        "versions": version_record(),
+        "seed": options.seed,
+        "settings": {
+            "dataset": dataset.name,
+            "questions": len(scored),
+            "context": context.value,
+            "workflow": (options.workflow or DEFAULT_WORKFLOW) if options.index else "given",
+            "method": options.method,
+            "model": str(options.model),
+        },
+        "rows": [row_record(one) for one in scored],
+        "by_kind": [kind_record(one) for one in kinds],
+        "differences": [difference_record(one) for one in compared.differences],
+        "normalized_f1": normalized_f1_record(normalized) if normalized else None,
+        "headline": headline(dataset, kinds),
+    }

@@ -1,0 +1,1 @@
+"""Answer quality as numbers: questions with known answers, metrics, and runs of a workflow."""

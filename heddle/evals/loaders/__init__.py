@@ -1,0 +1,1 @@
+"""From the files of data sets to questions, passages and arrivals."""

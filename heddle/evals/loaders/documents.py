@@ -1,0 +1,78 @@
+"""Upload and ask: questions about one whole document (docqa_single over docqa_docs)."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+from heddle.core.passages import Passage
+from heddle.corpus.chunking import Chunking, chunk_document
+from heddle.corpus.document import Document
+from heddle.evals.loaders.corpus import read_documents
+from heddle.evals.loaders.passage_rows import accepted_answers
+from heddle.evals.question import EvalQuestion, chunk_name, given_passage
+from heddle.evals.row import Row, json_lines
+
+ALL_NEEDED = "multi-span"
+
+
+@dataclass(frozen=True, slots=True)
+class CutDocument:
+    """A document's chunks as passages, and the character at which each begins."""
+
+    passages: tuple[Passage, ...]
+    starts: tuple[int, ...]
+
+    def gold_of(self, span: tuple[int, int]) -> range:
+        """Return the positions of the chunks that characters [start, end) lie in."""
+        first = max(0, bisect_right(self.starts, span[0]) - 1)
+        last = max(first, bisect_right(self.starts, max(span[0], span[1] - 1)) - 1)
+        return range(first, last + 1)
+
+
+def read_document_questions(path: Path, documents: Path) -> tuple[EvalQuestion, ...]:
+    """Return the questions, each with its document's chunks, cut as `heddle index` cuts them.
+
+    Gold are the chunks that an annotated span lies in. TAT-QA's multi-span questions want all
+    their answers; its arithmetic and count answers stand nowhere in the text.
+
+    Raises:
+        InputError: a file or a field is not as it should be, or a document is missing.
+    """
+    cut = {document.id: cut_document(document) for document in read_documents(documents)}
+    found = []
+    for row in json_lines(path):
+        name = row.text("doc")
+        if name not in cut:
+            row.refuse("doc", f"is not in {documents}")
+        found.append(_question(row, name, cut[name]))
+    return tuple(found)
+
+
+def cut_document(document: Document) -> CutDocument:
+    """Return a document's chunks and where they begin."""
+    chunks = chunk_document(document, Chunking())
+    # Chunks leave out white space and nothing else, so counting the rest gives the places.
+    solid = [index for index, character in enumerate(document.text) if not character.isspace()]
+    sizes = (len("".join(chunk.text.split())) for chunk in chunks)
+    before = list(accumulate(sizes, initial=0))[: len(chunks)]
+    return CutDocument(
+        tuple(
+            given_passage(document.id, chunk.title, chunk.text, chunk.position) for chunk in chunks
+        ),
+        tuple(solid[count] for count in before),
+    )
+
+
+def _question(row: Row, document_id: str, cut: CutDocument) -> EvalQuestion:
+    kind = row.text("type")
+    positions = sorted({at for span in row.pairs("gold") for at in cut.gold_of(span)})
+    return EvalQuestion(
+        id=row.text("id"),
+        question=row.filled_text("question"),
+        answers=accepted_answers(row),
+        passages=cut.passages,
+        gold=tuple((chunk_name(document_id, at),) for at in positions),
+        kind=f"{row.text('dataset')} {kind}",
+        requires_all_answers=kind == ALL_NEEDED,
+    )

@@ -1,0 +1,1 @@
+"""Metrics of one answer, and intervals around means of many."""

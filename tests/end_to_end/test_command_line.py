@@ -1,0 +1,148 @@
+"""The command as its users have it: a process of its own, interrupted at the worst moment."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from heddle.corpus.store import CorpusStore
+from tests.helpers.server_state import eventually
+from tests.helpers.tiny_server import DOCUMENTS
+
+QUESTION = "Who is the keeper of Rock 3?"
+WORKFLOW_FILE = """
+from heddle import RAGraph
+brief = RAGraph("brief").add_retrieval("find", topk=1)
+brief.add_generation("answer", "Say {docs} and {query}.", output="answer", max_tokens=3)
+"""
+
+
+class Command:
+    """A running `heddle` and what it has said so far."""
+
+    def __init__(self, arguments: Sequence[object]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "heddle.cli.main", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    @property
+    def said(self) -> str:
+        return "".join(self.lines)
+
+    def until(self, pattern: str) -> str:
+        """Wait for something to be said, and return the match."""
+        eventually(lambda: bool(re.search(pattern, self.said)) or self.process.poll() is not None)
+        found = re.search(pattern, self.said)
+        assert found, self.said
+        return found.group()
+
+    def end(self, signal_number: int | None = None) -> int:
+        """Send a signal, wait, and see that no process is left over."""
+        lanes = psutil.Process(self.process.pid).children(recursive=True)
+        if signal_number is not None:
+            self.process.send_signal(signal_number)
+        code = self.process.wait(timeout=60)
+        self._reader.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        eventually(lambda: not any(lane.is_running() for lane in lanes), within_s=10)
+        assert "Traceback" not in self.said
+        return code
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(iter(self.process.stdout.readline, ""))
+
+
+@pytest.fixture
+def start() -> Iterator:
+    running: list[Command] = []
+
+    def launch(*arguments: object) -> Command:
+        running.append(Command(arguments))
+        return running[-1]
+
+    yield launch
+    for command in running:
+        if command.process.poll() is None:
+            command.process.kill()
+            command.end()
+
+
+def test_indexing_is_interrupted_and_goes_on(start, tmp_path: Path):
+    barges = tmp_path / "barges.jsonl"
+    rows = [
+        {"id": f"barge-{number}", "title": f"Barge {number}", "text": f"Slate for lock {number}."}
+        for number in range(320)
+    ]
+    barges.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    corpus = tmp_path / "corpus"
+    command = start("index", barges, "--into", corpus)
+    command.until(r"embedding chunks: [1-9]")
+    assert command.end(signal.SIGINT) == 130
+    assert command.said.endswith("stopped\n")
+    with CorpusStore.open(corpus) as store:
+        before = store.stats()
+    assert 0 < before.vectors < before.chunks
+
+    command = start("index", barges, "--into", corpus)
+    command.until("ask it: ")
+    assert command.end() == 0
+    assert "files unchanged since the last run, not read: 1" in command.said
+    embedded = int(re.search(r"chunks embedded now: (\d+)", command.said).group(1))
+    assert embedded == before.chunks - before.vectors
+    with CorpusStore.open(corpus) as store:
+        assert store.vector_count == before.chunks
+
+
+def test_asking_is_interrupted(start, corpus: Path, model: Path):
+    command = start("ask", corpus, QUESTION, "--model", model)
+    process = psutil.Process(command.process.pid)
+    eventually(lambda: len(process.children()) == 2)
+    assert command.end(signal.SIGINT) == 130
+    assert command.said == "stopped\n"
+
+
+def test_ask_answers_with_its_passages(start, corpus: Path, model: Path):
+    command = start("ask", corpus, QUESTION, "--model", model, "--receipt")
+    command.until("(?s)receipt: .*answer")
+    assert command.end() == 0
+    assert re.search(r"\d\.\d{3}  The lighthouse of Rock 3: ", command.said)
+    assert "32 generated" in command.said
+
+
+def test_serve_until_ctrl_c(start, corpus: Path, model: Path, tmp_path: Path):
+    workflows = tmp_path / "mine.py"
+    workflows.write_text(WORKFLOW_FILE)
+    arguments = ("serve", corpus, "--model", model, "--workflow", f"{workflows}:brief", "--port")
+    command = start(*arguments, 0)
+    url = command.until(r"http://127\.0\.0\.1:\d+")
+    command.until("curl -N")
+    assert "brief" in httpx.get(f"{url}/v1/workflows").json()["workflows"]
+    body = {"question": QUESTION, "workflow": "brief"}
+    found = httpx.post(f"{url}/v1/ask", json=body, timeout=60).json()
+    assert found["passages"][0]["title"] in {t.splitlines()[0][2:] for t in DOCUMENTS.values()}
+    assert found["receipt"]["generated_tokens"] == 3
+
+    second = start(*arguments, url.rpartition(":")[2])
+    assert second.end() == 2
+    assert "error: --port" in second.said
+
+    assert command.end(signal.SIGINT) == 130
+    assert command.said.endswith("stopped\n")

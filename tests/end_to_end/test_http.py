@@ -1,0 +1,95 @@
+"""A real HTTP server before real engines."""
+
+import json
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+import uvicorn
+
+from heddle import RAGraph, Server
+from heddle.server.http import create_app
+from heddle.workflow.presets import preset
+from tests.helpers.server_state import eventually, holds_nothing
+
+QUESTION = "Who is the keeper of Rock 3?"
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> Iterator[httpx.Client]:
+    talker = RAGraph("talker").add_generation("talk", "Tell of {query}.", max_tokens=1900)
+    workflows = {"oneshot": preset("oneshot").compile(), "talker": talker.compile()}
+    config = uvicorn.Config(
+        create_app(server, workflows), port=0, log_config=None, lifespan="off", ws="none"
+    )
+    http = uvicorn.Server(config)
+    thread = threading.Thread(target=http.run)
+    thread.start()
+    eventually(lambda: http.started)
+    port = http.servers[0].sockets[0].getsockname()[1]
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as opened:
+        yield opened
+    http.should_exit = True
+    thread.join()
+
+
+def test_answer_and_stream_agree(client: httpx.Client):
+    plain = client.post("/v1/ask", json={"question": QUESTION}).json()
+    assert plain["passages"][0]["title"] == "The lighthouse of Rock 3"
+    assert plain["receipt"]["generated_tokens"] == 32
+    streamed = client.post("/v1/ask", json={"question": QUESTION, "stream": True}).text
+    frames = [frame.split("\n") for frame in streamed.split("\n\n") if frame]
+    events = [(n.removeprefix("event: "), json.loads(d.removeprefix("data: "))) for n, d in frames]
+    assert events[0] == ("node_started", {"node": "retrieve", "turn": 0})
+    assert events[-1][0] == "answer"
+    assert events[-1][1]["answer"] == plain["answer"]
+    assert "".join(d["text"] for n, d in events if n == "token") == plain["answer"]
+
+
+def test_tokens_come_while_the_model_writes_and_leaving_stops_it(
+    client: httpx.Client, server: Server
+):
+    body = {"question": QUESTION, "workflow": "talker", "stream": True}
+    with client.stream("POST", "/v1/ask", json=body) as response:
+        names = (line for line in response.iter_lines() if line.startswith("event: "))
+        assert next(names) == "event: node_started"
+        assert next(names) == "event: token"
+        assert client.get("/health").json()["requests"] == 1
+    eventually(lambda: holds_nothing(server))
+
+
+def test_leaving_without_a_stream_stops_it_too(client: httpx.Client, server: Server):
+    with pytest.raises(httpx.ReadTimeout):
+        client.post("/v1/ask", json={"question": QUESTION, "workflow": "talker"}, timeout=0.3)
+    eventually(lambda: holds_nothing(server))
+
+
+def test_a_question_out_of_bounds(client: httpx.Client):
+    for question, status, word in (
+        ("", 400, "empty"),
+        ("a" * 40_000, 400, "40,000 characters"),
+        ("a" * (1 << 20), 413, "1,048,576"),
+        ("\x00\x01\x7f￾", 200, ""),
+    ):
+        response = client.post("/v1/ask", json={"question": question})
+        assert response.status_code == status
+        assert word in response.text
+
+
+def test_a_prompt_longer_than_the_context(client: httpx.Client):
+    response = client.post("/v1/ask", json={"question": "lighthouse keeper 1821. " * 1300})
+    assert response.status_code == 400
+    assert "2048" in response.json()["error"]["message"]
+
+
+def test_health_and_names(client: httpx.Client):
+    assert client.get("/health").status_code == 200
+    assert client.get("/v1/workflows").json() == {"workflows": ["oneshot", "talker"]}
+
+
+def test_a_deadline(client: httpx.Client, server: Server):
+    body = {"question": QUESTION, "workflow": "talker", "deadline_s": 0.3}
+    response = client.post("/v1/ask", json=body)
+    assert response.status_code == 504
+    eventually(lambda: holds_nothing(server))

@@ -1,0 +1,122 @@
+"""The simulation's checks can fail: each bug planted here is found within a few seeds."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from heddle.core.credits import Credits
+from heddle.core.errors import InternalError
+from heddle.core.frames import Done
+from heddle.engines.llm.engine import LlmEngine
+from heddle.engines.vector.engine import VectorEngine
+from heddle.kv.prefix_index import PageChain
+from heddle.runtime.events import Answer
+from heddle.runtime.runtime import Runtime
+from heddle.simulator.simulation import random_scenario, simulate, undisturbed
+
+SEEDS = range(40)
+
+
+def keep_credits(self, rows):
+    """Credits never come back."""
+
+
+def keep_lease(self, task, task_id):
+    """Leases are forgotten without a Release."""
+    self.leases.pop(task.prefill, None)
+
+
+def keep_pages(self, handle):
+    """A Release is ignored."""
+
+
+def keep_rows(self, task_id):
+    """A search that ends early keeps its rows."""
+    return self._searches.pop(task_id, None) is not None
+
+
+def swallow_cancel(self, task_id):
+    """A cancelled generation ends without a word."""
+    sequence = self._decoding.get(task_id) or self._sequences.get(task_id)
+    if sequence is not None:
+        self._forget(sequence)
+
+
+def ignore_gaps(self, lane, frame, now_s):
+    """Lost frames are not noticed."""
+    return True
+
+
+def answer_twice(self, task, event, now_s, use=Runtime._use):
+    """Some requests get an answer too many."""
+    use(self, task, event, now_s)
+    if isinstance(event, Done) and event.task_id % 50 == 0:
+        task.request.sink(Answer("", (), {}, None))
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "bug", "symptoms"),
+    [
+        (Credits, "give_back", keep_credits, ("credits", "hung")),
+        (Runtime, "_close_lease", keep_lease, ("KV bytes free",)),
+        (Runtime, "_is_next", ignore_gaps, ("hung", "still has tasks")),
+        (Runtime, "_use", answer_twice, ("after its terminal one",)),
+        (LlmEngine, "_release", keep_pages, ("KV bytes free",)),
+        (LlmEngine, "_cancel", swallow_cancel, ("still has tasks",)),
+        (VectorEngine, "_drop", keep_rows, ("KeyError", "still holds")),
+    ],
+)
+def test_a_planted_bug_is_found(monkeypatch, owner, name, bug, symptoms):
+    monkeypatch.setattr(owner, name, bug)
+    report = next(filter(None, map(_broken, SEEDS)), "")
+    assert report, f"no seed of {SEEDS} notices: {bug.__doc__}"
+    assert any(symptom in report for symptom in symptoms), report
+
+
+def _broken(seed):
+    """Return what the simulation of a seed complains of, or nothing."""
+    try:
+        simulate(random_scenario(seed))
+    except InternalError as error:
+        return str(error)
+    return ""
+
+
+def forget_the_pages_before(self, token_ids, page_count):
+    """A cached page is found by its own tokens, whatever came before them."""
+    size = self._page_size
+    for page in range(len(self._digests), page_count):
+        self._digests.append(repr(token_ids[page * size : (page + 1) * size]).encode())
+    return self._digests[:page_count]
+
+
+def test_wrong_kv_changes_an_answer(monkeypatch):
+    def texts(scenario):
+        return [getattr(ticket.end, "text", None) for ticket in simulate(scenario).tickets]
+
+    for seed in SEEDS:
+        computed = undisturbed(random_scenario(seed))
+        reused = replace(computed, shares=replace(computed.shares, unoptimized=0.0))
+        right = texts(computed)
+        assert texts(reused) == right
+        with monkeypatch.context() as patch:
+            patch.setattr(PageChain, "extend", forget_the_pages_before)
+            if texts(reused) != right:
+                return
+    raise AssertionError(f"no seed of {SEEDS} notices: {forget_the_pages_before.__doc__}")
+
+
+def test_a_failure_names_its_seed_and_replays():
+    script = (
+        "import sys\n"
+        "from heddle.core.credits import Credits\n"
+        "Credits.give_back = lambda self, rows: None\n"
+        "from heddle.simulator.__main__ import main\n"
+        "sys.exit(main(['--seed', '3']))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert "seed 3" in run.stderr
+    assert "python -m heddle.simulator --seed 3 --log" in run.stderr

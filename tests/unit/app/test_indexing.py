@@ -1,0 +1,48 @@
+"""What indexing refuses before it starts an engine."""
+
+from pathlib import Path
+
+import pytest
+
+from heddle.app.indexing import index_paths, indexing_workflow
+from heddle.core.errors import InputError
+from heddle.corpus.store import CorpusStore
+
+
+def index(paths: list[Path], into: Path) -> None:
+    index_paths(paths, into, on_documents=lambda _: None, on_vectors=lambda _: None)
+
+
+def test_the_workflow_takes_a_batch_of_chunks():
+    workflow = indexing_workflow()
+    assert workflow.inputs == {"texts", "chunk_ids"}
+    assert workflow.entries == ("index",)
+
+
+def test_nothing_to_index_says_why(tmp_path: Path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    with pytest.raises(InputError, match="nothing to index was found; name files with text"):
+        index([folder], tmp_path / "corpus")
+    (folder / "blank.txt").write_text(" \n")
+    with pytest.raises(InputError, match=r"nothing to index was found \(.*blank\.txt: "):
+        index([folder], tmp_path / "corpus")
+
+
+def test_a_missing_path_is_named_and_the_corpus_stays(tmp_path: Path):
+    with pytest.raises(InputError, match=r"nope\.md"):
+        index([tmp_path / "nope.md"], tmp_path / "corpus")
+    with CorpusStore.open(tmp_path / "corpus") as store:
+        assert store.stats().documents == 0
+
+
+def test_a_missing_embedder_is_told_before_files_are_read(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("Some text.")
+    with pytest.raises(InputError, match="'nope' is no directory"):
+        index_paths(
+            [tmp_path / "a.txt"],
+            tmp_path / "corpus",
+            embedder="nope",
+            on_documents=pytest.fail,
+            on_vectors=pytest.fail,
+        )

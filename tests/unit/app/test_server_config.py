@@ -1,0 +1,25 @@
+import pytest
+
+from heddle.app.server_config import ServerConfig
+from heddle.core.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"host": "cloud"}, "host must be one of process, inline, got 'cloud'"),
+        ({"batching": "fifo"}, "batching must be one of .*topology_aware"),
+        ({"generator": None}, "a generator, an index, or both"),
+        ({"max_num_seqs": 0}, "max_num_seqs must be at least 1"),
+        ({"max_num_batched_tokens": -1}, "max_num_batched_tokens must be at least 1"),
+        ({"tool_threads": 0}, "tool_threads must be at least 1"),
+    ],
+)
+def test_a_value_out_of_range_is_named(settings: dict, words: str):
+    with pytest.raises(ConfigError, match=words):
+        ServerConfig(**settings)
+
+
+def test_the_defaults_hold():
+    assert ServerConfig().generator == "reader"
+    assert ServerConfig(generator=None, index="corpus").host == "process"

@@ -1,0 +1,155 @@
+"""The runner times, verifies, leaves out by name, and says when a pass fails."""
+
+import logging
+
+import pytest
+
+from heddle.core.errors import ConfigError, InternalError
+from heddle.core.primitives import PrimitiveKind
+from heddle.graph.pgraph import Edge, EdgeKind, PGraph
+from heddle.graph.primitive import EmbedConfig, Primitive
+from heddle.passes.cycle_view import CycleView, SetBudget
+from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES, PassRunner
+from tests.helpers.fake_ports import ManualClock
+
+VIEW = CycleView(0.0, (), {})
+
+
+def primitive(name, reads=(), writes=()):
+    return Primitive(name, PrimitiveKind.EMBEDDING, name, reads, writes, EmbedConfig(()))
+
+
+DATA = Edge("a", "b", EdgeKind.DATA)
+GRAPH = PGraph(
+    (primitive("a", (), ("k",)), primitive("b", ("k",), ())),
+    frozenset({DATA, Edge("a", "b", EdgeKind.ORDER)}),
+)
+
+
+class Rewrite:
+    """A graph pass that does as it is told."""
+
+    def __init__(self, name, rewrite, clock=None):
+        self.name, self._rewrite, self._clock = name, rewrite, clock
+
+    def apply(self, graph):
+        if self._clock is not None:
+            self._clock.time_s += 0.5
+        return self._rewrite(graph)
+
+
+def crash(graph):
+    raise KeyError("a bug")
+
+
+def cut_data(graph):
+    return graph.with_edges(())
+
+
+def runner(*passes, **options):
+    clock = options.pop("clock", ManualClock())
+    return PassRunner(clock, graph_passes=passes, cycle_passes=(), **options)
+
+
+class TestGraphPasses:
+    def test_run_in_order_and_are_timed(self):
+        clock = ManualClock()
+        order = []
+        passes = [
+            Rewrite(name, lambda graph, name=name: order.append(name), clock) for name in "xyz"
+        ]
+        graph, records = runner(*passes, clock=clock).optimize(GRAPH)
+        assert order == ["x", "y", "z"]
+        assert graph is GRAPH
+        assert [(r.name, r.changed, r.seconds) for r in records] == [
+            (name, False, 0.5) for name in "xyz"
+        ]
+
+    def test_each_sees_what_the_one_before_left(self):
+        pruned = GRAPH.with_edges({DATA})
+        seen = []
+        first = Rewrite("first", lambda graph: pruned)
+        second = Rewrite("second", lambda graph: seen.append(graph))
+        graph, records = runner(first, second).optimize(GRAPH)
+        assert seen == [pruned]
+        assert graph == pruned
+        assert [record.changed for record in records] == [True, False]
+
+    def test_one_left_out_by_name_doesn_t_run(self):
+        disabled = frozenset({"bad"})
+        graph, records = runner(Rewrite("bad", crash), disabled=disabled).optimize(GRAPH)
+        assert (graph, records) == (GRAPH, ())
+
+    @pytest.mark.parametrize("rewrite", [crash, cut_data])
+    def test_a_failing_one_fails_loudly(self, rewrite):
+        with pytest.raises(InternalError, match="pass 'bad' failed"):
+            runner(Rewrite("bad", rewrite)).optimize(GRAPH)
+
+    @pytest.mark.parametrize("rewrite", [crash, cut_data])
+    def test_or_the_graph_before_it_is_kept_where_so_configured(self, rewrite):
+        keeping = runner(Rewrite("bad", rewrite), on_failure="keep")
+        graph, (record,) = keeping.optimize(GRAPH)
+        assert graph is GRAPH
+        assert not record.changed
+        assert "pass 'bad' failed" in record.error
+        assert keeping.failed == {"bad"}
+
+    def test_a_bad_graph_is_refused_before_any_pass(self):
+        with pytest.raises(InternalError, match="without a data edge"):
+            runner().optimize(cut_data(GRAPH))
+
+    def test_times_add_up_over_requests(self):
+        clock = ManualClock()
+        timed = runner(Rewrite("x", lambda graph: None, clock), clock=clock)
+        for _ in range(3):
+            timed.optimize(GRAPH)
+        assert timed.seconds == {"x": 1.5}
+
+
+class TestCyclePasses:
+    def test_all_edits_are_returned(self):
+        class Ask:
+            def __init__(self, name):
+                self.name = name
+
+            def apply(self, view):
+                return (SetBudget(self.name, 1.0, 0.0),)
+
+        both = PassRunner(ManualClock(), graph_passes=(), cycle_passes=(Ask("a"), Ask("b")))
+        assert [edit.engine for edit in both.look(VIEW)] == ["a", "b"]
+
+    def test_a_failing_one_is_logged_and_left_out_from_then_on(self, caplog):
+        class Explosive:
+            name = "explosive"
+            calls = 0
+
+            def apply(self, view):
+                self.calls += 1
+                raise KeyError("a bug")
+
+        explosive = Explosive()
+        once = PassRunner(ManualClock(), graph_passes=(), cycle_passes=(explosive,))
+        with caplog.at_level(logging.ERROR):
+            assert once.look(VIEW) == once.look(VIEW) == ()
+        assert explosive.calls == 1
+        assert "explosive" in caplog.text
+
+
+class TestConfiguration:
+    def test_unknown_names_are_refused_with_the_known_ones(self):
+        with pytest.raises(ConfigError, match=r"prune_everything.*prune_dependencies"):
+            PassRunner(ManualClock(), disabled=frozenset({"prune_everything"}))
+
+    def test_every_pass_can_be_left_out(self):
+        names = frozenset(p.name for p in (*GRAPH_PASSES, *CYCLE_PASSES))
+        bare = PassRunner(ManualClock(), disabled=names)
+        assert bare.optimize(GRAPH) == (GRAPH, ())
+        assert bare.look(VIEW) == ()
+
+    def test_names_are_unique(self):
+        names = [p.name for p in (*GRAPH_PASSES, *CYCLE_PASSES)]
+        assert len(set(names)) == len(names)
+
+    def test_what_to_do_on_failure_is_one_of_two(self):
+        with pytest.raises(ConfigError, match="on_failure"):
+            PassRunner(ManualClock(), on_failure="ignore")

@@ -1,0 +1,128 @@
+"""Results of engines become values of slots."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heddle.core.errors import InternalError
+from heddle.core.payloads import Sampling
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import (
+    FinishReason,
+    Generated,
+    Hits,
+    Ingested,
+    KvHandle,
+    Prefilled,
+    ToolResult,
+    Vectors,
+)
+from heddle.graph.primitive import DecodeConfig, EmbedConfig, Primitive, SearchConfig
+from heddle.runtime.folding import fold
+from heddle.runtime.receipt import ReceiptDraft
+from tests.helpers.fake_ports import FakePassages
+
+
+def primitive(config, kind=PrimitiveKind.SEARCHING):
+    return Primitive("p@0", kind, "n", (), ("out@0",), config)
+
+
+def fold_hits(*groups, topk=2, passages=None):
+    search = primitive(SearchConfig("v", topk, None))
+    receipt = ReceiptDraft()
+    return fold(search, dict(enumerate(groups)), passages, receipt), receipt
+
+
+def hits(labels, distances, **counts):
+    return Hits(np.array(labels, np.int64), np.array(distances, np.float32), **counts)
+
+
+class TestHits:
+    def test_the_nearest_over_all_rows_each_once(self):
+        found, _ = fold_hits(hits([[1, 2], [2, 3]], [[0.5, 0.75], [0.25, 1.0]]), topk=3)
+        assert [(p.chunk_id, p.distance) for p in found] == [(2, 0.25), (1, 0.5), (3, 1.0)]
+
+    def test_parts_of_split_rows_are_joined(self):
+        found, receipt = fold_hits(
+            hits([[1]], [[0.5]], lists_scanned=2, lists_probed=3),
+            hits([[2]], [[0.25]], lists_scanned=4, lists_probed=5),
+        )
+        assert [p.chunk_id for p in found] == [2, 1]
+        assert (receipt.lists_scanned, receipt.lists_probed) == (6, 8)
+
+    def test_places_without_a_hit_are_left_out(self):
+        found, _ = fold_hits(hits([[7, -1]], [[0.5, np.inf]]))
+        assert [p.chunk_id for p in found] == [7]
+
+    def test_equal_distances_go_by_id(self):
+        found, _ = fold_hits(hits([[9, 3]], [[0.5, 0.5]]))
+        assert [p.chunk_id for p in found] == [3, 9]
+
+    def test_passages_are_looked_up_and_keep_their_distance(self):
+        (found,), _ = fold_hits(hits([[5]], [[0.5]]), passages=FakePassages())
+        assert (found.title, found.distance) == ("t5", 0.5)
+
+    def test_chunks_deleted_meanwhile_are_left_out(self):
+        class Forgetful(FakePassages):
+            def passages(self, chunk_ids):
+                return super().passages([i for i in chunk_ids if i != 5])
+
+        found, _ = fold_hits(hits([[5, 6]], [[0.5, 0.75]]), passages=Forgetful())
+        assert [p.chunk_id for p in found] == [6]
+
+    @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=20))
+    def test_splitting_rows_changes_nothing(self, pairs):
+        rows = [hits([[label]], [[distance / 4]]) for label, distance in pairs]
+        labels, distances = zip(*pairs, strict=True)
+        whole = hits([[i] for i in labels], [[d / 4] for d in distances])
+        assert fold_hits(*rows, topk=4)[0] == fold_hits(whole, topk=4)[0]
+
+
+class TestVectors:
+    embed = primitive(EmbedConfig(()), PrimitiveKind.EMBEDDING)
+
+    def test_rows_are_stacked_by_their_first_row(self):
+        one, two = (Vectors(np.full((1, 2), v, np.float32), truncated=1) for v in (1, 2))
+        receipt = ReceiptDraft()
+        value = fold(self.embed, {3: two, 0: one}, None, receipt)
+        assert value.values.tolist() == [[1, 1], [2, 2]]
+        assert receipt.texts_truncated == 2
+
+    def test_one_part_is_passed_on(self):
+        vectors = Vectors(np.ones((2, 2), np.float32))
+        assert fold(self.embed, {0: vectors}, None, ReceiptDraft()) is vectors
+
+
+class TestGenerated:
+    def fold(self, text, as_lines):
+        decode = primitive(DecodeConfig("kv", Sampling(), as_lines), PrimitiveKind.DECODING)
+        generated = Generated(text, (1, 2, 3), FinishReason.STOP, preemptions=2)
+        receipt = ReceiptDraft()
+        return fold(decode, {0: generated}, None, receipt), receipt
+
+    def test_text_is_stripped(self):
+        value, receipt = self.fold(" yes \n", as_lines=False)
+        assert value == "yes"
+        assert (receipt.generated_tokens, receipt.preemptions) == (3, 2)
+
+    def test_lines_become_a_list(self):
+        assert self.fold("a\nb", as_lines=True)[0] == ("a", "b")
+
+    def test_no_line_is_one_empty_item_and_the_receipt_says_so(self):
+        value, receipt = self.fold("\n", as_lines=True)
+        assert value == ("",)
+        assert "node 'n' wrote no line" in receipt.fallbacks[0]
+
+
+def test_tools_and_ingestions_pass_their_value_on():
+    plain = primitive(EmbedConfig(()), PrimitiveKind.TOOL)
+    assert fold(plain, {0: ToolResult([1])}, None, ReceiptDraft()) == [1]
+    assert fold(plain, {0: Ingested(2, 3)}, None, ReceiptDraft()) == Ingested(2, 3)
+
+
+def test_a_result_that_is_no_value_is_a_bug():
+    plain = primitive(EmbedConfig(()), PrimitiveKind.EMBEDDING)
+    prefilled = Prefilled(KvHandle("llm", 1, 1), 1, 0)
+    with pytest.raises(InternalError, match="Prefilled"):
+        fold(plain, {0: prefilled}, None, ReceiptDraft())
