@@ -6,8 +6,8 @@ Contenders, all with 16 slots, the same random-weight Llama (12 layers of 768), 
 * heddle: the LLM engine (continuous batching, chunked prefill, paged KV);
 * generate: `model.generate` of transformers in arrival-order batches of 16, left-padded; each
   batch runs to its longest answer;
-* hf_continuous: transformers' continuous batching with sdpa (per-request lengths), its step's
-  token budget being the best of those tried in `HF_BATCH_TOKENS`.
+* hf_continuous: transformers' continuous batching with sdpa and each request's own length; its
+  step takes up to `HF_BATCH_TOKENS` tokens, the best for it of 128, 256 and 512.
 
 Requests: lengths from the first rows of trace_azure_conv, at most 512 in and 256 out, all there
 at the start; random token ids; no early stop. Throughput counts the tokens asked for, so what
@@ -16,12 +16,10 @@ the figures are medians.
 """
 
 import copy
-import gzip
-import json
-import os
 import statistics
 import time
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -29,8 +27,8 @@ import transformers
 from transformers import ContinuousBatchingConfig, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from benchmarks.llm_parity import NoText
+from benchmarks.support.data import rows as data_rows
 from heddle.core.commands import Admit
-from heddle.core.errors import InputError
 from heddle.core.frames import Done, Failed
 from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
 from heddle.core.primitives import PrimitiveKind
@@ -40,8 +38,8 @@ from heddle.engines.llm.build import LlmSettings, assemble
 
 SLOTS = 16
 STEP_TOKENS = 512
-HF_BATCH_TOKENS = 256
-TRACE = "trace_azure_conv.jsonl.gz"
+HF_BATCH_TOKENS = 512
+TRACE = "trace_azure_conv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class Request:
 def run(quick: bool, seed: int) -> dict[str, object]:
     """Run all contenders; headline x_generate and x_hf_continuous (heddle's tokens/s over theirs).
 
-    Raises: InputError: the trace is not in HEDDLE_DATA or ../shared/data.
+    Raises: InputError: the trace is not in the data folder.
     """
     sizes = QUICK if quick else FULL
     requests = _requests(sizes, seed)
@@ -122,18 +120,12 @@ def run(quick: bool, seed: int) -> dict[str, object]:
 
 
 def _requests(sizes: Sizes, seed: int) -> list[Request]:
-    folder = Path(os.environ.get("HEDDLE_DATA", Path(__file__).parents[1] / ".." / "shared/data"))
-    path = folder / TRACE
-    if not path.is_file():
-        raise InputError(f"{path} is missing: set HEDDLE_DATA to the folder that holds {TRACE}")
     generator = torch.Generator().manual_seed(seed)
     requests = []
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line, _ in zip(lines, range(sizes.requests), strict=False):
-            row = json.loads(line)
-            length = min(row["in"], sizes.in_max)
-            ids = torch.randint(3, sizes.vocabulary, (length,), generator=generator)
-            requests.append(Request(ids.tolist(), min(row["out"], sizes.out_max)))
+    for row in islice(data_rows(TRACE), sizes.requests):
+        length = min(row["in"], sizes.in_max)
+        ids = torch.randint(3, sizes.vocabulary, (length,), generator=generator)
+        requests.append(Request(ids.tolist(), min(row["out"], sizes.out_max)))
     return requests
 
 

@@ -34,7 +34,7 @@ _YARN = {
     "factor": 4.0,
     "original_max_position_embeddings": 256,
 }
-_CONFIGS = {
+_CONFIGS: dict[str, tuple[type[PretrainedConfig], dict[str, object]]] = {
     "llama": (transformers.LlamaConfig, {}),
     "llama3-scaled": (transformers.LlamaConfig, {"rope_parameters": _LLAMA3}),
     "mistral": (transformers.MistralConfig, {"sliding_window": None}),
@@ -49,7 +49,7 @@ _CONFIGS = {
 def tiny_config(family: str, **overrides: object) -> PretrainedConfig:
     """Return the configuration of a family's tiny model."""
     config_class, own = _CONFIGS[family]
-    sizes = {
+    sizes: dict[str, object] = {
         "hidden_size": 64,
         "num_hidden_layers": 3,
         "num_attention_heads": 4,

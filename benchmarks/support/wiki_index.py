@@ -5,12 +5,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.support.data import data_directory, file_digest, made_from, rows
+from benchmarks.support.data import file_digest, made_from, rows
 from heddle.app.indexing import EmbedProgress, index_paths
 from heddle.cli.cache import write_json
 from heddle.cli.progress import ProgressLines
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import default_model_dir
+from heddle.evals.data_folder import data_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class WikiIndex:
 def wiki_index(quick: bool) -> WikiIndex:
     """Return the index, made or finished first where it isn't complete."""
     prefix = "mini" if quick else "wiki"
-    source = data_directory() / f"{prefix}_corpus.jsonl.gz"
+    source = data_file(f"{prefix}_corpus")
     weights = default_model_dir() / "model.safetensors"
     directory = made_from(
         f"{prefix}-index", {"corpus": file_digest(source), "embedder": file_digest(weights)}

@@ -1,5 +1,6 @@
 """From a model's name to its directory: a path, an installed model, or a hub name."""
 
+import os
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
@@ -26,7 +27,7 @@ def model_directory(name: str | Path, *, fetch: bool = True) -> Path:
     Raises:
         InputError: there is no such model, or the hub can't be reached.
     """
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # a ~user who is unknown stays as written
     if path.is_dir():
         return path.resolve()
     if path.exists():

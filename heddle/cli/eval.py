@@ -1,9 +1,10 @@
 """`heddle eval DATASET`: ask questions with known answers, and say how good the answers are."""
 
 import argparse
+import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,16 +39,27 @@ from heddle.evals.record import (
     row_record,
 )
 from heddle.evals.run import Outcome, run_cases
-from heddle.evals.scores import METRICS, KindScores, Scored, score, scores_by_kind
+from heddle.evals.scores import KindScores, Scored, score, scores_by_kind
 from heddle.workflow.presets import PRESETS, preset
 
 LIST = "list"
 DEFAULT_WORKFLOW = "oneshot"
 ERRORS_SHOWN = 3
+PIPED_CHARS = 100  # a pipe has no width; lines are not to be cut to a terminal's 80
+_NUMBER = re.compile(r"\d+")
+COLUMNS = {
+    "exact_match": "EM",
+    "f1": "F1",
+    "rouge_l": "R-L",
+    "faithfulness": "faith",
+    "answer_in_passages": "shown",
+    "recall@1": "R@1",
+    "recall@5": "R@5",
+}
 NOTES = (
-    "means over questions, with 95 % bootstrap intervals; a question without an answer counts "
-    "as wrong\nfaithfulness: share of the answer's words that stand in the passages shown "
-    "(no judge: an upper bound)"
+    "Means over questions with 95 % bootstrap intervals; one without an answer counts as wrong.\n"
+    "R-L: ROUGE-L. faith: share of the answer's words that stand in the passages (no judge: an\n"
+    "upper bound). shown: an accepted answer stands in them. R@k: recall of gold passages."
 )
 
 
@@ -149,42 +161,62 @@ def _compared(scored: Sequence[Scored], earlier: Sequence[EarlierRun], seed: int
 
 
 def _print_scores(dataset: Dataset, context: Context, kinds: Sequence[KindScores]) -> None:
-    shown = [name for name in METRICS if any(one.means[name] for one in kinds)]
-    table = Table(title=f"{dataset.name}, {context.value} passages")
-    for column in ("kind", "questions", *(name.replace("_", " ") for name in shown)):
-        table.add_column(column, justify="left" if column == "kind" else "right")
+    shown = {
+        name: title for name, title in COLUMNS.items() if any(one.means[name] for one in kinds)
+    }
+    counts = ("n", "failed") if kinds[-1].failed else ("n",)
+    table = _table(f"{dataset.name}, {context.value} passages [%]", *counts, *shown.values())
     for one in kinds[:-1]:
-        table.add_row(one.kind, _count(one), *(_cell(one.means[name]) for name in shown))
+        table.add_row(*_cells(one, counts, shown))
     table.add_section()
-    table.add_row("all", _count(kinds[-1]), *(_cell(kinds[-1].means[name]) for name in shown))
-    Console().print(table)
+    table.add_row(*_cells(kinds[-1], counts, shown))
+    _print_table(table)
     print(NOTES)
 
 
-def _count(scores: KindScores) -> str:
-    return f"{scores.questions}\n{scores.failed} failed" if scores.failed else str(scores.questions)
+def _table(title: str, *columns: str) -> Table:
+    """Return a table whose first column holds names, and the others numbers."""
+    table = Table(title=title, box=None, padding=(0, 0, 0, 1))
+    table.add_column(overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _print_table(table: Table) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPED_CHARS)
+    console.print(table)
+
+
+def _cells(scores: KindScores, counts: Sequence[str], shown: Mapping[str, str]) -> list[str]:
+    numbers = [str(scores.questions), str(scores.failed)][: len(counts)]
+    return [scores.kind, *numbers, *(_cell(scores.means[name]) for name in shown)]
 
 
 def _cell(mean: Estimate | None) -> str:
-    return f"{mean.mean:.3f}\n{mean.low:.2f}–{mean.high:.2f}" if mean else "–"
+    if mean is None:
+        return "–"
+    return f"{100 * mean.mean:.1f}\n{100 * mean.low:.0f}–{100 * mean.high:.0f}"
 
 
 def _print_compared(compared: Compared) -> None:
     if compared.differences:
-        table = Table(title="this run minus the earlier one, paired by question")
-        for column in ("metric", "questions", "here", "there", "difference", "95 % interval"):
-            table.add_column(column, justify="left" if column == "metric" else "right")
+        title = "this run minus the earlier one, paired by question [%]"
+        table = _table(title, "n", "here", "there", "difference", "95 % interval", "clear")
         for one in compared.differences:
-            interval = f"{one.difference.low:+.3f} … {one.difference.high:+.3f}"
+            low, mean, high = one.difference.low, one.difference.mean, one.difference.high
             table.add_row(
-                one.metric.replace("_", " "),
+                one.metric,
                 str(one.difference.count),
-                f"{one.here.mean:.3f}",
-                f"{one.there.mean:.3f}",
-                f"{one.difference.mean:+.3f}",
-                interval if one.is_clear else f"{interval} (holds 0)",
+                f"{100 * one.here.mean:.1f}",
+                f"{100 * one.there.mean:.1f}",
+                f"{100 * mean:+.1f}",
+                f"{100 * low:+.1f} … {100 * high:+.1f}",
+                "yes" if one.is_clear else "no",
             )
-        Console().print(table)
+        _print_table(table)
     if compared.normalized is not None:
         print(_normalized_line(compared.normalized))
 
@@ -202,9 +234,11 @@ def _normalized_line(found: NormalizedF1) -> str:
 
 
 def _print_doubts(scored: Sequence[Scored], kinds: Sequence[KindScores]) -> None:
-    errors = Counter(one.outcome.error for one in scored if one.outcome.answer is None)
-    for message, count in errors.most_common(ERRORS_SHOWN):
-        print(f"{count} without an answer: {message}", file=sys.stderr)
+    errors = [one.outcome.error for one in scored if one.outcome.answer is None]
+    counts = Counter(_NUMBER.sub("…", error) for error in errors)
+    for pattern, count in counts.most_common(ERRORS_SHOWN):
+        example = next(error for error in errors if _NUMBER.sub("…", error) == pattern)
+        print(f"{count} without an answer, such as: {example}", file=sys.stderr)
     recall = kinds[-1].means["recall"]
     if recall is not None and recall.high == 0:
         print("no gold passage was retrieved: is the index made of this data?", file=sys.stderr)

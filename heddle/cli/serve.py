@@ -3,6 +3,8 @@
 import argparse
 import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -48,14 +50,14 @@ def run(options: argparse.Namespace) -> int:
             f'serving needs the package {error.name}: pip install "heddle[server]"'
         ) from error
     workflows = _workflows(options.workflow)
-    signal.signal(signal.SIGTERM, _leave)
     # The port is taken before the models load, and opened after: no client waits for them.
     with (
         _bound_socket(options.host, options.port) as listener,
+        _sigterm_unwinds(),
         Server(options.model, options.directory, embedder=options.embedder) as server,
     ):
         _listen(listener, options)
-        print(_greeting(options, listener), flush=True)
+        print(_greeting(options.directory, listener), flush=True)
         config = uvicorn.Config(
             create_app(server, workflows),
             log_level="warning",
@@ -110,16 +112,25 @@ def _unusable(host: str, port: int, error: OSError) -> ConfigError:
     )
 
 
-def _greeting(options: argparse.Namespace, listener: socket.socket) -> str:
+def _greeting(directory: Path, listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     body = '{"question": "your question", "stream": true}'
     return (
-        f"serving {options.directory} at {url} (Ctrl-C stops)\n"
+        f"serving {directory} at {url} (Ctrl-C stops)\n"
         f"ask it:  curl -N {url}/v1/ask -H 'Content-Type: application/json' -d '{body}'"
     )
 
 
-def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
+@contextmanager
+def _sigterm_unwinds() -> Iterator[None]:
     """Turn SIGTERM into an orderly end: lanes, corpus and port are closed on the way out."""
-    raise SystemExit(0)
+
+    def leave(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise SystemExit(0)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,25 +1,16 @@
 """Whether a demo answer is right, and whether its gold passages reached the prompt."""
 
-import re
-import string
 from collections.abc import Sequence
 
 from heddle.core.passages import Passage
 from heddle.demo.corpus import DemoDocument, DemoQuestion
-
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-
-
-def normalized(text: str) -> str:
-    """Return lower case text without punctuation, articles and extra space. (SQuAD's rule)"""
-    bare = "".join(c for c in text.lower() if c not in string.punctuation)
-    return " ".join(_ARTICLES.sub(" ", bare).split())
+from heddle.evals.metrics.normalized_text import normalized_text
 
 
 def is_right(question: DemoQuestion, answer: str) -> bool:
     """Whether an accepted answer, normalised, equals the given one or stands in it."""
-    words = f" {normalized(answer)} "
-    return any(f" {normalized(accepted)} " in words for accepted in question.answers)
+    words = f" {normalized_text(answer)} "
+    return any(f" {normalized_text(accepted)} " in words for accepted in question.answers)
 
 
 def gold_in_context(

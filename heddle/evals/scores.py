@@ -70,8 +70,8 @@ def score(outcome: Outcome) -> Scored:
 
 
 def scores_by_kind(scored: Sequence[Scored], seed: int) -> tuple[KindScores, ...]:
-    """Return the means of every kind, in order of first appearance, and of all questions last."""
-    kinds = dict.fromkeys(one.outcome.case.question.kind for one in scored)
+    """Return the means of every kind, by name, and of all questions last."""
+    kinds = sorted({one.outcome.case.question.kind for one in scored})
     groups = {k: [s for s in scored if s.outcome.case.question.kind == k] for k in kinds}
     groups.pop(ALL_KINDS, None)
     groups[ALL_KINDS] = list(scored)

@@ -25,7 +25,9 @@ def choose_targets(
         ) from error
     targets: list[NodeId] = []
     for target in chosen if isinstance(chosen, list | tuple) else [chosen]:
-        if isinstance(target, int | str) and target in workflow.nodes:
+        # True and False equal the ids 1 and 0, and are hardly ever meant as such.
+        is_flag = isinstance(target, bool)
+        if isinstance(target, int | str) and not is_flag and target in workflow.nodes:
             targets.append(target)
         elif target != END:
             raise WorkflowError(

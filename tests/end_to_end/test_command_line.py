@@ -8,12 +8,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
+from heddle import Server
+from heddle.cli.main import main
 from heddle.corpus.store import CorpusStore
 from tests.helpers.server_state import eventually
 from tests.helpers.tiny_server import DOCUMENTS
@@ -89,7 +92,7 @@ def test_indexing_is_interrupted_and_goes_on(start, tmp_path: Path):
     barges = tmp_path / "barges.jsonl"
     rows = [
         {"id": f"barge-{number}", "title": f"Barge {number}", "text": f"Slate for lock {number}."}
-        for number in range(320)
+        for number in range(256)
     ]
     barges.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     corpus = tmp_path / "corpus"
@@ -119,12 +122,15 @@ def test_asking_is_interrupted(start, corpus: Path, model: Path):
     assert command.said == "stopped\n"
 
 
-def test_ask_answers_with_its_passages(start, corpus: Path, model: Path):
-    command = start("ask", corpus, QUESTION, "--model", model, "--receipt")
-    command.until("(?s)receipt: .*answer")
-    assert command.end() == 0
-    assert re.search(r"\d\.\d{3}  The lighthouse of Rock 3: ", command.said)
-    assert "32 generated" in command.said
+def test_ask_answers_with_its_passages(
+    capsys, corpus: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("heddle.cli.ask.Server", partial(Server, host="inline"))
+    assert main(["ask", str(corpus), QUESTION, "--model", str(model), "--receipt"]) == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"\d\.\d{3}  The lighthouse of Rock 3: ", out)
+    assert "32 generated" in out
+    assert err == "[retrieve: 5 passages]\n"
 
 
 def test_serve_until_ctrl_c(start, corpus: Path, model: Path, tmp_path: Path):
@@ -146,3 +152,11 @@ def test_serve_until_ctrl_c(start, corpus: Path, model: Path, tmp_path: Path):
 
     assert command.end(signal.SIGINT) == 130
     assert command.said.endswith("stopped\n")
+
+
+def test_serve_is_terminated_while_it_loads(start, corpus: Path, model: Path):
+    command = start("serve", corpus, "--model", model, "--port", 0)
+    process = psutil.Process(command.process.pid)
+    eventually(lambda: len(process.children()) == 2)
+    assert command.end(signal.SIGTERM) == 0
+    assert command.said == ""

@@ -4,10 +4,12 @@ import asyncio
 import os
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import heddle
 from heddle import RAGraph, Server
 from heddle.core.errors import Busy, Cancelled, DeadlineExceeded, EngineError, HeddleError
 from heddle.core.passages import Passage
@@ -122,7 +124,9 @@ def test_a_tool_that_raises_fails_its_request_alone(server: Server):
     assert other.result(timeout_s=60).text
 
 
-def test_listing_1_of_hedrarag_runs(model: Path, corpus: Path):
+def test_listing_1_of_hedrarag_runs(model: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch):
+    # Engines in this process: lanes of their own would only take longer to load.
+    monkeypatch.setattr(heddle, "Server", partial(Server, host="inline"), raising=False)
     listing = LISTING_1.replace("from HedraRAG import", "from heddle import")
     listing = listing.replace('"Llama3-8B"', repr(str(model)))
     listing = listing.replace('"IVF4096"', repr(str(corpus)))

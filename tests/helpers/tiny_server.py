@@ -6,11 +6,14 @@ them.
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import torch
 
 from heddle.app.indexing import index_paths
+from heddle.app.server import Server
 from tests.helpers.tiny_models import tiny_model
 
 CONTEXT_TOKENS_MAX = 2048
@@ -39,8 +42,9 @@ def write_documents(folder: Path) -> Path:
 
 
 def index_documents(paths: list[Path], into: Path) -> Path:
-    """Index files with the packaged MiniLM."""
-    index_paths(paths, into, on_documents=lambda _: None, on_vectors=lambda _: None)
+    """Index files with the packaged MiniLM, in this process: a lane would first load torch."""
+    with mock.patch("heddle.app.indexing.Server", partial(Server, host="inline")):
+        index_paths(paths, into, on_documents=lambda _: None, on_vectors=lambda _: None)
     return into
 
 

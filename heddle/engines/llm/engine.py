@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from heddle.core.commands import (
     Admit,
     Amend,
-    AmendMode,
     Cancel,
     Command,
     Release,
@@ -21,13 +20,14 @@ from heddle.core.commands import (
 )
 from heddle.core.errors import ConfigError
 from heddle.core.frames import Cancelled, Done, Event, Failed, Frame, Load, Progress
-from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
+from heddle.core.payloads import DecodePayload, PrefillPayload, Segment
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import FinishReason, Generated, KvHandle, Prefilled
 from heddle.core.tasks import Optimizations, Priority, Task
 from heddle.costs.linear_fit import LinearFit
 from heddle.engines.llm.handover import KvExchange, SequenceKv
+from heddle.engines.llm.requests import change_segment, refusal
 from heddle.engines.llm.scheduler import Scheduler, SchedulerLimits, StepPlan
 from heddle.engines.llm.sequence import Decode, Sequence
 from heddle.engines.llm.step_batch import StepBatch, StepResult
@@ -263,9 +263,9 @@ class LlmEngine:
     def _admit_decode(self, command: Admit, payload: DecodePayload) -> None:
         task_id = command.task.task_id
         sequence = self._sequences.get(payload.prefill_task)
-        refusal = _refusal(payload.sampling)
-        if refusal is not None:
-            self._fail(task_id, refusal, is_input=True)
+        problem = refusal(payload.sampling)
+        if problem is not None:
+            self._fail(task_id, problem, is_input=True)
         elif sequence is None:
             self._fail(
                 task_id,
@@ -296,7 +296,7 @@ class LlmEngine:
             return
         if sequence.decode is not None and sequence.decode.output_ids:
             self._fail_decode(sequence, "its prompt was amended after its first token")
-        problem = _change_segment(sequence.segments, command)
+        problem = change_segment(sequence.segments, command)
         if problem is not None:
             self._fail_sequence(sequence, problem)
             return
@@ -521,35 +521,3 @@ class LlmEngine:
         ledger = self._scheduler.ledger
         free = (ledger.free_count + ledger.idle_count) * self._spec.page_bytes
         return Load(self._scheduler.running_count, self._scheduler.waiting_count, free)
-
-
-def _refusal(sampling: Sampling) -> str | None:
-    """Return why a sampling can't be carried out, or None."""
-    if sampling.max_tokens < 1:
-        return f"max_tokens is {sampling.max_tokens}; it must be at least 1"
-    if not 0.0 <= sampling.temperature < math.inf:
-        return f"temperature is {sampling.temperature}; it must be 0 (greedy) or above"
-    if not 0.0 < sampling.top_p <= 1.0:
-        return f"top_p is {sampling.top_p}; it must be in (0, 1]"
-    if sampling.top_k < 0:
-        return f"top_k is {sampling.top_k}; it must be 0 (off) or above"
-    if not all(sampling.stop):
-        return "stop holds an empty string; leave it out"
-    if not 0 <= sampling.seed < 2**64:
-        return f"seed is {sampling.seed}; it must be in [0, 2**64)"
-    return None
-
-
-def _change_segment(segments: list[Segment], command: Amend) -> str | None:
-    """Apply an Amend to a prompt's segments; return what is wrong with it, or None."""
-    if command.mode is AmendMode.APPEND:
-        segments.append(Segment(command.token_ids))
-        return None
-    index = command.segment_index
-    if not 0 <= index < len(segments):
-        return f"segment {index} does not exist: the prompt has {len(segments)}"
-    old = segments[index]
-    if command.mode is AmendMode.FILL and not old.is_pending:
-        return f"segment {index} is filled already; amend it with REPLACE"
-    segments[index] = Segment(command.token_ids, old.role, old.chunk_id)
-    return None

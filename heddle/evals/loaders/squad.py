@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from heddle.evals.metrics.faithfulness import NOT_IN_NOTES
+from heddle.evals.metrics.replies import NOT_IN_NOTES
 from heddle.evals.question import EvalQuestion, given_passage
 from heddle.evals.row import Row
 

@@ -1,16 +1,11 @@
 """Faithfulness: how much of an answer stands in the passages that its prompt showed."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from heddle.core.passages import Passage
-from heddle.evals.metrics.normalized_text import answer_tokens, normalized_text
+from heddle.evals.metrics.normalized_text import answer_tokens
+from heddle.evals.metrics.replies import is_claimless
 from heddle.evals.question import passage_text
-
-# Verdicts and abstentions say nothing that could be looked up word by word.
-VERDICTS: Final = frozenset({"yes", "no"})
-NOT_IN_NOTES: Final = "not in the notes"
-_UNCHECKABLE: Final = VERDICTS | {normalized_text(NOT_IN_NOTES), ""}
 
 
 def faithfulness(answer: str, passages: Iterable[Passage]) -> float | None:
@@ -27,7 +22,7 @@ def faithfulness(answer: str, passages: Iterable[Passage]) -> float | None:
         paraphrase down. It catches what independent chunk caches produce: names and numbers that
         stand nowhere in the notes.
     """
-    if normalized_text(answer) in _UNCHECKABLE:
+    if is_claimless(answer):
         return None
     words = answer_tokens(answer)
     held = {word for p in passages for word in answer_tokens(passage_text(p))}

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from heddle.core.passages import Passage
-from heddle.evals.metrics.faithfulness import VERDICTS
 from heddle.evals.metrics.normalized_text import normalized_text
+from heddle.evals.metrics.replies import is_claimless
 from heddle.evals.question import is_gold, passage_text
 
 
@@ -30,10 +30,9 @@ def answer_in_passages(
 
     Both are normalised as SQuAD does, and only whole words count. With `requires_all`, every
     answer must stand in some passage. None = nothing to look for: no answer is known, or it is
-    "yes" or "no".
+    "yes", "no" or "not in the notes".
     """
-    wanted = [normalized_text(answer) for answer in answers]
-    wanted = [text for text in wanted if text and text not in VERDICTS]
+    wanted = [normalized_text(answer) for answer in answers if not is_claimless(answer)]
     if not wanted:
         return None
     texts = [f" {normalized_text(passage_text(passage))} " for passage in passages]

@@ -28,7 +28,7 @@ class FakeServer:
 
     def submit(self, workflow: object, question: str, **how: object) -> Handle:
         assert workflow is WORKFLOW
-        self.open = [handle for handle in self.open if not self._answer_one(handle)]
+        self.open = [handle for handle in self.open if not handle.is_done]
         if len(self.open) >= self.room:
             raise Busy("full", wait_s=1.0)
         self.asked.append((question, how))
@@ -40,9 +40,6 @@ class FakeServer:
         else:
             self.open.append(handle)
         return handle
-
-    def _answer_one(self, handle: Handle) -> bool:
-        return handle.is_done
 
     def _answer(self, handle: Handle) -> None:
         if handle.question == "bad":
@@ -116,7 +113,7 @@ def test_an_async_stream_that_is_left_is_cancelled():
         await stream.aclose()
 
     asyncio.run(run())
-    assert server.cancelled == ["wait"]
+    assert set(server.cancelled) == {"wait"}
 
 
 def test_ctrl_c_while_waiting_cancels(monkeypatch: pytest.MonkeyPatch):

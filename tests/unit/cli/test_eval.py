@@ -1,0 +1,151 @@
+"""`heddle eval` on a server that answers from a function."""
+
+import json
+
+import pytest
+
+from heddle.cli import eval as command
+from heddle.cli.main import main
+from heddle.core.errors import InputError
+from tests.unit.evals.answering import AnsweringServer, answer
+from tests.unit.evals.data_files import write_lines
+
+CAPITALS = {"Portugal": "Lisbon", "Spain": "Madrid", "Peru": "Lima", "Chad": "N'Djamena"}
+
+
+@pytest.fixture
+def notes(tmp_path):
+    rows = [
+        {
+            "id": country,
+            "kind": "single_hop" if index % 2 else "coreference",
+            "passages": [{"id": country, "title": country, "text": f"Its capital is {city}."}],
+            "question": f"What is the capital of {country}?",
+            "answers": [city],
+        }
+        for index, (country, city) in enumerate(CAPITALS.items())
+    ]
+    return str(write_lines(tmp_path / "notes.jsonl", rows))
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    """Put a server in the place of the real one; return what it was started with."""
+    started = []
+
+    def use(reply):
+        def start(*arguments, **how):
+            started.append((arguments, how))
+            return AnsweringServer(reply)
+
+        monkeypatch.setattr(command, "Server", start)
+        return started
+
+    return use
+
+
+def knows(inputs):
+    country = inputs["query"].removeprefix("What is the capital of ").removesuffix("?")
+    return answer(CAPITALS[country], inputs.get("docs", ()))
+
+
+def is_wrong_about_peru(inputs):
+    return answer("Cusco", inputs["docs"]) if "Peru" in inputs["query"] else knows(inputs)
+
+
+def run(*arguments):
+    return main(["eval", *map(str, arguments)])
+
+
+def test_own_passages_and_the_shape_of_the_result(notes, serve, tmp_path, capsys):
+    started = serve(is_wrong_about_peru)
+    path = tmp_path / "result.json"
+    assert run(notes, "--method", "full", "--json", path, "--model", "m") == 0
+    assert started == [(("m", None), {"embedder": None})]
+    shown = capsys.readouterr().out
+    assert "notes, own passages" in shown
+    assert "coreference" in shown
+    result = json.loads(path.read_text())
+    assert {"name", "machine", "versions", "seed", "settings", "rows", "headline"} <= set(result)
+    assert result["headline"] == {"coreference": 0.5, "single_hop": 1.0}
+    assert result["settings"]["method"] == "full"
+    assert [row["answer"] for row in result["rows"]] == ["Lisbon", "Madrid", "Cusco", "N'Djamena"]
+    by_kind = {one["kind"]: one for one in result["by_kind"]}
+    assert by_kind["all"]["means"]["faithfulness"]["mean"] == 0.75
+    assert by_kind["all"]["means"]["answer_in_passages"]["mean"] == 1.0
+
+
+def test_a_sample_by_seed(notes, serve, tmp_path):
+    serve(knows)
+    path = tmp_path / "result.json"
+    seen = []
+    for seed in (0, 0, 1, 2, 3):
+        assert run(notes, "--questions", 2, "--seed", seed, "--json", path) == 0
+        seen.append([row["id"] for row in json.loads(path.read_text())["rows"]])
+    assert seen[0] == seen[1]
+    assert len({tuple(ids) for ids in seen}) > 1
+    assert all(len(ids) == 2 for ids in seen)
+
+
+def test_an_index_is_searched_with_the_workflow(notes, serve, tmp_path, capsys):
+    started = serve(knows)
+    path = tmp_path / "result.json"
+    assert run(notes, "--index", tmp_path, "--workflow", "hyde", "--json", path) == 0
+    assert started == [(("reader", tmp_path), {"embedder": None})]
+    assert json.loads(path.read_text())["settings"]["workflow"] == "hyde"
+    assert "retrieved passages" in capsys.readouterr().out
+
+
+def test_a_run_is_compared_with_earlier_ones(notes, serve, tmp_path, capsys):
+    paths = {name: tmp_path / f"{name}.json" for name in ("full", "reuse", "here")}
+    serve(knows)
+    run(notes, "--json", paths["full"])
+    serve(lambda inputs: answer("nothing", inputs["docs"]))
+    run(notes, "--json", paths["reuse"])
+    serve(is_wrong_about_peru)
+    capsys.readouterr()
+    arguments = ("--against", paths["full"], "--reuse", paths["reuse"], "--json", paths["here"])
+    assert run(notes, *arguments) == 0
+    shown = capsys.readouterr().out
+    assert "paired by question" in shown
+    assert "normalised F1: 75%" in shown
+    result = json.loads(paths["here"].read_text())
+    exact = next(one for one in result["differences"] if one["metric"] == "exact_match")
+    assert exact["difference"]["mean"] == -0.25
+    assert result["normalized_f1"]["share"]["mean"] == 0.75
+    assert result["normalized_f1"]["f1_full_reuse"]["mean"] == 0.0
+
+
+def test_failures_are_counted_and_told(notes, serve, capsys):
+    serve(lambda i: InputError("the prompt has 9 tokens") if "Peru" in i["query"] else knows(i))
+    assert run(notes) == 0
+    streams = capsys.readouterr()
+    assert "failed" in streams.out
+    assert "1 without an answer, such as: the prompt has 9 tokens" in streams.err
+    serve(lambda inputs: InputError("the prompt has 9 tokens"))
+    assert run(notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--method", "fusion"), "method 'fusion' is unknown; there are full"),
+        (("--workflow", "oneshot"), "workflow 'oneshot' retrieves: name an index with --index"),
+        (("--oracle-passage", "--index", "d"), "retrieves nothing: leave --index out"),
+        (("--oracle-passage",), "nobody marked the gold passages of notes"),
+        (("--reuse", "r.json"), "--reuse needs --against"),
+        (("--against", "gone.json"), "gone.json can't be read"),
+        (("--json", "gone/r.json"), "its folder isn't there"),
+        (("--questions", "0"), "questions must be at least 1"),
+    ],
+)
+def test_refusals_come_before_the_server_starts(notes, serve, capsys, arguments, message):
+    started = serve(knows)
+    assert run(notes, *arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not started
+
+
+def test_list_names_the_data_sets(capsys):
+    assert run("list") == 0
+    assert "wiki_single" in capsys.readouterr().out.split()

@@ -1,0 +1,83 @@
+"""What `heddle serve` refuses before it loads a model."""
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from heddle.cli.main import main
+from heddle.cli.serve import _bound_socket, _greeting
+
+GRAPH = "from heddle import RAGraph\n{name} = RAGraph().add_generation('a', 'Say {{query}}.')\n"
+
+
+def refused(capsys, *arguments: str) -> str:
+    assert main(["serve", "corpus", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    return said
+
+
+@pytest.mark.parametrize("package", ["uvicorn", "fastapi"])
+def test_a_missing_extra_is_named_with_its_command(
+    package: str, capsys, monkeypatch: pytest.MonkeyPatch
+):
+    for name in [n for n in sys.modules if n.startswith("heddle.server")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert 'pip install "heddle[server]"' in refused(capsys)
+
+
+def test_a_port_in_use(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refused(capsys, "--port", str(port))
+    assert f"--port {port} on 127.0.0.1 can't be used (Address already in use)" in said
+
+
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_a_port_that_is_none(port: str, capsys):
+    assert f"--port {port}: give a number from 0 to 65535" in refused(capsys, "--port", port)
+
+
+@pytest.mark.parametrize("host", ["no host", "192.0.2.1"])
+def test_a_host_that_is_not_here(host: str, capsys):
+    assert host in refused(capsys, "--host", host, "--port", "0")
+
+
+def test_no_corpus(capsys, tmp_path: Path):
+    assert main(["serve", str(tmp_path), "--port", "0"]) == 2
+    assert "heddle index PATH... --into" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "words"),
+    [
+        (GRAPH.format(name="oneshot"), "oneshot", "the name 'oneshot' is taken"),
+        (GRAPH.format(name="mine"), "yours", "'yours' is no RAGraph"),
+        ("mine = 1 / 0", "mine", "ZeroDivisionError"),
+        ("mine = (", "mine", "SyntaxError"),
+    ],
+)
+def test_a_workflow_file_that_can_not_be_used(
+    text: str, name: str, words: str, capsys, tmp_path: Path
+):
+    file = tmp_path / "flows.py"
+    file.write_text(text)
+    assert words in refused(capsys, "--workflow", f"{file}:{name}")
+
+
+def test_a_workflow_file_that_is_missing(capsys):
+    assert "there is no file 'nope.py'" in refused(capsys, "--workflow", "nope.py:x")
+
+
+@pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
+def test_the_greeting_names_the_real_port(host: str, shown: str):
+    if host == "::1" and not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    with _bound_socket(host, 0) as listener:
+        port = listener.getsockname()[1]
+        said = _greeting(Path("corpus"), listener)
+    assert f"http://{shown}:{port} " in said
+    assert f"curl -N http://{shown}:{port}/v1/ask" in said
