@@ -26,7 +26,7 @@ from benchmarks.contenders.hand_written import HAND_WRITTEN
 from benchmarks.contenders.port_client import BarrierClient, PortClient
 from benchmarks.support.data import rows
 from benchmarks.support.wiki_index import wiki_index
-from heddle.app.lanes import lane_specs, plan_for
+from heddle.app.lanes import embedder_dtype, lane_specs, plan_for
 from heddle.app.model_source import model_directory
 from heddle.app.server_config import ServerConfig
 from heddle.core.ports import EnginePort
@@ -74,7 +74,9 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     index = wiki_index(quick)
     config = ServerConfig(index=index.directory)
     with CorpusStore.open(Path(index.directory)) as store:
-        specs = lane_specs(config, plan_for(config, read_machine(), store))
+        machine = read_machine()
+        dtype = embedder_dtype("auto", store.embedder, machine)
+        specs = lane_specs(config, plan_for(config, machine, store), dtype)
         lanes = start_lanes(specs)
         try:
             ports = tuple(port for lane in lanes for port in lane.ports.values())

@@ -1,12 +1,12 @@
 """Indexing as bulk requests on the runtime: chunk -> Embedding -> Ingestion. (DESIGN §2)"""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from heddle.app.lanes import embedder_dtype
 from heddle.app.model_source import model_directory
 from heddle.app.server import Server
 from heddle.core.errors import InputError
@@ -18,6 +18,7 @@ from heddle.corpus.records import EmbedderStamp, PendingChunk
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import model_facts
 from heddle.engines.vector.build import refresh_index
+from heddle.hosts.machine import read_machine
 from heddle.runtime.handle import Handle
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import IndexingNode
@@ -66,7 +67,8 @@ def index_paths(
     with CorpusStore.open(directory, create=True) as store:
         model = None if embedder is None else str(model_directory(embedder))
         facts = model_facts(model)
-        store.set_embedder(EmbedderStamp(facts.name, facts.dims, "float32"))
+        dtype = embedder_dtype("auto", store.embedder, read_machine())
+        store.set_embedder(EmbedderStamp(facts.name, facts.dims, dtype))
         report = ingest_documents(store, paths, on_documents)
         if store.stats().chunks == 0:
             raise InputError(_nothing(report))
@@ -88,7 +90,7 @@ def embed_pending(
     done = 0
     workflow = indexing_workflow()
     on_vectors(EmbedProgress(0, total))
-    with _indexing_server(directory, embedder) as server:
+    with Server(None, directory, embedder=embedder, needs_vectors=False) as server:
         in_flight: deque[tuple[Handle, int]] = deque()
         for batch in pending_batches(store, BATCH_ROWS):
             if len(in_flight) == BATCHES_IN_FLIGHT:
@@ -116,12 +118,6 @@ def indexing_workflow() -> Workflow:
             max_steps=1,
         )
     )
-
-
-@contextmanager
-def _indexing_server(directory: Path, embedder: str | None) -> Iterator[Server]:
-    with Server(None, directory, embedder=embedder, needs_vectors=False) as server:
-        yield server
 
 
 def _submit(server: Server, workflow: Workflow, batch: tuple[PendingChunk, ...]) -> Handle:

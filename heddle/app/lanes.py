@@ -9,6 +9,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.core.errors import InputError
 from heddle.core.ports import Clock, EnginePort
 from heddle.core.primitives import PrimitiveKind
+from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import EmbeddingSettings, default_model_dir
 from heddle.engines.llm.build import LlmSettings
@@ -38,12 +39,27 @@ def plan_for(config: ServerConfig, machine: MachineFacts, store: CorpusStore | N
     return plan_placement(machine, Demand(llm, embedder, index), config.kv_bytes)
 
 
-def lane_specs(config: ServerConfig, placement: Placement) -> tuple[LaneSpec, ...]:
-    """Return the lanes of a server: retrieval where there is an index, llm where a generator."""
+def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFacts) -> str:
+    """Return the dtype to embed with: as asked, else as the corpus was embedded, else the fastest.
+
+    One dtype for passages and questions: vectors of two are close, but not equal. (DESIGN §3)
+    """
+    if wanted != "auto":
+        return wanted
+    if stored is not None:
+        return stored.dtype
+    return "bfloat16" if machine.has_amx or machine.gpus else "float32"
+
+
+def lane_specs(config: ServerConfig, placement: Placement, dtype: str) -> tuple[LaneSpec, ...]:
+    """Return the lanes of a server: retrieval where there is an index, llm where a generator.
+
+    `dtype` is the embedder's, from `embedder_dtype`.
+    """
     lanes = []
     if config.index is not None:
         threads = max(1, len(placement.retrieval_cpus))
-        engines = (_embedding(config, threads), _vector(config, threads))
+        engines = (_embedding(config, threads, dtype), _vector(config, threads))
         lanes.append(LaneSpec("retrieval", engines, placement.retrieval_cpus, threads))
     if config.generator is not None:
         threads = max(1, len(placement.llm_cpus))
@@ -66,10 +82,9 @@ def _embedder_directory(config: ServerConfig) -> Path:
     return default_model_dir() if config.embedder is None else model_directory(config.embedder)
 
 
-def _embedding(config: ServerConfig, threads: int) -> EngineSpec:
-    settings = EmbeddingSettings(
-        model=str(_embedder_directory(config)), dtype=config.dtype, threads=threads
-    )
+def _embedding(config: ServerConfig, threads: int, dtype: str) -> EngineSpec:
+    directory = str(_embedder_directory(config))
+    settings = EmbeddingSettings(model=directory, dtype=dtype, threads=threads)
     return EngineSpec(
         "embedding",
         "heddle.engines.embedding.build:build_engine",

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from heddle.app.application import App
-from heddle.app.lanes import inline_ports, lane_specs, plan_for
+from heddle.app.lanes import embedder_dtype, inline_ports, lane_specs, plan_for
 from heddle.app.model_source import model_directory
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, HeddleError, InputError
@@ -214,7 +214,11 @@ class Server:
             )
 
     def _start(self) -> None:
-        specs = lane_specs(self.config, self.placement)
+        stamp = self.store.embedder if self.store is not None else None
+        dtype = embedder_dtype(self.config.dtype, stamp, read_machine())
+        if stamp is not None and stamp.dtype != dtype:
+            log.warning("questions are embedded in %s, the corpus in %s", dtype, stamp.dtype)
+        specs = lane_specs(self.config, self.placement, dtype)
         if self.config.host == "process":
             self._lanes = start_lanes(specs)
             for lane in self._lanes:

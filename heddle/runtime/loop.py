@@ -1,11 +1,15 @@
 """Drives a Runtime on an asyncio loop: event-driven, no polling."""
 
 import asyncio
+import logging
 import threading
 from dataclasses import dataclass, field
 
+from heddle.core.errors import InternalError
 from heddle.core.ports import Clock
 from heddle.runtime.runtime import Runtime
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -53,7 +57,15 @@ class RuntimeLoop:
         self._is_scheduled = False
         if self.is_closed:
             return
-        wake_at_s = self.runtime.cycle(self.clock.now_s())
+        try:
+            wake_at_s = self.runtime.cycle(self.clock.now_s())
+        except Exception as error:
+            # No request may wait for its deadline because of a bug in the runtime itself.
+            log.exception("a scheduling cycle broke an invariant")
+            self.runtime.fail_all(
+                InternalError(f"{type(error).__name__}: {error}"), self.clock.now_s()
+            )
+            return
         if wake_at_s < self._timer_at_s:
             self._arm(wake_at_s)
 

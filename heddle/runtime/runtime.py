@@ -181,6 +181,11 @@ class Runtime:
         if request_id in self.requests:
             self._fail(self.requests[request_id], Cancelled("cancelled by the caller"), now_s)
 
+    def fail_all(self, error: HeddleError, now_s: float) -> None:
+        """End every request with an error: what is left when a cycle itself has failed."""
+        for request in list(self.requests.values()):
+            self._fail(request, error, now_s)
+
     def cycle(self, now_s: float) -> float:
         """Fold in what has happened, decide, send; return when to come back at the latest [s].
 

@@ -114,3 +114,38 @@ def test_many_requests_at_once(bench, hyde, count):
 
     drive(bench, scenario)
     bench.assert_idle()
+
+
+def test_a_broken_cycle_ends_every_request_with_our_error() -> None:
+    from heddle.core.errors import InternalError
+    from heddle.runtime.loop import RuntimeLoop
+
+    class Broken:
+        ports: tuple[object, ...] = ()
+        failed: list[Exception]
+
+        def __init__(self) -> None:
+            self.failed = []
+
+        def cycle(self, now_s: float) -> float:
+            raise KeyError("gone")
+
+        def fail_all(self, error: Exception, now_s: float) -> None:
+            self.failed.append(error)
+
+    class Still:
+        def now_s(self) -> float:
+            return 0.0
+
+    async def run() -> Broken:
+        runtime = Broken()
+        driver = RuntimeLoop(runtime, Still(), asyncio.get_running_loop())  # type: ignore[arg-type]
+        driver.start()
+        driver.wake()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return runtime
+
+    (error,) = asyncio.run(run()).failed
+    assert isinstance(error, InternalError)
+    assert "gone" in str(error)
