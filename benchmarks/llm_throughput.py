@@ -17,6 +17,7 @@ the figures are medians.
 
 import copy
 import statistics
+import sys
 import time
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -85,6 +86,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     for _ in range(sizes.repetitions):
         for name, contender in contenders.items():
             seconds[name].append(contender(models[name], requests))
+            print(f"{name}: {seconds[name][-1]:.1f} s", file=sys.stderr, flush=True)
     tokens = sum(request.tokens_out for request in requests)
     median = {name: statistics.median(times) for name, times in seconds.items()}
     rows = [

@@ -7,7 +7,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from heddle.demo.corpus import (
 )
 from heddle.demo.language_reference import LANGUAGE_QUESTIONS, language_reference_documents
 from heddle.demo.scoring import gold_in_context, is_right
-from heddle.runtime.events import Answer, RequestFailed
+from heddle.runtime.events import Answer, NodeStarted, RequestFailed, TokenDelta
 from heddle.runtime.handle import Handle
 from heddle.runtime.step_trace import Overlap
 from heddle.workflow.ragraph import RAGraph
@@ -122,7 +122,11 @@ def _serve(
     lock = threading.Lock()
 
     def follow(index: int, question: DemoQuestion, handle: Handle) -> None:
-        outcome = _outcome(question, handle, documents)
+        def show(text: str) -> None:
+            progress.stream(index, f"{question.question} {text}")
+
+        outcome = _outcome(question, handle, documents, show)
+        progress.stream(index, None)
         with lock:
             outcomes[index] = outcome
             progress.update("answering", len(outcomes), len(questions))
@@ -141,11 +145,22 @@ def _serve(
     return [outcomes[index] for index in sorted(outcomes)]
 
 
-def _outcome(question: DemoQuestion, handle: Handle, documents: dict[str, DemoDocument]) -> Outcome:
+def _outcome(
+    question: DemoQuestion,
+    handle: Handle,
+    documents: dict[str, DemoDocument],
+    show: Callable[[str], None],
+) -> Outcome:
     error: HeddleError | None = None
     answer: Answer | None = None
+    written = ""
     for event in handle:
-        if isinstance(event, Answer):
+        if isinstance(event, NodeStarted):
+            written = f"[{event.node}] "
+        elif isinstance(event, TokenDelta):
+            written += event.text
+            show(written)
+        elif isinstance(event, Answer):
             answer = event
         elif isinstance(event, RequestFailed):
             error = event.error

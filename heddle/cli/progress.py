@@ -4,14 +4,20 @@ import sys
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 LINES_PER_TASK = 10  # plain output: about every tenth of the way
+STREAMS_SHOWN = 6
 
 
 class ProgressLines:
-    """A bar for each named task on a terminal; else a line now and then on stderr."""
+    """A bar for each named task on a terminal, with texts that are being written below.
+
+    Elsewhere (a pipe, a log) a plain line on stderr now and then; texts only when complete.
+    """
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -22,6 +28,10 @@ class ProgressLines:
             TimeRemainingColumn(),
             console=self._console,
         )
+        self._streams: dict[object, str] = {}
+        self._live = Live(
+            get_renderable=self._renderable, console=self._console, refresh_per_second=8
+        )
         self._is_terminal = self._console.is_terminal
         self._tasks: dict[str, int] = {}
         self._printed: dict[str, int] = {}
@@ -31,13 +41,28 @@ class ProgressLines:
         if not self._is_terminal:
             self._print(name, done, total)
         elif name not in self._tasks:
-            self._tasks[name] = self._bars.add_task(name, total=total, completed=done)
+            self._tasks[name] = len(self._tasks)
+            self._bars.add_task(name, total=total, completed=done)
         else:
-            self._bars.update(self._bars.task_ids[self._tasks[name]], completed=done, total=total)
+            task_id = self._bars.task_ids[self._tasks[name]]
+            self._bars.update(task_id, completed=done, total=total)
+
+    def stream(self, key: object, text: str | None) -> None:
+        """Show a text as far as it is written; None takes it away."""
+        if text is None:
+            self._streams.pop(key, None)
+        elif self._is_terminal:
+            self._streams[key] = " ".join(text.split())
 
     def say(self, text: str) -> None:
         """Print a line without breaking the bars."""
         self._console.print(text, highlight=False, markup=False)
+
+    def _renderable(self) -> RenderableType:
+        newest = list(self._streams.values())[-STREAMS_SHOWN:]
+        return Group(
+            self._bars, *(Text(line, no_wrap=True, overflow="ellipsis") for line in newest)
+        )
 
     def _print(self, name: str, done: int, total: int) -> None:
         step = max(1, total // LINES_PER_TASK)
@@ -48,7 +73,7 @@ class ProgressLines:
 
     def __enter__(self) -> Self:
         if self._is_terminal:
-            self._bars.start()
+            self._live.start()
         return self
 
     def __exit__(
@@ -58,4 +83,4 @@ class ProgressLines:
         traceback: TracebackType | None,
     ) -> None:
         if self._is_terminal:
-            self._bars.stop()
+            self._live.stop()

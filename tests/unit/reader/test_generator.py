@@ -63,7 +63,7 @@ def test_coreference_questions_rest_on_a_passage_that_does_not_name_the_subject(
 
 def test_a_two_hop_answer_is_not_in_the_first_passage_alone():
     for seed in range(60):
-        notes, questions = _notes_and_questions(seed)
+        _, questions = _notes_and_questions(seed)
         for question in questions:
             if question.kind is Kind.TWO_HOP:
                 first, second = question.evidence
