@@ -59,11 +59,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """The lanes that all contenders drive in turn."""
+    """The lanes that all contenders drive in turn; `seen` is each one's newest frame."""
 
     ports: tuple[EnginePort, ...]
     tokenizer: PromptTokenizer
     store: CorpusStore
+    seen: dict[str, tuple[int, int]]
 
 
 Answerer = Callable[[str, str], Awaitable[object]]
@@ -82,7 +83,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
             ports = tuple(port for lane in lanes for port in lane.ports.values())
             tokenizer = PromptTokenizer.from_directory(model_directory("reader"))
             questions = _questions(index.single, index.multihop, seed)
-            engines = Engines(ports, tokenizer, store)
+            engines = Engines(ports, tokenizer, store, {})
             return asyncio.run(_measure_all(engines, questions, quick, seed))
         finally:
             for lane in lanes:
@@ -179,7 +180,7 @@ async def _run_asks(answer: Answerer, asks: Sequence[Ask]) -> list[float]:
 def _answerer(engines: Engines, contender: str, salt: str) -> Answerer:
     if contender == "heddle":
         return _heddle(engines, salt)
-    client = PortClient(engines.ports, engines.tokenizer, engines.store, salt)
+    client = PortClient(engines.ports, engines.tokenizer, engines.store, salt, engines.seen)
     way = client if contender == "asyncio" else BarrierClient(client)
 
     async def answer(workflow: str, question: str) -> object:
@@ -197,6 +198,9 @@ def _heddle(engines: Engines, salt: str) -> Answerer:
         tokenizer=engines.tokenizer,
         passages=engines.store,
     )
+    for name, lane in runtime.lanes.items():
+        # These lanes have served other drivers: frames are counted on from there.
+        lane.seen = engines.seen.get(name, lane.seen)
     driver = RuntimeLoop(runtime, clock, asyncio.get_running_loop())
     driver.start()
     compiled = {name: make().compile() for name, make in PRESETS.items()}
@@ -211,7 +215,9 @@ def _heddle(engines: Engines, salt: str) -> Answerer:
             tenant=salt,
         )
         driver.wake()
-        return await handle
+        answered = await handle
+        engines.seen.update({name: lane.seen for name, lane in runtime.lanes.items()})
+        return answered
 
     return answer
 

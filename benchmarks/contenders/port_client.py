@@ -37,7 +37,9 @@ class PortClient:
         tokenizer: Tokenizer,
         passages: PassageSource,
         salt: str,
+        seen: dict[str, tuple[int, int]],
     ) -> None:
+        self._seen = seen
         self._by_kind = {kind: port for port in ports for kind in port.kinds}
         self._ports = tuple(ports)
         self._tokenizer = tokenizer
@@ -89,6 +91,7 @@ class PortClient:
     def _drain(self) -> None:
         for port in self._ports:
             for frame in port.frames():
+                self._seen[port.name] = frame.epoch, frame.number
                 for event in frame.events:
                     if isinstance(event, Progress) or event.task_id not in self._waiting:
                         continue

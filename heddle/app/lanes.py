@@ -60,11 +60,13 @@ def lane_specs(config: ServerConfig, placement: Placement, dtype: str) -> tuple[
     if config.index is not None:
         threads = max(1, len(placement.retrieval_cpus))
         engines = (_embedding(config, threads, dtype), _vector(config, threads))
-        lanes.append(LaneSpec("retrieval", engines, placement.retrieval_cpus, threads))
+        cpus = placement.retrieval_cpus if placement.is_pinned else ()
+        lanes.append(LaneSpec("retrieval", engines, cpus, threads))
     if config.generator is not None:
         threads = max(1, len(placement.llm_cpus))
         llm = _llm(config, placement, threads)
-        lanes.append(LaneSpec("llm", (llm,), placement.llm_cpus, threads))
+        cpus = placement.llm_cpus if placement.is_pinned else ()
+        lanes.append(LaneSpec("llm", (llm,), cpus, threads))
     return tuple(lanes)
 
 

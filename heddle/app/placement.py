@@ -23,24 +23,34 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Cores and bytes of a server. The runtime shares the retrieval lane's cores."""
+    """Cores and bytes of a server. The runtime shares the retrieval lane's cores.
+
+    Lanes are pinned only where this process may use its cores whole: under a quota of fewer
+    cores than it sees, every server of the host would pin itself to the same first ones.
+    """
 
     retrieval_cpus: tuple[int, ...]
     llm_cpus: tuple[int, ...]
     kv_bytes: int
     total_bytes: int
     limit_bytes: int
+    is_pinned: bool = True
 
     def lines(self) -> tuple[str, ...]:
         """Return the plan as `heddle doctor` prints it."""
         return (
-            f"runtime, embedding, vector, tools: cores {_cores(self.retrieval_cpus)}",
-            f"llm: cores {_cores(self.llm_cpus)}, {_mib(self.kv_bytes)} of KV pages"
+            f"runtime, embedding, vector, tools: {self._cores(self.retrieval_cpus)}",
+            f"llm: {self._cores(self.llm_cpus)}, {_mib(self.kv_bytes)} of KV pages"
             if self.kv_bytes
             else "llm: none",
             f"memory: {_mib(self.total_bytes)} planned of {_mib(self.limit_bytes)} allowed "
             f"({MEMORY_SHARE:.0%} of the limit)",
         )
+
+    def _cores(self, cpus: tuple[int, ...]) -> str:
+        if not self.is_pinned:
+            return f"{len(cpus)} threads, any core"
+        return f"cores {', '.join(map(str, cpus))}" if cpus else "any core"
 
 
 def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None = None) -> Placement:
@@ -72,7 +82,8 @@ def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None =
         )
     cpus = machine.cpus[: machine.cores]
     retrieval, llm = _split(cpus) if demand.llm_bytes else (cpus, ())
-    return Placement(retrieval, llm, kv, fixed + kv, limit)
+    is_pinned = machine.cores == len(machine.cpus)
+    return Placement(retrieval, llm, kv, fixed + kv, limit, is_pinned)
 
 
 def _split(cpus: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -81,10 +92,6 @@ def _split(cpus: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return cpus, cpus
     share = max(1, len(cpus) // 4)
     return cpus[:share], cpus[share:]
-
-
-def _cores(cpus: tuple[int, ...]) -> str:
-    return ", ".join(map(str, cpus)) if cpus else "any"
 
 
 def _mib(count: int) -> str:

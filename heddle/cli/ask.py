@@ -6,7 +6,14 @@ from pathlib import Path
 
 from heddle.app.server import Server
 from heddle.core.passages import Passage
-from heddle.runtime.events import Answer, RequestEvent, RequestFailed, Retrieved, TokenDelta
+from heddle.runtime.events import (
+    Answer,
+    NodeStarted,
+    RequestEvent,
+    RequestFailed,
+    Retrieved,
+    TokenDelta,
+)
 from heddle.runtime.receipt import Receipt
 from heddle.workflow.presets import PRESETS, preset
 
@@ -36,6 +43,8 @@ def run(options: argparse.Namespace) -> int:
 def _show(event: RequestEvent, output_nodes: set[str], with_receipt: bool) -> None:
     if isinstance(event, TokenDelta) and event.node in output_nodes:
         print(event.text, end="", flush=True)
+    elif isinstance(event, NodeStarted) and event.turn and event.node in output_nodes:
+        print(f"\n[{event.node}, turn {event.turn + 1}]", file=sys.stderr)
     elif isinstance(event, Retrieved):
         print(f"[{event.node}: {len(event.passages)} passages]", file=sys.stderr)
     elif isinstance(event, RequestFailed):

@@ -31,6 +31,7 @@ def read_json(path: Path) -> object:
 
 def write_json(path: Path, value: object) -> None:
     """Write a JSON file in one piece: readers see the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     part.replace(path)

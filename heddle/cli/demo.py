@@ -16,12 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 from heddle.app.indexing import index_paths
+from heddle.app.model_source import model_directory
 from heddle.app.server import Server
 from heddle.cli.ask import passage_line
 from heddle.cli.bench import machine_record, version_record
 from heddle.cli.cache import write_json
 from heddle.cli.progress import ProgressLines
-from heddle.core.errors import HeddleError
+from heddle.core.errors import HeddleError, InputError
 from heddle.demo.corpus import (
     STREAM_QUESTION_COUNT,
     DemoDocument,
@@ -69,6 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Index, answer, and say how it went. Exit code 1 if a question got no answer."""
+    if options.rate <= 0 or options.questions < 1:
+        raise InputError("--rate and --questions must be positive")
+    model_directory(options.model)  # a wrong name is refused before anything is indexed
     started_s = time.monotonic()
     questions = demo_questions()[: options.questions]
     with tempfile.TemporaryDirectory(prefix="heddle-demo-") as folder:
@@ -188,7 +192,7 @@ def _answer_lines(done: int, total: int, outcome: Outcome) -> str:
 
 
 def _print_summary(outcomes: Sequence[Outcome], overlap: Overlap, busy_s: dict[str, float]) -> None:
-    table = Table(title="forty questions, five workflows, one scheduler")
+    table = Table(title=f"{len(outcomes)} questions, one scheduler")
     for column in ("workflow", "questions", "gold in context", "right", "p50 s", "p95 s"):
         table.add_column(column, justify="left" if column == "workflow" else "right")
     for name in sorted({outcome.question.workflow for outcome in outcomes}):

@@ -19,8 +19,8 @@ EPOCH = 1
 class ToolThreads:
     """EnginePort for TOOL primitives.
 
-    A function can't be stopped from outside: a cancelled call's result is dropped when it
-    comes, and its thread is busy until then. So the calls in flight are bounded by the threads.
+    A function can't be stopped from outside: a cancelled call that has begun keeps its thread
+    until it returns, and its result is dropped then. One that has not begun never runs.
     """
 
     def __init__(self, name: str, threads: int, clock: Clock) -> None:
@@ -79,6 +79,9 @@ class ToolThreads:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _call(self, task_id: int, payload: ToolPayload) -> None:
+        with self._lock:
+            if task_id not in self._live:
+                return  # cancelled while it waited: its side effects must not happen
         started_s = self._clock.now_s()
         try:
             event: Event = Done(task_id, ToolResult(payload.function(*payload.arguments)))

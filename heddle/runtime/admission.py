@@ -59,7 +59,8 @@ class Admission:
             between_s = now_s - self.last_leave_s
             known_s = between_s if self.between_s is None else self.between_s
             self.between_s = known_s + SMOOTHING * (between_s - known_s)
-        self.last_leave_s = now_s
+        # Idle time isn't service time: the next pair of completions starts anew.
+        self.last_leave_s = now_s if self.live else None
 
     def check_text(self, slot: str, value: object) -> None:
         """Refuse an input text beyond the bound.

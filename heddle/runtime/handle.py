@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import partial
 
 from heddle.core.errors import HeddleError
+from heddle.runtime.clock import SystemClock
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed, TokenDelta
 
 
@@ -21,6 +22,7 @@ class Handle:
 
     def __init__(self, cancel: Callable[[], None]) -> None:
         self._cancel = cancel
+        self._clock = SystemClock()
         self._lock = threading.Lock()
         self._events: deque[RequestEvent] = deque()
         self._wakers: list[Callable[[], None]] = []
@@ -117,15 +119,21 @@ class Handle:
 
     def _block_until(self, is_true: Callable[[], bool], timeout_s: float | None = None) -> bool:
         """Block this thread until a push makes it true; False when that took too long."""
+        end_s = None if timeout_s is None else self._clock.now_s() + timeout_s
         changed = threading.Event()
+        wake = changed.set
         while True:
             with self._lock:
                 if is_true():
                     return True
                 changed.clear()
-                self._wakers.append(changed.set)
-            if not changed.wait(timeout_s):
-                return is_true()
+                self._wakers.append(wake)
+            left_s = None if end_s is None else max(0.0, end_s - self._clock.now_s())
+            if not changed.wait(left_s):
+                with self._lock:
+                    if wake in self._wakers:
+                        self._wakers.remove(wake)
+                    return is_true()
 
     async def _wait_for(self, is_true: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()

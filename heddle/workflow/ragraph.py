@@ -51,6 +51,7 @@ class RAGraph:
     _nodes: dict[NodeId, Node] = field(default_factory=dict)
     _edges: list[tuple[NodeId | Endpoint, NodeId | Endpoint]] = field(default_factory=list)
     _branches: list[tuple[NodeId, Chooser, tuple[NodeId, ...] | None]] = field(default_factory=list)
+    _compiled: tuple[Draft, Workflow] | None = None
 
     def add_generation(
         self,
@@ -179,13 +180,16 @@ class RAGraph:
             inputs=frozenset(_question(i) for i in self.inputs) | {"query"},
             max_steps=self.max_steps,
         )
-        return compile_draft(draft)
+        # Submitting a graph again and again must not check it again and again.
+        if self._compiled is None or self._compiled[0] != draft:
+            self._compiled = draft, compile_draft(draft)
+        return self._compiled[1]
 
     def _add(self, node: Node) -> None:
         if isinstance(node.id, bool) or not isinstance(node.id, int | str):
             raise WorkflowError(f"a node's id is an int or a string, got {node.id!r}")
-        if node.id in self._nodes:
-            raise WorkflowError(f"node {node.id!r} is there already; ids must differ")
+        if str(node.id) in {str(known) for known in self._nodes}:
+            raise WorkflowError(f"node {node.id!r} is there already; ids must differ as text")
         if not node.output.isidentifier() or node.output in RESERVED:
             raise WorkflowError(
                 f"node {node.id!r}: output {node.output!r} must be a plain name "

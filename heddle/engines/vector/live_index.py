@@ -65,8 +65,8 @@ class LiveIndex:
         return not self.nlist / 2 <= wanted <= self.nlist * 2
 
     @classmethod
-    def build(cls, source: VectorSource) -> "LiveIndex":
-        """Train centroids on a sample and add every vector, streaming.
+    def build(cls, source: VectorSource, nlist: int | None = None) -> "LiveIndex":
+        """Train centroids on a sample and add every vector, streaming; nlist None = by size.
 
         The revision is read before the vectors: what is written meanwhile may be in already,
         and is replayed by its id later.
@@ -74,7 +74,7 @@ class LiveIndex:
         revision, count, dims = source.revision, source.vector_count, source.dims
         if not count or not dims:
             return cls(None, revision)
-        nlist = nlist_for(count)
+        nlist = nlist_for(count) if nlist is None else nlist
         index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dims), dims, nlist, faiss.METRIC_L2)
         index.cp.seed = KMEANS_SEED
         index.cp.niter = KMEANS_ITERATIONS
@@ -90,7 +90,9 @@ class LiveIndex:
         Mutates: index (replaced where there was none) and revision.
         """
         if self.index is None:
-            built = LiveIndex.build(source)
+            # One list, so nothing is trained inside a step of a running lane: that would take
+            # seconds. It is exact, and the next open trains by size.
+            built = LiveIndex.build(source, nlist=1)
             self.index, self.revision = built.index, built.revision
             return built.count
         revision = source.revision
