@@ -40,7 +40,8 @@ sim: setup
 
 # Retrains the reader from nothing; PROFILE=gpu on a machine with one. Resumable.
 reader: setup
-	cd models/reader && ../../$(BIN)/python -m training.train --profile $(or $(PROFILE),cpu) --resume
+	cd models/reader && ../../$(BIN)/python -m training.train \
+		--profile $(or $(PROFILE),cpu) --export heddle_reader/model
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build *.egg-info

@@ -37,7 +37,7 @@ def model_directory(name: str | Path, *, fetch: bool = True) -> Path:
             return Path(entry.load()())
     if str(name).count("/") == 1 and not str(name).startswith((".", "/", "~")):
         return _from_hub(str(name), fetch)
-    known = ", ".join(installed_models()) or "none (pip install heddle-reader)"
+    known = ", ".join(installed_models()) or "none (pip install ./models/reader in a checkout)"
     raise InputError(
         f"model {str(name)!r} is no directory and no installed model; installed: {known}; "
         "or give owner/name of a model hub repository"

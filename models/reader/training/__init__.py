@@ -1,0 +1,1 @@
+"""Generates notes and questions, trains Heddle's small reader on them, measures and exports it."""

@@ -1,0 +1,93 @@
+"""The curriculum: what each phase draws, and how accurate the reader must be to move on."""
+
+from dataclasses import dataclass
+
+from .notes import NotesStyle
+from .questions import Kind
+from .samples import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A recipe and when it ends: accuracy on fresh training draws, or a share of the budget."""
+
+    name: str
+    recipe: Recipe
+    leave_at: float
+    latest: float
+
+
+_K = Kind
+
+PHASES = (
+    Phase(
+        "names",
+        Recipe(
+            (2, 4),
+            (2, 4),
+            NotesStyle(pronoun_rate=0.0),
+            {_K.SINGLE_HOP: 1.0},
+            max_questions=12,
+            cloze_share=0.4,
+        ),
+        leave_at=0.85,
+        latest=0.4,
+    ),
+    Phase(
+        "pronouns",
+        Recipe(
+            (3, 5),
+            (2, 5),
+            NotesStyle(pronoun_rate=0.6, split_rate=0.4),
+            {_K.SINGLE_HOP: 6, _K.COREFERENCE: 4, _K.NOT_IN_NOTES: 1.5, _K.COMPARISON: 1},
+            max_questions=16,
+        ),
+        leave_at=0.85,
+        latest=0.6,
+    ),
+    Phase(
+        "hops",
+        Recipe(
+            (3, 6),
+            (2, 5),
+            NotesStyle(pronoun_rate=0.7, split_rate=0.5, blank_title_rate=0.5, apart_rate=0.1),
+            {
+                _K.SINGLE_HOP: 4,
+                _K.COREFERENCE: 4,
+                _K.NOT_IN_NOTES: 2,
+                _K.COMPARISON: 1.5,
+                _K.TWO_HOP: 4,
+            },
+            max_questions=16,
+            step_share=0.15,
+        ),
+        leave_at=0.85,
+        latest=0.8,
+    ),
+    Phase(
+        "long",
+        Recipe(
+            (2, 10),
+            (3, 6),
+            NotesStyle(
+                pronoun_rate=0.7,
+                split_rate=0.5,
+                blank_title_rate=0.5,
+                apart_rate=0.1,
+                filler_rate=0.15,
+            ),
+            {
+                _K.SINGLE_HOP: 4,
+                _K.COREFERENCE: 4,
+                _K.NOT_IN_NOTES: 2,
+                _K.COMPARISON: 1.5,
+                _K.TWO_HOP: 3.5,
+            },
+            max_questions=20,
+            step_share=0.2,
+            single_share=0.1,
+        ),
+        leave_at=2.0,
+        latest=1.0,
+    ),
+)

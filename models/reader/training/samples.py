@@ -1,0 +1,156 @@
+"""Training samples: a chat as (text, is it a reply?) pieces, ready for the tokenizer."""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import prompts
+from .fillings import Fillings, Split
+from .notes import Notes, NotesStyle, write_notes
+from .questions import Kind, Question, ask
+from .world import draw_world, state
+
+_SHUFFLED = 0.6  # cloze turns in random order: the words must be matched, not their sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What the samples of a training phase look like.
+
+    n_subjects, n_facts: lowest and highest number, both inclusive.
+    max_questions: questions asked one after another on the same notes.
+    step_share: samples that train a workflow step instead of plain answers.
+    single_share: samples with one question only, as in use.
+    cloze_share: further turns that give a sentence up to its value instead of a question; they
+        lead from copying to answering.
+    """
+
+    n_subjects: tuple[int, int]
+    n_facts: tuple[int, int]
+    style: NotesStyle
+    weights: dict[Kind, float]
+    max_questions: int = 12
+    step_share: float = 0.0
+    single_share: float = 0.0
+    cloze_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of text; replies are learned, the rest is read."""
+
+    text: str
+    is_reply: bool = False
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A further question on the same notes."""
+
+    text: str
+    answer: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    pieces: tuple[Piece, ...]
+
+
+def _chat(opening: tuple[str, str, str], rest: Sequence[Turn] = ()) -> Sample:
+    """One full prompt, then further questions on the same notes in a shorter form."""
+    content, reply, kind = opening
+    pieces = [Piece(prompts.BOS), Piece(prompts.user_turn(content))]
+    pieces.append(Piece(reply + prompts.EOS, is_reply=True, kind=kind))
+    for turn in rest:
+        pieces.append(Piece(f"{prompts.USER}{turn.text}{prompts.ASSISTANT}\n"))
+        pieces.append(Piece(turn.answer + prompts.EOS, is_reply=True, kind=turn.kind))
+    return Sample(tuple(pieces))
+
+
+def _turns(questions: list[Question], cloze_share: float, rng: random.Random) -> list[Turn]:
+    turns = []
+    for question in questions:
+        turn = Turn(question.text, question.answer, question.kind.value)
+        if question.kind is Kind.SINGLE_HOP and rng.random() < cloze_share:
+            opening = question.evidence[0].partition(question.answer)[0].strip()
+            words = opening.split()
+            if rng.random() < _SHUFFLED:
+                rng.shuffle(words)
+            turn = Turn(" ".join(words), question.answer, "cloze") if len(words) > 2 else turn
+        turns.append(turn)
+    return turns
+
+
+def answer_sample(notes: Notes, first: Question, rest: Sequence[Turn]) -> Sample:
+    """The ANSWER prompt for the first question, bare questions for the further turns."""
+    opening = prompts.ANSWER.format(docs=notes.render(), query=first.text)
+    return _chat((opening, first.answer, first.kind.value), rest)
+
+
+def _hyde_turn(notes: Notes, rng: random.Random) -> tuple[str, str]:
+    subject = rng.choice(notes.world)
+    fact = rng.choice(subject.facts)
+    query = rng.choice(fact.questions(subject.name))
+    return prompts.HYDE.format(query=query), state(subject, fact, "name", rng)
+
+
+def _decompose_turn(question: Question) -> tuple[str, str]:
+    reply = "\n".join(json.dumps(q, ensure_ascii=False) for q in question.sub_questions)
+    return prompts.DECOMPOSE.format(query=question.text), reply
+
+
+def _compress_turn(notes: Notes, question: Question) -> tuple[str, str]:
+    content = prompts.COMPRESS.format(docs=notes.render(), query=question.text)
+    return content, " ".join(question.evidence) or prompts.NOT_IN_NOTES
+
+
+def _judge_turn(notes: Notes, question: Question) -> tuple[str, str]:
+    content = prompts.JUDGE.format(docs=notes.render(), query=question.text)
+    return content, "no" if question.kind is Kind.NOT_IN_NOTES else "yes"
+
+
+def _refine_turn(notes: Notes, question: Question, rng: random.Random) -> tuple[str, str]:
+    others = [f.value for s in notes.world for f in s.facts]
+    earlier = rng.choice([question.answer, rng.choice(others), prompts.NOT_IN_NOTES])
+    content = prompts.REFINE.format(docs=notes.render(), answer=earlier, query=question.text)
+    return content, question.answer
+
+
+def step_sample(notes: Notes, first: Question, rest: Sequence[Turn], rng: random.Random) -> Sample:
+    """One workflow step, then plain questions on the same notes where the step has shown them."""
+    step = rng.choice(("hyde", "decompose", "compress", "judge", "refine"))
+    if step == "hyde":
+        return _chat((*_hyde_turn(notes, rng), step))
+    if step == "decompose":
+        return _chat((*_decompose_turn(first), step))
+    if step == "compress":
+        turn = _compress_turn(notes, first)
+    elif step == "judge":
+        turn = _judge_turn(notes, first)
+    else:
+        turn = _refine_turn(notes, first, rng)
+    return _chat((*turn, step), rest)
+
+
+def draw_notes(recipe: Recipe, fillings: Fillings, rng: random.Random) -> Notes:
+    world = draw_world(rng, fillings, rng.randint(*recipe.n_subjects), *recipe.n_facts)
+    return write_notes(world, recipe.style, rng)
+
+
+def draw_sample(recipe: Recipe, rng: random.Random, split: Split = Split.TRAIN) -> Sample:
+    """One seeded sample of a recipe."""
+    fillings = Fillings(rng, split)
+    while True:
+        notes = draw_notes(recipe, fillings, rng)
+        n_questions = 1 if rng.random() < recipe.single_share else recipe.max_questions
+        questions = ask(notes, recipe.weights, n_questions, fillings, rng)
+        if not questions:
+            continue
+        first, *others = questions
+        rest = _turns(others, recipe.cloze_share, rng)
+        if rng.random() < recipe.step_share:
+            return step_sample(notes, first, rest, rng)
+        return answer_sample(notes, first, rest)
