@@ -22,6 +22,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from benchmarks.contenders.hand_written import HAND_WRITTEN
 from benchmarks.contenders.port_client import BarrierClient, PortClient
 from benchmarks.support.data import rows
@@ -118,8 +120,15 @@ async def _measure_all(
     headline = {
         f"x_{other}_p50": _speedup(table, shares, other) for other in ("asyncio", "barrier")
     }
+    headline["serving_mib"] = _resident_bytes() / (1 << 20)
     settings = {"shares": list(shares), "capacity_per_s": capacity, "requests": count}
     return {"settings": settings, "rows": table, "headline": headline}
+
+
+def _resident_bytes() -> int:
+    """Return the memory that this process and its lanes hold."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return sum(process.memory_info().rss for process in processes)
 
 
 def _arrivals(
