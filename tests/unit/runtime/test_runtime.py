@@ -342,12 +342,14 @@ class TestDeadline:
 
 class TestAdmission:
     def test_busy_says_how_long_to_wait(self, search):
-        bench = Bench(limits=RuntimeLimits(requests_max=2))
+        bench = Bench(limits=RuntimeLimits(requests_max=3))
+        bench.vector.holds = lambda task: task.identity.request_id == 1
+        calls = [bench.submit(search)]  # one stays, so the server is never idle
         bench.submit(search)
         bench.cycle(4.0)
         bench.submit(search)  # two ends, four seconds apart
         bench.vector.holds = lambda task: True
-        calls = [bench.submit(search) for _ in range(2)]
+        calls += [bench.submit(search) for _ in range(2)]
         with pytest.raises(Busy, match="predicted wait") as refused:
             bench.submit(search)
         assert refused.value.wait_s == pytest.approx(4.0)
@@ -355,6 +357,17 @@ class TestAdmission:
         bench.cycle()
         assert all(call.answer for call in calls)
         bench.assert_idle()
+
+    def test_idle_hours_are_no_wait(self, search):
+        bench = Bench(limits=RuntimeLimits(requests_max=1))
+        bench.submit(search)
+        bench.cycle(3600.0)
+        bench.submit(search)
+        bench.vector.holds = lambda task: True
+        bench.submit(search)
+        with pytest.raises(Busy) as refused:
+            bench.submit(search)
+        assert refused.value.wait_s < 10.0
 
     def test_bulk_fills_its_share_and_no_more(self, search):
         bench = Bench(limits=RuntimeLimits(requests_max=4, bulk_share=0.5))
