@@ -76,4 +76,3 @@ class Lease:
     handle: KvHandle
     lane: Lane
     tasks: set[int]
-    has_decode: bool

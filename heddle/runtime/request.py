@@ -24,7 +24,8 @@ class PrimitiveRun:
     """One primitive of one request while it is open.
 
     `region` counts the regions that the request has opened up to this one.
-    `parts` collects the results of split rows by their first row; `rows_left` is still to come.
+    `parts` collects the results of split rows by their first row; `rows_sent` and
+    `rows_done` count them.
     """
 
     primitive: Primitive

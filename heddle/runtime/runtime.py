@@ -338,7 +338,7 @@ class Runtime:
         decode.engine = lane.port.name
         decode_task = self._send(lane, request, decode, decode.payload, 1, 0, now_s)
         handle = KvHandle(lane.port.name, lane.port.epoch, prefill_task)
-        self.leases[prefill_task] = Lease(handle, lane, {prefill_task, decode_task}, True)
+        self.leases[prefill_task] = Lease(handle, lane, {prefill_task, decode_task})
         self.tasks[prefill_task].prefill = self.tasks[decode_task].prefill = prefill_task
 
     def _send(
