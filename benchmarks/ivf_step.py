@@ -160,6 +160,8 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
 class _NoSource(VectorSource):
     """A corpus that nothing is read from: the index is there already."""
 
+    revision = 0
+
 
 def _prepared(settings: Settings) -> tuple[faiss.IndexIVFFlat, NDArray[np.float32]]:
     """Return index and queries, from the cache where they are there."""

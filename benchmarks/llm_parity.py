@@ -9,7 +9,8 @@ wide spread: parity is a question of wiring, not of size. `max_rel_diff` is the 
 difference over the largest absolute logit of the request; tokens must be the same, too.
 """
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,16 +26,17 @@ from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segmen
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Generated, Prefilled
 from heddle.core.tasks import Identity, Task
-from heddle.engines.llm.attention import ATTENTION_NAME
 from heddle.engines.llm.build import LlmSettings, spec_of
 from heddle.engines.llm.engine import LlmEngine
 from heddle.engines.llm.handover import SequenceKv
-from heddle.engines.llm.step_batch import StepBatch
-from heddle.engines.llm.worker import TransformersWorker, WorkerClock
+from heddle.engines.llm.packed_linear import pack_linears
+from heddle.engines.llm.step_batch import BatchRow
+from heddle.engines.llm.worker import TransformersWorker, WorkerClock, kv_shape
 
 NEW_TOKENS = 32
 LENGTHS = (5, 40, 77, 16)
 CONTEXT = 144
+PAGE_SIZE = 16
 PAGES_FEW = 9  # one context of them; the four requests together need 19
 
 
@@ -116,10 +118,8 @@ class Served:
 
     def _expected(self, model: PreTrainedModel) -> Tensor:
         whole = torch.tensor([[*self.prompt, *self.token_ids[:-1]]])
-        model.set_attn_implementation("sdpa")
         with torch.inference_mode():
             logits: Tensor = model(whole, use_cache=False).logits[0, len(self.prompt) - 1 :]
-        model.set_attn_implementation(ATTENTION_NAME)
         return logits.float()
 
 
@@ -128,9 +128,9 @@ class RecordingWorker(TransformersWorker):
 
     last: Tensor
 
-    def logits(self, batch: StepBatch) -> Tensor:
-        """Compute a step and keep its logits."""
-        self.last = super().logits(batch)
+    def logits(self, hidden: Tensor, rows: Sequence[BatchRow]) -> Tensor:
+        """Return the logits and keep them."""
+        self.last = super().logits(hidden, rows)
         return self.last
 
 
@@ -159,16 +159,19 @@ class Serving:
         exchange: Exchange | None = None,
         mode: Mode = MODES["batch"],
     ) -> None:
-        page_bytes = spec_of(LlmSettings(Path("in memory")), model, "").page_bytes
+        token_bytes = kv_shape(model.config, model.dtype).token_bytes
         settings = LlmSettings(
             Path("in memory"),
             max_num_seqs=4,
             max_num_batched_tokens=mode.step_tokens,
-            kv_bytes=mode.pages * page_bytes,
+            page_size=PAGE_SIZE,
+            kv_bytes=mode.pages * PAGE_SIZE * token_bytes,
             context_tokens_max=CONTEXT,
         )
         spec = spec_of(settings, model, "parity")
-        self.worker = RecordingWorker(model, mode.pages * settings.page_size)
+        served = copy.deepcopy(model)
+        pack_linears(served)
+        self.worker = RecordingWorker(served, mode.pages * PAGE_SIZE)
         self.engine = LlmEngine(name, 1, self.worker, spec, NoText(), WorkerClock(), exchange)
         self.served: dict[int, Served] = {}
         self.prefilled: dict[int, Prefilled] = {}

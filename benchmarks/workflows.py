@@ -7,13 +7,14 @@
   runner, labelled FlashRAG-style; FlashRAG itself isn't run).
 
 Real questions (NQ, SQuADShifts, OTT-QA and multi-hop) over 46,000 Wikipedia passages (quick:
-2,000), the reader as LLM, Poisson arrivals, the same arrivals for all, runs in turns. Rates are
-shares of the throughput that heddle reaches when all requests are there at once. Each run has a
-prefix cache of its own (a salt). x_*_p50 above 1 means heddle is faster; the headline is the
-geometric mean over the rates of the mixed load.
+2,000), the reader as LLM, Poisson arrivals, the same arrivals for all, runs in turns: the workflows
+mixed, then each alone. Rates are shares of the throughput that heddle reaches with the same
+requests when all are there at once. Each run has a prefix cache of its own (a salt). x_*_p50 above
+1 means heddle is faster; the headline is the geometric mean over the rates of the mixed load.
 """
 
 import asyncio
+import itertools
 import math
 import random
 import statistics
@@ -101,22 +102,23 @@ def _questions(single: str, multihop: str, seed: int) -> list[str]:
 async def _measure_all(
     engines: Engines, questions: Sequence[str], quick: bool, seed: int
 ) -> dict[str, object]:
-    count, repetitions, alone = (5, 1, 0) if quick else (20, 3, 10)
-    capacity = await _capacity(engines, questions, seed, 5 if quick else 20)
-    print(f"heddle answers {capacity:.2f} mixed requests a second when all are there at once")
+    count, repetitions, alone = (5, 1, 0) if quick else (20, 3, 8)
     shares = SHARES[1:2] if quick else SHARES
+    loads = [(MIXED, count, repetitions)]
+    loads += [(workflow, alone, 1) for workflow in PRESETS if alone]
+    await _capacity(engines, MIXED, questions, seed, 5)  # warms up
+    capacity: dict[str, float] = {}
     table: list[dict[str, object]] = []
-    for share in shares:
-        for repetition in range(repetitions):
-            asks = _arrivals(MIXED, questions, count, share * capacity, seed + repetition)
+    for workflow, number, times in loads:
+        capacity[workflow] = await _capacity(engines, workflow, questions, seed, number)
+        print(f"{workflow}: heddle answers {capacity[workflow]:.2f} a second, all there at once")
+        for share, repetition in itertools.product(shares, range(times)):
+            rate_per_s = share * capacity[workflow]
+            asks = _arrivals(workflow, questions, number, rate_per_s, seed + repetition)
             for contender in CONTENDERS:
-                table.append(await _cell(engines, contender, MIXED, share, asks))
-    for workflow in PRESETS if alone else ():
-        asks = _arrivals(workflow, questions, alone, SHARES[1] * capacity, seed)
-        for contender in CONTENDERS:
-            table.append(await _cell(engines, contender, workflow, SHARES[1], asks))
-    print(f"cut: {repetitions} repetitions of {count} mixed requests a rate; {alone} requests for")
-    print("each workflow alone, once, at the middle rate; longer runs did not fit 15 minutes")
+                table.append(await _cell(engines, contender, workflow, share, asks))
+    print(f"cut: {repetitions} repetitions of {count} mixed requests a rate, one of {alone} for")
+    print("each workflow alone; longer runs did not fit 15 minutes")
     headline = {
         f"x_{other}_p50": _speedup(table, shares, other) for other in ("asyncio", "barrier")
     }
@@ -146,11 +148,14 @@ def _arrivals(
     return asks
 
 
-async def _capacity(engines: Engines, questions: Sequence[str], seed: int, count: int) -> float:
-    asks = [Ask(a.workflow, a.question, 0.0) for a in _arrivals(MIXED, questions, count, 1, seed)]
-    await _run_asks(_answerer(engines, "heddle", "warm-up"), asks[:5])
+async def _capacity(
+    engines: Engines, workflow: str, questions: Sequence[str], seed: int, count: int
+) -> float:
+    """Return how many requests a second heddle answers when all are there at once."""
+    arrivals = _arrivals(workflow, questions, count, 1, seed)
+    asks = [Ask(ask.workflow, ask.question, 0.0) for ask in arrivals]
     started_s = time.monotonic()
-    await _run_asks(_answerer(engines, "heddle", "capacity"), asks)
+    await _run_asks(_answerer(engines, "heddle", f"capacity-{workflow}-{count}"), asks)
     return len(asks) / (time.monotonic() - started_s)
 
 

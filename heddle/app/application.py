@@ -1,16 +1,14 @@
 """App: a workflow bound to a server, with the verbs people know."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Literal, Protocol, overload
 
-from heddle.core.errors import Busy
+from heddle.app.batch import PATIENCE_S, Inputs, answer_all, answer_all_async
 from heddle.runtime.events import Answer, RequestEvent
 from heddle.runtime.handle import Handle
 from heddle.workflow.workflow import Workflow
-
-Inputs = str | Mapping[str, object]
 
 
 class Submits(Protocol):
@@ -64,31 +62,74 @@ class App:
             if not handle.is_done:
                 handle.cancel_soon()
 
-    def batch(self, many: Sequence[Inputs], **how: Any) -> list[Answer]:  # noqa: ANN401
+    @overload
+    def batch(
+        self,
+        many: Sequence[Inputs],
+        *,
+        return_exceptions: Literal[False] = False,
+        **how: Any,  # noqa: ANN401
+    ) -> list[Answer]: ...
+
+    @overload
+    def batch(
+        self,
+        many: Sequence[Inputs],
+        *,
+        return_exceptions: Literal[True],
+        **how: Any,  # noqa: ANN401
+    ) -> list[Answer | Exception]: ...
+
+    def batch(
+        self, many: Sequence[Inputs], *, return_exceptions: bool = False, **how: Any
+    ) -> Sequence[Answer | Exception]:
         """Run many requests at once and return their answers in order.
 
-        Raises: the first request's error; the others are cancelled.
-        """
-        handles: list[Handle] = []
-        answers: dict[int, Answer] = {}
-        try:
-            for inputs in many:
-                while True:
-                    try:
-                        handles.append(self.submit(inputs, **how))
-                        break
-                    except Busy:
-                        # The server is full: the oldest request of ours makes room.
-                        oldest = next((i for i in range(len(handles)) if i not in answers), None)
-                        if oldest is None:
-                            raise
-                        answers[oldest] = handles[oldest].result()
-            return [answers.get(i) or handle.result() for i, handle in enumerate(handles)]
-        finally:
-            for handle in handles:
-                if not handle.is_done:
-                    handle.cancel_soon()
+        They are let in in order. While the server is full, the next one waits as long as Busy
+        predicts, or until one of these has ended, and asks again; after `deadline_s` (600 s where
+        there is none) it fails with that Busy. `deadline_s` itself counts from when it is let in.
 
-    async def abatch(self, many: Sequence[Inputs], **how: Any) -> list[Answer]:  # noqa: ANN401
-        """Run many requests at once, from async code."""
-        return list(await asyncio.gather(*(self.ainvoke(inputs, **how) for inputs in many)))
+        Args:
+            many: the inputs of each request.
+            return_exceptions: put a request's error in the place of its answer, and go on with
+                the others.
+            how: submit's keyword arguments, for every request.
+
+        Raises: the error of the first request in order that failed; the others have ended then,
+            answered or cancelled.
+        """
+        return answer_all(partial(self.submit, **how), many, _patience_s(how), return_exceptions)
+
+    @overload
+    async def abatch(
+        self,
+        many: Sequence[Inputs],
+        *,
+        return_exceptions: Literal[False] = False,
+        **how: Any,  # noqa: ANN401
+    ) -> list[Answer]: ...
+
+    @overload
+    async def abatch(
+        self,
+        many: Sequence[Inputs],
+        *,
+        return_exceptions: Literal[True],
+        **how: Any,  # noqa: ANN401
+    ) -> list[Answer | Exception]: ...
+
+    async def abatch(
+        self, many: Sequence[Inputs], *, return_exceptions: bool = False, **how: Any
+    ) -> Sequence[Answer | Exception]:
+        """Run many requests at once, from async code; see `batch`.
+
+        Raises: the first error in time, as asyncio.gather does; unlike there, the others are
+            cancelled and have ended then. Cancelling this cancels them all.
+        """
+        submit = partial(self.submit, **how)
+        return await answer_all_async(submit, many, _patience_s(how), return_exceptions)
+
+
+def _patience_s(how: Mapping[str, Any]) -> float:
+    deadline_s = how.get("deadline_s")
+    return PATIENCE_S if deadline_s is None else float(deadline_s)

@@ -52,10 +52,14 @@ def index_paths(
     directory: Path,
     *,
     embedder: str | Path | None = None,
+    prune: bool = False,
     on_documents: Callable[[IngestProgress], None],
     on_vectors: Callable[[EmbedProgress], None],
 ) -> IndexReport:
     """Bring the corpus in `directory` up to date with files. Stopped and run again, it resumes.
+
+    `prune` deletes the documents of files at or under `paths` that exist no more. Servers that
+    are running on the corpus see every change at their next search.
 
     Raises:
         InputError: a path isn't there, or nothing was found to index.
@@ -63,14 +67,15 @@ def index_paths(
         StorageError: the disk refuses; what was committed stays.
     """
     paths = list(paths)
-    find_files(paths)  # a missing path must not leave an empty corpus behind
+    if not CorpusStore.exists(directory):
+        find_files(paths)  # a missing path must not leave an empty corpus behind
     with CorpusStore.open(directory, create=True) as store:
         model = None if embedder is None else str(model_directory(embedder))
         facts = model_facts(model)
         dtype = embedder_dtype("auto", store.embedder, read_machine())
         store.set_embedder(EmbedderStamp(facts.name, facts.dims, dtype))
-        report = ingest_documents(store, paths, on_documents)
-        if store.stats().chunks == 0:
+        report = ingest_documents(store, paths, on_documents, prune=prune)
+        if store.stats().chunks == 0 and not report.removed:
             raise InputError(_nothing(report))
         embedded = embed_pending(store, directory, model, on_vectors)
         refresh_index(directory)

@@ -1,5 +1,6 @@
 """From a server's configuration to its lanes: which engines, with which settings, where."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -7,7 +8,7 @@ from heddle.app.model_source import model_directory
 from heddle.app.placement import Demand, Placement, plan_placement
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import InputError
-from heddle.core.ports import Clock, EnginePort
+from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
@@ -36,7 +37,8 @@ def plan_for(config: ServerConfig, machine: MachineFacts, store: CorpusStore | N
     index = 0
     if store is not None and store.dims:
         index = int(store.vector_count * store.dims * 4 * INDEX_OVERHEAD)
-    return plan_placement(machine, Demand(llm, embedder, index), config.kv_bytes)
+    packed = llm if _packing_pays(config, machine) else 0
+    return plan_placement(machine, Demand(llm, embedder, index, packed), config.kv_bytes)
 
 
 def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFacts) -> str:
@@ -70,14 +72,14 @@ def lane_specs(config: ServerConfig, placement: Placement, dtype: str) -> tuple[
     return tuple(lanes)
 
 
-def inline_ports(specs: tuple[LaneSpec, ...], clock: Clock) -> tuple[EnginePort, ...]:
-    """Build the lanes' engines in this process. Needs the running loop that will step them."""
-    ports = []
+def inline_hosts(specs: tuple[LaneSpec, ...], clock: Clock) -> Iterator[InlineHost]:
+    """Build the lanes' engines in this process, one after another; the caller closes each.
+
+    Needs the running loop that will step them.
+    """
     for lane in specs:
         for spec in lane.engines:
-            engine = call_factory(spec, epoch=1)
-            ports.append(InlineHost(engine, spec.credits_total, clock))
-    return tuple(ports)
+            yield InlineHost(call_factory(spec, epoch=1), spec.credits_total, clock)
 
 
 def _embedder_directory(config: ServerConfig) -> Path:
@@ -117,6 +119,8 @@ def _llm(config: ServerConfig, placement: Placement, threads: int) -> EngineSpec
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
         kv_bytes=placement.kv_bytes,
+        context_tokens_max=config.context_tokens_max,
+        packs_weights=placement.packs_weights,
         threads=threads,
     )
     # A prefill and its decode take a credit each; twice the slots keep the lane's own queue fed.
@@ -127,6 +131,13 @@ def _llm(config: ServerConfig, placement: Placement, threads: int) -> EngineSpec
         4 * config.max_num_seqs,
         frozenset({PrimitiveKind.PREFILLING, PrimitiveKind.DECODING}),
     )
+
+
+def _packing_pays(config: ServerConfig, machine: MachineFacts) -> bool:
+    """Whether the LLM runs in float32 on the CPU. (ADR 8)"""
+    on_cpu = config.device == "cpu" or (config.device == "auto" and not machine.gpus)
+    is_float32 = config.dtype == "float32" or (config.dtype == "auto" and not machine.has_amx)
+    return on_cpu and is_float32
 
 
 def _weight_bytes(directory: Path) -> int:

@@ -14,11 +14,15 @@ KV_BYTES_MIN: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What has to fit: weights as they lie in memory, and the index. All in bytes."""
+    """What has to fit: weights as they lie in memory, and the index. All in bytes.
+
+    `packed_bytes` is a second copy of the LLM's weights, for decoding, which may be left out.
+    """
 
     llm_bytes: int
     embedder_bytes: int
     index_bytes: int
+    packed_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +39,14 @@ class Placement:
     total_bytes: int
     limit_bytes: int
     is_pinned: bool = True
+    packs_weights: bool = False
 
     def lines(self) -> tuple[str, ...]:
         """Return the plan as `heddle doctor` prints it."""
         return (
             f"runtime, embedding, vector, tools: {self._cores(self.retrieval_cpus)}",
             f"llm: {self._cores(self.llm_cpus)}, {_mib(self.kv_bytes)} of KV pages"
+            + (", weights packed for decoding" if self.packs_weights else "")
             if self.kv_bytes
             else "llm: none",
             f"memory: {_mib(self.total_bytes)} planned of {_mib(self.limit_bytes)} allowed "
@@ -83,7 +89,9 @@ def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None =
     cpus = machine.cpus[: machine.cores]
     retrieval, llm = _split(cpus) if demand.llm_bytes else (cpus, ())
     is_pinned = machine.cores == len(machine.cpus)
-    return Placement(retrieval, llm, kv, fixed + kv, limit, is_pinned)
+    packs_weights = 0 < demand.packed_bytes <= limit - fixed - kv
+    total = fixed + kv + (demand.packed_bytes if packs_weights else 0)
+    return Placement(retrieval, llm, kv, total, limit, is_pinned, packs_weights)
 
 
 def _split(cpus: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from heddle.app.application import App
-from heddle.app.lanes import embedder_dtype, inline_ports, lane_specs, plan_for
+from heddle.app.lanes import embedder_dtype, inline_hosts, lane_specs, plan_for
 from heddle.app.model_source import model_directory
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, HeddleError, InputError
@@ -158,14 +158,19 @@ class Server:
         return {
             "status": "ok" if is_well else "degraded",
             "lanes": {
-                name: {"state": h.state.value, "epoch": h.epoch, "restarts": h.restarts}
+                name: {
+                    "state": h.state.value,
+                    "epoch": h.epoch,
+                    "restarts": h.restarts,
+                    "reason": h.reason,
+                }
                 for name, h in lanes.items()
             },
-            "requests": len(runtime.requests),
+            "requests": len(runtime.requests.open),
             "finished": runtime.counters.finished,
             "failed": runtime.counters.failed,
             "retries": runtime.counters.retries,
-            "predicted_wait_s": runtime.admission.between_s or 0.0,
+            "predicted_wait_s": runtime.requests.admission.between_s or 0.0,
         }
 
     def close(self) -> None:
@@ -230,13 +235,19 @@ class Server:
         self._started.callback(thread.join)
         self._started.callback(self._event_loop.call_soon_threadsafe, self._event_loop.stop)
         self._loop = self._on_loop(lambda: self._assemble(specs))
-        self._started.callback(lambda: self._post(self._loop.close).result())
+        self._close_on_loop(self._loop.close)
+
+    def _close_on_loop(self, close: Callable[[], None]) -> None:
+        """Have `close()` call this on the runtime's thread, before what was started earlier."""
+        self._started.callback(lambda: self._post(close).result())
 
     def _assemble(self, specs: tuple[LaneSpec, ...]) -> RuntimeLoop:
         """Join ports, runtime and loop; runs on the loop's thread, where inline engines step."""
         ports: list[EnginePort] = [port for lane in self._lanes for port in lane.ports.values()]
         if self.config.host == "inline":
-            ports += inline_ports(specs, self.clock)
+            for host in inline_hosts(specs, self.clock):
+                self._close_on_loop(host.close)
+                ports.append(host)
         runner = PassRunner(self.clock, disabled=self.config.disabled_passes)
         runtime = Runtime(
             ports=(*ports, self._tools),
@@ -247,6 +258,7 @@ class Server:
             passages=self.store,
             numerics="batch-dependent",
             tracer=self.trace,
+            clock=self.clock,
         )
         loop = RuntimeLoop(runtime, self.clock, self._event_loop)
         loop.start()

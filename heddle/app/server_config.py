@@ -26,6 +26,8 @@ class ServerConfig:
         nprobe: clusters a search scans; None = the index's default.
         max_num_seqs: sequences the LLM runs at once.
         max_num_batched_tokens: tokens of one LLM step.
+        context_tokens_max: most tokens of a prompt and its answer; None = the model's own limit,
+            or what the KV pages hold if that is less.
         kv_bytes: memory for KV pages; None = by the placement plan.
         batching: how admission is ordered, one of `runtime.batching.POLICIES`.
         optimizations: the most that any request may use.
@@ -47,6 +49,7 @@ class ServerConfig:
     nprobe: int | None = None
     max_num_seqs: int = 16
     max_num_batched_tokens: int = 512
+    context_tokens_max: int | None = None
     kv_bytes: int | None = None
     batching: str = "topology_aware"
     optimizations: Optimizations = Optimizations.EXACT
@@ -67,3 +70,7 @@ class ServerConfig:
         for name in ("max_num_seqs", "max_num_batched_tokens", "tool_threads"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("context_tokens_max", "kv_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be at least 1, got {value}; None = the default")

@@ -2,12 +2,17 @@
 
 import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from heddle.app.server import Server
+from heddle.cli.arguments import add_models, add_topk
+from heddle.cli.primitive_times import primitive_times
+from heddle.cli.start_server import start_server
+from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.passages import Passage
 from heddle.runtime.events import (
     Answer,
+    NodeFinished,
     NodeStarted,
     RequestEvent,
     RequestFailed,
@@ -15,7 +20,7 @@ from heddle.runtime.events import (
     TokenDelta,
 )
 from heddle.runtime.receipt import Receipt
-from heddle.workflow.presets import PRESETS, preset
+from heddle.workflow.nodes import GenerationNode
 
 SNIPPET_CHARS = 100
 
@@ -23,38 +28,77 @@ SNIPPET_CHARS = 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("directory", type=Path, metavar="DIR", help="made by `heddle index`")
-    parser.add_argument("question", help="what you want to know")
-    parser.add_argument("--workflow", default="oneshot", help=f"one of {', '.join(PRESETS)}")
-    parser.add_argument("--model", default="reader", metavar="DIR-or-hub-name")
-    parser.add_argument("--embedder", metavar="DIR-or-name", help="as used for indexing")
+    parser.add_argument("question", metavar='"question"', help="what you want to know")
+    parser.add_argument("--workflow", default="oneshot", metavar="NAME", help=WORKFLOW_HELP)
+    add_topk(parser)
+    add_models(parser)
     parser.add_argument("--receipt", action="store_true", help="say what was done for the answer")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Answer one question, streaming the answer to stdout and the passages after it."""
-    graph = preset(options.workflow).compile()
-    with Server(options.model, options.directory, embedder=options.embedder) as server:
-        for event in server.app(graph).stream(options.question):
-            _show(event, {str(node) for node in graph.outputs}, options.receipt)
+    workflow = load_workflow(options.workflow, options.topk)
+    writers = (n for n in workflow.outputs if isinstance(workflow.nodes[n], GenerationNode))
+    printer = Printer(frozenset(map(str, writers)), options.receipt)
+    with start_server(options, options.directory) as server:
+        for event in server.app(workflow).stream(options.question):
+            printer.take(event)
     return 0
 
 
-def _show(event: RequestEvent, output_nodes: set[str], with_receipt: bool) -> None:
-    if isinstance(event, TokenDelta) and event.node in output_nodes:
-        print(event.text, end="", flush=True)
-    elif isinstance(event, NodeStarted) and event.turn and event.node in output_nodes:
-        print(f"\n[{event.node}, turn {event.turn + 1}]", file=sys.stderr)
-    elif isinstance(event, Retrieved):
-        print(f"[{event.node}: {len(event.passages)} passages]", file=sys.stderr)
-    elif isinstance(event, RequestFailed):
-        raise event.error
-    elif isinstance(event, Answer):
-        print("\n")
-        for passage in event.passages:
+@dataclass(slots=True)
+class Printer:
+    """Prints a request's events as they come: its answer to stdout, what else happens to stderr.
+
+    Args:
+        output_nodes: the generations that END may follow; only their texts are printed.
+    Mutates: `speaker` is the node whose text is being printed, `written` that text.
+    """
+
+    output_nodes: frozenset[str]
+    with_receipt: bool
+    speaker: str | None = None
+    written: str = ""
+
+    def take(self, event: RequestEvent) -> None:
+        """Print one event.
+
+        Raises:
+            HeddleError: what ended the request.
+        """
+        match event:
+            case NodeStarted(node, turn) if node in self.output_nodes and self.speaker is None:
+                self._begin(node, turn)
+            case TokenDelta(node, text) if node == self.speaker:
+                print(text, end="", flush=True)
+                self.written += text
+            case NodeFinished(node) if node == self.speaker:
+                print(flush=True)
+                self.speaker = None
+            case Retrieved(node, passages):
+                print(f"[{node}: {len(passages)} passages]", file=sys.stderr)
+            case RequestFailed(error):
+                raise error
+            case Answer():
+                self._end(event)
+
+    def _begin(self, node: str, turn: int) -> None:
+        if self.written:  # set off from the turn before, or from another node's text
+            print(f"[{node}, turn {turn + 1}]", file=sys.stderr)
+        self.speaker, self.written = node, ""
+
+    def _end(self, answer: Answer) -> None:
+        if answer.text.strip() != self.written.strip():  # another node had the last word
+            print(answer.text)
+        if self.output_nodes and not answer.text:
+            print("(the model wrote nothing)", file=sys.stderr)
+        if answer.passages:
+            print("\npassages, with their distance to what was searched for:")
+        for passage in answer.passages:
             print(passage_line(passage))
-        if with_receipt:
-            print("\n".join(receipt_lines(event.receipt)))
+        if self.with_receipt:
+            print("\n".join(receipt_lines(answer.receipt)))
 
 
 def passage_line(passage: Passage) -> str:
@@ -76,8 +120,8 @@ def receipt_lines(receipt: Receipt) -> list[str]:
     ]
     lines += [f"  fallback: {note}" for note in receipt.fallbacks]
     lines += [
-        f"  {span.name:<28} {span.engine:<10} waited {span.sent_s - span.ready_s:6.3f} s, "
-        f"ran {span.done_s - span.sent_s:6.3f} s"
-        for span in receipt.spans
+        f"  {took.span.name:<28} {took.span.engine:<10} waited {took.waited_s:6.3f} s, "
+        f"ran {took.ran_s:6.3f} s"
+        for took in primitive_times(receipt)
     ]
     return lines

@@ -1,8 +1,8 @@
 """`heddle bench NAME [--quick] [--json FILE]` and `heddle bench prepare`."""
 
 import argparse
+import ast
 import importlib
-import pkgutil
 import platform
 import sys
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from heddle.cli.arguments import add_json
 from heddle.cli.cache import write_json
 from heddle.core.errors import InputError, InternalError
 from heddle.hosts.machine import read_machine
@@ -20,22 +21,25 @@ PREPARE = "prepare"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("name", help="a benchmark (`list` shows them), or `prepare`")
+    parser.add_argument(
+        "name", metavar="NAME", help="a benchmark (`list` shows them), or `prepare`"
+    )
     parser.add_argument("--quick", action="store_true", help="a smoke test; decides nothing")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there")
+    parser.add_argument("--seed", type=int, default=0, help="of its random data; default: 0")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run a benchmark from the checkout's benchmarks/ folder and print its headline."""
-    names = benchmark_names()
+    titles = benchmark_titles()
     if options.name == "list":
-        print("\n".join(names))
+        for name, title in titles.items():
+            print(f"{name:<18} {title}")
         return 0
-    if options.name not in (*names, PREPARE):
+    if options.name not in (*titles, PREPARE):
         raise InputError(
-            f"benchmark {options.name!r} is unknown; there are {', '.join(names)} and {PREPARE}"
+            f"benchmark {options.name!r} is unknown; there are {', '.join(titles)} and {PREPARE}"
         )
     module = importlib.import_module(f"benchmarks.{options.name.replace('-', '_')}")
     print((module.__doc__ or "").strip(), end="\n\n")
@@ -50,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def benchmark_names() -> tuple[str, ...]:
-    """Return the benchmarks of the checkout.
+def benchmark_titles() -> dict[str, str]:
+    """Return the benchmarks of the checkout, each with what the first line of its file says.
 
     Raises:
         InputError: Heddle was installed without its benchmarks.
@@ -66,9 +70,15 @@ def benchmark_names() -> tuple[str, ...]:
             raise InputError(
                 "benchmarks/ isn't installed; run this in a checkout of Heddle"
             ) from error
-    modules = pkgutil.iter_modules(package.__path__)
-    names = (module.name for module in modules if not module.ispkg)
-    return tuple(name.replace("_", "-") for name in names if name != PREPARE)
+    folder = Path(next(iter(package.__path__)))
+    titles = {}
+    for path in sorted(folder.glob("*.py")):
+        module = ast.parse(path.read_text(encoding="utf-8"))  # importing some loads torch
+        runs = any(isinstance(part, ast.FunctionDef) and part.name == "run" for part in module.body)
+        if runs and path.stem != PREPARE:
+            title = (ast.get_docstring(module) or "").partition("\n")[0]
+            titles[path.stem.replace("_", "-")] = title
+    return titles
 
 
 def _result(options: argparse.Namespace, found: Mapping[str, Any]) -> dict[str, Any]:

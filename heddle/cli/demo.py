@@ -3,10 +3,10 @@
 import argparse
 import json
 import random
-import statistics
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,11 @@ from rich.table import Table
 from heddle.app.indexing import index_paths
 from heddle.app.model_source import model_directory
 from heddle.app.server import Server
+from heddle.cli.arguments import add_json, add_model, model_limits
 from heddle.cli.ask import passage_line
 from heddle.cli.bench import machine_record, version_record
 from heddle.cli.cache import write_json
+from heddle.cli.primitive_times import primitive_times
 from heddle.cli.progress import ProgressLines
 from heddle.core.errors import HeddleError, InputError
 from heddle.demo.corpus import (
@@ -60,11 +62,22 @@ class Outcome:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("--model", default="reader", metavar="DIR-or-hub-name")
-    parser.add_argument("--questions", type=int, default=STREAM_QUESTION_COUNT, metavar="N")
-    parser.add_argument("--rate", type=float, default=RATE_PER_S, help="questions per second")
+    add_model(parser)
+    parser.add_argument(
+        "--questions",
+        type=int,
+        default=STREAM_QUESTION_COUNT,
+        metavar="N",
+        help=f"how many are asked; default: {STREAM_QUESTION_COUNT}",
+    )
+    parser.add_argument(
+        "--rate",
+        type=float,
+        default=RATE_PER_S,
+        help=f"questions per second; default: {RATE_PER_S}",
+    )
     parser.add_argument("--seed", type=int, default=SEED, help="of the Poisson arrivals")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
@@ -79,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         town, language = Path(folder) / "town", Path(folder) / "language"
         with ProgressLines() as progress:
             _index("the town's archive", demo_documents(), town, progress)
-            with Server(options.model, town) as server:
+            with Server(options.model, town, **model_limits(options)) as server:
                 outcomes = _serve(server, questions, options, progress)
                 overlap, busy = server.trace.overlap(), server.trace.busy_s()
             _index(
@@ -185,9 +198,9 @@ def _answer_lines(done: int, total: int, outcome: Outcome) -> str:
         return f"{head}\n      failed: {outcome.error}"
     titles = list(dict.fromkeys(p.title for p in outcome.answer.passages))
     mark = "right" if outcome.is_right else f"expected {outcome.question.answers[0]}"
+    text = " ".join(outcome.answer.text.split()) or "(nothing)"
     return (
-        f"{head}\n      {outcome.answer.text or '(nothing)'}  ({mark}; {outcome.latency_s:.1f} s; "
-        f"from {'; '.join(titles[:3])})"
+        f"{head}\n      {text}  ({mark}; {outcome.latency_s:.1f} s; from {'; '.join(titles[:3])})"
     )
 
 
@@ -202,7 +215,7 @@ def _print_summary(outcomes: Sequence[Outcome], overlap: Overlap, busy_s: dict[s
     table.add_row("all", *_cells(outcomes))
     console = Console()
     console.print(table)
-    stages = Table(title="where the time went (mean seconds a request)")
+    stages = Table(title="seconds a request, on average")
     for column in ("stage", "waited", "ran"):
         stages.add_column(column, justify="left" if column == "stage" else "right")
     for stage, waited_s, ran_s in _stages(outcomes):
@@ -235,15 +248,15 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _stages(outcomes: Sequence[Outcome]) -> list[tuple[str, float, float]]:
-    times: dict[str, list[tuple[float, float]]] = {}
-    for outcome in outcomes:
-        for span in outcome.answer.receipt.spans if outcome.answer else ():
-            pair = span.sent_s - span.ready_s, span.done_s - span.sent_s
-            times.setdefault(span.kind.value, []).append(pair)
-    return [
-        (stage, statistics.fmean(w for w, _ in pairs), statistics.fmean(r for _, r in pairs))
-        for stage, pairs in times.items()
-    ]
+    """Return each stage's seconds of waiting and of work, over all requests, for one of them."""
+    answered = [outcome.answer for outcome in outcomes if outcome.answer]
+    waited_s: dict[str, float] = defaultdict(float)
+    ran_s: dict[str, float] = defaultdict(float)
+    for answer in answered:
+        for took in primitive_times(answer.receipt):
+            waited_s[took.span.kind.value] += took.waited_s
+            ran_s[took.span.kind.value] += took.ran_s
+    return [(kind, waited_s[kind] / len(answered), ran_s[kind] / len(answered)) for kind in ran_s]
 
 
 def _show_language(corpus: Path) -> None:

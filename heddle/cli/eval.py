@@ -12,10 +12,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from heddle.app.server import Server
+from heddle.cli.arguments import add_json, add_models, add_topk
 from heddle.cli.bench import machine_record, version_record
 from heddle.cli.cache import write_json
 from heddle.cli.progress import ProgressLines
+from heddle.cli.start_server import start_server
+from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.errors import InputError
 from heddle.evals.catalogue import NAMED, load_dataset
 from heddle.evals.comparison import (
@@ -40,7 +42,7 @@ from heddle.evals.record import (
 )
 from heddle.evals.run import Outcome, run_cases
 from heddle.evals.scores import KindScores, Scored, score, scores_by_kind
-from heddle.workflow.presets import PRESETS, preset
+from heddle.workflow.workflow import Workflow
 
 LIST = "list"
 DEFAULT_WORKFLOW = "oneshot"
@@ -75,34 +77,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
     add("dataset", metavar="DATASET", help=f"{', '.join(NAMED)}, or a file; `list` shows them")
-    add("--workflow", metavar="NAME", help=f"with --index, one of {', '.join(PRESETS)}")
     add("--index", type=Path, metavar="DIR", help="retrieve from this corpus of `heddle index`")
+    add("--workflow", metavar="NAME", help=f"with --index: {WORKFLOW_HELP}")
+    add_topk(parser)
     add("--oracle-passage", action="store_true", help="give the gold passages, retrieve nothing")
     add("--method", default=FULL, help=f"how prompts are computed: {', '.join(METHODS)}")
-    add("--model", default="reader", metavar="DIR-or-hub-name")
-    add("--embedder", metavar="DIR-or-name", help="as used for indexing")
+    add_models(parser)
     add("--questions", type=int, metavar="N", help="a random sample of them; default: all")
     add("--seed", type=int, default=0, help="of the sample and of the intervals")
     add("--against", type=Path, metavar="FILE", help="compare with an earlier --json result")
     add("--reuse", type=Path, metavar="FILE", help="result of full reuse, for normalised F1")
-    add("--json", type=Path, metavar="FILE", help="write the result there")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate, print the table by kind, write the result. Exit code 1 if nothing was answered."""
     if options.dataset == LIST:
-        print("\n".join(NAMED))
+        for name, named in NAMED.items():
+            print(f"{name:<16} {named.about}")
         return 0
     require_method(options.method)
     context = _context(options)
+    workflow = _workflow(options, context)
     earlier = [read_run(path) for path in (options.against, options.reuse) if path]
     dataset = load_dataset(options.dataset)
     questions = sample(dataset, options.questions, options.seed)
     for one in earlier:
         require_comparable(one, dataset.name, questions)
     cases = cases_for(dataset, questions, context)
-    scored = [score(outcome) for outcome in _run_cases(options, context, cases)]
+    scored = [score(outcome) for outcome in _run_cases(options, workflow, cases)]
     kinds = scores_by_kind(scored, options.seed)
     compared = _compared(scored, earlier, options.seed)
     _print_scores(dataset, context, kinds)
@@ -119,8 +123,6 @@ def _context(options: argparse.Namespace) -> Context:
     Raises:
         InputError: the options contradict each other.
     """
-    if options.json is not None and not options.json.parent.is_dir():
-        raise InputError(f"--json {options.json}: its folder isn't there; make it first")
     if options.reuse and not options.against:
         raise InputError("--reuse needs --against with the result of full attention")
     if options.index is not None:
@@ -129,20 +131,22 @@ def _context(options: argparse.Namespace) -> Context:
         return Context.RETRIEVED
     if options.workflow is not None:
         raise InputError(f"workflow {options.workflow!r} retrieves: name an index with --index DIR")
+    if options.topk is not None:
+        raise InputError("--topk is for a search: name an index with --index DIR")
     return Context.ORACLE if options.oracle_passage else Context.OWN
 
 
+def _workflow(options: argparse.Namespace, context: Context) -> Workflow:
+    if context is not Context.RETRIEVED:
+        return given_passages().compile()
+    return load_workflow(options.workflow or DEFAULT_WORKFLOW, options.topk)
+
+
 def _run_cases(
-    options: argparse.Namespace, context: Context, cases: Sequence[Case]
+    options: argparse.Namespace, workflow: Workflow, cases: Sequence[Case]
 ) -> tuple[Outcome, ...]:
-    retrieves = context is Context.RETRIEVED
-    graph = preset(options.workflow or DEFAULT_WORKFLOW) if retrieves else given_passages()
-    workflow = graph.compile()
     done = 0
-    with (
-        ProgressLines() as progress,
-        Server(options.model, options.index, embedder=options.embedder) as server,
-    ):
+    with start_server(options, options.index) as server, ProgressLines() as progress:
 
         def on_outcome(outcome: Outcome) -> None:
             nonlocal done
@@ -263,6 +267,7 @@ def _record(
             "questions": len(scored),
             "context": context.value,
             "workflow": (options.workflow or DEFAULT_WORKFLOW) if options.index else "given",
+            "topk": options.topk,
             "method": options.method,
             "model": str(options.model),
         },

@@ -1,24 +1,23 @@
 """`heddle explain WORKFLOW [--analyze DIR]`: the graph before and after each pass."""
 
 import argparse
-import importlib.util
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from heddle.app.server import Server
+from heddle.cli.arguments import add_models, add_topk
 from heddle.cli.cache import cache_directory, read_json, write_json
-from heddle.core.errors import HeddleError, InputError, WorkflowError
+from heddle.cli.primitive_times import primitive_times
+from heddle.cli.progress import status
+from heddle.cli.start_server import start_server
+from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.graph.pgraph import PGraph, depths, topological_order
 from heddle.graph.render import render_mermaid, render_text
 from heddle.graph.verify import verify
 from heddle.lowering.lower import lower_region
 from heddle.lowering.scope import initial_scope
 from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES
-from heddle.runtime.events import Answer
 from heddle.runtime.receipt import Receipt
-from heddle.workflow.presets import PRESETS, preset
-from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.workflow import Workflow
 
 RUNS = 3
@@ -27,28 +26,29 @@ DEFAULT_QUESTION = "What is this about?"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument(
-        "workflow", help=f"one of {', '.join(PRESETS)}, or FILE.py:NAME of a RAGraph"
-    )
+    parser.add_argument("workflow", metavar="WORKFLOW", help=WORKFLOW_HELP)
     parser.add_argument("--mermaid", action="store_true", help="print Mermaid diagrams")
     parser.add_argument(
         "--analyze", type=Path, metavar="DIR", help="run it on this corpus and add measured times"
     )
-    parser.add_argument("--question", default=DEFAULT_QUESTION)
-    parser.add_argument("--model", default="reader", metavar="DIR-or-hub-name")
+    parser.add_argument(
+        "--question", default=DEFAULT_QUESTION, help=f"for --analyze; default: {DEFAULT_QUESTION}"
+    )
+    add_topk(parser)
+    add_models(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the workflow's first region before and after each pass."""
-    workflow = load_workflow(options.workflow)
-    measured = _analyze(workflow, options) if options.analyze else {}
+    """Print the workflow's first region before and after each pass, and measured times."""
+    workflow = load_workflow(options.workflow, options.topk)
+    receipts = _analyze(workflow, options) if options.analyze else ()
     predicted = _profile()
     graph = lower_region(
         workflow, workflow.entries, initial_scope(dict.fromkeys(workflow.inputs, ""))
     ).graph
     verify(graph)
-    _print(f"workflow {workflow.name!r} as lowered", graph, predicted, measured, options.mermaid)
+    _print(f"workflow {workflow.name!r} as lowered", graph, predicted, options.mermaid)
     for rewrite in GRAPH_PASSES:
         changed = rewrite.apply(graph)
         if changed is None:
@@ -56,63 +56,27 @@ def run(options: argparse.Namespace) -> int:
             continue
         verify(changed)
         graph = changed
-        _print(f"after {rewrite.name}", graph, predicted, measured, options.mermaid)
+        _print(f"after {rewrite.name}", graph, predicted, options.mermaid)
     names = ", ".join(cycle_pass.name for cycle_pass in CYCLE_PASSES)
     print(f"\non every scheduling cycle: {names}")
     for branch in workflow.branches:
         ways = ", ".join(map(str, branch.targets))
         print(f"after node {branch.source!r} a callable edge chooses among {ways} or END;")
         print("  what it chooses is lowered when it is known")
-    if not predicted:
+    if receipts:
+        print("\n".join(_measured_lines(receipts)))
+    elif predicted:
+        print("\npredicted from the times of the last run with --analyze")
+    else:
         print("\nno predicted times yet: run once with --analyze DIR")
     return 0
 
 
-def load_workflow(name: str) -> Workflow:
-    """Return a workflow by its ready-made name or as FILE.py:NAME.
-
-    Raises:
-        WorkflowError: no such workflow, the file raises, or NAME is no RAGraph in it.
-        InputError: the file isn't there.
-    """
-    file, colon, attribute = name.rpartition(":")
-    if not colon:
-        return preset(name).compile()
-    path = Path(file)
-    if not path.is_file():
-        raise InputError(f"workflow {name!r}: there is no file {file!r}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"workflow {name!r}: {file!r} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except HeddleError:
-        raise
-    except Exception as error:  # whatever the user's code raises
-        raise WorkflowError(f"workflow {name!r}: {type(error).__name__}: {error}") from error
-    graph = getattr(module, attribute, None)
-    if isinstance(graph, Workflow):
-        return graph
-    if not isinstance(graph, RAGraph):
-        raise WorkflowError(f"workflow {name!r}: {attribute!r} is no RAGraph in {file!r}")
-    return graph.compile()
-
-
-def _print(
-    title: str,
-    graph: PGraph,
-    predicted: Mapping[str, float],
-    measured: Mapping[str, float],
-    as_mermaid: bool,
-) -> None:
+def _print(title: str, graph: PGraph, predicted: Mapping[str, float], as_mermaid: bool) -> None:
     print(f"\n{title}:")
     print(render_mermaid(graph) if as_mermaid else render_text(graph))
     if predicted:
         print(f"predicted critical path: {_critical_path_s(graph, predicted):.3f} s")
-    for name in topological_order(graph):
-        if name in measured:
-            print(f"  measured {name:<28} {measured[name]:.4f} s")
 
 
 def _critical_path_s(graph: PGraph, seconds_by_kind: Mapping[str, float]) -> float:
@@ -132,21 +96,27 @@ def _profile() -> dict[str, float]:
     return dict(known) if isinstance(known, dict) else {}
 
 
-def _analyze(workflow: Workflow, options: argparse.Namespace) -> dict[str, float]:
-    """Run the workflow a few times; remember the means by kind as the profile of predictions."""
-    receipts = []
-    with Server(options.model, options.analyze) as server:
-        for _ in range(RUNS):
-            answer: Answer = server.app(workflow).invoke(options.question)
-            receipts.append(answer.receipt)
-    write_json(cache_directory() / "profile.json", _means(receipts, by_kind=True))
-    return _means(receipts, by_kind=False)
+def _analyze(workflow: Workflow, options: argparse.Namespace) -> Sequence[Receipt]:
+    """Run the workflow a few times; remember the medians by kind as the profile of predictions."""
+    with start_server(options, options.analyze) as server, status("running the workflow"):
+        app = server.app(workflow)
+        receipts = [app.invoke(options.question).receipt for _ in range(RUNS)]
+    write_json(cache_directory() / "profile.json", _medians(receipts, by_kind=True))
+    return receipts
 
 
-def _means(receipts: list[Receipt], *, by_kind: bool) -> dict[str, float]:
+def _measured_lines(receipts: Sequence[Receipt]) -> Iterator[str]:
+    yield f"\nmeasured, median of {len(receipts)} runs; turns of a loop count from @0:"
+    for name, seconds in _medians(receipts, by_kind=False).items():
+        yield f"  {name:<28} {seconds:.4f} s"
+    latency_s = statistics.median(receipt.latency_s for receipt in receipts)
+    yield f"  {'the whole request':<28} {latency_s:.4f} s"
+
+
+def _medians(receipts: Sequence[Receipt], *, by_kind: bool) -> dict[str, float]:
     times: dict[str, list[float]] = {}
     for receipt in receipts:
-        for span in receipt.spans:
-            key = span.kind.value if by_kind else span.name
-            times.setdefault(key, []).append(span.done_s - span.sent_s)
+        for took in primitive_times(receipt):
+            key = took.span.kind.value if by_kind else took.span.name
+            times.setdefault(key, []).append(took.ran_s)
     return {key: statistics.median(values) for key, values in times.items()}

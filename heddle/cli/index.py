@@ -14,6 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or directories")
     parser.add_argument("--into", required=True, type=Path, metavar="DIR", help="the corpus")
     parser.add_argument("--embedder", metavar="DIR-or-name", help="default: the packaged MiniLM")
+    parser.add_argument(
+        "--prune",
+        action="store_true",
+        help="delete the documents of files at or under PATH that exist no more",
+    )
     parser.set_defaults(run=run)
 
 
@@ -31,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
             options.paths,
             options.into,
             embedder=options.embedder,
+            prune=options.prune,
             on_documents=on_documents,
             on_vectors=on_vectors,
         )
@@ -45,6 +51,11 @@ def _print_report(report: IndexReport, directory: Path) -> int:
     )
     if documents.files_unchanged:
         print(f"files unchanged since the last run, not read: {documents.files_unchanged}")
+    if documents.gone:
+        print(
+            f"files gone, their documents kept: {len(documents.gone)} (such as"
+            f" {documents.gone[0]}); --prune deletes them"
+        )
     print(f"chunks embedded now: {report.embedded}; searchable: {report.vectors}")
     for note in documents.skipped:
         print(f"skipped {note.path}: {note.reason}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import io
 import logging
 import os
 import sys
@@ -31,27 +32,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 failed, 2 refused input, 130 stopped."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = _parser(given[0] if given else "").parse_args(given)
-        logging.basicConfig(
-            level=logging.INFO if options.verbose else logging.WARNING,
-            format="%(levelname)s %(name)s: %(message)s",
-        )
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # `?` for what a terminal's encoding lacks
+        options = _parse(given)
+        _log_to_stderr(verbose=options.verbose)
         code: int = options.run(options)
+        print(end="", flush=True)  # what can't be written is told below, not at the exit
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return EXIT_STOPPED
     except BrokenPipeError:
         # The reader of our output went away (`| head`): nothing is left to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 0
     except HeddleError as error:
         print(f"error: {error}", file=sys.stderr)
         refused = isinstance(error, ConfigError | InputError | WorkflowError)
         return EXIT_REFUSED if refused else EXIT_FAILED
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("heddle"):
+            raise
+        print(
+            f"error: Heddle needs the Python package {error.name!r}, which {sys.executable} "
+            "doesn't have: install Heddle again, with its dependencies",
+            file=sys.stderr,
+        )
+        return EXIT_FAILED
+    except OSError as error:  # a full disk, a folder that can't be written
+        print(f"error: {error}", file=sys.stderr)
+        try:
+            print(end="", flush=True)
+        except OSError:
+            _forget_output()
+        return EXIT_FAILED
     return code
 
 
-def _parser(wanted: str) -> argparse.ArgumentParser:
+def _parse(given: Sequence[str]) -> argparse.Namespace:
+    wanted = given[0] if given else ""
     parser = argparse.ArgumentParser(
         prog="heddle",
         description="A RAG engine: one scheduler for embedding, vector search and generation.",
@@ -63,7 +81,25 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
         command.add_argument("--verbose", action="store_true", help="log what is being done")
         if name == wanted:
             importlib.import_module(module).add_arguments(command)
-    return parser
+    if not given:
+        parser.print_help(sys.stderr)
+        sys.exit(EXIT_REFUSED)
+    options, unknown = parser.parse_known_args(given)
+    if unknown:  # told with the usage of the command, not of `heddle`
+        commands.choices[wanted].error(f"unrecognized arguments: {' '.join(unknown)}")
+    return options
+
+
+def _log_to_stderr(*, verbose: bool) -> None:
+    """Show Heddle's own warnings; what libraries have to say only when all is asked for."""
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger().setLevel(logging.INFO if verbose else logging.ERROR)
+    logging.getLogger("heddle").setLevel(logging.INFO if verbose else logging.WARNING)
+
+
+def _forget_output() -> None:
+    """Leave nothing in stdout's buffer that the interpreter would try to write at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

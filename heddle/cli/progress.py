@@ -1,6 +1,7 @@
 """Progress on a terminal with `rich`, and as plain lines elsewhere."""
 
 import sys
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
@@ -11,6 +12,11 @@ from rich.text import Text
 
 LINES_PER_TASK = 10  # plain output: about every tenth of the way
 STREAMS_SHOWN = 6
+
+
+def status(text: str) -> AbstractContextManager[object]:
+    """Show on a terminal that something takes a while; elsewhere nothing."""
+    return Console(stderr=True).status(text)
 
 
 class ProgressLines:
@@ -56,7 +62,7 @@ class ProgressLines:
 
     def say(self, text: str) -> None:
         """Print a line without breaking the bars."""
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _renderable(self) -> RenderableType:
         newest = list(self._streams.values())[-STREAMS_SHOWN:]

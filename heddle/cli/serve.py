@@ -10,7 +10,8 @@ from types import FrameType
 from typing import NoReturn
 
 from heddle.app.server import Server
-from heddle.cli.explain import load_workflow
+from heddle.cli.arguments import add_models, model_limits
+from heddle.cli.workflow_source import load_workflow
 from heddle.core.errors import ConfigError
 from heddle.workflow.presets import PRESETS
 from heddle.workflow.workflow import Workflow
@@ -21,9 +22,13 @@ GRACE_S = 5  # what requests in flight get to end when the server is stopped
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("directory", type=Path, metavar="DIR", help="made by `heddle index`")
-    parser.add_argument("--model", default="reader", metavar="DIR-or-hub-name")
-    parser.add_argument("--embedder", metavar="DIR-or-name", help="as used for indexing")
+    parser.add_argument(
+        "directory",
+        type=Path,
+        metavar="DIR",
+        help="made by `heddle index`; what is indexed later is served as well",
+    )
+    add_models(parser)
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; there is no authentication"
     )
@@ -54,7 +59,12 @@ def run(options: argparse.Namespace) -> int:
     with (
         _bound_socket(options.host, options.port) as listener,
         _sigterm_unwinds(),
-        Server(options.model, options.directory, embedder=options.embedder) as server,
+        Server(
+            options.model,
+            options.directory,
+            embedder=options.embedder,
+            **model_limits(options),
+        ) as server,
     ):
         _listen(listener, options)
         print(_greeting(options.directory, listener), flush=True)

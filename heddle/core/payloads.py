@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import InternalError
+from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 
 
 class SegmentRole(Enum):
@@ -103,11 +104,13 @@ class IngestPayload:
 class PrefillPayload:
     """Compute the KV of a prompt; answered by Prefilled, whose handle a decode continues.
 
-    `cache_salt` separates tenants in the prefix index; the server sets it, never the client.
+    `cache_salt` separates tenants in the prefix index and the chunk KV store; the server sets it,
+    never the client. `reuse` says how chunks may use KV computed elsewhere, which is approximate.
     """
 
     segments: tuple[Segment, ...]
     cache_salt: str = ""
+    reuse: KvReuse = FULL_ATTENTION
     rows: int = 1
 
 

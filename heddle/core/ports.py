@@ -1,7 +1,7 @@
 """The seams: what a layer needs from another without knowing it."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from heddle.core.commands import Command
 from heddle.core.credits import Credits
@@ -86,6 +86,24 @@ class SteppedEngine(Protocol):
 
     def predicted_step_s(self) -> float:
         """Return how long the next step should take, by its own cost model [s]."""
+        ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """An engine that holds more than memory: threads, files, connections."""
+
+    def close(self) -> None:
+        """Let go of it; nothing is called afterwards. A process that ends needs no call."""
+        ...
+
+
+@runtime_checkable
+class Waking(Protocol):
+    """An engine that may get work between commands, from threads of its own."""
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from any thread, whenever `has_work` may have become true."""
         ...
 
 

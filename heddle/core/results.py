@@ -1,5 +1,6 @@
 """What an engine answers: one frozen result for each kind of payload."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -49,13 +50,29 @@ class KvHandle:
 
 
 @dataclass(frozen=True, slots=True)
+class FusedKv:
+    """What a prompt took from the chunk KV store.
+
+    `chunks` counts its chunks by kind of hit, misses included; `tokens_recomputed` were reused
+    and computed anew all the same, because the policy selected them.
+    """
+
+    policy: str
+    ratio: float
+    chunks: Mapping[str, int]
+    tokens_recomputed: int
+    tokens_from_disk: int
+
+
+@dataclass(frozen=True, slots=True)
 class Prefilled:
-    """A prompt is in: tokens in all, of these reused from the exact prefix cache."""
+    """A prompt is in: tokens in all, of these reused (exact prefix cache, stored chunks)."""
 
     handle: KvHandle
     tokens: int
     tokens_reused: int
     preemptions: int = 0
+    fused: FusedKv | None = None
 
 
 class FinishReason(Enum):

@@ -1,13 +1,13 @@
 """What `heddle index PATH... --into DIR` has to do: which files are new, changed, gone."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
 
 from heddle.core.errors import InputError
-from heddle.corpus.file_discovery import FileNote, FoundFiles, find_files
+from heddle.corpus.file_discovery import FileNote, find_files
 from heddle.corpus.parsing.file_reading import file_errors
 from heddle.corpus.records import SourceFile
 from heddle.corpus.store import CorpusStore
@@ -17,25 +17,29 @@ from heddle.corpus.store import CorpusStore
 class IndexPlan:
     """Files by what has to be done with them.
 
-    `removed` were indexed, lie under a directory that was named, and exist no more. `moved` are
+    `gone` were indexed, are or lie under a path that was named, and exist no more. `touched` are
     unchanged but have a new time. `refused` can't be indexed although they were asked for.
     """
 
     added: tuple[Path, ...]
     changed: tuple[Path, ...]
     unchanged: tuple[Path, ...]
-    removed: tuple[str, ...]
+    gone: tuple[str, ...]
     touched: tuple[SourceFile, ...]
     skipped: tuple[FileNote, ...]
     refused: tuple[FileNote, ...]
 
 
-def plan(paths: Iterable[Path], store: CorpusStore) -> IndexPlan:
+def plan(paths: Collection[Path], store: CorpusStore, *, prune: bool = False) -> IndexPlan:
     """Compare files with what the corpus knows of them: size and time first, then content.
+
+    With `prune`, a path may be gone itself, if documents came from it.
 
     Raises: InputError: a path does not exist.
     """
-    found = find_files(paths, exclude=store.directory)
+    known_gone = tuple(name for name in store.source_names() if is_gone(name))
+    lost = [p for p in paths if prune and is_gone(str(p)) and _under([p.resolve()], known_gone)]
+    found = find_files((path for path in paths if path not in lost), exclude=store.directory)
     added: list[Path] = []
     changed: list[Path] = []
     unchanged: list[Path] = []
@@ -61,7 +65,7 @@ def plan(paths: Iterable[Path], store: CorpusStore) -> IndexPlan:
         added=tuple(added),
         changed=tuple(changed),
         unchanged=tuple(unchanged),
-        removed=_removed(found, store),
+        gone=_under([*found.roots, *(path.resolve() for path in lost)], known_gone),
         touched=tuple(touched),
         skipped=found.skipped,
         refused=tuple(refused),
@@ -103,6 +107,7 @@ def _unless_changed(path: Path, known: SourceFile) -> SourceFile | None:
     return now if now.sha256 == known.sha256 else None
 
 
-def _removed(found: FoundFiles, store: CorpusStore) -> tuple[str, ...]:
-    inside = tuple(os.path.join(root, "") for root in found.roots)
-    return tuple(name for name in store.source_names() if name.startswith(inside) and is_gone(name))
+def _under(roots: Iterable[Path], names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that are one of the roots or lie under one."""
+    inside = tuple(os.path.join(root, "") for root in roots)
+    return tuple(name for name in names if os.path.join(name, "").startswith(inside))

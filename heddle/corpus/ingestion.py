@@ -37,8 +37,9 @@ class IngestReport:
     """What a run did.
 
     `added`, `changed`, `unchanged` and `removed` count documents, and `chunks` those of added and
-    changed ones; `files_unchanged` were not even read. `failures` were asked for and are not in,
-    or only in part: a command that meets them ends with an error that lists them.
+    changed ones; `files_unchanged` were not even read. `gone` are files that exist no more and
+    whose documents were kept. `failures` were asked for and are not in, or only in part: a
+    command that meets them ends with an error that lists them.
     """
 
     added: int
@@ -48,6 +49,7 @@ class IngestReport:
     chunks: int
     files: int
     files_unchanged: int
+    gone: tuple[str, ...]
     skipped: tuple[FileNote, ...]
     failures: tuple[FileNote, ...]
 
@@ -86,10 +88,15 @@ def ingest_documents(
     paths: Iterable[Path],
     on_progress: Callable[[IngestProgress], None] = ignore_progress,
     *,
+    prune: bool = False,
     chunking: Chunking = DEFAULT_CHUNKING,
     limits: ParseLimits = DEFAULT_LIMITS,
 ) -> IngestReport:
-    """Bring the corpus up to date with files: new, changed and removed ones.
+    """Bring the corpus up to date with files: new and changed ones, and with `prune` lost ones.
+
+    What a changed file no longer says is deleted. The documents of a file that exists no more are
+    kept unless `prune` is set, as it may only be out of reach: a disk that isn't mounted looks
+    like an empty directory.
 
     A file that can't be used does not stop the others; what it said before stays. Stopped at any
     moment and run again, it goes on with what is not in yet. Memory: one file that is read
@@ -99,6 +106,7 @@ def ingest_documents(
         store: an open corpus.
         paths: files and directories.
         on_progress: called after each batch and each file.
+        prune: delete the documents of files at or under these paths that exist no more.
         chunking: how texts are cut; as it was, once there are documents.
         limits: how large files may be.
 
@@ -107,7 +115,7 @@ def ingest_documents(
         ConfigError: the corpus was cut in another way.
         StorageError: the disk refuses; what was committed stays.
     """
-    todo = plan(paths, store)
+    todo = plan(tuple(paths), store, prune=prune)
     store.set_chunking(chunking.stamp)
     # The ids of files that are gone are free: a JSONL file that was moved keeps its documents.
     store.forget_sources(name for name in store.source_names() if is_gone(name))
@@ -122,7 +130,8 @@ def ingest_documents(
             run.failures.append(FileNote(str(path), str(error)))
         run.files_done += 1
         run.report_progress(path)
-    run.removed += store.delete_sources(todo.removed)
+    if prune:
+        run.removed += store.delete_sources(todo.gone)
     return _report(run, todo)
 
 
@@ -166,6 +175,8 @@ def _batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[Batc
 
 
 def _report(run: _Run, todo: IndexPlan) -> IngestReport:
+    # A JSONL file that was only moved has taken its documents along.
+    kept = set(run.store.source_names())
     return IngestReport(
         added=run.outcomes[PutOutcome.ADDED],
         changed=run.outcomes[PutOutcome.CHANGED],
@@ -174,6 +185,7 @@ def _report(run: _Run, todo: IndexPlan) -> IngestReport:
         chunks=run.chunks,
         files=run.files_total,
         files_unchanged=len(todo.unchanged),
+        gone=tuple(name for name in todo.gone if name in kept),
         skipped=todo.skipped + tuple(run.skipped),
         failures=todo.refused + tuple(run.failures),
     )

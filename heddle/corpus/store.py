@@ -22,7 +22,7 @@ from heddle.core.errors import ConfigError, InputError
 from heddle.core.passages import Passage
 from heddle.corpus import document_table, vector_table
 from heddle.corpus.chunking import TextChunk
-from heddle.corpus.database import Database
+from heddle.corpus.database import FILE_NAME, Database
 from heddle.corpus.document import Document
 from heddle.corpus.records import (
     CorpusStats,
@@ -60,6 +60,11 @@ class CorpusStore:
             StorageError: the disk refuses, or the file is damaged or not a corpus.
         """
         return cls(Database.open(Path(directory), create=create))
+
+    @staticmethod
+    def exists(directory: Path) -> bool:
+        """Whether a corpus has been made in a directory."""
+        return (directory / FILE_NAME).exists()
 
     def close(self) -> None:
         """Close the connections of all threads; closing twice is fine."""

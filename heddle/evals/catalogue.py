@@ -1,6 +1,7 @@
 """Data sets by name, and files of known formats by what is in them."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,14 @@ READER_NOTES: Final = "reader-notes"
 READER_KINDS: Final = ("single_hop", "two_hop", "comparison", "coreference", "not_in_notes")
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A data set that is known by name: how it is loaded, and what it is."""
+
+    load: Callable[[str], Dataset]
+    about: str
+
+
 def load_dataset(name: str) -> Dataset:
     """Return a data set by its name, or of a file.
 
@@ -34,7 +43,7 @@ def load_dataset(name: str) -> Dataset:
             it should be.
     """
     if name in NAMED:
-        return NAMED[name](name)
+        return NAMED[name].load(name)
     path = Path(name).expanduser()
     if not path.is_file():
         raise InputError(
@@ -71,15 +80,19 @@ def _reader_notes(name: str) -> Dataset:
     return Dataset(name, read_with_passages(offered_rows(name), name), is_graded_by_kind=True)
 
 
-NAMED: Final[dict[str, Callable[[str], Dataset]]] = {
-    READER_NOTES: _reader_notes,
-    "wiki_single": _open_questions("wiki_corpus"),
-    "wiki_multihop": _multihop,
-    "med_single": _medical,
-    "docqa_single": _documents,
-    "questions_only": _open_questions(None),
-    "mini_single": _open_questions("mini_corpus"),
-    "mini_multihop": _multihop,
+NAMED: Final[dict[str, Named]] = {
+    READER_NOTES: Named(_reader_notes, "five kinds of questions on invented notes, with passages"),
+    "wiki_single": Named(
+        _open_questions("wiki_corpus"), "one Wikipedia passage answers; --index of wiki_corpus"
+    ),
+    "wiki_multihop": Named(_multihop, "several Wikipedia passages answer; has its passages"),
+    "med_single": Named(_medical, "medical, long answers; --index of med_corpus"),
+    "docqa_single": Named(_documents, "papers and financial reports, each its own document"),
+    "questions_only": Named(_open_questions(None), "questions with answers and without passages"),
+    "mini_single": Named(
+        _open_questions("mini_corpus"), "100 questions of wiki_single; --index of mini_corpus"
+    ),
+    "mini_multihop": Named(_multihop, "60 questions of wiki_multihop; has its passages"),
 }
 
 

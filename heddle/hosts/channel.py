@@ -16,6 +16,7 @@ import io
 import operator
 import os
 import pickle
+import select
 import socket
 import struct
 import tempfile
@@ -116,6 +117,7 @@ class Channel:
         self._chunk = bytearray(RECEIVE_BYTES)
         self._pending = bytearray()
         self._fds: deque[int] = deque()
+        self._bell: tuple[socket.socket, socket.socket] | None = None
 
     def fileno(self) -> int:
         """Return the socket's descriptor, for polling."""
@@ -154,14 +156,15 @@ class Channel:
         """Return the messages that have arrived whole; may be empty.
 
         Args:
-            block: whether to wait for the first bytes.
+            block: whether to wait for the first bytes, or for `wake`.
         Raises: ChannelClosed: the other side is gone and all it sent has been returned before.
         """
         messages: list[object] = []
-        flags = 0 if block else socket.MSG_DONTWAIT
+        if block:
+            self._wait()
         while True:
             try:
-                count, has_fds = self._read(flags)
+                count, has_fds = self._read()
             except (BlockingIOError, InterruptedError):
                 return messages
             except ChannelClosed:
@@ -173,7 +176,19 @@ class Channel:
             # A short read found the socket empty, but for one that stopped at a descriptor.
             if count < RECEIVE_BYTES and not has_fds:
                 return messages
-            flags = socket.MSG_DONTWAIT
+
+    def bell(self) -> Callable[[], None]:
+        """Return a function that makes a blocking `receive` return; any thread may call it."""
+        if self._bell is None:
+            self._bell = socket.socketpair()
+            self._bell[1].setblocking(False)
+        ringer = self._bell[1]
+
+        def ring() -> None:
+            with contextlib.suppress(BlockingIOError):  # it is full of rings already
+                ringer.send(b"!")
+
+        return ring
 
     def hang_up(self) -> None:
         """Tell the other side that nothing more comes; what it sent can still be received."""
@@ -186,14 +201,26 @@ class Channel:
             self._socket.close()
             self._drop_tail_fd()
             self._tail = memoryview(b"")
+        for end in self._bell or ():
+            end.close()
         while self._fds:
             os.close(self._fds.popleft())
 
-    def _read(self, flags: int) -> tuple[int, bool]:
+    def _wait(self) -> None:
+        """Wait until something can be read or the bell has rung."""
+        arrivals = select.poll()
+        arrivals.register(self._socket, select.POLLIN)
+        if self._bell is not None:
+            arrivals.register(self._bell[0], select.POLLIN)
+        ready = {fd for fd, _ in arrivals.poll()}
+        if self._bell is not None and self._bell[0].fileno() in ready:
+            self._bell[0].recv(RECEIVE_BYTES)
+
+    def _read(self) -> tuple[int, bool]:
         """Read a chunk and the descriptors that came with it; return its size and if any did."""
         try:
             count, ancillary, outcome, _ = self._socket.recvmsg_into(
-                [self._chunk], socket.CMSG_SPACE(_FDS_MAX * _FD), flags
+                [self._chunk], socket.CMSG_SPACE(_FDS_MAX * _FD), socket.MSG_DONTWAIT
             )
         except (BlockingIOError, InterruptedError):
             raise

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from heddle.core.commands import Admit, Command
 from heddle.core.credits import Credits
 from heddle.core.frames import Failed, Frame
-from heddle.core.ports import Clock, SteppedEngine
+from heddle.core.ports import Clock, Closable, SteppedEngine, Waking
 from heddle.core.primitives import PrimitiveKind
 from heddle.hosts.guarded_engine import GuardedEngine
 
@@ -28,7 +28,10 @@ class InlineHost:
         self._frames: list[Frame] = []
         self._wake: Callable[[], None] = _nobody
         self._scheduled: asyncio.Handle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        if isinstance(engine, Waking):
+            engine.subscribe(self._on_wake)
 
     @property
     def name(self) -> str:
@@ -77,7 +80,7 @@ class InlineHost:
         return True
 
     def close(self) -> None:
-        """Fail what is live and step no more."""
+        """Fail what is live, step no more and close the engine. Can be called twice."""
         if self._closed:
             return
         self._closed = True
@@ -86,15 +89,25 @@ class InlineHost:
             self._scheduled = None
         if len(self._guarded.live):
             self._deliver(self._guarded.fail_all(f"engine {self.name} was closed"))
+        engine = self._guarded.engine
+        if isinstance(engine, Closable):
+            engine.close()
 
     def _schedule(self) -> None:
-        if self._scheduled is not None or not self._guarded.wants_step:
+        if self._scheduled is not None:
             return
         try:
-            loop = asyncio.get_running_loop()
+            self._loop = asyncio.get_running_loop()
         except RuntimeError:
             return  # no loop: the caller steps by hand
-        self._scheduled = loop.call_soon(self._on_turn)
+        if not self._guarded.wants_step:
+            return
+        self._scheduled = self._loop.call_soon(self._on_turn)
+
+    def _on_wake(self) -> None:
+        """Step again: the engine has got work from a thread of its own."""
+        if self._loop is not None and not self._closed:
+            self._loop.call_soon_threadsafe(self._schedule)
 
     def _on_turn(self) -> None:
         self._scheduled = None

@@ -19,7 +19,7 @@ from pathlib import Path
 from heddle.core import errors
 from heddle.core.errors import ConfigError, HeddleError
 from heddle.core.frames import Event, Failed
-from heddle.core.ports import SteppedEngine
+from heddle.core.ports import SteppedEngine, Waking
 from heddle.hosts.channel import Channel, ChannelClosed
 from heddle.hosts.guarded_engine import GuardedEngine
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
@@ -106,6 +106,9 @@ def main() -> None:
                 _log.exception("lane %s could not start", name)
             channel.send(_failure(error))
             _leave(1)
+        for guarded in engines:
+            if isinstance(guarded.engine, Waking):
+                guarded.engine.subscribe(channel.bell())
         channel.send(LaneReady())
         serve(channel, engines, pulse)
     except ChannelClosed:

@@ -6,29 +6,23 @@ that it died or hangs, and starts it again; the runtime's loop only ever appends
 
 import contextlib
 import logging
-import os
 import pickle
 import select
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from heddle.core.commands import Admit, Command, Release, Transfer
-from heddle.core.credits import Credits
 from heddle.core.errors import ConfigError, HeddleError, InputError, InternalError, StorageError
 from heddle.core.frames import Failed, Frame
-from heddle.core.primitives import PrimitiveKind
 from heddle.hosts.channel import Channel, ChannelClosed
-from heddle.hosts.lane_spec import EngineSpec, LaneSpec
-from heddle.hosts.live_tasks import LiveTasks
+from heddle.hosts.lane_process import LaneProcess
+from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
+from heddle.hosts.outbox import Outbox
+from heddle.hosts.process_port import ProcessPort
 from heddle.runtime.supervision import (
     LANE_LOST,
     GiveUp,
@@ -40,89 +34,9 @@ from heddle.runtime.supervision import (
 )
 
 _log = logging.getLogger(__name__)
-BACKLOG_MAX = 16_384  # commands that wait for a lane which starts or doesn't read
-_STDERR = 2
-_BOOT = "import sys; sys.path[:] = sys.argv[3:]; from heddle.hosts.lane_main import main; main()"
 _PLAIN_ERRORS: Mapping[str, type[HeddleError]] = {
     kind.__name__: kind for kind in (ConfigError, InputError, StorageError, InternalError)
 }
-_THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "RAYON_NUM_THREADS",
-)
-
-
-class ProcessPort:
-    """EnginePort of one engine inside a lane.
-
-    When the lane is lost, one last frame of the old epoch, made here and not numbered, fails what
-    was in flight; from then on `epoch` is the next one, and so is that of the frames to come.
-    """
-
-    def __init__(self, lane: "ProcessLane", index: int, spec: EngineSpec) -> None:
-        self._lane = lane
-        self._index = index
-        self._spec = spec
-        self._credits = Credits(spec.credits_total)
-        self._frames: deque[Frame] = deque()
-        self._wake: Callable[[], None] = _nobody
-        self.live = LiveTasks()
-
-    @property
-    def name(self) -> str:
-        """The engine's name."""
-        return self._spec.name
-
-    @property
-    def kinds(self) -> frozenset[PrimitiveKind]:
-        """The primitives it carries out."""
-        return self._spec.kinds
-
-    @property
-    def credits(self) -> Credits:
-        """Rows it may hold at once."""
-        return self._credits
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that a command sent now belongs to; grows with every restart."""
-        return self._lane.epoch
-
-    @property
-    def health(self) -> LaneHealth:
-        """The state of the lane that carries this engine."""
-        return self._lane.health
-
-    def send(self, command: Command) -> None:
-        """Queue a command; never blocks. Commands for ended tasks and void leases are dropped."""
-        self._lane.send(self._index, command)
-
-    def frames(self) -> Sequence[Frame]:
-        """Return and forget the frames that have arrived, oldest first."""
-        waiting = self._frames
-        return [waiting.popleft() for _ in range(len(waiting))]
-
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, from the lane's thread, whenever frames have arrived."""
-        self._wake = wake
-        if self._frames:
-            wake()
-
-    def deliver(self, frame: Frame) -> None:
-        """Append a frame; the caller wakes the subscriber afterwards."""
-        self.live.answered(frame.events)
-        self._frames.append(frame)
-
-    def wake(self) -> None:
-        """Tell the subscriber that frames wait."""
-        try:
-            self._wake()
-        except RuntimeError:  # its event loop is closed: nobody is left to read
-            _log.debug("engine %s: nobody reads its frames any more", self.name)
 
 
 class ProcessLane:
@@ -135,7 +49,7 @@ class ProcessLane:
 
     The process starts at once; `wait_ready` raises what stopped it. Restarts need nobody's help:
     tasks in flight fail with a message that starts with LANE_LOST, and what is sent meanwhile
-    waits for the new epoch.
+    waits for the new epoch. A thread that fails itself leaves the lane FAILED, never unwatched.
     """
 
     def __init__(self, spec: LaneSpec, limits: LaneLimits | None = None) -> None:
@@ -146,8 +60,7 @@ class ProcessLane:
         self._ports = tuple(ProcessPort(self, i, engine) for i, engine in enumerate(spec.engines))
         self._lock = threading.Lock()  # guards what follows, up to the blank line
         self._epoch = 1
-        self._channel: Channel | None = None  # None while no process is ready
-        self._backlog: deque[ToEngine] = deque()
+        self._outbox = Outbox(spec.name, self._ring)
         self._refusal = ""  # why tasks are refused; empty = they are taken
 
         self._pid: int | None = None
@@ -200,7 +113,7 @@ class ProcessLane:
                 return
             if not port.live.sent(command):
                 return
-            refusal = self._refusal or self._pass_on(ToEngine(engine, command))
+            refusal = self._refusal or self._outbox.put(ToEngine(engine, command))
             refused = bool(refusal) and self._fail(port, command, refusal)
         if refused:
             port.wake()
@@ -220,29 +133,6 @@ class ProcessLane:
     def __exit__(self, *_: object) -> None:
         """Close the lane."""
         self.close()
-
-    def _pass_on(self, message: ToEngine) -> str:
-        """Push a message or queue it; returns why it can't be taken. The lock is held."""
-        channel = self._channel
-        if channel is not None and not channel.has_tail and not self._backlog:
-            return self._push(channel, message)
-        if len(self._backlog) >= BACKLOG_MAX and isinstance(message.command, Admit):
-            return f"lane {self.name} does not read: {len(self._backlog)} commands wait for it"
-        self._backlog.append(message)
-        self._ring()
-        return ""
-
-    def _push(self, channel: Channel, message: ToEngine) -> str:
-        """Hand a message to the socket; returns why it can't be sent. The lock is held."""
-        try:
-            channel.push(message)
-        except ChannelClosed:
-            return ""  # the thread is about to see it, and fails the task with the others
-        except Exception as error:  # pickle lets anything through that an object's hooks raise
-            return f"the task can't be sent to lane {self.name}: {type(error).__name__}: {error}"
-        if channel.has_tail:
-            self._ring()
-        return ""
 
     def _fail(self, port: ProcessPort, command: Command, message: str) -> bool:
         """Answer a refused command; returns whether it was one that needs an answer."""
@@ -267,8 +157,8 @@ class ProcessLane:
                 if self._closing or not self._go_on_after(reason):
                     break
         except Exception as error:
-            _log.exception("the thread of lane %s failed", self.name)
-            self._end_epoch(f"{LANE_LOST} the thread of lane {self.name} failed: {error}")
+            reason = self._own_failure(error)
+            self._give_up(reason, self._supervisor.watcher_failed(reason))
         finally:
             if self._closing:
                 self._supervisor.closed()
@@ -285,53 +175,67 @@ class ProcessLane:
         """Start a process, serve it until it is gone, and return why it went."""
         self._start_failure = None
         self._supervisor.spawned(time.monotonic())
-        ours, theirs = socket.socketpair()
-        channel = Channel(ours)
         try:
-            with theirs:
-                process = _start_process(self._spec, theirs.fileno())
+            process = LaneProcess(self._spec)
         except OSError as error:
-            channel.close()
             return f"its process could not be started: {error}"
         self._pid = process.pid
         try:
-            self._greet(channel)
-            reason = self._serve(channel)
+            return self._watch(process)
+        except Exception as error:  # a message that can't be read, a bug here: another may do well
+            return self._own_failure(error)
+        finally:
+            with self._lock:
+                self._outbox.disconnect()
+                process.channel.close()
+            self._pid = None
+
+    def _watch(self, process: LaneProcess) -> str:
+        """Serve a process to its end, whatever happens, and return why it ended."""
+        try:
+            self._greet(process.channel)
+            reason = self._serve(process.channel)
         finally:
             if self._closing:
-                channel.hang_up()  # the lane leaves when its socket closes
+                process.channel.hang_up()  # the lane leaves when its socket closes
             else:
-                _kill(process)  # with what it may have started: nothing of it goes on
-            code = self._reap(process)
-            self._drain(channel)
-            with self._lock:
-                self._channel = None
-                channel.close()
-            self._pid = None
+                process.kill()
+            ended = process.wait(self._limits.close_s_max)
+        self._drain(process.channel)
         if self._start_failure is not None:
             return self._start_failure.message
-        return reason or _exit_words(code)
+        return reason or ended
+
+    def _own_failure(self, error: Exception) -> str:
+        """Log what went wrong in this thread; return it in words."""
+        _log.exception("lane %s: watching over it failed", self.name)
+        return f"watching over it failed: {type(error).__name__}: {error}"
 
     def _go_on_after(self, reason: str) -> bool:
         """Fail what was in flight; wait out the pause and return True if there is a next epoch."""
         verdict = self._supervisor.lost(reason, time.monotonic())
-        message = lost_message(self.name, reason, verdict)
         if isinstance(verdict, GiveUp):
-            self._end_epoch(message)
-            if self._started.is_set():
-                _log.error("%s", message)
-            else:
-                self._start_error = _start_error(self.name, reason, self._start_failure)
+            self._give_up(reason, verdict)
             return False
+        message = lost_message(self.name, reason, verdict)
         _log.warning("%s", message)
         self._end_epoch(message, verdict.epoch)
         self._pause(verdict.backoff_s)
         return True
 
+    def _give_up(self, reason: str, verdict: GiveUp) -> None:
+        """Leave the lane down: what is in flight fails, and what will be sent."""
+        message = lost_message(self.name, reason, verdict)
+        self._end_epoch(message)
+        if self._started.is_set():
+            _log.error("%s", message)
+        else:
+            self._start_error = _start_error(self.name, reason, self._start_failure)
+
     def _end_epoch(self, message: str, next_epoch: int | None = None) -> None:
         """Fail what is in flight and, without a next epoch, what will be sent from now on."""
         with self._lock:
-            self._backlog.clear()
+            self._outbox.clear()
             for port in self._ports:
                 failed = port.live.fail_all(message)
                 if failed:
@@ -395,30 +299,21 @@ class ProcessLane:
     def _on_ready(self, channel: Channel, now_s: float) -> None:
         self._supervisor.ready(now_s)
         with self._lock:
-            self._channel = channel
+            self._outbox.connect(channel)
         self._started.set()
 
     def _write_backlog(self) -> None:
         """Send what waited for the lane, as far as the socket takes it."""
-        while self._write_one():
-            pass  # the lock is free between two messages, so that `send` never waits for many
-
-    def _write_one(self) -> bool:
-        """Send the rest of a message, or the oldest that waits; return whether to go on."""
-        with self._lock:
-            channel = self._channel
-            if channel is None:
-                return False
-            channel.flush()
-            if channel.has_tail or not self._backlog:
-                return False
-            message = self._backlog.popleft()
-            port = self._ports[message.engine]
-            refusal = self._push(channel, message)
-            refused = bool(refusal) and self._fail(port, message.command, refusal)
-        if refused:
-            port.wake()
-        return True
+        while True:
+            with self._lock:  # free between two messages, so that `send` never waits for many
+                sent = self._outbox.send_next()
+                if sent is None:
+                    return
+                message, refusal = sent
+                port = self._ports[message.engine]
+                refused = bool(refusal) and self._fail(port, message.command, refusal)
+            if refused:
+                port.wake()
 
     def _drain(self, channel: Channel) -> None:
         """Take in what the lane had sent before it went: those tasks are done, not lost."""
@@ -427,14 +322,6 @@ class ProcessLane:
                 self._take_in(messages, channel)
         except ChannelClosed:
             return
-
-    def _reap(self, process: subprocess.Popen[bytes]) -> int:
-        """Wait until the process is gone, killing it if it lingers; return its exit code."""
-        try:
-            return process.wait(self._limits.close_s_max)
-        except subprocess.TimeoutExpired:
-            _kill(process)
-            return process.wait()
 
     def _pause(self, seconds: float) -> None:
         """Wait so long, or until the lane is closed."""
@@ -471,60 +358,9 @@ def _pickled(spec: LaneSpec) -> bytes:
         ) from error
 
 
-def _start_process(spec: LaneSpec, fd: int) -> subprocess.Popen[bytes]:
-    """Start the lane's interpreter with its cores and thread counts in place from the first line.
-
-    It gets this process's module search path as arguments, so it finds the same modules, and a
-    user's script needs no `if __name__ == "__main__"`: it is not imported again.
-    """
-    environment = dict(os.environ)
-    environment.update(dict.fromkeys(_THREAD_VARIABLES, str(spec.threads)))
-    # Threads that spin while they wait hold the core that the thread they wait for needs: on a
-    # shared machine a decode step was seen to take 2.9 s instead of 0.2 s.
-    environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    search_path = [str(Path(entry).absolute()) for entry in sys.path]
-    # Affinity belongs to a thread and a child inherits that of the thread that starts it: set it
-    # on this one for a moment, rather than in the child after its libraries made their threads.
-    pins = bool(spec.cpus) and hasattr(os, "sched_setaffinity")
-    before = os.sched_getaffinity(0) if pins else set()
-    try:
-        if pins:
-            os.sched_setaffinity(0, spec.cpus)
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", _BOOT, str(fd), spec.name, *search_path],
-            pass_fds=(fd,),
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=_STDERR,  # a lane must not write into the answers of its parent
-            process_group=0,  # Ctrl-C in the terminal is the parent's business alone
-        )
-    finally:
-        if pins:
-            os.sched_setaffinity(0, before)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a lane and what it may have started; it leads a process group of its own."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
 def _start_error(lane: str, reason: str, failure: StartFailed | None) -> HeddleError:
     """Return the error that `wait_ready` raises: the engine's own, where it has a plain one."""
     if failure is not None and failure.error in _PLAIN_ERRORS:
         return _PLAIN_ERRORS[failure.error](failure.message)
     where = "" if failure is not None else ", its messages are on stderr"
     return ConfigError(f"lane {lane!r} could not start: {reason}{where}")
-
-
-def _exit_words(code: int) -> str:
-    if code < 0:
-        try:
-            return f"exit code {code}, {signal.Signals(-code).name}"
-        except ValueError:
-            return f"exit code {code}"
-    return f"exit code {code}"
-
-
-def _nobody() -> None:
-    """Stand in for a subscriber until there is one."""

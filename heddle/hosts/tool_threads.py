@@ -85,8 +85,8 @@ class ToolThreads:
         started_s = self._clock.now_s()
         try:
             event: Event = Done(task_id, ToolResult(payload.function(*payload.arguments)))
-        except Exception as error:
-            # Whatever a user's function raises is that request's error, never the server's.
+        except BaseException as error:
+            # Whatever a user's function raises, `exit()` too, is that request's error alone.
             event = Failed(task_id, f"{type(error).__name__}: {error}")
         self._end(event, self._clock.now_s() - started_s)
 

@@ -28,18 +28,6 @@ class SlotRun:
     length: int
 
 
-def slots_of(pages: Sequence[int], page_size: int, start: int, stop: int) -> NDArray[np.int64]:
-    """Return the slot of each position in [start, stop) of a sequence that owns these pages.
-
-    Shapes: result [stop - start] int64.
-    """
-    positions = np.arange(start, stop, dtype=np.int64)
-    first = start // page_size
-    last = -(-stop // page_size)
-    table = np.asarray(pages[first:last], dtype=np.int64)
-    return table[positions // page_size - first] * page_size + positions % page_size
-
-
 class Row:
     """The pages of one sequence, and the same as runs of neighbouring slots.
 
@@ -75,19 +63,22 @@ class Row:
         self.extend(kept)
         return dropped
 
-    def slots(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the slot of each position in [start, stop). Shapes: [stop - start] int64."""
-        return slots_of(self.pages, self.page_size, start, stop)
+    def slots(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the slot of each position. Shapes: positions and result [n] int64."""
+        if positions.size == 0:
+            return positions
+        table = np.asarray(self.pages, dtype=np.int64)
+        return table[positions // self.page_size] * self.page_size + positions % self.page_size
 
-    def runs(self, stop: int) -> tuple[SlotRun, ...]:
-        """Return positions [0, stop) as runs of neighbouring slots, in order of position."""
+    def runs(self, start: int, stop: int) -> tuple[SlotRun, ...]:
+        """Return positions [start, stop) as runs of neighbouring slots, in order of position."""
         runs: list[SlotRun] = []
-        left = stop
+        position = 0  # where the run at hand begins
         for first_page, page_count in self._runs:
-            if left <= 0:
-                break
-            length = min(left, page_count * self.page_size)
-            runs.append(SlotRun(first_page * self.page_size, length))
-            left -= length
-        assert left <= 0, f"the row holds {self.capacity} positions, not {stop}"
+            end = position + page_count * self.page_size
+            low, high = max(start, position), min(stop, end)
+            if low < high:
+                runs.append(SlotRun(first_page * self.page_size + low - position, high - low))
+            position = end
+        assert stop <= position, f"the row holds {self.capacity} positions, not {stop}"
         return tuple(runs)

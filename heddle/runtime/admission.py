@@ -1,8 +1,10 @@
 """Who may come in: bounded, and honest about the wait. (WindVE §IV-A)"""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from heddle.core.errors import Busy, InputError
+from heddle.workflow.workflow import Workflow
 
 SMOOTHING = 0.1
 
@@ -62,18 +64,28 @@ class Admission:
         # Idle time isn't service time: the next pair of completions starts anew.
         self.last_leave_s = now_s if self.live else None
 
-    def check_text(self, slot: str, value: object) -> None:
-        """Refuse an input text beyond the bound.
+    def check_inputs(self, workflow: Workflow, inputs: Mapping[str, object]) -> None:
+        """Refuse inputs that a workflow can't be run with.
 
         Raises:
-            InputError: the text is empty or too long.
+            InputError: an input is missing, unknown, empty or too long.
         """
-        if not isinstance(value, str):
-            return
-        if not value.strip():
-            raise InputError(f"{slot} is empty: ask something")
-        if len(value) > self.limits.question_chars_max:
+        if missing := workflow.inputs - set(inputs):
+            raise InputError(f"workflow {workflow.name!r} needs {', '.join(sorted(missing))}")
+        if unknown := set(inputs) - workflow.inputs:
             raise InputError(
-                f"{slot} has {len(value):,} characters, the limit is "
+                f"workflow {workflow.name!r} has no input {', '.join(sorted(unknown))}; "
+                f"it takes {', '.join(sorted(workflow.inputs))}"
+            )
+        for slot, value in inputs.items():
+            if isinstance(value, str):
+                self._check_text(slot, value)
+
+    def _check_text(self, slot: str, text: str) -> None:
+        if not text.strip():
+            raise InputError(f"{slot} is empty: ask something")
+        if len(text) > self.limits.question_chars_max:
+            raise InputError(
+                f"{slot} has {len(text):,} characters, the limit is "
                 f"{self.limits.question_chars_max:,}: shorten it"
             )

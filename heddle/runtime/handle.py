@@ -63,9 +63,13 @@ class Handle:
             TimeoutError: it took longer than `timeout_s`; the request goes on.
             HeddleError: whatever ended the request.
         """
-        if not self._block_until(lambda: self._end is not None, timeout_s):
+        if not self.wait(timeout_s):
             raise TimeoutError(f"no answer within {timeout_s} s")
         return self._outcome()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Block until the request has ended, or for so long; return whether it has."""
+        return self._block_until(lambda: self._end is not None, timeout_s)
 
     def cancel_soon(self) -> None:
         """Ask for cancellation and return at once."""

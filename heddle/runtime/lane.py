@@ -1,13 +1,11 @@
-"""The runtime's side of an engine: what waits for it, what is in flight, what it holds."""
+"""The runtime's side of an engine: what waits for it, and what is known of it."""
 
 from dataclasses import dataclass
 
 from heddle.core.frames import Frame, Load
 from heddle.core.ports import EnginePort
-from heddle.core.results import KvHandle
 from heddle.passes.cycle_view import EngineView
 from heddle.runtime.engine_scheduler import EngineScheduler
-from heddle.runtime.request import PrimitiveRun, Request
 
 STAGE_SMOOTHING = 0.1
 
@@ -48,31 +46,3 @@ class Lane:
             stage_s=self.stage_s,
             budget_s=self.budget_s,
         )
-
-
-@dataclass(slots=True)
-class TaskRun:
-    """One task in flight. `prefill` names the lease a generation's task belongs to.
-
-    `epoch` is the lane's at the time of sending.
-    """
-
-    request: Request
-    run: PrimitiveRun
-    lane: Lane
-    epoch: int
-    rows: int
-    first_row: int
-    sent_s: float
-    prefill: int | None = None
-    has_emitted: bool = False
-    is_detached: bool = False
-
-
-@dataclass(slots=True)
-class Lease:
-    """KV pages that a prefill holds: given back when its tasks have ended."""
-
-    handle: KvHandle
-    lane: Lane
-    tasks: set[int]

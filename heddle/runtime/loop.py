@@ -5,7 +5,7 @@ import logging
 import threading
 from dataclasses import dataclass, field
 
-from heddle.core.errors import InternalError
+from heddle.core.errors import Cancelled, InternalError
 from heddle.core.ports import Clock
 from heddle.runtime.runtime import Runtime
 
@@ -46,9 +46,7 @@ class RuntimeLoop:
 
     def close(self) -> None:
         """Cancel what is in flight and stop."""
-        now_s = self.clock.now_s()
-        for request_id in list(self.runtime.requests):
-            self.runtime.cancel(request_id, now_s)
+        self.runtime.fail_all(Cancelled("the server was closed"), self.clock.now_s())
         self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -17,6 +17,8 @@ from heddle.runtime.region_plan import RegionPlan
 from heddle.workflow.workflow import Workflow
 
 EventSink = Callable[[RequestEvent], None]
+# A tuple, because an enum's hash is a call into Python and comparing a few members is not.
+SPLITTABLE = (PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING)
 
 
 @dataclass(slots=True)
@@ -25,7 +27,7 @@ class PrimitiveRun:
 
     `region` counts the regions that the request has opened up to this one.
     `parts` collects the results of split rows by their first row; `rows_sent` and
-    `rows_done` count them.
+    `rows_done` count them. `sent_s` is when the first of them was sent, -1 = not yet.
     """
 
     primitive: Primitive
@@ -40,6 +42,22 @@ class PrimitiveRun:
     retries: int = 0
     engine: str = ""
     parts: dict[int, Result] = field(default_factory=dict)
+
+    @property
+    def is_splittable(self) -> bool:
+        """Whether its rows may be sent in several goes."""
+        return self.primitive.kind in SPLITTABLE
+
+    @property
+    def turn(self) -> int:
+        """How often its node has run before, in a loop."""
+        return int(self.primitive.name.rsplit("@", 1)[1])
+
+    def start_over(self) -> None:
+        """Forget that it was sent, and what was answered."""
+        self.sent_s = -1.0
+        self.rows_sent = self.rows_done = 0
+        self.parts.clear()
 
 
 @dataclass(slots=True)

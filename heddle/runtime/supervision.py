@@ -218,6 +218,11 @@ class LaneSupervisor:
         self.restarts += 1
         return Restart(self.epoch, backoff_s)
 
+    def watcher_failed(self, reason: str) -> GiveUp:
+        """Note that nobody watches over the lane any more, and what stopped the watcher."""
+        self.reason, self.state = reason, LaneState.FAILED
+        return GiveUp("nobody watches over it any more")
+
     def closed(self) -> None:
         """Note that the lane was closed on purpose."""
         self.state = LaneState.CLOSED

@@ -17,8 +17,9 @@ COSTS_S: Mapping[str, float] = MappingProxyType(
 class CostModelVectorWorker:
     """A VectorWorker over seeded vectors.
 
-    Every list has the same length, so a scan is one array operation. Stored vectors are counted,
-    but never found: what a search answers doesn't depend on when it ran.
+    Every list has the same length, so a scan is one array operation. Stored vectors are noted in
+    `stored`, the disk that outlives the lane, but never found: what a search answers doesn't
+    depend on when it ran.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class CostModelVectorWorker:
         nlist: int = 12,
         list_size: int = 8,
         dims: int = 4,
+        stored: set[int] | None = None,
     ) -> None:
         draws = np.random.default_rng(seed)
         self._device = device
@@ -37,8 +39,7 @@ class CostModelVectorWorker:
         self._centres = self._vectors.mean(axis=1)
         self._labels = np.arange(nlist * list_size, dtype=np.int64).reshape(nlist, list_size)
         self._sizes = np.full(nlist, list_size, np.int64)
-        self.revision = 0
-        self.stored: list[int] = []
+        self.stored: set[int] = set() if stored is None else stored
 
     @property
     def dims(self) -> int | None:
@@ -54,6 +55,11 @@ class CostModelVectorWorker:
     def nprobe_default(self) -> int:
         """Clusters a query scans when it doesn't say."""
         return max(1, len(self._sizes) // 2)
+
+    @property
+    def revision(self) -> int:
+        """The corpus revision: it grows with what is stored."""
+        return len(self.stored)
 
     def coarse(self, queries: NDArray[np.float32], nprobe: int) -> NDArray[np.int64]:
         """Return the nearest lists of each query, nearest first, [n, nprobe]."""
@@ -85,12 +91,26 @@ class CostModelVectorWorker:
         distances[:] = np.take_along_axis(all_distances, order, axis=1)
         labels[:] = np.take_along_axis(all_labels, order, axis=1)
 
+    def newest_revision(self) -> int:
+        """Return the revision; nobody else writes."""
+        return self.revision
+
+    def covers(self, revision: int) -> bool:
+        """Always: what is stored is never found."""
+        return True
+
+    def follow(self, *, in_flight: bool) -> int:
+        """Do nothing, as there is nothing to follow."""
+        return 0
+
     def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
         """Note vectors as committed; return the corpus revision."""
         self._device.run(COSTS_S["stored"] * len(chunk_ids))
-        self.stored += chunk_ids.tolist()
-        self.revision += 1
+        self.stored.update(chunk_ids.tolist())
         return self.revision
+
+    def close(self) -> None:
+        """Do nothing, as nothing is held."""
 
 
 class SimulatedPassages:

@@ -1,24 +1,27 @@
 """What must hold after every simulation, whatever went wrong during it."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from heddle.core.errors import DeadlineExceeded, InternalError
 from heddle.engines.llm.engine import LlmEngine
-from heddle.runtime.events import RequestFailed
+from heddle.runtime.events import Answer, RequestFailed
 from heddle.simulator.port import SimulatedPort
 from heddle.simulator.world import Ticket, World
 
 
-def violations(world: World) -> list[str]:
-    """Return everything that is wrong with a world at rest, in words; empty if all is well."""
-    found = [problem for ticket in world.tickets for problem in _of_ticket(ticket)]
+def violations(world: World, stored: Collection[int]) -> list[str]:
+    """Return everything that is wrong with a world at rest, in words; empty if all is well.
+
+    `stored` holds the chunks on the disk.
+    """
+    found = [problem for ticket in world.tickets for problem in _of_ticket(ticket, stored)]
     found += _of_runtime(world)
     for port in world.ports:
         found += _of_port(port)
     return found
 
 
-def _of_ticket(ticket: Ticket) -> Iterator[str]:
+def _of_ticket(ticket: Ticket, stored: Collection[int]) -> Iterator[str]:
     who = f"request {ticket.request_id} ({ticket.arrival.workflow.name})"
     if ticket.busy is not None:
         if ticket.end is not None:
@@ -34,15 +37,26 @@ def _of_ticket(ticket: Ticket) -> Iterator[str]:
             yield f"{who} broke an invariant: {error}"
         if isinstance(error, DeadlineExceeded) and ticket.arrival.deadline_s is None:
             yield f"{who} hung until the runtime's own deadline: {error}"
+    if isinstance(ticket.end, Answer):
+        chunk_ids = ticket.arrival.inputs.get("chunk_ids", ())
+        assert isinstance(chunk_ids, tuple), f"{who} has chunk ids {chunk_ids!r}"
+        if lost := set(chunk_ids).difference(stored):
+            yield f"{who} was told that chunks {sorted(lost)} are stored"
 
 
 def _of_runtime(world: World) -> Iterator[str]:
     runtime = world.runtime
-    for name in ("requests", "tasks", "leases"):
-        if left := getattr(runtime, name):
+    held: dict[str, Collection[int]] = {
+        "requests": runtime.requests.open,
+        "tasks": runtime.tasks.open,
+        "leases": runtime.tasks.leases,
+    }
+    for name, left in held.items():
+        if left:
             yield f"the runtime still has {name} {sorted(left)}"
-    if runtime.admission.live or runtime.admission.live_bulk:
-        yield f"{runtime.admission.live} requests are still counted as live"
+    admission = runtime.requests.admission
+    if admission.live or admission.live_bulk:
+        yield f"{admission.live} requests are still counted as live"
     for lane in runtime.lanes.values():
         if lane.in_flight or lane.scheduler.pending:
             yield f"lane {lane.port.name}: {lane.in_flight} in flight, {lane.scheduler.pending}"

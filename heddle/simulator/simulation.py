@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from heddle.core.errors import InternalError
@@ -50,13 +51,16 @@ class Scenario:
     substage_budget_s: float = 2e-3
     nlist: int = 12
 
-    def lanes(self) -> tuple[SimulatedLane, ...]:
-        """Return the three lanes: small enough that slots, pages and credits run out."""
+    def lanes(self, stored: set[int]) -> tuple[SimulatedLane, ...]:
+        """Return the three lanes: small enough that slots, pages and credits run out.
+
+        `stored` is the disk: the chunks that the vector lane has written, in any epoch.
+        """
         return tuple(
             SimulatedLane(name, build, credits_total, self.latency_s, self.rates)
             for name, build, credits_total in (
                 ("embedding", _build_embedding, 6),
-                ("vector", self._build_vector, 8),
+                ("vector", partial(self._build_vector, stored), 8),
                 ("llm", _build_llm, 12),
             )
         )
@@ -66,8 +70,10 @@ class Scenario:
         draws = random.Random(self.seed)
         return random_workload(draws, self.requests, self.rate_per_s, shares=self.shares)
 
-    def _build_vector(self, name: str, epoch: int, device: SimulatedDevice) -> SteppedEngine:
-        worker = cost_model_vector.CostModelVectorWorker(device, nlist=self.nlist)
+    def _build_vector(
+        self, stored: set[int], name: str, epoch: int, device: SimulatedDevice
+    ) -> SteppedEngine:
+        worker = cost_model_vector.CostModelVectorWorker(device, nlist=self.nlist, stored=stored)
         return VectorEngine(
             name,
             epoch,
@@ -128,8 +134,9 @@ def simulate(scenario: Scenario, log: EventLog | None = None) -> Outcome:
         InternalError: an invariant broke; the message names the seed and the command that
             replays it.
     """
+    stored: set[int] = set()
     world = World(
-        lanes=scenario.lanes(),
+        lanes=scenario.lanes(stored),
         seed=scenario.seed,
         tokenizer=cost_model_llm.WordTokenizer(LLM_LIMITS.context_tokens_max),
         policy=POLICIES[scenario.policy],
@@ -139,7 +146,7 @@ def simulate(scenario: Scenario, log: EventLog | None = None) -> Outcome:
     )
     try:
         world.run(scenario.arrivals())
-        problems = violations(world)
+        problems = violations(world, stored)
     except Exception as error:
         raise _broken(scenario, [f"{type(error).__name__}: {error}"]) from error
     if problems:

@@ -94,6 +94,7 @@ class World:
             tokenizer=self.tokenizer,
             passages=SimulatedPassages(),
             tracer=self,
+            clock=self.timeline,
         )
 
     def run(self, arrivals: Sequence[Arrival]) -> None:

@@ -19,7 +19,7 @@ from heddle import Server
 from heddle.cli.main import main
 from heddle.corpus.store import CorpusStore
 from tests.helpers.server_state import eventually
-from tests.helpers.tiny_server import DOCUMENTS
+from tests.helpers.tiny_server import DOCUMENTS, index_documents, write_documents
 
 QUESTION = "Who is the keeper of Rock 3?"
 WORKFLOW_FILE = """
@@ -125,12 +125,26 @@ def test_asking_is_interrupted(start, corpus: Path, model: Path):
 def test_ask_answers_with_its_passages(
     capsys, corpus: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("heddle.cli.ask.Server", partial(Server, host="inline"))
+    monkeypatch.setattr("heddle.cli.start_server.Server", partial(Server, host="inline"))
     assert main(["ask", str(corpus), QUESTION, "--model", str(model), "--receipt"]) == 0
     out, err = capsys.readouterr()
     assert re.search(r"\d\.\d{3}  The lighthouse of Rock 3: ", out)
     assert "32 generated" in out
     assert err == "[retrieve: 5 passages]\n"
+
+
+def test_ask_runs_ones_own_workflow_with_as_many_passages_as_wanted(
+    capsys, corpus: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("heddle.cli.start_server.Server", partial(Server, host="inline"))
+    workflows = tmp_path / "mine.py"
+    workflows.write_text(WORKFLOW_FILE)
+    own = ("--workflow", f"{workflows}:brief", "--topk", "4", "--model", str(model))
+    assert main(["ask", str(corpus), QUESTION, *own, "--receipt"]) == 0
+    out, err = capsys.readouterr()
+    assert len(re.findall(r"^  \d\.\d{3}  ", out, re.MULTILINE)) == 4
+    assert "3 generated" in out
+    assert err.startswith("[find: 4 passages]\n")
 
 
 def test_serve_until_ctrl_c(start, corpus: Path, model: Path, tmp_path: Path):
@@ -152,6 +166,33 @@ def test_serve_until_ctrl_c(start, corpus: Path, model: Path, tmp_path: Path):
 
     assert command.end(signal.SIGINT) == 130
     assert command.said.endswith("stopped\n")
+
+
+def test_serve_answers_from_what_is_indexed_meanwhile(start, model: Path, tmp_path: Path):
+    documents = write_documents(tmp_path / "documents")
+    corpus = index_documents([documents], tmp_path / "corpus")
+    served = start("serve", corpus, "--model", model, "--port", 0)
+    url = served.until(r"http://127\.0\.0\.1:\d+")
+
+    def found(question: str) -> list[str]:
+        answer = httpx.post(f"{url}/v1/ask", json={"question": question}, timeout=60).json()
+        assert len(answer["passages"]) == 5
+        return [passage["text"] for passage in answer["passages"]]
+
+    assert "keeper is Clara" in found(QUESTION)[0]
+    changed = documents / "lighthouse-3.md"
+    changed.write_text(changed.read_text().replace("Clara", "Karl"))
+    (documents / "lighthouse-4.md").unlink()
+    (documents / "mine.md").write_text("The salt mine of Wend has a bell of bronze.")
+    command = start("index", documents, "--into", corpus, "--prune")
+    command.until("1 new, 1 changed, 0 unchanged, 1 removed")
+    assert command.end() == 0
+
+    assert "keeper is Karl" in found(QUESTION)[0]
+    assert not any("Clara" in text for text in found(QUESTION))
+    assert not any("Rock 4 " in text for text in found("Who is the keeper of Rock 4?"))
+    assert "salt mine" in found("What has the salt mine of Wend?")[0]
+    assert served.end(signal.SIGINT) == 130
 
 
 def test_serve_is_terminated_while_it_loads(start, corpus: Path, model: Path):

@@ -30,6 +30,7 @@ STREAM = "!stream"  # followed by a count: one Progress a step
 WHERE = "!where"  # answered with a ToolResult of pid, cores and thread variables
 FORK = "!fork"  # starts a child process that would outlive the lane
 UNPICKLABLE = "!unpicklable"  # answered with a result that can't be sent
+UNREADABLE = "!unreadable"  # answered with a result that can be sent and not be read
 KINDS = frozenset({PrimitiveKind.EMBEDDING, PrimitiveKind.TOOL})
 
 
@@ -117,6 +118,8 @@ class EchoEngine:
             return Failed(task.task_id, "no good", is_input=True)
         if first == UNPICKLABLE:
             return Done(task.task_id, ToolResult(threading.Lock()))
+        if first == UNREADABLE:
+            return Done(task.task_id, ToolResult(Unreadable()))
         if first == FORK:
             return Done(task.task_id, ToolResult(_fork_sleeper()))
         if first == WHERE:
@@ -135,6 +138,18 @@ class EchoEngine:
         self._streamed[task.task_id] = done
         self._waiting.append(task)
         return Progress(task.task_id, (done,), "x", fraction=done / count)
+
+
+class Unreadable:
+    """Something that only its own process can make sense of."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _refuse_elsewhere, (os.getpid(),)
+
+
+def _refuse_elsewhere(pid: int) -> None:
+    if os.getpid() != pid:
+        raise LookupError("this makes no sense here")
 
 
 def _fork_sleeper() -> int:

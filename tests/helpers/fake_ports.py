@@ -226,6 +226,7 @@ class Bench:
             limits=limits or RuntimeLimits(),
             tokenizer=FakeTokenizer(),
             passages=FakePassages(),
+            clock=self.clock,
         )
 
     def submit(self, workflow, inputs=None, *, cycle=True, **options):
@@ -252,10 +253,10 @@ class Bench:
     def assert_idle(self):
         """Nothing is held any more: no task, lease, credit, queue place or request."""
         runtime = self.runtime
-        assert not runtime.requests
-        assert not runtime.tasks
-        assert not runtime.leases
-        assert runtime.admission.live == runtime.admission.live_bulk == 0
+        assert not runtime.requests.open
+        assert not runtime.tasks.open
+        assert not runtime.tasks.leases
+        assert runtime.requests.admission.live == runtime.requests.admission.live_bulk == 0
         for lane in runtime.lanes.values():
             assert lane.in_flight == 0
             assert not lane.scheduler.pending

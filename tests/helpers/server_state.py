@@ -20,10 +20,10 @@ def holds_nothing(server: Server) -> bool:
     """Whether no request, task, lease or credit is out."""
     runtime = server._loop.runtime
     return (
-        not runtime.requests
-        and not runtime.tasks
-        and not runtime.leases
-        and runtime.admission.live == 0
+        not runtime.requests.open
+        and not runtime.tasks.open
+        and not runtime.tasks.leases
+        and runtime.requests.admission.live == 0
         and all(lane.in_flight == 0 for lane in runtime.lanes.values())
         and all(p.credits.free == p.credits.total for p in runtime.ports)
     )

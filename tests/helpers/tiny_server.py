@@ -41,10 +41,12 @@ def write_documents(folder: Path) -> Path:
     return folder
 
 
-def index_documents(paths: list[Path], into: Path) -> Path:
+def index_documents(paths: list[Path], into: Path, *, prune: bool = False) -> Path:
     """Index files with the packaged MiniLM, in this process: a lane would first load torch."""
     with mock.patch("heddle.app.indexing.Server", partial(Server, host="inline")):
-        index_paths(paths, into, on_documents=lambda _: None, on_vectors=lambda _: None)
+        index_paths(
+            paths, into, prune=prune, on_documents=lambda _: None, on_vectors=lambda _: None
+        )
     return into
 
 

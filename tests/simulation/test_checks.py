@@ -13,7 +13,9 @@ from heddle.engines.llm.engine import LlmEngine
 from heddle.engines.vector.engine import VectorEngine
 from heddle.kv.prefix_index import PageChain
 from heddle.runtime.events import Answer
-from heddle.runtime.runtime import Runtime
+from heddle.runtime.frame_intake import FrameIntake
+from heddle.runtime.task_table import TaskTable
+from heddle.simulator.cost_model_vector import CostModelVectorWorker
 from heddle.simulator.simulation import random_scenario, simulate, undisturbed
 
 SEEDS = range(40)
@@ -49,7 +51,12 @@ def ignore_gaps(self, lane, frame, now_s):
     return True
 
 
-def answer_twice(self, task, event, now_s, use=Runtime._use):
+def forget_vectors(self, chunk_ids, vectors):
+    """Vectors are acknowledged and not stored."""
+    return self.revision
+
+
+def answer_twice(self, task, event, now_s, use=FrameIntake._use):
     """Some requests get an answer too many."""
     use(self, task, event, now_s)
     if isinstance(event, Done) and event.task_id % 50 == 0:
@@ -60,11 +67,12 @@ def answer_twice(self, task, event, now_s, use=Runtime._use):
     ("owner", "name", "bug", "symptoms"),
     [
         (Credits, "give_back", keep_credits, ("credits", "hung")),
-        (Runtime, "_close_lease", keep_lease, ("KV bytes free",)),
-        (Runtime, "_is_next", ignore_gaps, ("hung", "still has tasks")),
-        (Runtime, "_use", answer_twice, ("after its terminal one",)),
+        (TaskTable, "_close_lease", keep_lease, ("KV bytes free",)),
+        (FrameIntake, "_is_next", ignore_gaps, ("hung", "still has tasks")),
+        (FrameIntake, "_use", answer_twice, ("after its terminal one",)),
         (LlmEngine, "_release", keep_pages, ("KV bytes free",)),
         (LlmEngine, "_cancel", swallow_cancel, ("still has tasks",)),
+        (CostModelVectorWorker, "store", forget_vectors, ("was told that chunks",)),
         (VectorEngine, "_drop", keep_rows, ("KeyError", "still holds")),
     ],
 )

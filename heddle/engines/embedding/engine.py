@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
-from heddle.core.frames import Cancelled, Done, Event, Failed, Frame, Load
+from heddle.core.frames import Frame, Load
 from heddle.core.payloads import EmbedPayload
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
 from heddle.core.tasks import Task
-from heddle.costs.linear_fit import LinearFit
+from heddle.costs.step_report import StepReport
 from heddle.engines.embedding.scheduler import BatchLimits, EmbeddingScheduler, Row
 
 PRIOR_S: Mapping[str, float] = MappingProxyType({"call": 7e-3, "tokens": 3e-4, "texts": 2e-4})
@@ -82,20 +82,17 @@ class EmbeddingEngine:
         limits: BatchLimits | None = None,
         prior_s: Mapping[str, float] = PRIOR_S,
     ) -> None:
-        self._name, self._epoch = name, epoch
-        self._worker, self._clock = worker, clock
+        self._worker = worker
         self._limits = limits or BatchLimits()
         self._scheduler = EmbeddingScheduler(self._limits)
-        self._fit = LinearFit(name, prior_s)
-        self._costs = self._fit.snapshot()
+        self._report = StepReport(name, epoch, clock, prior_s)
         self._budget_s = math.inf
         self._results: dict[int, PartialVectors] = {}
-        self._events: list[Event] = []
 
     @property
     def name(self) -> str:
         """The lane's name."""
-        return self._name
+        return self._report.lane
 
     @property
     def kinds(self) -> frozenset[PrimitiveKind]:
@@ -105,7 +102,7 @@ class EmbeddingEngine:
     @property
     def has_work(self) -> bool:
         """Whether a step would do something."""
-        return bool(self._events or self._results)
+        return self._report.has_events or bool(self._results)
 
     def apply(self, command: Command) -> None:
         """Take a command in; unknown tasks and what an encoder has no use for are ignored."""
@@ -114,7 +111,7 @@ class EmbeddingEngine:
                 self._admit(task)
             case Cancel(task_id=task_id):
                 if self._drop(task_id):
-                    self._events.append(Cancelled(task_id))
+                    self._report.cancelled(task_id)
             case Steer(budget_s=budget_s, task_id=steered, priority=priority):
                 self._budget_s = self._budget_s if budget_s is None else budget_s
                 if steered is not None and priority is not None:
@@ -130,7 +127,7 @@ class EmbeddingEngine:
             budget_s: time to work for [s]: bounds the batch, never below one row; inf = the
                 time set by Steer, or a full batch.
         """
-        started_s = self._clock.now_s()
+        self._report.begin()
         budget_s = self._budget_s if math.isinf(budget_s) else budget_s
         texts = self._tokenize()
         batch = self._scheduler.next_batch(
@@ -138,22 +135,12 @@ class EmbeddingEngine:
         )
         if batch:
             self._embed(batch)
-        seconds = max(0.0, self._clock.now_s() - started_s)
-        features = _features([len(row.token_ids) for row in batch], texts)
-        if batch:
-            self._fit.observe(features, seconds)
-            self._costs = self._fit.snapshot()
-        events, self._events = tuple(self._events), []
         running = sum(r.missing < len(r.values) for r in self._results.values())
-        return Frame(
-            self._name,
-            self._epoch,
-            seconds,
-            events,
-            features=features,
-            load=Load(running=running, waiting=self._scheduler.rows_waiting),
-            costs=self._costs,
-            has_work=self.has_work,
+        return self._report.frame(
+            _features([len(row.token_ids) for row in batch], texts),
+            Load(running=running, waiting=self._scheduler.rows_waiting),
+            has_computed=bool(batch),
+            has_work=bool(self._results),
         )
 
     def predicted_step_s(self) -> float:
@@ -167,19 +154,19 @@ class EmbeddingEngine:
         if len(new) == rows:  # nothing is tokenised yet: few short questions, as a rule
             guess = min(guess, chars // CHARS_PER_TOKEN + 2 * rows)
         features = {"call": 1.0, "tokens": float(guess), "texts": float(len(new))}
-        return self._costs.predict_s(features)
+        return self._report.costs.predict_s(features)
 
     def _admit(self, task: Task) -> None:
         if task.task_id in self._results:
             return
         payload = task.payload
         if not isinstance(payload, EmbedPayload):
-            message = f"{self._name} carries out no {type(payload).__name__}"
-            self._events.append(Failed(task.task_id, message, is_input=True))
+            message = f"{self.name} carries out no {type(payload).__name__}"
+            self._report.failed(task.task_id, message, is_input=True)
             return
         values = np.zeros((payload.rows, self._worker.dims), np.float32)
         if not payload.rows:
-            self._events.append(Done(task.task_id, Vectors(values)))
+            self._report.done(task.task_id, Vectors(values))
             return
         self._results[task.task_id] = PartialVectors(values, payload.rows)
         self._scheduler.add(task.task_id, payload.texts, task.identity.priority)
@@ -191,7 +178,7 @@ class EmbeddingEngine:
 
     def _fail(self, task_id: int, message: str, *, is_input: bool = False) -> None:
         if self._drop(task_id):
-            self._events.append(Failed(task_id, message, is_input))
+            self._report.failed(task_id, message, is_input=is_input)
 
     def _tokenize(self) -> int:
         """Tokenise the rows that the next batch may choose from; return how many."""
@@ -243,22 +230,23 @@ class EmbeddingEngine:
         if not result.missing:
             del self._results[row.task_id]
             vectors = Vectors(result.values, result.tokens, result.truncated)
-            self._events.append(Done(row.task_id, vectors))
+            self._report.done(row.task_id, vectors)
 
     def _tokens_within(self, budget_s: float, texts: int) -> float:
         """Return how many tokens fit a step of this length, after these texts were tokenised."""
-        token_s = self._costs.coefficients_s["tokens"]
+        costs = self._report.costs
+        token_s = costs.coefficients_s["tokens"]
         if math.isinf(budget_s) or token_s <= 0:
             return math.inf
-        left_s = budget_s - self._costs.predict_s({"call": 1.0, "texts": texts})
+        left_s = budget_s - costs.predict_s({"call": 1.0, "texts": texts})
         return max(0.0, left_s) / token_s
 
     def _call_tokens(self) -> float:
         """Return what a step's fixed part costs, in tokens."""
-        token_s = self._costs.coefficients_s["tokens"]
-        if token_s <= 0:
+        costs_s = self._report.costs.coefficients_s
+        if costs_s["tokens"] <= 0:
             return math.inf
-        return self._costs.coefficients_s["call"] / token_s
+        return costs_s["call"] / costs_s["tokens"]
 
 
 def _features(lengths: Sequence[int], texts: int) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Settings of an LLM engine (made in the main process), and the engine from them (in its lane)."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,11 +9,13 @@ from heddle.core.errors import ConfigError
 from heddle.engines.llm.engine import LlmEngine, LlmSpec, TextDecoder
 from heddle.engines.llm.handover import KvExchange
 from heddle.engines.llm.scheduler import SchedulerLimits
+from heddle.engines.llm.warm_up import warm_up
 
 if TYPE_CHECKING:
     import torch
 
 DTYPES = ("auto", "float32", "bfloat16")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,8 @@ class LlmSettings:
 
     `dtype` auto is bfloat16 on CUDA and on CPUs with AMX, else float32. `device` auto is CUDA
     where there is one. `context_tokens_max` None is the model's own, or what the KV pool of
-    `kv_bytes` holds if that is less. `threads` 0 leaves torch's setting as it is.
+    `kv_bytes` holds if that is less. `packs_weights` keeps a second copy of them, for decoding, on
+    CPUs in float32. `threads` 0 leaves torch's setting as it is.
 
     Raises: ConfigError: a field is out of its range; the message names it.
     """
@@ -34,6 +38,7 @@ class LlmSettings:
     page_size: int = 16
     kv_bytes: int = 512 << 20
     context_tokens_max: int | None = None
+    packs_weights: bool = True
     threads: int = 0
 
     def __post_init__(self) -> None:
@@ -81,14 +86,19 @@ def assemble(
     decoder: TextDecoder,
     exchange: KvExchange | None = None,
 ) -> LlmEngine:
-    """Return the engine of a model that is loaded already.
+    """Return the engine of a model that is loaded already; its first steps are done.
 
+    Mutates: the model's linear layers may be packed.
     Raises: ConfigError: the architecture can't be served, or the pool can't hold one context.
     """
+    from heddle.engines.llm.packed_linear import can_pack, pack_linears
     from heddle.engines.llm.worker import TransformersWorker, WorkerClock
 
     spec = spec_of(settings, model, fingerprint)
+    if settings.packs_weights and can_pack(model.device, model.dtype):
+        pack_linears(model)
     worker = TransformersWorker(model, spec.limits.page_count * spec.limits.page_size)
+    warm_up(worker, spec.limits.context_tokens_max)
     return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), exchange)
 
 
@@ -143,14 +153,7 @@ def _limits(settings: LlmSettings, config: Any, dtype: "torch.dtype") -> Schedul
     page_count = settings.kv_bytes // page_bytes
     if page_count < 1:
         raise ConfigError(f"kv_bytes is {settings.kv_bytes}; one page alone takes {page_bytes}")
-    context = min(config.max_position_embeddings, page_count * settings.page_size)
-    if settings.context_tokens_max is not None:
-        if settings.context_tokens_max > config.max_position_embeddings:
-            raise ConfigError(
-                f"context_tokens_max is {settings.context_tokens_max}; the model was made for "
-                f"{config.max_position_embeddings}"
-            )
-        context = settings.context_tokens_max
+    context = _context_tokens_max(settings, config, page_count * settings.page_size)
     model_gate.check_config(config, context)
     return SchedulerLimits(
         max_num_seqs=settings.max_num_seqs,
@@ -159,6 +162,22 @@ def _limits(settings: LlmSettings, config: Any, dtype: "torch.dtype") -> Schedul
         page_count=page_count,
         context_tokens_max=context,
     )
+
+
+def _context_tokens_max(settings: LlmSettings, config: Any, pool_tokens: int) -> int:  # noqa: ANN401
+    wanted = settings.context_tokens_max
+    made_for: int = config.max_position_embeddings
+    if wanted is None:
+        if pool_tokens < made_for:
+            log.info(
+                "prompts of up to %d tokens fit into kv_bytes, the model takes %d",
+                pool_tokens,
+                made_for,
+            )
+        return min(made_for, pool_tokens)
+    if wanted > made_for:
+        raise ConfigError(f"context_tokens_max is {wanted}; the model was made for {made_for}")
+    return wanted
 
 
 def _device(wanted: str) -> "torch.device":

@@ -1,7 +1,7 @@
 """The LLM engine: commands in, one iteration of continuous batching a step, one frame out."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,11 +26,13 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import FinishReason, Generated, KvHandle, Prefilled
 from heddle.core.tasks import Optimizations, Priority, Task
 from heddle.costs.linear_fit import LinearFit
+from heddle.engines.llm.fuser import Fuser
 from heddle.engines.llm.handover import KvExchange, SequenceKv
 from heddle.engines.llm.requests import change_segment, refusal
 from heddle.engines.llm.scheduler import Scheduler, SchedulerLimits, StepPlan
 from heddle.engines.llm.sequence import Decode, Sequence
 from heddle.engines.llm.step_batch import StepBatch, StepResult
+from heddle.kv.chunk_record import ChunkRecord
 
 KINDS = frozenset(
     {
@@ -53,6 +55,10 @@ class LlmWorker(Protocol):
 
     def export_kv(self, slots: NDArray[np.int64]) -> object:
         """Copy the KV of these slots out. Shapes: slots [n] int64."""
+        ...
+
+    def export_chunk(self, slots: NDArray[np.int64], record: ChunkRecord) -> object:
+        """Copy a chunk's KV out, as an entry of the chunk KV store. Shapes: slots [n] int64."""
         ...
 
     def load_kv(self, slots: NDArray[np.int64], block: object) -> None:
@@ -122,6 +128,7 @@ class LlmEngine:
         decoder: TextDecoder,
         clock: Clock,
         exchange: KvExchange | None = None,
+        fuser: Fuser | None = None,
     ) -> None:
         self._name = name
         self._epoch = epoch
@@ -130,6 +137,7 @@ class LlmEngine:
         self._decoder = decoder
         self._clock = clock
         self._exchange = exchange
+        self._fuser = fuser
         self._scheduler = Scheduler(spec.limits, spec.fingerprint)
         self._costs = LinearFit(name, spec.prior_s)
         self._sequences: dict[int, Sequence] = {}
@@ -151,8 +159,19 @@ class LlmEngine:
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would compute something or has events to send."""
-        return bool(self._events) or self._scheduler.has_work
+        """Whether a step would compute something, take in loads or has events to send."""
+        has_arrivals = self._fuser is not None and self._fuser.has_arrivals
+        return bool(self._events) or has_arrivals or self._scheduler.has_work
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from a loader thread, when chunk KV has arrived from disk."""
+        if self._fuser is not None:
+            self._fuser.subscribe(wake)
+
+    def close(self) -> None:
+        """End the chunk KV store's threads; what it has to write is written first."""
+        if self._fuser is not None:
+            self._fuser.close()
 
     def predicted_step_s(self) -> float:
         """Return how long the next step should take, by its own cost model [s]."""
@@ -210,11 +229,11 @@ class LlmEngine:
             task_id=sequence.id,
             salt=sequence.salt,
             priority=sequence.priority,
-            may_reuse=sequence.may_reuse,
+            may_reuse=sequence.may_reuse and sequence.num_exact_tokens_max is None,
             segments=tuple(sequence.segments),
             num_computed_tokens=computed,
             fingerprint=self._spec.fingerprint,
-            block=self._worker.export_kv(sequence.row.slots(0, computed)),
+            block=self._worker.export_kv(sequence.row.slots(np.arange(computed))),
         )
 
     def import_sequence(self, incoming: SequenceKv) -> KvHandle:
@@ -230,7 +249,7 @@ class LlmEngine:
         self._scheduler.add(sequence)
         is_same = incoming.fingerprint == self._spec.fingerprint
         if is_same and self._scheduler.hold_pages(sequence):
-            slots = sequence.row.slots(0, incoming.num_computed_tokens)
+            slots = sequence.row.slots(np.arange(incoming.num_computed_tokens))
             self._worker.load_kv(slots, incoming.block)
             sequence.num_computed_tokens = incoming.num_computed_tokens
         return KvHandle(self._name, self._epoch, sequence.id)
@@ -256,6 +275,8 @@ class LlmEngine:
             task.task_id, task.identity.priority, payload.cache_salt, payload.segments
         )
         sequence.may_reuse = task.optimizations is not Optimizations.OFF
+        if task.optimizations is Optimizations.APPROX:
+            sequence.reuse = payload.reuse
         self._sequences[sequence.id] = sequence
         self._scheduler.add(sequence)
         self._reread_prompt(sequence)
@@ -282,7 +303,8 @@ class LlmEngine:
     def _start_decode(self, sequence: Sequence, decode: Decode) -> None:
         if len(sequence.token_ids) > sequence.num_prompt_tokens:  # an earlier decode went on
             self._scheduler.set_tokens(sequence, sequence.token_ids[: sequence.num_prompt_tokens])
-        if sequence.num_remaining_tokens == 0 and not sequence.has_pending:
+        is_in = sequence.fusion is None and sequence.num_remaining_tokens == 0
+        if is_in and not sequence.has_pending:
             # The first token needs the logits of the prompt's last one: compute that one again.
             self._scheduler.rewind(sequence, len(sequence.token_ids) - 1)
         sequence.decode = decode
@@ -304,6 +326,7 @@ class LlmEngine:
 
     def _reread_prompt(self, sequence: Sequence) -> None:
         """Take over changed segments; refuse a prompt that is empty or too long."""
+        self._end_fusion(sequence)
         prompt = sequence.known_prompt()
         sequence.has_pending = any(segment.is_pending for segment in sequence.segments)
         sequence.num_prompt_tokens = len(prompt)
@@ -311,7 +334,7 @@ class LlmEngine:
         if len(prompt) > limit:
             self._fail_sequence(
                 sequence,
-                f"the prompt has {len(prompt)} tokens and this model's limit is {limit}: "
+                f"the prompt has {len(prompt)} tokens and {limit} fit (context_tokens_max): "
                 "retrieve fewer passages (lower topk) or shorten the question",
                 is_input=True,
             )
@@ -319,7 +342,14 @@ class LlmEngine:
             self._fail_sequence(sequence, "the prompt is empty", is_input=True)
         else:
             self._scheduler.set_tokens(sequence, prompt)
-            if sequence.num_remaining_tokens == 0 and not sequence.has_pending:
+            if self._fuser is not None and not sequence.has_pending:
+                self._fuser.begin(sequence, self._clock.now_s())
+                self._scheduler.settle(sequence)
+            if (
+                sequence.fusion is None
+                and sequence.num_remaining_tokens == 0
+                and not sequence.has_pending
+            ):
                 # Nothing new to compute (an empty fill, or a prompt cut short): the last token
                 # goes through the model once more, and the prefill ends with that step.
                 self._scheduler.rewind(sequence, len(prompt) - 1)
@@ -364,6 +394,9 @@ class LlmEngine:
             self._exchange.send(command.lane, sequence)
 
     def _receive(self) -> None:
+        if self._fuser is not None:
+            for ready in self._fuser.collect():
+                self._scheduler.settle(ready)
         if self._exchange is not None:
             for sequence in self._exchange.receive(self._name):
                 self.import_sequence(sequence)
@@ -377,14 +410,46 @@ class LlmEngine:
             for part in plan.slices:
                 self._fail_sequence(part.sequence, f"{type(error).__name__}: {error}")
             return
-        self._scheduler.commit(plan)
-        drawn = iter(result.token_ids)
-        for part in plan.slices:
+        drawn, scores = iter(result.token_ids), iter(result.scores)
+        for row, part in enumerate(plan.slices):
+            token = next(drawn) if part.samples else None
+            row_scores = next(scores) if plan.batch.rows[row].scored else ()
+            if row in result.broken_rows:
+                self._fail_sequence(part.sequence, "the model gave numbers that are not finite")
+                continue
+            self._scheduler.commit(part)
+            self._advance_fusion(part.sequence, row_scores)
             self._report_prefill(part.sequence)
-            if part.samples:
-                self._take_token(part.sequence, next(drawn))
+            if token is not None:
+                self._take_token(part.sequence, token)
             else:
                 self._forget_if_over(part.sequence)
+
+    def _advance_fusion(self, sequence: Sequence, scores: tuple[NDArray[np.float32], ...]) -> None:
+        fusion = sequence.fusion
+        if fusion is None:
+            return
+        if scores:
+            fusion.take_scores(scores)
+        elif fusion.num_remaining_tokens == 0:
+            self._scheduler.end_fusion(sequence)
+            self._end_fusion(sequence)
+
+    def _end_fusion(self, sequence: Sequence) -> None:
+        """Give back what a sequence holds of the chunk KV store."""
+        sequence.fusion = None
+        if self._fuser is not None:
+            self._fuser.drop(sequence)
+
+    def _keep_chunks(self, sequence: Sequence) -> None:
+        """Store the KV of chunks that this prompt has computed, for prompts to come."""
+        if self._fuser is None or sequence.prefill_open:
+            return
+        for capture in sequence.captures:
+            if capture.stop <= sequence.num_computed_tokens:
+                slots = sequence.row.slots(np.arange(capture.start, capture.stop))
+                entry = self._worker.export_chunk(slots, capture.record)
+                self._fuser.keep(entry, self._clock.now_s())
 
     def _report_prefill(self, sequence: Sequence) -> None:
         is_in = sequence.num_computed_tokens >= sequence.num_prompt_tokens
@@ -393,16 +458,17 @@ class LlmEngine:
         sequence.prefill_open = False
         handle = KvHandle(self._name, self._epoch, sequence.id)
         result = Prefilled(
-            handle, sequence.num_prompt_tokens, sequence.num_reused_tokens, sequence.preemptions
+            handle,
+            sequence.num_prompt_tokens,
+            sequence.num_reused_tokens,
+            sequence.preemptions,
+            sequence.fused,
         )
         self._events.append(Done(sequence.id, result))
 
-    def _take_token(self, sequence: Sequence, token: int | None) -> None:
+    def _take_token(self, sequence: Sequence, token: int) -> None:
         decode = sequence.decode
         if decode is None:
-            return
-        if token is None:
-            self._fail_decode(sequence, "the model's logits are not finite")
             return
         if token in self._spec.eos_ids and not decode.sampling.ignore_eos:
             self._finish(sequence, decode, FinishReason.STOP)
@@ -493,6 +559,8 @@ class LlmEngine:
             self._decoding.pop(sequence.decode.task_id)
             self._outputs.pop(sequence.decode.task_id)
             sequence.decode = None
+        self._keep_chunks(sequence)
+        self._end_fusion(sequence)
         self._sequences.pop(sequence.id)
         self._scheduler.remove(sequence)
 

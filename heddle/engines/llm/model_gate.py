@@ -68,13 +68,14 @@ def check_config(config: Any, context_tokens_max: int) -> None:  # noqa: ANN401
     if window is not None and window < context_tokens_max:
         raise ConfigError(
             f"model: sliding-window attention of {window} tokens is not supported beyond the "
-            f"window; set context_tokens_max to {window} (now {context_tokens_max})"
+            f"window, and context_tokens_max is {context_tokens_max}; set it to {window} or less "
+            f"(--context-tokens-max {window})"
         )
     for name in ("attn_logit_softcapping", "final_logit_softcapping"):
         if getattr(config, name, None) is not None:
             raise ConfigError(f"model: softcap ({name}) is not supported")
     kinds = set(getattr(config, "layer_types", None) or ())
-    if window is None and kinds - {"full_attention"}:
+    if kinds - ({"full_attention"} if window is None else {"full_attention", "sliding_attention"}):
         raise ConfigError(f"model: layer types {sorted(kinds)} are not all full_attention")
     if getattr(config, "quantization_config", None) is not None:
         raise ConfigError("model: quantised weights are not supported; use the full-precision ones")

@@ -8,17 +8,15 @@ from torch import Tensor
 from heddle.engines.llm.step_batch import Draw
 
 
-def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> tuple[int | None, ...]:
-    """Return one token for each row; None where the logits are not finite.
+def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> tuple[int, ...]:
+    """Return one token for each row; any one where the logits are not finite.
 
     Shapes: logits [n, vocabulary] float.
     """
-    # A row with a NaN or an infinity has a sum that is not finite: one pass for all rows.
-    finite = torch.isfinite(logits.sum(dim=-1)).tolist()
     greedy: list[int] = logits.argmax(dim=-1).tolist()
     return tuple(
-        None if not ok else best if draw.temperature <= 0.0 else _sample(logits[row], draw)
-        for row, (ok, best, draw) in enumerate(zip(finite, greedy, draws, strict=True))
+        best if draw.temperature <= 0.0 else _sample(logits[row], draw)
+        for row, (best, draw) in enumerate(zip(greedy, draws, strict=True))
     )
 
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heddle.core.errors import ConfigError
+from heddle.engines.llm.fusion.fusion import Stage
 from heddle.engines.llm.sequence import Sequence
-from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
+from heddle.engines.llm.step_batch import BatchRow, SlotLoad, StepBatch
 from heddle.kv.page_ledger import PageLedger
 from heddle.kv.prefix_index import PageChain, PrefixIndex
 from heddle.kv.rows import Row, RowSegment
@@ -48,12 +50,23 @@ class SchedulerLimits:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Tokens [start, stop) of a sequence in one step; `samples`: its next token is drawn."""
+    """Tokens [start, stop) of a sequence in one step; `samples`: its next token is drawn.
+
+    While a prompt is fused they are counted among the positions that its stage computes.
+    """
 
     sequence: Sequence
     start: int
     stop: int
     samples: bool
+
+    @property
+    def positions(self) -> NDArray[np.int64]:
+        """Where the tokens stand. Shapes: [stop - start] int64, ascending."""
+        fusion = self.sequence.fusion
+        if fusion is not None:
+            return fusion.positions[self.start : self.stop]
+        return np.arange(self.start, self.stop, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +213,8 @@ class Scheduler:
         Args:
             prefill_tokens_max: most prompt tokens beside the decodes, for a step's time budget.
 
-        Mutates: seats, pages, preemptions. `commit` must follow once the step has run.
+        Mutates: seats, pages, preemptions. Once the step has run, each slice is committed, or its
+            sequence removed.
         """
         slices: dict[int, Slice] = {}
         budget = self.limits.max_num_batched_tokens
@@ -218,11 +232,26 @@ class Scheduler:
         parts = tuple(slices.values())
         return StepPlan(parts, _pack(parts))
 
-    def commit(self, plan: StepPlan) -> None:
-        """Note that a planned step has run: KV is there, full pages can be found by others."""
-        for part in plan.slices:
+    def commit(self, part: Slice) -> None:
+        """Note that a slice has run well: its KV is there, full pages can be found by others."""
+        fusion = part.sequence.fusion
+        if fusion is None:
             part.sequence.num_computed_tokens = part.stop
             self._publish(part.sequence)
+        else:
+            fusion.done = part.stop
+            fusion.needs_loads = False
+
+    def end_fusion(self, sequence: Sequence) -> None:
+        """Count a fused prompt as computed; only its exact part can be found by others."""
+        fusion = sequence.fusion
+        assert fusion is not None, f"sequence {sequence.id} is not fused"
+        sequence.fused = fusion.summary()
+        sequence.num_exact_tokens_max = fusion.num_exact_tokens
+        sequence.num_computed_tokens = fusion.layout.tokens
+        sequence.num_reused_tokens = fusion.layout.tokens - len(fusion.positions)
+        sequence.fusion = None
+        self._publish(sequence)
 
     def check(self, live: Iterable[Sequence]) -> None:
         """Assert that pages and places add up over all live sequences."""
@@ -328,6 +357,9 @@ class Scheduler:
         self.ledger.release(sequence.row.truncate(0))
         sequence.num_computed_tokens = 0
         sequence.num_published_pages = 0
+        sequence.num_exact_tokens_max = None
+        if sequence.fusion is not None:
+            sequence.fusion.unseat()
 
     def _leave(self, sequence: Sequence) -> None:
         self._parked.pop(sequence.id, None)
@@ -336,7 +368,10 @@ class Scheduler:
                 queue.remove(sequence)
 
     def _publish(self, sequence: Sequence) -> None:
-        full = sequence.num_computed_tokens // self.limits.page_size
+        exact = sequence.num_computed_tokens
+        if sequence.num_exact_tokens_max is not None:
+            exact = min(exact, sequence.num_exact_tokens_max)
+        full = exact // self.limits.page_size
         if full <= sequence.num_published_pages or not sequence.may_reuse:
             return
         digests = sequence.chain.extend(sequence.token_ids, full)
@@ -346,6 +381,13 @@ class Scheduler:
 
 
 def _slice(sequence: Sequence, tokens_max: int) -> Slice:
+    fusion = sequence.fusion
+    if fusion is not None:
+        if fusion.stage is Stage.READY:
+            fusion.seat(sequence.num_computed_tokens)
+        stop = min(len(fusion.positions), fusion.done + tokens_max)
+        is_last = stop == len(fusion.positions) and fusion.is_last_stage
+        return Slice(sequence, fusion.done, stop, is_last and sequence.decode is not None)
     start = sequence.num_computed_tokens
     stop = min(len(sequence.token_ids), start + tokens_max)
     is_last = stop == len(sequence.token_ids)
@@ -355,26 +397,54 @@ def _slice(sequence: Sequence, tokens_max: int) -> Slice:
 
 def _pack(slices: tuple[Slice, ...]) -> StepBatch:
     token_ids: list[int] = []
-    positions: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
-    slots: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    positions: list[NDArray[np.int64]] = []
+    slots: list[NDArray[np.int64]] = []
     rows: list[BatchRow] = []
+    loads: list[SlotLoad] = []
     for part in slices:
-        sequence = part.sequence
+        sequence, places = part.sequence, part.positions
         query_start = len(token_ids)
-        token_ids.extend(sequence.token_ids[part.start : part.stop])
-        positions.append(np.arange(part.start, part.stop, dtype=np.int64))
-        slots.append(sequence.row.slots(part.start, part.stop))
-        draw = sequence.decode.next_draw() if part.samples and sequence.decode else None
-        rows.append(_row(part, query_start, draw))
+        token_ids.extend(sequence.token_ids[place] for place in places)
+        positions.append(places)
+        slots.append(sequence.row.slots(places))
+        rows.append(_row(part, query_start))
+        loads.extend(_loads(part))
     return StepBatch(
         np.asarray(token_ids, dtype=np.int64),
         np.concatenate(positions),
         np.concatenate(slots),
         tuple(rows),
+        tuple(loads),
     )
 
 
-def _row(part: Slice, query_start: int, draw: Draw | None) -> BatchRow:
-    query_stop = query_start + part.stop - part.start
-    runs = part.sequence.row.runs(part.stop)
-    return BatchRow(query_start, query_stop, part.stop, runs, (RowSegment(0, part.stop),), draw)
+def _row(part: Slice, query_start: int) -> BatchRow:
+    sequence, fusion = part.sequence, part.sequence.fusion
+    draw = sequence.decode.next_draw() if part.samples and sequence.decode else None
+    visible = fusion.visible(part.stop) if fusion is not None else ((0, part.stop),)
+    context = sum(stop - start for start, stop in visible)
+    is_scattered = fusion is not None and fusion.is_last_stage
+    return BatchRow(
+        query_start=query_start,
+        query_stop=query_start + part.stop - part.start,
+        context=context,
+        runs=tuple(run for start, stop in visible for run in sequence.row.runs(start, stop)),
+        segments=(RowSegment(0, context),),
+        draw=draw,
+        places=part.positions if is_scattered else None,
+        scored=fusion.scored(part.stop) if fusion is not None else (),
+    )
+
+
+def _loads(part: Slice) -> list[SlotLoad]:
+    """Return the copies that fill a fused row before its first positions are computed."""
+    fusion = part.sequence.fusion
+    if fusion is None or not fusion.needs_loads or part.start > 0:
+        return []
+    row = part.sequence.row
+    return [
+        SlotLoad(
+            row.slots(np.arange(load.start, load.stop)), load.block, load.offset, load.rotation
+        )
+        for load in fusion.loads()
+    ]

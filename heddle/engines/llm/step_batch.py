@@ -26,9 +26,13 @@ class Draw:
 class BatchRow:
     """One sequence in a step: queries [query_start, query_stop) of the packed tokens.
 
-    The queries stand at positions [context - queries, context) and attend to every position
-    before and at their own; `runs` says where positions [0, context) lie, `segments` how far
-    the keys of each part are turned. `draw` None: no token is wanted from this row.
+    `runs` says where the keys of `context` positions lie, `segments` how far those of each part
+    are turned. A query attends to every position before and at its own. Mostly the queries are
+    the last of these positions; `places` says which ones they are where they have gaps between
+    them. `draw` None: no token is wanted from this row. `scored` spans of the context: how much
+    the queries look at each token there is wanted.
+
+    Shapes: places [queries] int64, ascending.
     """
 
     query_start: int
@@ -37,6 +41,8 @@ class BatchRow:
     runs: tuple[SlotRun, ...]
     segments: tuple[RowSegment, ...]
     draw: Draw | None = None
+    places: NDArray[np.int64] | None = None
+    scored: tuple[tuple[int, int], ...] = ()
 
     @property
     def queries(self) -> int:
@@ -45,8 +51,21 @@ class BatchRow:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SlotLoad:
+    """Stored KV to copy into the pool: tokens from `offset` of a block on, keys turned.
+
+    Shapes: slots [n] int64.
+    """
+
+    slots: NDArray[np.int64]
+    block: object
+    offset: int
+    rotation: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class StepBatch:
-    """All tokens of a step, packed one sequence after another.
+    """All tokens of a step, packed one sequence after another; `loads` come before them.
 
     Shapes: token_ids, positions and slots [t] int64; `slots` says where each token's new key
     and value go.
@@ -56,6 +75,7 @@ class StepBatch:
     positions: NDArray[np.int64]
     slots: NDArray[np.int64]
     rows: tuple[BatchRow, ...]
+    loads: tuple[SlotLoad, ...] = ()
 
     @property
     def tokens(self) -> int:
@@ -65,6 +85,17 @@ class StepBatch:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The chosen token of each row with a draw, in order; None where the logits are not finite."""
+    """What a step gave.
 
-    token_ids: tuple[int | None, ...]
+    `token_ids` are the chosen tokens of the rows with a draw, in order. `broken_rows` are the
+    indices of rows whose hidden states or logits are not finite: neither their token nor the KV
+    that the step wrote for them may be used. `scores` holds, for the rows with scored spans, in
+    order, the attention of the last layer that each token of a span got, summed over heads and
+    queries; within a span it is a softmax of its own (FusionRAG §3.2).
+
+    Shapes: scores[i][j] [tokens of the span] float32.
+    """
+
+    token_ids: tuple[int, ...]
+    broken_rows: frozenset[int] = frozenset()
+    scores: tuple[tuple[NDArray[np.float32], ...], ...] = ()

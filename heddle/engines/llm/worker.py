@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,13 @@ from heddle.engines.llm.attention import (
     ATTENTION_NAME,
     AttentionContext,
     attend_rows,
-    chunk_mask,
+    query_blocks,
 )
+from heddle.engines.llm.decode_attention import decode_rows
 from heddle.engines.llm.sampler import draw_tokens
-from heddle.engines.llm.step_batch import StepBatch, StepResult
+from heddle.engines.llm.step_batch import BatchRow, SlotLoad, StepBatch, StepResult
+from heddle.kv.chunk_entry import ChunkEntry
+from heddle.kv.chunk_record import ChunkRecord
 from heddle.kv.page_store import KvBlock, KvShape, PageStore
 
 AttentionInterface.register(ATTENTION_NAME, attend_rows)
@@ -65,50 +69,43 @@ class TransformersWorker:
         attention = sys.modules[type(self._core.layers[0].self_attn).__module__]
         self._apply_rotary = attention.apply_rotary_pos_emb
 
+    @torch.inference_mode()
     def run(self, batch: StepBatch) -> StepResult:
-        """Compute one step and draw the wanted tokens."""
+        """Copy stored KV in, compute one step and draw the wanted tokens."""
+        for load in batch.loads:
+            self._load(load)
+        context = self._attention_context(batch)
+        hidden = self._hidden_states(batch, context)
+        logits = self.logits(hidden, batch.rows)
         draws = [row.draw for row in batch.rows if row.draw is not None]
-        with torch.inference_mode():
-            logits = self.logits(batch)
-            return StepResult(draw_tokens(logits, draws) if draws else ())
+        broken_rows = _broken_rows(hidden, logits, batch.rows)
+        scores = tuple(tuple(part.cpu().numpy() for part in row) for row in context.scores)
+        return StepResult(draw_tokens(logits, draws), broken_rows, scores)
 
-    def logits(self, batch: StepBatch) -> Tensor:
-        """Compute one step; return the logits of the rows with a draw.
+    @torch.inference_mode()
+    def hidden_states(self, batch: StepBatch) -> Tensor:
+        """Compute one step up to the last layer. Shapes: result [t, hidden].
 
-        Shapes: result [rows with a draw, vocabulary] float32.
         Mutates: writes the KV of all tokens of the step.
         """
-        with torch.inference_mode():
-            hidden = self._forward(batch)
-            last = [row.query_stop - 1 for row in batch.rows if row.draw is not None]
-            if not last:
-                return hidden.new_empty((0, self._head.out_features), dtype=torch.float32)
-            wanted = hidden[0, torch.tensor(last, dtype=torch.long, device=self._device)]
-            logits: Tensor = self._head(self._core.norm(wanted)).float()
-            return logits
+        return self._hidden_states(batch, self._attention_context(batch))
 
-    def export_kv(self, slots: NDArray[np.int64]) -> KvBlock:
-        """Copy the KV of these slots to the host. Shapes: slots [n]."""
-        with torch.inference_mode():
-            return self.store.export(slots)
-
-    def load_kv(self, slots: NDArray[np.int64], block: object) -> None:
-        """Write a block of `export_kv` into these slots. Shapes: slots [n]."""
-        assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
-        with torch.inference_mode():
-            self.store.load(slots, block)
-
-    def _forward(self, batch: StepBatch) -> Tensor:
-        """Return the last layer's hidden states. Shapes: [1, t, hidden]."""
-        tokens = torch.from_numpy(batch.token_ids).to(self._device)
-        positions = torch.from_numpy(batch.positions).to(self._device)[None]
-        context = AttentionContext(
+    def _attention_context(self, batch: StepBatch) -> AttentionContext:
+        decodes = decode_rows(batch.rows, self.store, self._core.config.num_attention_heads)
+        others = batch.rows[len(decodes.rows) if decodes else 0 :]
+        return AttentionContext(
             store=self.store,
             slots=torch.from_numpy(batch.slots).to(self._device),
-            rows=batch.rows,
-            masks=tuple(chunk_mask(row, self._dtype, self._device) for row in batch.rows),
+            decodes=decodes,
+            rows=others,
+            blocks=tuple(query_blocks(row, self._dtype, self._device) for row in others),
             rotate_keys=self._rotate_keys,
+            layers=len(self._core.layers),
         )
+
+    def _hidden_states(self, batch: StepBatch, context: AttentionContext) -> Tensor:
+        tokens = torch.from_numpy(batch.token_ids).to(self._device)
+        positions = torch.from_numpy(batch.positions).to(self._device)[None]
         hidden: Tensor = self._core.embed_tokens(tokens[None])
         cos_sin = self._core.rotary_emb(hidden, positions)
         for layer in self._core.layers:
@@ -121,18 +118,73 @@ class TransformersWorker:
                 position_embeddings=cos_sin,
                 rows=context,
             )
-        return hidden
+        return hidden[0]
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor, rows: Sequence[BatchRow]) -> Tensor:
+        """Return the logits of the rows with a draw.
+
+        Shapes: hidden [t, hidden]; result [rows with a draw, vocabulary] float32.
+        """
+        last = [row.query_stop - 1 for row in rows if row.draw is not None]
+        wanted = hidden[torch.tensor(last, dtype=torch.long, device=self._device)]
+        logits: Tensor = self._head(self._core.norm(wanted)).float()
+        return logits
+
+    @torch.inference_mode()
+    def export_kv(self, slots: NDArray[np.int64]) -> KvBlock:
+        """Copy the KV of these slots to the host. Shapes: slots [n]."""
+        return self.store.export(slots)
+
+    @torch.inference_mode()
+    def export_chunk(self, slots: NDArray[np.int64], record: ChunkRecord) -> ChunkEntry:
+        """Copy a chunk's KV out. Shapes: slots [record.tokens]."""
+        return ChunkEntry(record, self.store.export(slots))
+
+    @torch.inference_mode()
+    def load_kv(self, slots: NDArray[np.int64], block: object) -> None:
+        """Write a block of `export_kv` into these slots. Shapes: slots [n]."""
+        assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
+        self.store.load(slots, block)
+
+    def _load(self, load: SlotLoad) -> None:
+        block = load.block
+        assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
+        tokens = slice(load.offset, load.offset + len(load.slots))
+        keys = self._turned(block.keys[:, :, tokens].to(self._device), load.rotation)
+        values = block.values[:, :, tokens].to(self._device, self._dtype)
+        self.store.load(load.slots, KvBlock(keys, values))
 
     def _rotate_keys(self, keys: Tensor, tokens: int) -> Tensor:
         """Turn stored keys by a distance. Shapes: keys and result [kv_heads, n, head_dim]."""
-        if tokens == 0 or keys.shape[1] == 0:
+        return self._turned(keys[None], tokens)[0]
+
+    def _turned(self, keys: Tensor, tokens: int) -> Tensor:
+        """Turn stored keys by a distance. Shapes: keys and result [b, kv_heads, n, head_dim]."""
+        keys = keys.to(self._dtype)
+        if tokens == 0 or keys.shape[2] == 0:
             return keys
         rotary = self._core.rotary_emb
-        positions = torch.full((1, keys.shape[1]), tokens, device=keys.device)
-        exact = keys[None].float()
-        cos, sin = rotary(exact, positions)
+        exact = keys.float()
+        cos, sin = rotary(exact, torch.full((1, 1), tokens, device=keys.device))
         # YaRN's attention scaling is in the stored keys already: applied once, not twice.
         scaling = getattr(rotary, "attention_scaling", 1.0)
         _, turned = self._apply_rotary(exact, exact, cos / scaling, sin / scaling)
-        result: Tensor = turned[0].to(keys.dtype)
+        result: Tensor = turned.to(self._dtype)
         return result
+
+
+def _broken_rows(hidden: Tensor, logits: Tensor, rows: Sequence[BatchRow]) -> frozenset[int]:
+    """Return the rows whose states or logits are not finite.
+
+    Shapes: hidden [t, hidden]; logits [rows with a draw, vocabulary].
+    """
+    # What holds a NaN or an infinity has a sum that is not finite: one pass for all rows.
+    states = torch.isfinite(hidden.sum(dim=-1, dtype=torch.float32)).tolist()
+    ends = iter(torch.isfinite(logits.sum(dim=-1)).tolist())
+    broken = set()
+    for index, row in enumerate(rows):
+        is_end_finite = row.draw is None or next(ends)
+        if not (is_end_finite and all(states[row.query_start : row.query_stop])):
+            broken.add(index)
+    return frozenset(broken)

@@ -53,12 +53,20 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngin
 
     from heddle.corpus.store import CorpusStore
     from heddle.engines.vector.index_file import open_index
+    from heddle.engines.vector.live_index import LiveIndex
+    from heddle.engines.vector.rebuild import Rebuild
     from heddle.engines.vector.worker import FaissWorker, PerfClock
 
     faiss.omp_set_num_threads(settings.threads)
     source = CorpusStore.open(settings.directory)
     live = open_index(settings.directory, source)
-    worker = FaissWorker(live, source, settings.nprobe, settings.threads)
+
+    def reopen() -> LiveIndex:
+        # As a lane would open it now: an indexer may have left a better file, else it is made.
+        with CorpusStore.open(settings.directory) as own_source:
+            return open_index(settings.directory, own_source)
+
+    worker = FaissWorker(live, source, settings.nprobe, settings.threads, Rebuild(reopen))
     return VectorEngine(
         name,
         epoch,

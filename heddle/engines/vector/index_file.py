@@ -4,9 +4,12 @@
 corpus is the log: whatever is wrong with the file, the index is built again from the vectors.
 """
 
+import fcntl
 import hashlib
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import faiss
@@ -68,31 +71,38 @@ def read_index(directory: Path, source: VectorSource) -> LiveIndex | None:
 def write_index(directory: Path, live: LiveIndex, source: VectorSource) -> None:
     """Write the index beside the old one, then make it the valid one, then remove the old.
 
+    A server's lane and an indexer may both come to do this: one after the other.
+
     Raises:
         StorageError: the disk refused; the old file is still valid.
     """
     folder = directory / FOLDER
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if live.index is None:
-            _path(directory, MANIFEST).unlink(missing_ok=True)
-            _remove_others(folder, keep="")
-            return
-        name = f"ivf-{live.revision}.faiss"
-        digest = _write_file(folder / name, live.index)
-        manifest = IndexManifest(
-            file=name,
-            revision=live.revision,
-            sha256=digest,
-            nlist=live.nlist,
-            count=live.count,
-            dims=int(live.index.d),
-            embedder=repr(source.embedder),
-        )
-        _replace(folder / MANIFEST, manifest.to_json().encode())
-        _remove_others(folder, keep=name)
+        with _locked(folder):
+            _write(folder, live, repr(source.embedder))
     except (OSError, RuntimeError) as error:
         raise StorageError(f"could not write the index in {folder}: {error}") from error
+
+
+def _write(folder: Path, live: LiveIndex, embedder: str) -> None:
+    if live.index is None:
+        (folder / MANIFEST).unlink(missing_ok=True)
+        _remove_others(folder, keep="")
+        return
+    name = f"ivf-{live.revision}.faiss"
+    digest = _write_file(folder / name, live.index)
+    manifest = IndexManifest(
+        file=name,
+        revision=live.revision,
+        sha256=digest,
+        nlist=live.nlist,
+        count=live.count,
+        dims=int(live.index.d),
+        embedder=embedder,
+    )
+    _replace(folder / MANIFEST, manifest.to_json().encode())
+    _remove_others(folder, keep=name)
 
 
 def _current(directory: Path, source: VectorSource) -> tuple[LiveIndex, bool]:
@@ -124,6 +134,17 @@ def _verify(directory: Path, manifest: IndexManifest, source: VectorSource) -> N
         raise InputError(f"its manifest points outside the index folder: {manifest.file!r}")
     if _sha256(_path(directory, manifest.file)) != manifest.sha256:
         raise InputError(f"{manifest.file} is corrupt: its checksum is not the manifest's")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other threads and processes from writing here; the lock ends with its holder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _write_file(target: Path, index: IvfIndex) -> str:

@@ -1,6 +1,7 @@
 """A FAISS IVF index in memory that follows a corpus from revision to revision."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.engines.vector.source import VectorSource
+from heddle.engines.vector.source import VectorBatch, VectorSource
 
 EXHAUSTIVE_BELOW = 20_000  # vectors up to which every list is probed by default: exact
 ROWS_PER_LIST = 64
@@ -16,6 +17,7 @@ NPROBE_ABOVE = 64
 SAMPLE_PER_LIST = 64  # k-means gains little from more, and its time grows with them
 KMEANS_ITERATIONS = 10
 KMEANS_SEED = 1234
+PIECE_ROWS = 1024  # vectors brought in at once: some hundredths of a second
 
 IvfIndex = Any
 """A faiss.IndexIVFFlat; FAISS's own type stubs lack most of what its wrappers add."""
@@ -33,6 +35,14 @@ def nprobe_for(count: int, nlist: int) -> int:
     return nlist if count < EXHAUSTIVE_BELOW else min(NPROBE_ABOVE, nlist)
 
 
+@dataclass(slots=True)
+class Replay:
+    """What a corpus wrote up to a revision, on its way into an index."""
+
+    revision: int
+    batches: Iterator[VectorBatch]
+
+
 @dataclass(slots=True, eq=False)
 class LiveIndex:
     """An IndexIVFFlat (squared L2), or None without vectors, and the revision it covers.
@@ -42,6 +52,7 @@ class LiveIndex:
 
     index: IvfIndex | None
     revision: int
+    _replay: Replay | None = None
 
     @property
     def count(self) -> int:
@@ -64,9 +75,16 @@ class LiveIndex:
         wanted = nlist_for(self.count)
         return not self.nlist / 2 <= wanted <= self.nlist * 2
 
+    def list_sizes(self) -> NDArray[np.int64]:
+        """Return how many vectors each inverted list holds, [nlist]."""
+        if self.index is None:
+            return np.zeros(0, np.int64)
+        size_of = self.index.invlists.list_size
+        return np.array([size_of(number) for number in range(self.nlist)], np.int64)
+
     @classmethod
-    def build(cls, source: VectorSource, nlist: int | None = None) -> "LiveIndex":
-        """Train centroids on a sample and add every vector, streaming; nlist None = by size.
+    def build(cls, source: VectorSource) -> "LiveIndex":
+        """Train centroids on a sample and add every vector, streaming.
 
         The revision is read before the vectors: what is written meanwhile may be in already,
         and is replayed by its id later.
@@ -74,44 +92,75 @@ class LiveIndex:
         revision, count, dims = source.revision, source.vector_count, source.dims
         if not count or not dims:
             return cls(None, revision)
-        nlist = nlist_for(count) if nlist is None else nlist
-        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dims), dims, nlist, faiss.METRIC_L2)
-        index.cp.seed = KMEANS_SEED
-        index.cp.niter = KMEANS_ITERATIONS
-        index.cp.min_points_per_centroid = 1  # a small corpus is no reason to warn
+        nlist = nlist_for(count)
+        index = _untrained(dims, nlist)
         index.train(_sample(source, count, nlist * SAMPLE_PER_LIST))
         for batch in source.vectors():
             index.add_with_ids(batch.vectors, batch.chunk_ids)
         return cls(index, revision)
 
     def follow(self, source: VectorSource) -> int:
-        """Bring in what the corpus has written and deleted since; return how many changes.
+        """Bring in all that the corpus has written and deleted by now; return how many changes.
 
-        Mutates: index (replaced where there was none) and revision.
+        Mutates: index (made where there was none) and revision.
         """
+        newest, changes = source.revision, 0
+        while self.revision < newest:
+            changes += self.advance(source)
+        return changes
+
+    def advance(self, source: VectorSource, *, may_delete: bool = True) -> int:
+        """Bring in a piece of what the corpus has written; return how many changes.
+
+        Deletions come first, whole, and only if `may_delete`, else nothing is done; then up to
+        PIECE_ROWS vectors in a call. `revision` is raised when all are in. After an error it
+        begins again: what is replayed twice is in once.
+
+        Mutates: index (made where there was none) and revision.
+        """
+        changes = 0
+        replay = self._replay
+        if replay is None:
+            # A document's new vectors carry the revision of its old ones' tombstones, so what
+            # replaces something deleted here is among the vectors that are read after it.
+            revision, deleted = source.revision, source.deleted(self.revision)
+            if len(deleted) and not may_delete:
+                return 0
+            changes += self._remove(deleted)
+            replay = Replay(revision, iter(source.vectors(self.revision, PIECE_ROWS)))
+        self._replay = None
+        batch = next(replay.batches, None)
+        if batch is not None:
+            self._add(batch)
+            changes += len(batch.chunk_ids)
+        if batch is not None and len(batch.chunk_ids) == PIECE_ROWS:
+            self._replay = replay
+        else:  # only the last batch is shorter
+            self.revision = replay.revision
+        return changes
+
+    def _add(self, batch: VectorBatch) -> None:
         if self.index is None:
             # One list, so nothing is trained inside a step of a running lane: that would take
-            # seconds. It is exact, and the next open trains by size.
-            built = LiveIndex.build(source, nlist=1)
-            self.index, self.revision = built.index, built.revision
-            return built.count
-        revision = source.revision
-        if revision == self.revision:
-            return 0
-        # Deletions first: a chunk that was deleted and written again is live.
-        changes = self._remove(source.deleted(self.revision))
-        for batch in source.vectors(self.revision):
-            self._remove(batch.chunk_ids)
-            self.index.add_with_ids(batch.vectors, batch.chunk_ids)
-            changes += len(batch.chunk_ids)
-        self.revision = revision
-        return changes
+            # seconds. It is exact, and good until the lane has clustered its corpus.
+            self.index = _untrained(batch.vectors.shape[1], 1)
+            self.index.train(batch.vectors)
+        self._remove(batch.chunk_ids)
+        self.index.add_with_ids(batch.vectors, batch.chunk_ids)
 
     def _remove(self, chunk_ids: NDArray[np.int64]) -> int:
         if self.index is None or not len(chunk_ids):
             return 0
         selector = faiss.IDSelectorBatch(np.ascontiguousarray(chunk_ids, np.int64))
         return int(self.index.remove_ids(selector))
+
+
+def _untrained(dims: int, nlist: int) -> IvfIndex:
+    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dims), dims, nlist, faiss.METRIC_L2)
+    index.cp.seed = KMEANS_SEED
+    index.cp.niter = KMEANS_ITERATIONS
+    index.cp.min_points_per_centroid = 1  # a small corpus is no reason to warn
+    return index
 
 
 def _sample(source: VectorSource, count: int, rows_max: int) -> NDArray[np.float32]:

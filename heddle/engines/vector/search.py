@@ -1,4 +1,4 @@
-"""A search task from admission to its hits, and an ingestion waiting for its turn. Pure."""
+"""A search task from admission to its hits. Pure."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.frames import Progress
-from heddle.core.payloads import IngestPayload, SearchPayload
+from heddle.core.payloads import SearchPayload
 from heddle.core.results import Hits
 from heddle.core.tasks import Priority
 
@@ -34,6 +34,11 @@ class RunningSearch:
     rows_done: int = 0
     steps: int = 0
     found: SortedHits | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has settled on a revision and its clusters."""
+        return self.nprobe is not None
 
     @property
     def rows_waiting(self) -> int:
@@ -87,16 +92,6 @@ class RunningSearch:
         return np.full(shape, np.inf, np.float32), np.full(shape, -1, np.int64)
 
 
-@dataclass(slots=True, eq=False)
-class WaitingIngest:
-    """An ingestion that has not been stored yet."""
-
-    task_id: int
-    payload: IngestPayload
-    priority: Priority
-    steps_waited: int = 0
-
-
 def ascending(distances: NDArray[np.float32], labels: NDArray[np.int64]) -> SortedHits:
     """Return running heaps as sorted hits: by distance, ties by label, as FAISS orders them.
 
@@ -118,18 +113,6 @@ def search_refusal(payload: SearchPayload) -> str | None:
         return f"nprobe: need at least 1, got {payload.nprobe}"
     if not np.isfinite(queries).all():
         return "queries: contain NaN or infinite values; check what embedded them"
-    return None
-
-
-def ingest_refusal(payload: IngestPayload) -> str | None:
-    """Return why vectors can't be stored, or None."""
-    vectors = payload.vectors
-    if vectors.ndim != 2 or vectors.dtype.kind != "f":
-        return f"vectors: need floats [n, d], got {vectors.dtype} {list(vectors.shape)}"
-    if payload.chunk_ids.shape != vectors.shape[:1]:
-        return f"vectors: {len(vectors)} rows for {payload.chunk_ids.size} chunk ids"
-    if not np.isfinite(vectors).all():
-        return "vectors: contain NaN or infinite values; check what embedded them"
     return None
 
 

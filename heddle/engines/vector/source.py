@@ -41,11 +41,14 @@ class VectorSource(Protocol):
 
     @property
     def embedder(self) -> object | None:
-        """What made the vectors; its repr tells two embedders apart."""
+        """What made the vectors; value and repr tell two embedders apart."""
         ...
 
     def vectors(self, after_revision: int = 0, batch_rows: int = 4096) -> Iterator[VectorBatch]:
-        """Yield the live vectors written after a revision, in a fixed order."""
+        """Yield the live vectors written after a revision, in a fixed order.
+
+        Every batch but the last has `batch_rows` rows; they may be taken with pauses between.
+        """
         ...
 
     def deleted(self, after_revision: int) -> NDArray[np.int64]:
@@ -54,4 +57,8 @@ class VectorSource(Protocol):
 
     def store_vectors(self, chunk_ids: Sequence[int], vectors: NDArray[np.float32]) -> int:
         """Commit vectors in one transaction and return the new revision."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; nothing is called afterwards."""
         ...

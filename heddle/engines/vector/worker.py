@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import ConfigError
 from heddle.engines.vector.live_index import IvfIndex, LiveIndex, nprobe_for
+from heddle.engines.vector.rebuild import Rebuild
 from heddle.engines.vector.search import ascending
 from heddle.engines.vector.slots import SlotTable
 from heddle.engines.vector.source import VectorSource
@@ -34,13 +35,14 @@ class PerfClock:
 
 
 class FaissWorker:
-    """Scans the lists of one index and writes through to the corpus it is derived from.
+    """Scans the lists of one index, which follows the corpus that it is derived from.
 
     Args:
         live: the index.
-        source: the corpus.
+        source: the corpus, which other processes may write to as well.
         nprobe: clusters a query scans by default; None = by the size of the index.
         threads: FAISS threads for one scan.
+        rebuild: clusters the corpus anew when it has outgrown the index; None = never.
 
     Raises:
         ConfigError: the index is of a kind that can't be searched in steps, or the self-test
@@ -48,11 +50,18 @@ class FaissWorker:
     """
 
     def __init__(
-        self, live: LiveIndex, source: VectorSource, nprobe: int | None = None, threads: int = 1
+        self,
+        live: LiveIndex,
+        source: VectorSource,
+        nprobe: int | None = None,
+        threads: int = 1,
+        rebuild: Rebuild | None = None,
     ) -> None:
         faiss.omp_set_num_threads(threads)
         self._live, self._source = live, source
         self._nprobe, self._threads = nprobe, threads
+        self._rebuild = rebuild
+        self._embedder = source.embedder
         self._params = faiss.SearchParametersIVF()
         # IVFFlat codes are whole vectors, so distances to centroids are asked for but not read.
         self._no_distances = np.zeros(0, np.float32)
@@ -115,35 +124,70 @@ class FaissWorker:
             self._params,
         )
 
+    def newest_revision(self) -> int:
+        """Return the newest revision that was committed to the corpus, here or elsewhere."""
+        return self._source.revision
+
+    def covers(self, revision: int) -> bool:
+        """Whether the index has all of a revision, and no better one waits to take its place."""
+        is_replaced = self._rebuild is not None and self._rebuild.is_ready
+        return self._live.revision >= revision and not is_replaced
+
+    def follow(self, *, in_flight: bool) -> int:
+        """Bring a piece of what the corpus has written into the index; return how many changes.
+
+        Raises:
+            ConfigError: the corpus was emptied and made with another embedder.
+        """
+        if self._rebuild is not None and self._rebuild.is_ready:
+            if in_flight:
+                return 0
+            self._live = self._rebuild.take()
+            self._prepare()
+        self._check_embedder()
+        had_index = self._live.index is not None
+        changes = self._live.advance(self._source, may_delete=not in_flight)
+        if not had_index:
+            self._prepare()
+        elif changes:
+            self._list_sizes = self._live.list_sizes()
+        if self._rebuild is not None and self._live.is_lopsided:
+            self._rebuild.start()
+        return changes
+
     def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
-        """Commit vectors and make them searchable; return the corpus revision."""
+        """Commit vectors to the corpus; return its revision, which the index will follow."""
         if not len(chunk_ids):
             return self._source.revision
-        rows = np.ascontiguousarray(vectors, np.float32)
-        revision = self._source.store_vectors(chunk_ids.tolist(), rows)
-        had_index = self._live.index is not None
-        self._live.follow(self._source)
-        if had_index:
-            self._measure_lists()
-        else:
-            self._prepare()
-        return revision
+        return self._source.store_vectors(
+            chunk_ids.tolist(), np.ascontiguousarray(vectors, np.float32)
+        )
+
+    def close(self) -> None:
+        """Wait for the index that is being made, and close the corpus."""
+        if self._rebuild is not None:
+            self._rebuild.wait()
+        self._source.close()
+
+    def _check_embedder(self) -> None:
+        embedder = self._source.embedder
+        if self._live.index is not None and embedder != self._embedder:
+            raise ConfigError(
+                f"the corpus was made anew with another embedder ({embedder}, before "
+                f"{self._embedder}); start the server again"
+            )
+        self._embedder = embedder
 
     def _prepare(self) -> None:
         """Check that the index can be searched in steps, and switch it over."""
+        self._list_sizes = self._live.list_sizes()
         index = self._live.index
         if index is None:
             return
         check_steppable(index)
         mode = BY_QUERY if self._threads > 1 else SEQUENTIAL
         index.parallel_mode = mode | NO_HEAP_INIT
-        self._measure_lists()
         self._self_test(index)
-
-    def _measure_lists(self) -> None:
-        assert self._live.index is not None, "no lists without an index"
-        size_of = self._live.index.invlists.list_size
-        self._list_sizes = np.array([size_of(i) for i in range(self._live.nlist)], np.int64)
 
     def _self_test(self, index: IvfIndex) -> None:
         """Search a few random queries at once and in ragged steps; refuse any difference."""

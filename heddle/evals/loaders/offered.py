@@ -24,7 +24,5 @@ def offered_rows(name: str) -> Iterator[Row]:
             return rows_of(tuple(entry.load()()), name)
     raise InputError(
         f"no installed distribution offers the data set {name!r}; reader-notes comes with "
-        "heddle-reader (in a checkout: pip install ./models/reader), or write it to a file: "
-        "cd models/reader && python -m training.evaluation_set --out FILE.jsonl, "
-        "and name that file"
+        "heddle-reader (in a checkout: pip install ./models/reader)"
     )

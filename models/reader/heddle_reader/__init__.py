@@ -1,8 +1,12 @@
-"""The reader's weights as a package: where they lie, and nothing else."""
+"""The reader's weights and its evaluation set as a package."""
 
+import gzip
+import json
 from pathlib import Path
 
-__all__ = ["model_dir"]
+__all__ = ["model_dir", "reader_notes"]
+
+_HOME = Path(__file__).parent
 
 
 def model_dir() -> Path:
@@ -10,7 +14,13 @@ def model_dir() -> Path:
 
     Raises FileNotFoundError when the package was built before a reader was trained.
     """
-    folder = Path(__file__).parent / "model"
+    folder = _HOME / "model"
     if not (folder / "config.json").exists():
         raise FileNotFoundError(f"no weights in {folder}: train a reader with `make reader`")
     return folder
+
+
+def reader_notes() -> list[dict[str, object]]:
+    """The held-back questions by kind: `kind`, `passages` (title, text), `question`, `answers`."""
+    with gzip.open(_HOME / "reader-notes.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]

@@ -4,15 +4,16 @@ Names, words, years and numbers come from the held-out split, so none of them wa
 Coreference questions ask for facts whose passage neither names the subject nor carries a title
 that does.
 
-    python -m training.evaluation_set [--questions 1000] [--out FILE.jsonl]
+    python -m training.evaluation_set --out heddle_reader/reader-notes.jsonl.gz
 """
 
 import argparse
+import gzip
 import json
 import random
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from .fillings import Fillings, Split
 from .notes import Notes, NotesStyle
@@ -81,14 +82,19 @@ def evaluation_items(n_questions: int = 1000, seed: int = SEED) -> Iterator[Eval
         yield _draw_item(kinds[i % len(kinds)], random.Random(seed * 1_000_003 + i))
 
 
+def write_items(path: Path, items: Iterable[EvaluationItem]) -> None:
+    """Write JSON lines, compressed; equal items give equal bytes."""
+    lines = "".join(item.as_json() + "\n" for item in items)
+    path.write_bytes(gzip.compress(lines.encode(), mtime=0))
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Write reader-notes as JSON lines.")
+    parser = argparse.ArgumentParser(description="Write reader-notes as compressed JSON lines.")
     parser.add_argument("--questions", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--out", type=argparse.FileType("w"), default=sys.stdout)
+    parser.add_argument("--out", type=Path, required=True, help="FILE.jsonl.gz")
     args = parser.parse_args()
-    for item in evaluation_items(args.questions, args.seed):
-        args.out.write(item.as_json() + "\n")
+    write_items(args.out, evaluation_items(args.questions, args.seed))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import pytest
 
 from heddle.app.indexing import index_paths, indexing_workflow
 from heddle.core.errors import InputError
+from heddle.corpus.ingestion import ingest_documents
+from heddle.corpus.store import CorpusStore
 
 
 def index(paths: list[Path], into: Path) -> None:
@@ -44,3 +46,19 @@ def test_a_missing_embedder_is_told_before_files_are_read(tmp_path: Path):
             on_documents=pytest.fail,
             on_vectors=pytest.fail,
         )
+
+
+def test_an_index_can_be_pruned_to_nothing(tmp_path: Path):
+    lost = tmp_path / "a.txt"
+    lost.write_text("Some text.")
+    with CorpusStore.open(tmp_path / "corpus", create=True) as store:
+        ingest_documents(store, [lost])
+    lost.unlink()
+    report = index_paths(
+        [lost],
+        tmp_path / "corpus",
+        prune=True,
+        on_documents=pytest.fail,
+        on_vectors=pytest.fail,
+    )
+    assert (report.documents.removed, report.vectors) == (1, 0)

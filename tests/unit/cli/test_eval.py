@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from heddle.cli import eval as command
+from heddle.cli import start_server
 from heddle.cli.main import main
 from heddle.core.errors import InputError
 from tests.unit.evals.answering import AnsweringServer, answer
@@ -38,7 +38,7 @@ def serve(monkeypatch):
             started.append((arguments, how))
             return AnsweringServer(reply)
 
-        monkeypatch.setattr(command, "Server", start)
+        monkeypatch.setattr(start_server, "Server", start)
         return started
 
     return use
@@ -61,7 +61,7 @@ def test_own_passages_and_the_shape_of_the_result(notes, serve, tmp_path, capsys
     started = serve(is_wrong_about_peru)
     path = tmp_path / "result.json"
     assert run(notes, "--method", "full", "--json", path, "--model", "m") == 0
-    assert started == [(("m", None), {"embedder": None})]
+    assert [arguments for arguments, _ in started] == [("m", None)]
     shown = capsys.readouterr().out
     assert "notes, own passages" in shown
     assert "coreference" in shown
@@ -90,9 +90,12 @@ def test_a_sample_by_seed(notes, serve, tmp_path):
 def test_an_index_is_searched_with_the_workflow(notes, serve, tmp_path, capsys):
     started = serve(knows)
     path = tmp_path / "result.json"
-    assert run(notes, "--index", tmp_path, "--workflow", "hyde", "--json", path) == 0
-    assert started == [(("reader", tmp_path), {"embedder": None})]
-    assert json.loads(path.read_text())["settings"]["workflow"] == "hyde"
+    arguments = ("--index", tmp_path, "--workflow", "hyde", "--topk", 7, "--embedder", "e")
+    assert run(notes, *arguments, "--json", path) == 0
+    assert [arguments for arguments, _ in started] == [("reader", tmp_path)]
+    assert started[0][1]["embedder"] == "e"
+    settings = json.loads(path.read_text())["settings"]
+    assert (settings["workflow"], settings["topk"]) == ("hyde", 7)
     assert "retrieved passages" in capsys.readouterr().out
 
 
@@ -135,7 +138,9 @@ def test_failures_are_counted_and_told(notes, serve, capsys):
         (("--oracle-passage",), "nobody marked the gold passages of notes"),
         (("--reuse", "r.json"), "--reuse needs --against"),
         (("--against", "gone.json"), "gone.json can't be read"),
-        (("--json", "gone/r.json"), "its folder isn't there"),
+        (("--topk", "3"), "--topk is for a search: name an index"),
+        (("--topk", "0", "--index", "d"), "--topk must be in 1..1000"),
+        (("--workflow", "nope", "--index", "d"), "workflow 'nope' is unknown"),
         (("--questions", "0"), "questions must be at least 1"),
     ],
 )

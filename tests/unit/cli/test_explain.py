@@ -3,6 +3,10 @@ from pathlib import Path
 import pytest
 
 from heddle.cli.main import main
+from heddle.core.primitives import PrimitiveKind as Kind
+from heddle.core.tasks import Optimizations
+from heddle.runtime.events import Answer
+from heddle.runtime.receipt import ReceiptDraft, Span
 from heddle.workflow.presets import PRESETS
 
 
@@ -36,7 +40,55 @@ def test_times_that_were_measured_before(capsys, cache: Path):
     cache.mkdir()
     (cache / "profile.json").write_text('{"embedding": 0.5, "decoding": 2.0}')
     assert main(["explain", "oneshot"]) == 0
-    assert "predicted critical path: 2.500 s" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "predicted critical path: 2.500 s" in said
+    assert "predicted from the times of the last run with --analyze" in said
+
+
+def test_analyze_measures_and_remembers(capsys, monkeypatch: pytest.MonkeyPatch):
+    spans = [
+        Span("retrieve.embedding@0", "retrieve", Kind.EMBEDDING, "embedding", 0.0, 0.0, 0.5),
+        Span("retrieve.searching@0", "retrieve", Kind.SEARCHING, "vector", 0.5, 0.5, 1.0),
+        Span("answer.prefilling@0", "answer", Kind.PREFILLING, "llm", 1.0, 1.0, 3.0),
+        Span("answer.decoding@0", "answer", Kind.DECODING, "llm", 1.0, 1.0, 4.0),
+    ]
+    receipt = ReceiptDraft(spans=spans).close(Optimizations.EXACT, 4.25, "exact")
+    started = []
+
+    def start(*arguments: object, **how: object) -> MeasuredServer:
+        started.append((arguments, how))
+        return MeasuredServer(Answer("x", (), {}, receipt))
+
+    monkeypatch.setattr("heddle.cli.start_server.Server", start)
+    arguments = ("--analyze", "corpus", "--embedder", "e", "--model", "m", "--topk", "3")
+    assert main(["explain", "oneshot", *arguments]) == 0
+    assert started[0][0] == ("m", Path("corpus"))
+    assert started[0][1]["embedder"] == "e"
+    said = capsys.readouterr().out
+    assert "answer.decoding@0            1.0000 s" in said
+    assert "the whole request            4.2500 s" in said
+    assert "predicted critical path: 4.000 s" in said  # the prefill counts once
+    main(["explain", "oneshot"])
+    assert "predicted critical path: 4.000 s" in capsys.readouterr().out
+
+
+class MeasuredServer:
+    """Answers everything with one answer; it is its own app."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+
+    def app(self, workflow: object) -> "MeasuredServer":
+        return self
+
+    def invoke(self, question: str) -> Answer:
+        return self.answer
+
+    def __enter__(self) -> "MeasuredServer":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
 
 def test_a_workflow_of_ones_own(capsys, tmp_path: Path):
@@ -50,6 +102,7 @@ def test_a_workflow_of_ones_own(capsys, tmp_path: Path):
     ("name", "words"),
     [
         ("nope", "workflow 'nope' is unknown; there are oneshot"),
+        ("mine.py", "and FILE.py:NAME for a RAGraph of yours"),
         ("nope.py:flow", "there is no file 'nope.py'"),
         ("README.md:flow", "no Python file"),
     ],

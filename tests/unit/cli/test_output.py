@@ -5,14 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from heddle.cli.ask import SNIPPET_CHARS, _show, passage_line, receipt_lines
+from heddle.cli.ask import SNIPPET_CHARS, Printer, passage_line, receipt_lines
 from heddle.cli.cache import cache_directory, cache_root, read_json, write_json
-from heddle.cli.progress import ProgressLines
+from heddle.cli.progress import ProgressLines, status
 from heddle.core.errors import EngineError
 from heddle.core.passages import Passage
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Optimizations
-from heddle.runtime.events import Answer, RequestFailed, Retrieved, TokenDelta
+from heddle.runtime.events import (
+    Answer,
+    NodeFinished,
+    NodeStarted,
+    RequestEvent,
+    RequestFailed,
+    Retrieved,
+    TokenDelta,
+)
 from heddle.runtime.receipt import ReceiptDraft, Span
 
 PASSAGE = Passage(1, "a", "Title", "One\n\n  two " + "x" * 200, 0.5)
@@ -36,28 +44,88 @@ def test_a_receipt_tells_times_and_fallbacks():
     assert "waited  0.200 s, ran  0.400 s" in text
 
 
+def printed(capsys, *events: RequestEvent, with_receipt: bool = False) -> tuple[str, str]:
+    printer = Printer(frozenset({"answer", "sum up"}), with_receipt)
+    for event in events:
+        printer.take(event)
+    return capsys.readouterr()
+
+
 def test_only_the_answering_node_is_heard(capsys):
-    _show(TokenDelta("imagine", "draft"), {"answer"}, False)
-    _show(TokenDelta("answer", "Ada"), {"answer"}, False)
-    _show(Retrieved("find", (PASSAGE,)), {"answer"}, False)
-    _show(Answer("Ada", (PASSAGE,), {}, RECEIPT), {"answer"}, True)
-    out, err = capsys.readouterr()
-    assert out.startswith("Ada\n\n  0.500  Title:")
+    out, err = printed(
+        capsys,
+        NodeStarted("imagine", 0),
+        TokenDelta("imagine", "draft"),
+        Retrieved("find", (PASSAGE,)),
+        NodeStarted("answer", 0),
+        TokenDelta("answer", "A"),
+        TokenDelta("answer", "da"),
+        NodeFinished("answer", 0),
+        Answer("Ada", (PASSAGE,), {}, RECEIPT),
+        with_receipt=True,
+    )
+    assert out.startswith("Ada\n\npassages, with their distance")
+    assert "\n  0.500  Title:" in out
     assert "receipt: " in out
     assert err == "[find: 1 passages]\n"
+
+
+def test_the_turns_of_a_loop_stand_on_lines_of_their_own(capsys):
+    turns = [
+        event
+        for turn, text in enumerate(("Ada", "Bo"))
+        for event in (
+            NodeStarted("answer", turn),
+            TokenDelta("answer", f"{text} "),
+            NodeFinished("answer", turn),
+        )
+    ]
+    out, err = printed(capsys, *turns, Answer("Bo", (), {}, RECEIPT))
+    assert out == "Ada \nBo \n"  # and the last one once, though an answer is stripped
+    assert err == "[answer, turn 2]\n"
+
+
+def test_two_nodes_that_write_at_once_are_not_mixed(capsys):
+    out, _ = printed(
+        capsys,
+        NodeStarted("answer", 0),
+        NodeStarted("sum up", 0),
+        TokenDelta("answer", "A"),
+        TokenDelta("sum up", "In short: "),
+        TokenDelta("answer", "da"),
+        NodeFinished("answer", 0),
+        TokenDelta("sum up", "Ada."),
+        NodeFinished("sum up", 0),
+        Answer("In short: Ada.", (), {}, RECEIPT),
+    )
+    assert out == "Ada\nIn short: Ada.\n"
+
+
+def test_an_answer_that_nothing_streamed_is_printed(capsys):
+    assert printed(capsys, Answer("Ada", (), {}, RECEIPT)) == ("Ada\n", "")
+    assert printed(capsys, Answer("", (), {}, RECEIPT))[1] == "(the model wrote nothing)\n"
+
+
+def test_what_ended_a_request_is_raised(capsys):
     with pytest.raises(EngineError):
-        _show(RequestFailed(EngineError("x", engine="e", request_ids=(1,))), {"answer"}, False)
+        printed(capsys, RequestFailed(EngineError("x", engine="e", request_ids=(1,))))
 
 
 def test_progress_as_lines_is_brief(capsys):
     with ProgressLines() as progress:
         for done in range(1001):
             progress.update("embedding", done, 1000)
-        progress.say("[done] x")
+        progress.say("[done] " + "x" * 200)
     err = capsys.readouterr().err.splitlines()
     assert err[0] == "embedding: 0/1000"
-    assert err[-2:] == ["embedding: 1000/1000", "[done] x"]
+    assert err[-2:] == ["embedding: 1000/1000", "[done] " + "x" * 200]  # never cut
     assert len(err) < 15
+
+
+def test_a_status_is_for_terminals_only(capsys):
+    with status("loading"):
+        pass
+    assert capsys.readouterr() == ("", "")
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -96,21 +96,71 @@ def test_the_plan(store, docs, tmp_path):
     assert [path.name for path in found.added] == ["new.txt"]
     assert [path.name for path in found.changed] == ["changed.txt"]
     assert [path.name for path in found.unchanged] == ["other.txt", "same.txt"]
-    assert found.removed == (str(docs / "gone.txt"),)
+    assert found.gone == (str(docs / "gone.txt"),)
     assert [Path(note.path).name for note in found.skipped] == ["x.docx"]
     # A path that does not hold the lost file says nothing about it.
-    assert plan([docs / "same.txt"], store).removed == ()
+    assert plan([docs / "same.txt"], store).gone == ()
 
 
-def test_removed_files_take_their_documents_along(store, docs):
+def test_the_documents_of_lost_files_are_kept_until_they_are_pruned(store, docs):
     write_jsonl(docs / "a.jsonl", x="text x", y="text y")
     (docs / "b.txt").write_text("text b")
     ingest_documents(store, [docs])
     embed(store)
     (docs / "a.jsonl").unlink()
-    assert counts(ingest_documents(store, [docs])) == (0, 0, 0, 2)
+    for _ in range(2):
+        report = ingest_documents(store, [docs])
+        assert counts(report) == (0, 0, 0, 0)
+        assert report.gone == (str(docs / "a.jsonl"),)
+    assert sorted(texts_searchable(store)) == ["text b", "text x", "text y"]
+
+    report = ingest_documents(store, [docs], prune=True)
+    assert counts(report) == (0, 0, 0, 2)
+    assert report.gone == ()
     assert texts_searchable(store) == ["text b"]
     assert store.source_names() == (str(docs / "b.txt"),)
+
+
+def test_a_lost_file_that_comes_back_is_not_embedded_again(store, docs):
+    (docs / "a.txt").write_text("text a")
+    ingest_documents(store, [docs])
+    revision = embed(store)
+    (docs / "a.txt").unlink()
+    ingest_documents(store, [docs])
+    (docs / "a.txt").write_text("text a")
+    assert counts(ingest_documents(store, [docs])) == (0, 0, 1, 0)
+    assert ingest_documents(store, [docs]).files_unchanged == 1
+    assert (store.stats().pending, store.revision) == (0, revision)
+
+
+@pytest.mark.parametrize("named", ["sub", "sub/a.txt"])
+def test_pruning_takes_the_name_of_what_is_gone(store, docs, named):
+    (docs / "sub").mkdir()
+    (docs / "sub/a.txt").write_text("text a")
+    (docs / "subway.txt").write_text("text b")
+    ingest_documents(store, [docs])
+    embed(store)
+    (docs / "sub/a.txt").unlink()
+    (docs / "sub").rmdir()
+    (docs / "subway.txt").unlink()
+    with pytest.raises(InputError, match="sub"):
+        ingest_documents(store, [docs / named])
+    assert counts(ingest_documents(store, [docs / named], prune=True)) == (0, 0, 0, 1)
+    assert texts_searchable(store) == ["text b"]  # it was not named
+    with pytest.raises(InputError, match="sub"):
+        ingest_documents(store, [docs / named], prune=True)
+
+
+def test_pruning_deletes_nothing_that_is_there(store, docs):
+    write_jsonl(docs / "a.jsonl", x="text x")
+    ingest_documents(store, [docs])
+    embed(store)
+    (docs / "a.jsonl").rename(docs / "b.jsonl")
+    write_jsonl(docs / "b.jsonl", x="text x")
+    report = ingest_documents(store, [docs], prune=True)
+    assert (report.removed, report.gone) == (0, ())
+    embed(store)
+    assert texts_searchable(store) == ["text x"]
 
 
 def test_lines_that_change_come_and_go(store, docs):
@@ -133,7 +183,7 @@ def test_a_jsonl_file_that_moves_keeps_its_vectors(store, docs):
     write_jsonl(docs / "sub/b.jsonl", x="text x")
     ingest_documents(store, [docs / "sub"])
     embed(store)
-    ingest_documents(store, [docs])
+    ingest_documents(store, [docs], prune=True)
     assert texts_searchable(store) == ["text x"]
     assert store.revision > revision
 

@@ -203,3 +203,16 @@ def test_any_sequence_of_messages_survives(messages: list[object]) -> None:
     right.close()
     for sent, got in zip(messages, received, strict=True):
         np.testing.assert_array_equal(got, sent)
+
+
+def test_a_bell_ends_a_wait_and_messages_still_arrive(pair: Pair) -> None:
+    left, right = pair
+    ring = right.bell()
+    thread = threading.Thread(target=ring)
+    thread.start()
+    assert right.receive(block=True) == []
+    thread.join()
+    for _ in range(3):
+        ring()
+    left.send("after")
+    assert receive_all(right, 1) == ["after"]

@@ -156,6 +156,20 @@ def test_steer_sets_the_budget_of_a_step() -> None:
     assert frame.features["budget_s"] == 0.25
 
 
+def test_close_closes_an_engine_that_holds_something_once() -> None:
+    class Holding(EchoEngine):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    engine = Holding("echo", 1, EchoSettings())
+    host = make_host(engine)
+    host.close()
+    host.close()
+    assert engine.closed == 1
+
+
 def test_close_fails_what_is_live_and_what_comes_later() -> None:
     async def scenario() -> list[Event]:
         host = make_host()

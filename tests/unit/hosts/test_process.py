@@ -23,8 +23,9 @@ from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame, 
 from heddle.core.payloads import ToolPayload
 from heddle.core.results import KvHandle, ToolResult, Vectors
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
-from heddle.hosts.process import ProcessLane, ProcessPort, start_lanes
-from heddle.runtime.supervision import LANE_LOST, LaneLimits, LaneState
+from heddle.hosts.process import ProcessLane, start_lanes
+from heddle.hosts.process_port import ProcessPort
+from heddle.runtime.supervision import LANE_LOST, LaneLimits, LaneState, LaneSupervisor
 from tests.helpers.echo_engine import (
     CRASH,
     FAIL,
@@ -35,6 +36,7 @@ from tests.helpers.echo_engine import (
     RAISE,
     STREAM,
     UNPICKLABLE,
+    UNREADABLE,
     WHERE,
     EchoSettings,
     admit,
@@ -322,6 +324,55 @@ def test_what_a_lost_lane_had_started_goes_with_it() -> None:
         lane.ports["echo"].send(admit(2, CRASH))
         assert LANE_LOST in failure(reader.endings(2)[0])
         wait_until_gone(child)
+
+
+def test_a_message_that_can_not_be_read_costs_a_restart(caplog: pytest.LogCaptureFixture) -> None:
+    with running(limits=FAST) as lane:
+        port = lane.ports["echo"]
+        reader = Reader(port)
+        port.send(admit(1, STREAM + "9999999"))
+        port.send(admit(2, UNREADABLE))
+        for event in reader.endings(1, 2):
+            assert failure(event).startswith(LANE_LOST)
+            assert "LookupError: this makes no sense here" in failure(event)
+        port.send(admit(3, "again"))
+        assert isinstance(reader.endings(3)[0], Done)
+        health = lane.health
+        assert (health.state, health.restarts) == (LaneState.READY, 1)
+        assert "watching over it failed: LookupError" in health.reason
+    assert any(record.exc_info for record in caplog.records)
+
+
+def test_a_watcher_that_fails_leaves_the_lane_failed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lost(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    with running(limits=FAST) as lane:
+        port = lane.ports["echo"]
+        reader = Reader(port)
+        monkeypatch.setattr(LaneSupervisor, "lost", lost)
+        port.send(admit(1, CRASH))
+        assert "ZeroDivisionError: a bug); nobody watches" in failure(reader.endings(1)[0])
+        assert lane.health.state is LaneState.FAILED
+        assert lane.health.pid is None
+        assert "ZeroDivisionError" in lane.health.reason
+        port.send(admit(2, "too late"))
+        assert failure(reader.endings(2)[0]).startswith(LANE_LOST)
+    assert any(record.exc_info for record in caplog.records)
+
+
+def test_a_watcher_that_fails_while_the_lane_starts_is_told_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def spawned(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(LaneSupervisor, "spawned", spawned)
+    lane = ProcessLane(LaneSpec("lane", (engine(),)))
+    with pytest.raises(ConfigError, match="could not start: watching over it failed: ZeroDiv"):
+        lane.wait_ready()
 
 
 def test_a_lane_that_keeps_dying_is_given_up() -> None:

@@ -1,7 +1,10 @@
+import gzip
+import json
 import random
 import re
 
-from training.evaluation_set import evaluation_items
+import heddle_reader
+from training.evaluation_set import evaluation_items, write_items
 from training.fillings import Fillings, Split, split_of
 from training.phases import PHASES
 from training.prompts import NOT_IN_NOTES
@@ -83,3 +86,14 @@ def test_training_text_never_holds_an_evaluation_answer_that_is_a_name_or_number
         if item.kind is Kind.SINGLE_HOP and re.fullmatch(r"\d{4}", item.answer):
             assert split_of(item.answer) is Split.HELD_OUT
             assert item.answer not in words
+
+
+def test_the_shipped_file_is_what_the_generator_writes(tmp_path):
+    items = list(evaluation_items(60))
+    write_items(tmp_path / "notes.jsonl.gz", items)
+
+    shipped = heddle_reader.reader_notes()
+    assert len(shipped) == 1000
+    assert shipped[:60] == [json.loads(item.as_json()) for item in items]
+    with gzip.open(tmp_path / "notes.jsonl.gz", "rt") as lines:
+        assert [json.loads(line) for line in lines] == shipped[:60]

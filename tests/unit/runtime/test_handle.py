@@ -124,7 +124,7 @@ class TestOnTheLoop:
             assert handle.is_done
             with pytest.raises(Cancelled):
                 await handle
-            while bench.runtime.tasks:
+            while bench.runtime.tasks.open:
                 await asyncio.wait_for(_turn(), 5)
 
         asyncio.run(main())
@@ -150,7 +150,7 @@ class TestOnTheLoop:
                 await waiting
             with pytest.raises(Cancelled):
                 await handle
-            while bench.runtime.tasks:
+            while bench.runtime.tasks.open:
                 await asyncio.wait_for(_turn(), 5)
 
         asyncio.run(main())

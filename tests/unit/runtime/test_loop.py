@@ -86,7 +86,7 @@ def test_close_cancels_what_is_in_flight_and_ignores_later_wakes(bench, search):
         assert isinstance(call.error, Cancelled)
 
     drive(bench, scenario)
-    assert not bench.runtime.requests
+    assert not bench.runtime.requests.open
 
 
 def test_a_thread_may_wake_it(bench, search):

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from heddle.core.commands import Admit, Cancel
-from heddle.core.errors import EngineError
+from heddle.core.errors import DeadlineExceeded, EngineError
 from heddle.core.frames import Done, Failed, Frame, Progress
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.tasks import Priority
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.events import NodeStarted, TokenDelta
+from heddle.simulator.workload import indexing_workflow
 from heddle.workflow.ragraph import RAGraph
 from tests.helpers.fake_ports import VECTOR, Bench, FakePort
 
@@ -62,6 +64,25 @@ class TestEmbeddingAndSearch:
         assert len(port.tasks()) == 1
         assert call.error
         bench.assert_idle()
+
+
+def test_a_second_try_is_timed_by_itself(bench, search):
+    bench.vector.holds = lambda task: True
+    call = bench.submit(search)
+    bench.cycle(3.0)
+    bench.vector.fail(*bench.vector.open)
+    bench.cycle()
+    bench.clock.time_s += 0.5
+    bench.vector.answer_all()
+    bench.cycle()
+    span = call.answer.receipt.spans[-1]
+    assert (span.kind, span.ready_s, span.sent_s, span.done_s) == (
+        PrimitiveKind.SEARCHING,
+        3.0,
+        3.0,
+        3.5,
+    )
+    assert bench.runtime.lanes["vector"].stage_s == 0.5
 
 
 def test_a_failed_part_sends_all_rows_again_and_cancels_the_rest():
@@ -200,6 +221,49 @@ class TestLostLane:
         other = bench.submit(search)
         assert call.answer.receipt.retries == 1
         assert other.answer.receipt.retries == 0
+        bench.assert_idle()
+
+
+class TestLostIngestion:
+    """Vectors on their way to a lane that is lost: stored once more, or told clearly."""
+
+    @pytest.fixture
+    def ingesting(self, bench):
+        bench.vector.holds = lambda task: True
+        inputs = {"texts": ("a", "bb"), "chunk_ids": (4, 5)}
+        return bench.submit(indexing_workflow(), inputs, deadline_s=9.0, priority=Priority.BULK)
+
+    def test_goes_to_the_next_epoch_with_the_same_chunks(self, bench, ingesting):
+        bench.vector.lose_lane()
+        bench.cycle(1.0)
+        (again,) = bench.vector.open.values()
+        first, second = bench.vector.tasks()
+        assert again is second
+        assert second.seconds_left == 8.0
+        assert second.payload.chunk_ids.tolist() == first.payload.chunk_ids.tolist() == [4, 5]
+        assert (second.payload.vectors == first.payload.vectors).all()
+        assert len(bench.embedding.tasks()) == 1  # the vectors were there already
+        bench.vector.answer_all()
+        bench.cycle()
+        assert ingesting.answer.slots["stored"].count == 2
+        assert "lane lost" in ingesting.answer.receipt.fallbacks[0]
+        bench.assert_idle()
+
+    def test_fails_clearly_the_second_time(self, bench, ingesting):
+        for _ in range(2):
+            bench.vector.lose_lane()
+            bench.cycle()
+        assert isinstance(ingesting.error, EngineError)
+        assert "ingestion" in str(ingesting.error)
+        assert "lane lost" in str(ingesting.error)
+        bench.assert_idle()
+
+    def test_ends_with_its_deadline_while_the_lane_starts(self, bench, ingesting):
+        bench.vector.lose_lane()
+        bench.cycle()
+        bench.cycle(10.0)
+        assert isinstance(ingesting.error, DeadlineExceeded)
+        assert "ingestion" in str(ingesting.error)
         bench.assert_idle()
 
 

@@ -125,12 +125,13 @@ class TestVector:
         worker.scan(np.ones((1, 4), np.float32), np.full((1, 3), -1), distances, labels)
         assert labels.tolist() == [[-1, -1]]
 
-    def test_storing_counts_and_takes_time(self):
-        lane = device()
-        worker = CostModelVectorWorker(lane)
-        assert worker.store(np.array([4, 5]), np.ones((2, 4), np.float32)) == 1
-        assert worker.stored == [4, 5]
+    def test_what_is_stored_takes_time_and_outlives_the_worker(self):
+        lane, stored = device(), set()
+        worker = CostModelVectorWorker(lane, stored=stored)
+        assert worker.store(np.array([4, 5]), np.ones((2, 4), np.float32)) == 2
         assert lane.take_spent_s() > 0
+        assert CostModelVectorWorker(device(), stored=stored).revision == 2
+        assert worker.store(np.array([5]), np.ones((1, 4), np.float32)) == 2
 
 
 class TestEmbedding:

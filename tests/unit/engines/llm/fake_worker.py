@@ -41,6 +41,7 @@ class FakeWorker:
         self.batches = []
         self.error = None
         self.next_ids = {}  # prompt -> token, instead of the hash
+        self.bad_token = None  # who sees this one gets numbers that are not finite
         self.now = 0.0
 
     def now_s(self):
@@ -55,15 +56,18 @@ class FakeWorker:
         self.tokens[batch.slots] = batch.token_ids
         self.positions[batch.slots] = batch.positions
         drawn = []
-        for row in batch.rows:
+        broken = set()
+        for index, row in enumerate(batch.rows):
             slots = np.concatenate([np.arange(r.start, r.start + r.length) for r in row.runs])
             assert self.positions[slots].tolist() == list(range(row.context)), "a wrong slot"
             assert [(s.start, s.stop, s.rotation) for s in row.segments] == [(0, row.context, 0)]
+            ids = tuple(self.tokens[slots].tolist())
+            if self.bad_token in ids:
+                broken.add(index)
             if row.draw is not None:
-                ids = tuple(self.tokens[slots].tolist())
                 default = next_token(ids, row.draw.uniform)
                 drawn.append(self.next_ids.get(ids, default))
-        return StepResult(tuple(drawn))
+        return StepResult(tuple(drawn), frozenset(broken))
 
     def export_kv(self, slots):
         return self.tokens[slots].copy(), self.positions[slots].copy()

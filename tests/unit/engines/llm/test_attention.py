@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from heddle.engines.llm.attention import chunk_mask
+from heddle.engines.llm.attention import query_blocks
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
 from heddle.engines.llm.worker import TransformersWorker
 from heddle.kv.rows import RowSegment, SlotRun
@@ -25,6 +25,10 @@ def batch(ids, start, slots, row):
     )
 
 
+def logits(worker, step):
+    return worker.logits(worker.hidden_states(step), step.rows)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("distance", [1, 300])
 def test_keys_stored_elsewhere_are_turned_to_their_place(family, distance):
@@ -38,29 +42,44 @@ def test_keys_stored_elsewhere_are_turned_to_their_place(family, distance):
     slots = [*range(40, 40 + HEAD)]
     tail_slots = [*range(7, 7 + REST)]
     plain = BatchRow(0, 0, 0, runs, (RowSegment(0, HEAD + REST),), Draw())
-    worker.logits(batch(head, 0, slots, replace(plain, runs=runs[:1])))
-    expected = worker.logits(batch(rest, HEAD, tail_slots, plain))
+    logits(worker, batch(head, 0, slots, replace(plain, runs=runs[:1])))
+    expected = logits(worker, batch(rest, HEAD, tail_slots, plain))
     # The same with every query `distance` further on: only turned keys give the same result.
     turned = replace(plain, segments=(RowSegment(0, HEAD, distance), RowSegment(HEAD, HEAD + REST)))
     moved = batch(rest, HEAD, tail_slots, turned)
     moved = replace(moved, positions=moved.positions + distance)
-    got = worker.logits(moved)
-    forgotten = worker.logits(
-        replace(moved, rows=(replace(moved.rows[0], segments=plain.segments),))
+    got = logits(worker, moved)
+    forgotten = logits(
+        worker, replace(moved, rows=(replace(moved.rows[0], segments=plain.segments),))
     )
     scale = expected.abs().max()
     assert (got - expected).abs().max() / scale < 2e-4
     assert (forgotten - expected).abs().max() / scale > 1e-2, "a weak test"
 
 
-@pytest.mark.parametrize(("queries", "context"), [(1, 9), (9, 9), (3, 9), (8, 9)])
-def test_a_chunk_sees_what_stands_before_it(queries, context):
+def visible_keys(row):
+    """Return what each query sees, block by block; no query may be in two blocks."""
+    found = []
+    for block in query_blocks(row, torch.float32, torch.device("cpu")):
+        assert block.start == len(found)
+        for query in range(block.start, block.stop):
+            keys = range(block.keys)
+            if block.mask is not None:
+                keys = [key for key in keys if block.mask[query - block.start, key] == 0.0]
+            elif block.is_causal:
+                keys = range(query + 1)
+            found.append(list(keys))
+    return found
+
+
+@pytest.mark.parametrize(("queries", "context"), [(1, 9), (9, 9), (3, 9), (8, 9), (150, 400)])
+def test_queries_see_what_stands_before_them(queries, context):
     row = BatchRow(0, queries, context, (), ())
-    mask = chunk_mask(row, torch.float32, torch.device("cpu"))
-    if queries in (1, context):
-        assert mask is None
-        return
     start = context - queries
-    for query in range(queries):
-        visible = [key for key in range(context) if mask[query, key] == 0.0]
-        assert visible == list(range(start + query + 1))
+    assert visible_keys(row) == [list(range(start + query + 1)) for query in range(queries)]
+
+
+def test_scattered_queries_see_what_stands_before_their_places():
+    places = np.sort(np.random.default_rng(0).choice(500, 130, replace=False))
+    row = BatchRow(0, 130, int(places[-1]) + 1, (), (), places=places)
+    assert visible_keys(row) == [list(range(place + 1)) for place in places]

@@ -19,6 +19,7 @@ from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segmen
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
 from heddle.engines.llm.build import LlmSettings, build_engine
+from heddle.engines.llm.worker import TransformersWorker
 from tests.helpers.tiny_models import VOCABULARY, prompt, tiny_model
 
 
@@ -52,6 +53,23 @@ def test_a_saved_model_answers(model_dir):
     generated = results[2]
     assert len(generated.token_ids) == 4
     assert generated.text.split() == [f"w{token}" for token in generated.token_ids]
+
+
+@pytest.mark.parametrize(("context", "steps"), [(None, [8, 8, 1]), (16, [8, 8]), (1, [])])
+def test_the_first_steps_are_done_and_leave_nothing_behind(model_dir, monkeypatch, context, steps):
+    batches = []
+    run = TransformersWorker.run
+    monkeypatch.setattr(
+        TransformersWorker, "run", lambda self, batch: batches.append(batch) or run(self, batch)
+    )
+    engine = build_engine("llm", 1, settings(model_dir, context_tokens_max=context))
+    assert [batch.tokens for batch in batches] == steps
+    assert not engine.has_work
+    engine.check()
+    assert engine._scheduler.ledger.free_count == engine._scheduler.limits.page_count
+    assert not len(engine._scheduler.index)
+    frame = engine.step(0.0, float("inf"))
+    assert (frame.events, frame.features, frame.costs.samples) == ((), {}, 0)
 
 
 @pytest.mark.parametrize(

@@ -314,16 +314,53 @@ def test_a_worker_error_fails_the_step_and_nothing_else():
     assert lane.result(5).tokens == 6
 
 
-def test_logits_that_are_not_finite_fail_one_decode():
-    lane = Lane()
-    lane.worker.next_ids = {PROMPT: None}
+@pytest.mark.parametrize("tokens", [4, 16])
+def test_numbers_that_are_not_finite_fail_their_sequence_and_no_other(tokens):
+    lane = Lane(tokens=tokens)
+    lane.worker.bad_token = PROMPT[7]
     lane.prefill(1, PROMPT)
     lane.decode(2, 1)
     lane.prefill(3, PROMPT[:3])
     lane.decode(4, 3, max_tokens=4)
+    lane.prefill(5, PROMPT[1:], reuse=False)
     lane.drain()
-    assert "not finite" in lane.end(2).message
+    for task_id in (1, 2, 5):
+        assert "not finite" in lane.end(task_id).message
     assert lane.result(4).token_ids == greedy(PROMPT[:3], 4)
+    lane.engine.apply(Release(KvHandle("llm", 3, 3)))
+    assert lane.engine._scheduler.ledger.held_count == 0
+
+
+@pytest.mark.parametrize(("tokens", "reused"), [(4, 4), (6, 4), (16, 0)])
+def test_pages_with_numbers_that_are_not_finite_are_never_reused(tokens, reused):
+    """The second page is bad; the first serves the next request if its step was sound."""
+    lane = Lane(tokens=tokens)
+    lane.worker.bad_token = PROMPT[7]
+    lane.prefill(1, (*PROMPT, 40, 41, 42))
+    lane.drain()
+    lane.worker.bad_token = None
+    lane.prefill(2, (*PROMPT, 40, 41, 42))
+    lane.decode(3, 2, max_tokens=3)
+    lane.drain()
+    assert lane.result(2).tokens_reused == reused
+    assert lane.result(3).token_ids == greedy((*PROMPT, 40, 41, 42), 3)
+
+
+def test_a_decode_that_breaks_later_takes_its_lease_along():
+    lane = Lane()
+    first, second = greedy(PROMPT, 2)
+    lane.prefill(1, PROMPT)
+    lane.decode(2, 1)
+    lane.step()
+    lane.worker.bad_token = second
+    lane.drain()
+    assert [t for p in lane.progress(2) for t in p.token_ids] == [first, second]
+    assert "not finite" in lane.end(2).message
+    lane.engine.apply(Release(lane.result(1).handle))  # it is void: nothing happens
+    lane.decode(3, 1)
+    lane.drain()
+    assert "send the prefill again" in lane.end(3).message
+    assert lane.engine._scheduler.ledger.held_count == 0
 
 
 def test_a_sampled_request_gets_its_tokens_whatever_runs_beside_it():

@@ -17,7 +17,12 @@ def test_the_eight_families_pass(family):
 @pytest.mark.parametrize(
     ("family", "change", "reason"),
     [
-        ("mistral", {"sliding_window": 512}, "set context_tokens_max to 512"),
+        (
+            "mistral",
+            {"sliding_window": 512},
+            r"context_tokens_max is 1024; set it to 512 or less \(--context-tokens-max 512\)",
+        ),
+        ("qwen3", {"layer_types": ["chunked_attention"] * 3}, "layer types"),
         ("qwen2", {"use_sliding_window": True, "sliding_window": 64}, "sliding-window"),
         ("llama", {"attn_logit_softcapping": 50.0}, "softcap"),
         ("llama", {"final_logit_softcapping": 30.0}, "softcap"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.llm_parity import LENGTHS, MODES, Serving, serve
+from benchmarks.llm_parity import CONTEXT, LENGTHS, MODES, NEW_TOKENS, Serving, serve
 from heddle.core.payloads import Sampling
 from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
 
@@ -35,6 +35,15 @@ def test_a_warm_prefix_changes_nothing(model):
         serving.drain()
         assert serving.served[number].rel_diff(model) < TOLERANCE
         assert serving.prefilled[number].tokens_reused == (48 if number else 0)
+
+
+@pytest.mark.parametrize("family", ["mistral", "phi3"])
+def test_a_window_as_long_as_the_context_never_slides(family):
+    model = tiny_model(family, sliding_window=CONTEXT)
+    (served,) = serve(model, [prompt(CONTEXT - NEW_TOKENS, 5)], "alone")
+    assert len(served.prompt) + len(served.token_ids) == CONTEXT
+    assert served.rel_diff(model) < TOLERANCE
+    assert served.tokens_equal(model)
 
 
 def test_a_sampled_request_ignores_its_neighbours(model):

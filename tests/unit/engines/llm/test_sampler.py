@@ -55,6 +55,9 @@ def test_the_ends_of_the_interval_are_tokens(uniform, top_p):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_row_that_is_not_finite_has_no_token(bad):
-    logits = torch.tensor([[0.0, 1.0], [0.0, bad]])
-    assert draw_tokens(logits, [Draw(), Draw()]) == (1, None)
+@pytest.mark.parametrize("how", [Draw(), Draw(1.0), Draw(1.0, 0.9, 0, 0.5), Draw(1.0, 0.9, 1)])
+def test_a_row_that_is_not_finite_has_some_token_and_leaves_the_others_alone(bad, how):
+    logits = torch.tensor([[0.0, 1.0], [0.0, bad], [2.0, 1.0]])
+    first, broken, last = draw_tokens(logits, [Draw(), how, Draw()])
+    assert (first, last) == (1, 0)
+    assert broken in (0, 1)

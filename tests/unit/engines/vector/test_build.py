@@ -1,6 +1,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from heddle.core.errors import ConfigError
@@ -8,6 +9,7 @@ from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document
 from heddle.corpus.store import CorpusStore, EmbedderStamp
 from heddle.engines.vector.build import VectorSettings, build_engine, refresh_index
+from heddle.engines.vector.index_file import open_index
 
 
 @pytest.mark.parametrize(
@@ -61,3 +63,34 @@ def test_a_corpus_directory_is_served_filled_and_found_again(tools, tmp_path):
         assert (hits.distances == 0).all()
         assert hits.revision == 1
     assert frames[-1].epoch == 4
+
+
+def test_a_closed_engine_has_let_go_of_its_corpus(tools, tmp_path):
+    CorpusStore.open(tmp_path, create=True).close()
+    engine = build_engine("vector", 1, VectorSettings(tmp_path))
+    assert list(tmp_path.glob("*-wal"))
+    engine.close()
+    assert not list(tmp_path.glob("*-wal"))  # the last connection takes it away
+
+
+def test_a_lane_takes_over_the_clusters_of_an_indexer(tools, tmp_path):
+    store = CorpusStore.open(tmp_path, create=True)
+    engine = build_engine("vector", 1, VectorSettings(tmp_path))
+    store.set_embedder(EmbedderStamp("fake", tools.dims, "float32"))
+    vectors = tools.clustered(300)
+    chunks = [TextChunk(i, "title", f"text {i}") for i in range(len(vectors))]
+    store.put_document(Document("d", "title", "text", "d.txt"), chunks)
+    store.store_vectors([chunk.chunk_id for chunk in store.pending_chunks(1000)], vectors)
+    refresh_index(tmp_path)
+
+    def lists_probed(task_id):
+        engine.apply(tools.search(task_id, vectors[:1], 1))
+        return tools.terminals(tools.drain(engine))[task_id].result.lists_probed
+
+    assert lists_probed(1) in (1, 4)  # the new clusters may be there already
+    engine._worker._rebuild.wait()
+    assert lists_probed(2) == 4
+    of_lane, of_file = engine._worker._live.index, open_index(tmp_path, store).index
+    np.testing.assert_array_equal(
+        of_lane.quantizer.reconstruct_n(0, 4), of_file.quantizer.reconstruct_n(0, 4)
+    )

@@ -1,13 +1,14 @@
 import json
 import logging
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from heddle.core.errors import StorageError
 from heddle.engines.vector import index_file
-from heddle.engines.vector.index_file import open_index, read_index, refresh_index
+from heddle.engines.vector.index_file import open_index, read_index, refresh_index, write_index
 from heddle.engines.vector.live_index import LiveIndex
 from heddle.engines.vector.worker import one_shot
 
@@ -184,3 +185,12 @@ def test_an_empty_corpus_needs_no_file(tools, tmp_path, source):
     source.delete(list(source.rows))
     assert open_index(tmp_path, source).count == 0
     assert read_index(tmp_path, source) is None
+
+
+def test_writers_take_turns(tools, tmp_path, source):
+    live = LiveIndex.build(source)
+    with ThreadPoolExecutor(4) as pool:
+        for written in [pool.submit(write_index, tmp_path, live, source) for _ in range(12)]:
+            written.result()
+    assert_right(tools, read_index(tmp_path, source), source)
+    assert files(tmp_path) == ["ivf-1.faiss", "manifest.json"]

@@ -7,7 +7,8 @@ from heddle.core.commands import Cancel
 from heddle.core.errors import StorageError
 from heddle.core.frames import Cancelled, Done, Failed
 from heddle.core.tasks import Priority
-from heddle.engines.vector.engine import INGEST_STEPS_MAX, VectorEngine
+from heddle.engines.vector.engine import VectorEngine
+from heddle.engines.vector.ingest_queue import INGEST_STEPS_MAX
 from heddle.engines.vector.live_index import LiveIndex
 from heddle.engines.vector.worker import FaissWorker
 

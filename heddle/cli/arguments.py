@@ -1,0 +1,78 @@
+"""Arguments that several commands take: named, explained and checked in one place."""
+
+import argparse
+import re
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from heddle.app.model_source import DEFAULT_MODEL
+
+BYTES_IN: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """Declare which models a server runs: `--embedder`, and what `add_model` does."""
+    add_model(parser)
+    parser.add_argument(
+        "--embedder", metavar="DIR-or-name", help="what the corpus was indexed with, if named then"
+    )
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Declare `--model`, the one that writes the answers, and the limits of its memory."""
+    parser.add_argument(
+        "--model",
+        default=DEFAULT_MODEL,
+        metavar="DIR-or-hub-name",
+        help=f"a directory with safetensors or owner/name; default: {DEFAULT_MODEL}",
+    )
+    parser.add_argument(
+        "--context-tokens-max",
+        type=int,
+        metavar="N",
+        help="most tokens of a prompt and its answer; default: the model's own limit",
+    )
+    parser.add_argument(
+        "--kv-bytes",
+        type=_byte_count,
+        metavar="SIZE",
+        help="memory for the KV cache, such as 512M or 2G; default: what is left, at most 1G",
+    )
+
+
+def model_limits(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the limits that `add_model` declares, under the names that `Server` gives them."""
+    return {"context_tokens_max": options.context_tokens_max, "kv_bytes": options.kv_bytes}
+
+
+def add_topk(parser: argparse.ArgumentParser) -> None:
+    """Declare `--topk`."""
+    parser.add_argument(
+        "--topk", type=int, metavar="N", help="passages of each search; default: the workflow's"
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Declare `--json FILE`, refused before a long run rather than after it."""
+    parser.add_argument("--json", type=_result_file, metavar="FILE", help="write the result there")
+
+
+def _byte_count(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text, re.IGNORECASE)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 512M, 2G or plain bytes")
+    return int(match[1]) * BYTES_IN[match[2].upper()]
+
+
+def _result_file(text: str) -> Path:
+    path = Path(text)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} can't be written: {error.strerror}") from error
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a folder; name a file in it")
+    return path

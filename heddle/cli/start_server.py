@@ -1,0 +1,18 @@
+"""The server that a command's options describe."""
+
+import argparse
+from pathlib import Path
+
+from heddle.app.server import Server
+from heddle.cli.arguments import model_limits
+from heddle.cli.progress import status
+
+
+def start_server(options: argparse.Namespace, index: Path | None) -> Server:
+    """Start a server with the models of `add_models`, and show on a terminal that it loads.
+
+    Raises:
+        ConfigError, InputError: the models or the corpus can't be used.
+    """
+    with status("loading the models"):
+        return Server(options.model, index, embedder=options.embedder, **model_limits(options))

@@ -1,0 +1,82 @@
+"""From a workflow's name on the command line to the workflow: ready-made, or FILE.py:NAME."""
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from heddle.core.errors import HeddleError, InputError, WorkflowError
+from heddle.workflow.nodes import RetrievalNode
+from heddle.workflow.presets import PRESETS, preset
+from heddle.workflow.ragraph import TOPK_MAX, RAGraph
+from heddle.workflow.workflow import Workflow
+
+WORKFLOW_HELP: Final = f"one of {', '.join(PRESETS)}, or FILE.py:NAME of a RAGraph of yours"
+
+
+def load_workflow(name: str, topk: int | None = None) -> Workflow:
+    """Return a workflow.
+
+    Args:
+        name: a ready-made one's, or FILE.py:NAME of a RAGraph in the user's file.
+        topk: passages of each of its searches; None = as the workflow has it.
+
+    Raises:
+        WorkflowError: no such workflow, the file raises, or NAME is no RAGraph in it.
+        InputError: the file isn't there; `topk` is out of range, or nothing searches.
+    """
+    workflow = preset(name).compile() if name in PRESETS else _from_file(name)
+    return workflow if topk is None else _with_topk(workflow, topk)
+
+
+def _from_file(name: str) -> Workflow:
+    file, _, attribute = name.rpartition(":")
+    if not file:
+        raise WorkflowError(
+            f"workflow {name!r} is unknown; there are {', '.join(PRESETS)}, "
+            "and FILE.py:NAME for a RAGraph of yours"
+        )
+    graphs = {
+        key: value
+        for key, value in vars(_module(name, Path(file))).items()
+        if isinstance(value, RAGraph | Workflow)
+    }
+    if attribute not in graphs:
+        raise WorkflowError(
+            f"workflow {name!r}: {attribute!r} is no RAGraph in {file!r}; "
+            f"there {'are ' + ', '.join(graphs) if graphs else 'is none'}"
+        )
+    graph = graphs[attribute]
+    return graph.compile() if isinstance(graph, RAGraph) else graph
+
+
+def _with_topk(workflow: Workflow, topk: int) -> Workflow:
+    if not 1 <= topk <= TOPK_MAX:
+        raise InputError(f"--topk must be in 1..{TOPK_MAX}, got {topk}")
+    if not any(isinstance(node, RetrievalNode) for node in workflow.nodes.values()):
+        raise InputError(f"workflow {workflow.name!r} retrieves nothing: leave --topk out")
+    nodes = {
+        key: replace(node, topk=topk) if isinstance(node, RetrievalNode) else node
+        for key, node in workflow.nodes.items()
+    }
+    return replace(workflow, nodes=nodes)
+
+
+def _module(name: str, path: Path) -> ModuleType:
+    if not path.is_file():
+        raise InputError(f"workflow {name!r}: there is no file {str(path)!r}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"workflow {name!r}: {str(path)!r} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    # As for a script: what lies beside the file can be imported.
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    except HeddleError:
+        raise
+    except Exception as error:  # whatever the user's code raises
+        raise WorkflowError(f"workflow {name!r}: {type(error).__name__}: {error}") from error
+    return module

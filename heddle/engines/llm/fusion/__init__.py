@@ -1,0 +1,1 @@
+"""KV fusion: reused chunks in a prompt, and which of their tokens are computed anew."""

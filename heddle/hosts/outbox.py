@@ -1,0 +1,76 @@
+"""Commands on their way to a lane: in its socket, or waiting until it can take them."""
+
+from collections import deque
+from collections.abc import Callable
+
+from heddle.core.commands import Admit
+from heddle.hosts.channel import Channel, ChannelClosed
+from heddle.hosts.messages import ToEngine
+
+BACKLOG_MAX = 16_384  # commands that wait for a lane which starts or doesn't read
+
+
+class Outbox:
+    """What is sent to a lane; never blocks. Not safe by itself: the lane's lock guards it.
+
+    Args:
+        lane: the lane's name, for messages.
+        ring: called when `send_next` has something to do.
+    """
+
+    def __init__(self, lane: str, ring: Callable[[], None]) -> None:
+        self._lane = lane
+        self._ring = ring
+        self._channel: Channel | None = None
+        self._backlog: deque[ToEngine] = deque()
+
+    def connect(self, channel: Channel) -> None:
+        """Send into this channel from now on."""
+        self._channel = channel
+
+    def disconnect(self) -> None:
+        """Let everything wait: the lane has no process."""
+        self._channel = None
+
+    def clear(self) -> None:
+        """Forget what waits."""
+        self._backlog.clear()
+
+    def put(self, message: ToEngine) -> str:
+        """Send a message or let it wait; return why it can't be taken, or nothing."""
+        channel = self._channel
+        if channel is not None and not channel.has_tail and not self._backlog:
+            return self._push(channel, message)
+        if len(self._backlog) >= BACKLOG_MAX and isinstance(message.command, Admit):
+            return f"lane {self._lane} does not read: {len(self._backlog)} commands wait for it"
+        self._backlog.append(message)
+        self._ring()
+        return ""
+
+    def send_next(self) -> tuple[ToEngine, str] | None:
+        """Send the oldest message that waits.
+
+        Returns: it, and why it can't be sent, or nothing; None where none waits or the socket
+            takes no more.
+
+        Raises: ChannelClosed: the lane is gone.
+        """
+        channel = self._channel
+        if channel is None:
+            return None
+        channel.flush()
+        if channel.has_tail or not self._backlog:
+            return None
+        message = self._backlog.popleft()
+        return message, self._push(channel, message)
+
+    def _push(self, channel: Channel, message: ToEngine) -> str:
+        try:
+            channel.push(message)
+        except ChannelClosed:
+            return ""  # the lane's thread is about to see it, and fails the task with the others
+        except Exception as error:  # pickle lets anything through that an object's hooks raise
+            return f"the task can't be sent to lane {self._lane}: {type(error).__name__}: {error}"
+        if channel.has_tail:
+            self._ring()
+        return ""

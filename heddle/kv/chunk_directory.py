@@ -1,0 +1,327 @@
+"""Which chunk KV there is, in which tier, and what stays when room is needed. Pure decisions."""
+
+import math
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from heddle.core.errors import InternalError
+from heddle.kv.chunk_key import HitKind, Probe
+from heddle.kv.chunk_record import ChunkRecord
+from heddle.kv.heat import COLD, uses, warmed
+from heddle.kv.tier_ledger import TierLedger
+
+
+class Tier(Enum):
+    """Where an entry can lie, besides the device's pages, which are the engine's."""
+
+    HOST = "host"
+    DISK = "disk"
+
+
+class Fetch(Enum):
+    """What `ChunkStore.fetch` answers when it has no entry to give now."""
+
+    LOADING = "loading"  # pinned; `completed` will report it
+    MISSING = "missing"  # prefill it
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An entry that a prompt can use; `tier` is the nearest one that holds it whole.
+
+    `nbytes` are the bytes of its tensors, as stored.
+    """
+
+    record: ChunkRecord
+    kind: HitKind
+    tier: Tier
+    nbytes: int
+
+
+class Ticket(NamedTuple):
+    """One entry from its insertion to its removal; a later entry of the key has another serial."""
+
+    key: bytes
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What became of an entry that was offered, and what left host memory for it."""
+
+    ticket: Ticket
+    in_host: bool
+    to_disk: bool
+    evicted: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """A load whose host memory is reserved, and what left host memory for it."""
+
+    ticket: Ticket
+    nbytes: int
+    evicted: tuple[bytes, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    record: ChunkRecord
+    serial: int
+    nbytes: int
+    heat: float
+    is_loading: bool = False  # host memory is reserved, the tensors are on their way
+    is_writing: bool = False  # the file is queued or half-written
+
+
+class ChunkDirectory:
+    """Entries, heat, pins and the byte budgets of two tiers. Not thread-safe.
+
+    An entry may lie in both tiers. What is pinned, loading or being written leaves neither, however
+    cold; else the coldest leaves first, and never for something colder. Lookups don't pin.
+
+    Source: FusionRAG §4.2 (heat-based tiers).
+    """
+
+    def __init__(self, host_bytes_max: int, disk_bytes_max: int, half_life_s: float) -> None:
+        self._half_life_s = half_life_s
+        self._entries: dict[bytes, _Entry] = {}
+        self._by_alias: dict[bytes, dict[bytes, None]] = {}
+        self._by_content: dict[bytes, dict[bytes, None]] = {}  # chunk -> entries it shows in
+        self._pins: dict[bytes, int] = {}
+        self._serial = 0
+        self.host = TierLedger(host_bytes_max, self._heat_of)
+        self.disk = TierLedger(disk_bytes_max, self._heat_of)
+        self.hits = dict.fromkeys(HitKind, 0)
+        self.evictions = dict.fromkeys(Tier, 0)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def find(self, probes: Iterable[Probe], now_s: float) -> Found | None:
+        """Return the first entry that a probe meets, and count the use.
+
+        Mutates: warms the entry; counts the hit by its kind, or the miss.
+        """
+        for probe in probes:
+            entry = self._at(probe)
+            if entry is not None:
+                self.hits[probe.kind] += 1
+                entry.heat = warmed(entry.heat, now_s, self._half_life_s)
+                tier = self.tier_of(entry.record.key)
+                assert tier is not None, "an entry without a tier was found"
+                return Found(entry.record, probe.kind, tier, entry.nbytes)
+        self.hits[HitKind.MISS] += 1
+        return None
+
+    def tier_of(self, key: bytes) -> Tier | None:
+        """Return the nearest tier that holds an entry whole; None if there is none yet."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if key in self.host and not entry.is_loading:
+            return Tier.HOST
+        return Tier.DISK if key in self.disk and not entry.is_writing else None
+
+    def is_loading(self, key: bytes) -> bool:
+        """Whether an entry is on its way to host memory."""
+        entry = self._entries.get(key)
+        return entry is not None and entry.is_loading
+
+    def uses(self, key: bytes, now_s: float) -> float:
+        """Return the decayed number of an entry's uses."""
+        return uses(self._entries[key].heat, now_s, self._half_life_s)
+
+    def add(
+        self, record: ChunkRecord, nbytes: int, now_s: float, *, to_disk: bool
+    ) -> Admission | None:
+        """Take an entry in; None where nothing is to be done with its tensors.
+
+        It counts as used now, and enters host memory unless only hotter entries could leave for
+        it. Offered again, it goes where it isn't yet. Another entry of its key stays until it is
+        forgotten. `to_disk` says that there is a disk to write to; where the admission says so as
+        well, the caller follows with `begin_write` and `end_write`.
+        """
+        key = record.key
+        known = self._entries.get(key)
+        if known is not None and known.record != record:
+            return None
+        entry = known or self._insert(record, nbytes)
+        entry.heat = warmed(entry.heat, now_s, self._half_life_s)
+        evicted = None
+        if key not in self.host:
+            evicted = self._make_room(Tier.HOST, nbytes, entry.heat)
+        if evicted is not None:
+            self.host.add(key, nbytes)
+        to_disk = to_disk and key not in self.disk and not entry.is_writing
+        entry.is_writing |= to_disk
+        if evicted is None and not to_disk:
+            self._drop_if_nowhere(entry)
+            return None
+        ticket = Ticket(key, entry.serial)
+        return Admission(ticket, evicted is not None, to_disk, evicted or ())
+
+    def restore(self, record: ChunkRecord, nbytes: int, file_bytes: int) -> bool:
+        """Take in an entry that lies on disk already, cold; False if the budget has no room."""
+        assert record.key not in self._entries, "the entry is known already"
+        if self.disk.bytes_used + file_bytes > self.disk.bytes_max:
+            return False
+        self._insert(record, nbytes)
+        self.disk.add(record.key, file_bytes)
+        return True
+
+    def begin_load(self, key: bytes) -> LoadPlan | None:
+        """Reserve host memory for an entry on disk; None if what is held there leaves no room."""
+        assert self.tier_of(key) is Tier.DISK, "only what lies on disk can be loaded"
+        entry = self._entries[key]
+        evicted = self._make_room(Tier.HOST, entry.nbytes, math.inf)
+        if evicted is None:
+            return None
+        self.host.add(key, entry.nbytes)
+        entry.is_loading = True
+        return LoadPlan(Ticket(key, entry.serial), entry.nbytes, evicted)
+
+    def end_load(self, ticket: Ticket, *, is_read: bool) -> bool:
+        """Note that a load has ended; a file that couldn't be read takes its entry along.
+
+        Returns: whether the entry is in host memory now: False if it was forgotten meanwhile.
+        """
+        entry = self._current(ticket)
+        if entry is None:
+            return False
+        entry.is_loading = False
+        if not is_read:
+            self._remove(entry)
+        return is_read
+
+    def begin_write(self, ticket: Ticket, file_bytes: int) -> tuple[bytes, ...] | None:
+        """Reserve disk space; returns what left the disk for it.
+
+        None: it was forgotten meanwhile, or only hotter entries could leave. Nothing is reserved.
+        """
+        entry = self._current(ticket)
+        if entry is None:
+            return None
+        evicted = self._make_room(Tier.DISK, file_bytes, entry.heat)
+        if evicted is not None:
+            self.disk.add(ticket.key, file_bytes)
+        return evicted
+
+    def end_write(self, ticket: Ticket, *, is_written: bool) -> None:
+        """Note that the file is there, or won't be."""
+        entry = self._current(ticket)
+        if entry is None:
+            return
+        entry.is_writing = False
+        if not is_written:
+            self.disk.remove(ticket.key)
+            self._drop_if_nowhere(entry)
+
+    def is_current(self, ticket: Ticket) -> bool:
+        """Whether the entry is still there: neither evicted nor forgotten."""
+        return self._current(ticket) is not None
+
+    def pin(self, key: bytes) -> None:
+        """Keep an entry where it is until as many releases as pins have come."""
+        self._pins[key] = self._pins.get(key, 0) + 1
+
+    def release(self, key: bytes) -> None:
+        """Take one pin back; the entry itself may be gone already."""
+        if key not in self._pins:
+            raise InternalError("a chunk's KV was released more often than it was pinned")
+        self._pins[key] -= 1
+        if self._pins[key] == 0:
+            del self._pins[key]
+
+    def forget(self, chunks: Collection[bytes]) -> tuple[bytes, ...]:
+        """Remove every entry that holds something of these chunks, pinned or not.
+
+        Those are the entries of the chunks, and the entries whose values have seen them.
+        Returns: the keys that are gone.
+        """
+        keys = dict.fromkeys(key for chunk in chunks for key in self._by_content.get(chunk, ()))
+        for key in keys:
+            self._remove(self._entries[key])
+        return tuple(keys)
+
+    def check(self) -> None:
+        """Assert every invariant; for tests."""
+        for tier in (self.host, self.disk):
+            assert 0 <= tier.bytes_used <= tier.bytes_max, "a budget is exceeded"
+        for key, entry in self._entries.items():
+            assert key in self.host or key in self.disk or entry.is_writing, "an entry is nowhere"
+            assert not entry.is_loading or key in self.host, "a load has no memory"
+            assert key in self._by_alias[entry.record.alias], "an entry has lost its alias"
+        for index in (self._by_alias, self._by_content):
+            assert all(keys and keys.keys() <= self._entries.keys() for keys in index.values()), (
+                "an index names an entry that is gone"
+            )
+
+    def _at(self, probe: Probe) -> _Entry | None:
+        if probe.kind is not HitKind.ALIAS:
+            return self._entries[probe.key] if self.tier_of(probe.key) is not None else None
+        entries = [
+            self._entries[key]
+            for key in self._by_alias.get(probe.key, ())
+            if self.tier_of(key) is not None
+        ]
+        # What saw no other chunk suits any place best; among equals, what is used most.
+        return max(entries, key=lambda e: (not e.record.context, e.heat), default=None)
+
+    def _heat_of(self, key: bytes) -> float:
+        return self._entries[key].heat
+
+    def _current(self, ticket: Ticket) -> _Entry | None:
+        entry = self._entries.get(ticket.key)
+        return entry if entry is not None and entry.serial == ticket.serial else None
+
+    def _make_room(self, tier: Tier, nbytes: int, heat_max: float) -> tuple[bytes, ...] | None:
+        ledger, is_held = self._tier(tier)
+        evicted = ledger.victims(nbytes, heat_max, is_held)
+        for key in evicted or ():
+            ledger.remove(key)
+            self.evictions[tier] += 1
+            self._drop_if_nowhere(self._entries[key])
+        return evicted
+
+    def _tier(self, tier: Tier) -> tuple[TierLedger, Callable[[bytes], bool]]:
+        if tier is Tier.HOST:
+            return self.host, lambda key: key in self._pins or self._entries[key].is_loading
+        return self.disk, self._is_held_on_disk
+
+    def _is_held_on_disk(self, key: bytes) -> bool:
+        entry = self._entries[key]
+        return key in self._pins or entry.is_loading or entry.is_writing
+
+    def _insert(self, record: ChunkRecord, nbytes: int) -> _Entry:
+        self._serial += 1
+        entry = self._entries[record.key] = _Entry(record, self._serial, nbytes, COLD)
+        self._by_alias.setdefault(record.alias, {})[record.key] = None
+        for digest in (record.chunk, *record.context):
+            self._by_content.setdefault(digest, {})[record.key] = None
+        return entry
+
+    def _drop_if_nowhere(self, entry: _Entry) -> None:
+        key = entry.record.key
+        if key not in self.host and key not in self.disk and not entry.is_writing:
+            self._remove(entry)
+
+    def _remove(self, entry: _Entry) -> None:
+        record = entry.record
+        self.host.remove(record.key)
+        self.disk.remove(record.key)
+        del self._entries[record.key]
+        _unlist(self._by_alias, record.alias, record.key)
+        for digest in dict.fromkeys((record.chunk, *record.context)):
+            _unlist(self._by_content, digest, record.key)
+
+
+def _unlist(index: dict[bytes, dict[bytes, None]], digest: bytes, key: bytes) -> None:
+    del index[digest][key]
+    if not index[digest]:
+        del index[digest]

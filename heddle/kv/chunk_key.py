@@ -1,0 +1,138 @@
+"""Keys of chunk KV: a chain of digests for each prompt, and in which order to ask for them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from heddle.kv.chunk_record import ChunkRecord, ChunkVariant, content_alias, digest_of
+
+PATHS_MAX = 64  # paths asked for one chunk: bounds a prompt of n chunks to 64 n digests
+
+
+class HitKind(Enum):
+    """How the KV that was found relates to the prompt that asked."""
+
+    EXACT = "exact"  # computed behind the same prefix and all the same chunks: lossless
+    SUFFIX = "suffix"  # behind the prefix and the nearest of the chunks before it
+    CANONICAL = "canonical"  # right behind the prefix
+    ALIAS = "alias"  # the same chunk, whatever stood before it
+    MISS = "miss"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One key to ask the directory for, and what a hit under it would mean."""
+
+    key: bytes
+    kind: HitKind
+
+
+def chunk_digest(fingerprint: str, salt: str, token_ids: Sequence[int]) -> bytes:
+    """Return the digest that all KV of a chunk shares, under one model and tenant.
+
+    `fingerprint` stands for weights, dtype, RoPE parameters and tokenizer; `salt` separates
+    tenants and is set by the server.
+    """
+    return digest_of(b"chunk", fingerprint.encode(), salt.encode(), _canonical_bytes(token_ids))
+
+
+class PromptKeys:
+    """The keys of the chunks of one prompt [prefix, chunk 0, chunk 1, ...], from the first on.
+
+    A chunk's path key binds model, tenant, the prefix and every chunk from the path's start to the
+    chunk itself, token by token (model and tenant are in every chunk's digest). Chunks are links
+    of their own, so a key depends on no page boundary.
+
+    Mutates: `append` adds a chunk, also while decoding (retrieval at decode time).
+    Source: FusionRAG §4.1 (Alternative Path).
+    Deviates: the content alias binds no prefix. The paper's paths all start with the system
+        prompt, which in real traffic may differ in every request, and a chunk first seen behind
+        another one is never found by dropping chunks that precede it.
+    """
+
+    def __init__(self, fingerprint: str, salt: str, prefix_token_ids: Sequence[int]) -> None:
+        self._fingerprint = fingerprint
+        self._salt = salt
+        self._prefix = digest_of(b"prefix", _canonical_bytes(prefix_token_ids))
+        self._chunks: list[bytes] = []
+        self._tokens: list[int] = []
+        self._paths: list[tuple[bytes, ...]] = []
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def append(self, token_ids: Sequence[int]) -> int:
+        """Add the next chunk of the prompt and return its index."""
+        chunk = chunk_digest(self._fingerprint, self._salt, token_ids)
+        # One more link on every path, and a new path that starts here. Of too many, the exact one
+        # and those that start last are kept.
+        before = (*(self._paths[-1] if self._paths else ()), self._prefix)
+        paths = [digest_of(b"path", path, chunk) for path in before]
+        if len(paths) > PATHS_MAX:
+            del paths[1]
+        self._chunks.append(chunk)
+        self._tokens.append(len(token_ids))
+        self._paths.append(tuple(paths))
+        return len(self._chunks) - 1
+
+    def probes(self, index: int, *, primed: bool = False) -> Iterator[Probe]:
+        """Yield the keys of a chunk, best first: the longest path, then ever shorter ones.
+
+        With `primed`, primed KV comes before any raw KV that isn't exact. The first chunk of a
+        prompt is best asked for raw: right behind the prefix that is lossless.
+        """
+        exact, *shorter = self._paths[index]
+        yield Probe(exact, HitKind.EXACT)
+        if primed:
+            yield Probe(self._primed_key(index), HitKind.CANONICAL)
+            yield Probe(content_alias(self._chunks[index], ChunkVariant.PRIMED), HitKind.ALIAS)
+        for path in shorter[:-1]:
+            yield Probe(path, HitKind.SUFFIX)
+        for path in shorter[-1:]:
+            yield Probe(path, HitKind.CANONICAL)
+        yield Probe(content_alias(self._chunks[index], ChunkVariant.RAW), HitKind.ALIAS)
+
+    def chunk(self, index: int) -> bytes:
+        """Return a chunk's digest: what `ChunkStore.forget` takes, and neighbours are named by."""
+        return self._chunks[index]
+
+    def exact_record(self, index: int, base: int) -> ChunkRecord:
+        """Name raw KV computed by full attention over the prompt as it stands up to this chunk."""
+        return self._record(index, self._paths[index][0], base, self._chunks[:index])
+
+    def canonical_record(self, index: int, base: int) -> ChunkRecord:
+        """Name raw KV computed right behind the prefix."""
+        return self._record(index, self._paths[index][-1], base, ())
+
+    def approximate_record(self, index: int, base: int) -> ChunkRecord:
+        """Name raw KV that attended reused KV of the chunks before: found by its alias only.
+
+        Under a path it would pass for lossless, and the next prompt would build on it.
+        """
+        return self._record(index, self._chunks[index], base, self._chunks[:index])
+
+    def primed_record(self, index: int, base: int, neighbours: Sequence[bytes]) -> ChunkRecord:
+        """Name primed KV; `neighbours` are the digests of the chunks it has attended."""
+        key = self._primed_key(index)
+        return self._record(index, key, base, neighbours, ChunkVariant.PRIMED)
+
+    def _primed_key(self, index: int) -> bytes:
+        return digest_of(b"primed path", self._paths[index][-1])
+
+    def _record(
+        self,
+        index: int,
+        key: bytes,
+        base: int,
+        context: Sequence[bytes],
+        variant: ChunkVariant = ChunkVariant.RAW,
+    ) -> ChunkRecord:
+        return ChunkRecord(
+            key, self._chunks[index], self._tokens[index], base, variant, tuple(context)
+        )
+
+
+def _canonical_bytes(token_ids: Sequence[int]) -> bytes:
+    return np.asarray(token_ids, dtype="<i8").tobytes()

@@ -1,0 +1,52 @@
+"""What is known of one chunk's KV, without its tensors."""
+
+import hashlib
+from dataclasses import dataclass
+from enum import Enum
+
+
+class ChunkVariant(Enum):
+    """How a chunk's KV was computed."""
+
+    RAW = "raw"  # the chunk attended the tokens before it, as in any prefill
+    PRIMED = "primed"  # it attended its nearest neighbours' KV as well (FusionRAG §3.1)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRecord:
+    """The name and nature of one stored entry.
+
+    Args:
+        key: what the entry is found by (see `PromptKeys`).
+        chunk: digest of tenant, model and the chunk's tokens; equal chunks share it.
+        tokens: length of the chunk, at least 1.
+        base: position of its first key, as rotated when it was computed [tokens].
+        context: the digests of the other chunks that its values have seen: a primed entry's
+            neighbours, or the chunks that stood before it. Empty means canonical: computed right
+            after the prompt's prefix.
+    """
+
+    key: bytes
+    chunk: bytes
+    tokens: int
+    base: int
+    variant: ChunkVariant = ChunkVariant.RAW
+    context: tuple[bytes, ...] = ()
+
+    @property
+    def alias(self) -> bytes:
+        """The content alias: what every entry of this chunk and variant can be found by."""
+        return content_alias(self.chunk, self.variant)
+
+
+def content_alias(chunk: bytes, variant: ChunkVariant) -> bytes:
+    """Return the alias that all entries of a chunk and variant share."""
+    return chunk if variant is ChunkVariant.RAW else digest_of(b"primed", chunk)
+
+
+def digest_of(*parts: bytes) -> bytes:
+    """Return the sha256 of byte strings, each with its length in front so that none runs over."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.digest()

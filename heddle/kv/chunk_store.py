@@ -1,0 +1,372 @@
+"""The chunk KV store: entries found by key, held in host memory and on disk, loaded aside."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from heddle.core.errors import ConfigError, InputError
+from heddle.core.ports import Clock
+from heddle.kv.chunk_codec import KvEncoding
+from heddle.kv.chunk_directory import ChunkDirectory, Fetch, Found, Ticket, Tier
+from heddle.kv.chunk_entry import ChunkEntry, StoredChunk
+from heddle.kv.chunk_files import ChunkFiles
+from heddle.kv.chunk_key import HitKind, Probe
+from heddle.kv.chunk_loader import ChunkLoader
+from heddle.kv.chunk_writer import ChunkWriter
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkStoreSettings:
+    """How much the store may hold, where, and in which form.
+
+    Args:
+        host_bytes_max: host memory for entries; what waits to be written is bounded apart.
+        directory: where the disk tier lies; None = there is none.
+        disk_bytes_max: what its files may take.
+        half_life_s: after which a use counts half.
+        loads_max: loads that were started and not collected by `completed`; each holds its KV.
+        write_queue_bytes_max: entries that wait to be written.
+        load_bytes_per_s: hold the disk to this rate, for benchmarks; None = as fast as it is.
+    """
+
+    host_bytes_max: int
+    directory: Path | None = None
+    disk_bytes_max: int = 0
+    encoding: KvEncoding = KvEncoding.BF16
+    half_life_s: float = 600.0
+    loader_threads: int = 2
+    loads_max: int = 64
+    write_queue_bytes_max: int = 256 << 20
+    load_bytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("host_bytes_max", "half_life_s", "loader_threads", "loads_max"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} of the chunk KV store must be positive")
+        if self.directory is not None and self.disk_bytes_max <= 0:
+            raise ConfigError("disk_bytes_max must be positive where the store has a directory")
+        if self.load_bytes_per_s is not None and self.load_bytes_per_s <= 0:
+            raise ConfigError("load_bytes_per_s must be positive, or None for no limit")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A load that has ended; `entry` None means that it failed: the chunk is a miss."""
+
+    key: bytes
+    entry: ChunkEntry | None
+    nbytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """The store in numbers, since it was opened. `unwritten`: entries the disk didn't take."""
+
+    hits: Mapping[HitKind, int]
+    evictions: Mapping[Tier, int]
+    entries: int
+    host_bytes: int
+    disk_bytes: int
+    loads: int
+    failed_loads: int
+    unwritten: int
+    writes_to_disk: bool
+
+
+class ChunkStore:
+    """Finds, keeps, loads and forgets chunk KV for one model. Every method is thread-safe.
+
+    One lock guards directory and tensors; no file is read or written under it, so `lookup`,
+    `fetch`, `completed` and `put` return at once. A request's way:
+
+        found = store.lookup(keys.probes(i), now_s)      # once for each chunk
+        got = store.fetch(found.key)                     # an entry, or LOADING, or MISSING
+        for loaded in store.completed(): ...             # when `wake` was called
+        store.release(found.key)                         # once for each fetch that wasn't MISSING
+
+    Args:
+        fingerprint: of the model; entries of another one are never used.
+
+    Source: FusionRAG §4.1 (Alternative Path), §4.2 (asynchronous KVCache scheduler).
+    """
+
+    def __init__(
+        self,
+        settings: ChunkStoreSettings,
+        fingerprint: str,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._wake: Callable[[], None] = _nobody
+        self._lock = threading.Lock()
+        self._directory = ChunkDirectory(
+            settings.host_bytes_max, settings.disk_bytes_max, settings.half_life_s
+        )
+        self._host: dict[bytes, StoredChunk] = {}
+        self._completed: deque[Loaded] = deque()
+        self._uncollected = 0  # loads under way or in `_completed`
+        self._loads = self._failed_loads = self._unwritten = 0
+        self._is_closed = False
+        self._files: ChunkFiles | None = None
+        self._writes_to_disk = False
+        if settings.directory is not None:
+            self._open_disk(ChunkFiles(settings.directory, fingerprint))
+        self._loader: ChunkLoader[Ticket, _Read] = ChunkLoader(
+            self._read, self._end_load, clock, settings.loader_threads, settings.load_bytes_per_s
+        )
+        self._writer: ChunkWriter[tuple[Ticket, StoredChunk]] | None = (
+            ChunkWriter(self._write, settings.write_queue_bytes_max)
+            if self._writes_to_disk
+            else None
+        )
+
+    def __contains__(self, key: object) -> bool:
+        """Whether an entry has this key, wherever it is; not a use of it."""
+        with self._lock:
+            return key in self._directory
+
+    def lookup(self, probes: Iterable[Probe], now_s: float) -> Found | None:
+        """Return the first entry that a probe meets, or None for a miss.
+
+        Counts as a use of the entry, and in the hit counts; pins nothing.
+        """
+        with self._lock:
+            return self._directory.find(probes, now_s)
+
+    def fetch(self, key: bytes) -> ChunkEntry | Fetch:
+        """Return an entry from host memory, pinned, or start to load it.
+
+        Unless the answer is MISSING, the entry is pinned until `release`, whatever happens to it.
+        MISSING: it is gone, or host memory is full of pinned entries, or too many loads wait. A
+        second fetch joins a load under way.
+        """
+        with self._lock:
+            tier = self._directory.tier_of(key)
+            is_loading = self._directory.is_loading(key)
+            if tier is not Tier.HOST and not is_loading and not self._start_load(key, tier):
+                return Fetch.MISSING
+            self._directory.pin(key)
+            if tier is not Tier.HOST:
+                return Fetch.LOADING
+            stored = self._host[key]
+        return stored.entry()
+
+    @property
+    def has_completed(self) -> bool:
+        """Whether a load has ended that `completed` has not told of."""
+        return bool(self._completed)
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from a loader thread, whenever `completed` has something new."""
+        self._wake = wake
+
+    def completed(self) -> tuple[Loaded, ...]:
+        """Return and forget the loads that have ended since the last call; never waits."""
+        with self._lock:
+            ended = tuple(self._completed)
+            self._completed.clear()
+            self._uncollected -= len(ended)
+        return ended
+
+    def release(self, key: bytes) -> None:
+        """Give back one fetch."""
+        with self._lock:
+            self._directory.release(key)
+
+    def predicted_load_s(self, nbytes: int) -> float:
+        """Return how long a load of so many bytes would take, behind those that wait [s]."""
+        return self._loader.predicted_s(nbytes)
+
+    def put(self, entry: ChunkEntry, now_s: float) -> bool:
+        """Store an entry in host memory, and on disk a little later.
+
+        Never waits for the disk: what its queue has no room for isn't written (and counted). Who
+        stores many entries calls `flush` between them. An entry with the same key stays as it is.
+
+        Returns: whether the store holds an entry of this key now, or will.
+        """
+        try:
+            stored = StoredChunk.of(entry, self._settings.encoding)
+        except InputError as error:
+            log.warning("%s", error)
+            return False
+        key, nbytes = entry.record.key, stored.kv.nbytes
+        with self._lock:
+            to_disk = self._writes_to_disk
+            admission = self._directory.add(entry.record, nbytes, now_s, to_disk=to_disk)
+            if admission is None:
+                return key in self._directory
+            self._drop_from_host(admission.evicted)
+            if admission.in_host:
+                self._host[key] = stored
+            if admission.to_disk and not self._queue(admission.ticket, stored):
+                self._unwritten += 1
+                self._directory.end_write(admission.ticket, is_written=False)
+            return key in self._directory
+
+    def forget(self, chunks: Collection[bytes]) -> int:
+        """Remove every entry of these chunks, and every one whose values have seen them.
+
+        Files are removed before it returns, other processes' too. What a request holds already
+        stays in its hands.
+
+        Args:
+            chunks: digests (see `chunk_digest`).
+        Returns: how many entries are gone.
+        """
+        self.refresh()
+        with self._lock:
+            keys = self._directory.forget(chunks)
+            self._drop_from_host(keys)
+        if self._files is not None:
+            self._files.remove(keys)
+        return len(keys)
+
+    def refresh(self) -> None:
+        """Take in what is in the disk tier's folder by now, written by whichever process.
+
+        Reads the header of every file that is new to it; what the budget has no room for goes.
+        """
+        if self._files is None:
+            return
+        excess = []
+        for file in self._files.scan(known=self):
+            with self._lock:
+                key = file.record.key
+                is_known = key in self._directory
+                if not is_known and not self._directory.restore(
+                    file.record, file.nbytes, file.file_bytes
+                ):
+                    excess.append(key)
+        if excess:
+            log.warning("%d files of chunk KV exceed disk_bytes_max: removed", len(excess))
+            self._files.remove(excess)
+
+    def stats(self) -> StoreStats:
+        """Return the store in numbers."""
+        with self._lock:
+            directory = self._directory
+            return StoreStats(
+                hits=dict(directory.hits),
+                evictions=dict(directory.evictions),
+                entries=len(directory),
+                host_bytes=directory.host.bytes_used,
+                disk_bytes=directory.disk.bytes_used,
+                loads=self._loads,
+                failed_loads=self._failed_loads,
+                unwritten=self._unwritten,
+                writes_to_disk=self._writes_to_disk,
+            )
+
+    def flush(self) -> None:
+        """Wait until all that was put before is on disk, or refused by it."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Write what waits to be written, give up loads that have not begun, end the threads."""
+        with self._lock:
+            self._is_closed = True
+        if self._writer is not None:
+            self._writer.close()
+        self._loader.close()
+
+    def _open_disk(self, files: ChunkFiles) -> None:
+        try:
+            self._writes_to_disk = files.open()
+        except OSError as error:
+            log.error("chunk KV has no disk tier: %s; make %s writable", error, files.folder)
+            return
+        if not self._writes_to_disk:
+            log.error("chunk KV is not written to disk: make %s writable", files.folder)
+        self._files = files
+        self.refresh()
+
+    def _drop_from_host(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            self._host.pop(key, None)
+
+    def _start_load(self, key: bytes, tier: Tier | None) -> bool:
+        if tier is None or self._uncollected >= self._settings.loads_max or self._is_closed:
+            return False
+        plan = self._directory.begin_load(key)
+        if plan is None:
+            return False
+        self._drop_from_host(plan.evicted)
+        self._uncollected += 1
+        self._loader.start(plan.ticket, plan.nbytes)
+        return True
+
+    def _read(self, ticket: Ticket) -> "_Read | None":
+        """Read and decode an entry, on a loader thread."""
+        assert self._files is not None, "there is no disk to load from"
+        stored = self._files.read(ticket.key)
+        return None if stored is None else _Read(stored, stored.entry())
+
+    def _end_load(self, ticket: Ticket, nbytes: int, read: "_Read | None", seconds: float) -> None:
+        with self._lock:
+            is_there = self._directory.end_load(ticket, is_read=read is not None)
+            entry = None
+            if read is not None and is_there:
+                self._host[ticket.key] = read.stored
+                entry = read.entry
+            self._loads += 1
+            self._failed_loads += entry is None
+            self._completed.append(Loaded(ticket.key, entry, nbytes, seconds))
+        self._wake()
+
+    def _queue(self, ticket: Ticket, stored: StoredChunk) -> bool:
+        assert self._writer is not None, "there is no disk to write to"
+        return self._writer.offer((ticket, stored), stored.kv.nbytes)
+
+    def _write(self, item: tuple[Ticket, StoredChunk]) -> None:
+        """Write an entry's file, on the writer's thread."""
+        ticket, stored = item
+        is_written = False
+        try:
+            is_written = self._write_file(ticket, stored)
+        except OSError as error:
+            log.error("chunk KV is not written to disk any more: %s; mend that and restart", error)
+            with self._lock:
+                self._writes_to_disk = False
+        finally:
+            if not is_written:
+                with self._lock:
+                    self._unwritten += self._directory.is_current(ticket)
+                    self._directory.end_write(ticket, is_written=False)
+
+    def _write_file(self, ticket: Ticket, stored: StoredChunk) -> bool:
+        files = self._files
+        assert files is not None, "there is no disk to write to"
+        content = files.pack(stored)
+        with self._lock:
+            evicted = (
+                self._directory.begin_write(ticket, len(content)) if self._writes_to_disk else None
+            )
+        if evicted is None:
+            return False
+        files.remove(evicted)
+        # Named under the lock: what is forgotten has no name yet, or loses it right after.
+        with files.staged(ticket.key, content) as staged, self._lock:
+            if not self._directory.is_current(ticket):
+                return False
+            files.publish(staged, ticket.key)
+            self._directory.end_write(ticket, is_written=True)
+        files.sync()
+        return True
+
+
+class _Read(NamedTuple):
+    stored: StoredChunk
+    entry: ChunkEntry
+
+
+def _nobody() -> None:
+    """Stand in for a subscriber until there is one."""

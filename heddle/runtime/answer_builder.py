@@ -1,0 +1,26 @@
+"""From a request whose primitives are all complete to its answer."""
+
+from collections.abc import Mapping
+
+from heddle.core.passages import Passage
+from heddle.runtime.events import Answer
+from heddle.runtime.request import Request
+from heddle.runtime.values import as_passages, as_text, unique_passages
+
+
+def build_answer(request: Request, numerics: str, now_s: float) -> Answer:
+    """Return what a request found, with its receipt."""
+    slots = {slot: request.store.get(key) for slot, key in request.scope.keys}
+    last = request.last
+    text = as_text(request.store.get(last.writes[0])) if last else ""
+    receipt = request.receipt.close(request.optimizations, now_s - request.arrival_s, numerics)
+    return Answer(text, _passages(request, slots), slots, receipt)
+
+
+def _passages(request: Request, slots: Mapping[str, object]) -> tuple[Passage, ...]:
+    """Return what an answer rests on: what its own prompt showed, else any prompt, else slots."""
+    own = request.shown.get(request.last.node, ()) if request.last else ()
+    if own:
+        return own
+    shown = [request.shown.get(str(node), ()) for node in request.workflow.nodes]
+    return unique_passages(shown if any(shown) else map(as_passages, slots.values()))

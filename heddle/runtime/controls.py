@@ -1,0 +1,71 @@
+"""Primitives that the runtime carries out itself: callable edges and collected passages."""
+
+import logging
+from dataclasses import dataclass, field
+
+from heddle.core.ports import Clock
+from heddle.graph.primitive import CollectConfig, ConditionConfig
+from heddle.runtime.conditions import choose_targets
+from heddle.runtime.readiness import Readiness
+from heddle.runtime.request import PrimitiveRun, Request
+from heddle.runtime.request_table import RequestTable
+from heddle.runtime.values import as_passages, resolve, unique_passages
+
+log = logging.getLogger(__name__)
+
+CALL_S_MAX = 0.05  # every request waits while a callable edge runs
+TOLD_MAX = 256
+
+
+@dataclass(slots=True)
+class Controls:
+    """Runs what `readiness` has queued as ready and needs no engine.
+
+    Args:
+        readiness: where they come from, and where their values go.
+        requests: where a request ends whose callable edge raises.
+        clock: times the callable edges.
+
+    Mutates: completes primitives, opens the regions that callable edges choose.
+    """
+
+    readiness: Readiness
+    requests: RequestTable
+    clock: Clock
+    _told: set[tuple[str, str]] = field(default_factory=set)  # slow edges, by workflow and node
+
+    def run(self, now_s: float) -> None:
+        """Run all that are ready, and those that become ready by it."""
+        waiting = self.readiness.controls
+        while waiting:
+            request, run = waiting.popleft()
+            if not request.is_ended:
+                self.requests.guard(request, now_s, self._carry_out, request, run, now_s)
+
+    def _carry_out(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
+        config, node = run.primitive.config, run.primitive.node
+        if isinstance(config, CollectConfig):
+            groups = [as_passages(resolve(part, request.store, node)) for part in config.parts]
+            self.readiness.complete(request, run, unique_passages(groups), now_s)
+            return
+        assert isinstance(config, ConditionConfig), f"{run.primitive.name!r} is no control"
+        started_s = self.clock.now_s()
+        targets = choose_targets(config, node, request.workflow, request.store)
+        self._watch(request.workflow.name, node, self.clock.now_s() - started_s)
+        if targets:
+            self.readiness.open_region(request, targets, now_s)
+        self.readiness.complete(request, run, None, now_s)
+
+    def _watch(self, workflow: str, node: str, seconds: float) -> None:
+        """Warn of a slow callable edge, once."""
+        edge = workflow, node
+        if seconds <= CALL_S_MAX or edge in self._told or len(self._told) >= TOLD_MAX:
+            return
+        self._told.add(edge)
+        log.warning(
+            "workflow %r: the callable edge after node %r took %.0f ms, and every request waited "
+            "for it; do what takes time in a tool (add_tool) before it",
+            workflow,
+            node,
+            seconds * 1000.0,
+        )

@@ -1,0 +1,161 @@
+"""From ready primitives to tasks: which engine, in which order, how many rows at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from heddle.core.errors import ConfigError
+from heddle.core.payloads import DecodePayload, split_rows
+from heddle.core.ports import Tokenizer
+from heddle.core.primitives import PrimitiveKind
+from heddle.graph.primitive import DecodeConfig
+from heddle.runtime.batching import Pending, Take
+from heddle.runtime.events import NodeStarted
+from heddle.runtime.lane import Lane
+from heddle.runtime.payload_builder import build_payload
+from heddle.runtime.request import PrimitiveRun, Request
+from heddle.runtime.task_table import TaskTable
+from heddle.workflow.nodes import GenerationNode, Node, RetrievalNode, ToolNode
+from heddle.workflow.workflow import Workflow
+
+PAIR_CREDITS = 2
+STARTING = (PrimitiveKind.EMBEDDING, PrimitiveKind.PREFILLING, PrimitiveKind.TOOL)
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Queues ready primitives at the lanes and sends them as their credits allow.
+
+    Args:
+        lanes: the engines, by name.
+        requests: those in flight, by id.
+        tasks: where what is sent is kept.
+        tokenizer: encodes prompts.
+
+    Mutates: the lanes' queues, the runs of primitives that are queued or sent, `tasks`.
+    Raises: ConfigError: an engine has fewer credits than one generation takes.
+    """
+
+    lanes: Mapping[str, Lane]
+    requests: Mapping[int, Request]
+    tasks: TaskTable
+    tokenizer: Tokenizer | None
+    _able: dict[PrimitiveKind, list[Lane]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for lane in self.lanes.values():
+            port = lane.port
+            if PrimitiveKind.PREFILLING in port.kinds and port.credits.total < PAIR_CREDITS:
+                raise ConfigError(
+                    f"engine {port.name} has {port.credits.total} credit(s); a generation takes "
+                    f"{PAIR_CREDITS} (its prefill and its decode): give it more"
+                )
+            for kind in port.kinds:
+                self._able.setdefault(kind, []).append(lane)
+
+    def check(self, workflow: Workflow) -> None:
+        """Refuse a workflow that these engines can't run.
+
+        Raises:
+            ConfigError: no engine carries out what a node needs.
+        """
+        for node in workflow.nodes.values():
+            for needed in _needed_kinds(node):
+                if needed not in self._able:
+                    raise ConfigError(
+                        f"node {node.id!r} needs {needed.value}, and no engine here does that"
+                    )
+
+    def queue(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
+        """Let a primitive wait for an engine; its payload is built the first time.
+
+        Raises:
+            HeddleError: the payload can't be built.
+        """
+        primitive = run.primitive
+        if run.payload is None:
+            built = build_payload(primitive, request.store, self.tokenizer, request.tenant)
+            run.payload = built.payload
+            if built.shown:
+                request.shown[primitive.node] = built.shown
+        rows = run.payload.rows if run.is_splittable else 1
+        # A prefill takes a credit for its decode too: the pair must never wait half sent.
+        rows += primitive.name in run.plan.rider
+        self._lane_for(primitive.kind).scheduler.add(
+            Pending(
+                request_id=request.id,
+                primitive=primitive.name,
+                depth=run.plan.depth[primitive.name],
+                rows=rows,
+                arrival_s=request.arrival_s,
+                priority=request.priority.value,
+                is_splittable=run.is_splittable,
+            )
+        )
+        run.ready_s = now_s
+
+    def send_waiting(self, now_s: float) -> None:
+        """Send what the lanes have credits for, in the order of the batching policy."""
+        for lane in self.lanes.values():
+            if lane.scheduler.pending:
+                for take in lane.scheduler.decide(lane.port.credits.free, lane.in_flight):
+                    self._send(lane, self.requests[take.request_id], take, now_s)
+
+    def withdraw(self, request: Request) -> None:
+        """Take back whatever waits or is in flight for a request."""
+        for lane in self.lanes.values():
+            lane.scheduler.drop_request(request.id)
+        self.tasks.cancel(request)
+
+    def _lane_for(self, kind: PrimitiveKind) -> Lane:
+        able = self._able[kind]
+        if len(able) == 1:
+            return able[0]
+        return max(able, key=lambda lane: lane.port.credits.free - len(lane.scheduler.pending))
+
+    def _send(self, lane: Lane, request: Request, take: Take, now_s: float) -> None:
+        run = request.runs[take.primitive]
+        assert run.payload is not None, f"{take.primitive!r} is sent without a payload"
+        if run.sent_s < 0:
+            run.sent_s = now_s
+            # One that is sent once more has been told of before.
+            if run.primitive.kind in STARTING and not run.retries:
+                request.sink(NodeStarted(run.primitive.node, run.turn))
+        run.engine = lane.port.name
+        rider = run.plan.rider.get(take.primitive)
+        if rider is not None:
+            self._send_pair(lane, request, run, request.runs[rider], now_s)
+            return
+        first_row = run.rows_sent
+        run.rows_sent += take.rows if run.is_splittable else run.payload.rows
+        part = split_rows(run.payload, first_row, run.rows_sent)
+        self.tasks.send(
+            lane, request, run, part, credit_rows=take.rows, first_row=first_row, now_s=now_s
+        )
+
+    def _send_pair(
+        self,
+        lane: Lane,
+        request: Request,
+        prefill: PrimitiveRun,
+        decode: PrimitiveRun,
+        now_s: float,
+    ) -> None:
+        config = decode.primitive.config
+        assert prefill.payload is not None, "a prefill is sent without a payload"
+        assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
+        prefill_id = self.tasks.send(lane, request, prefill, prefill.payload, now_s=now_s)
+        decode.payload = DecodePayload(prefill_id, config.sampling)
+        decode.ready_s = decode.sent_s = now_s
+        decode.engine = lane.port.name
+        decode_id = self.tasks.send(lane, request, decode, decode.payload, now_s=now_s)
+        self.tasks.lease(prefill_id, decode_id)
+
+
+def _needed_kinds(node: Node) -> tuple[PrimitiveKind, ...]:
+    if isinstance(node, GenerationNode):
+        return (PrimitiveKind.PREFILLING, PrimitiveKind.DECODING)
+    if isinstance(node, RetrievalNode):
+        return (PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING)
+    if isinstance(node, ToolNode):
+        return (PrimitiveKind.TOOL,)
+    return (PrimitiveKind.EMBEDDING, PrimitiveKind.INGESTION)

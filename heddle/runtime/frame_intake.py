@@ -1,0 +1,132 @@
+"""From an engine's frames to the requests: lost and repeated ones, tokens, results, failures."""
+
+import logging
+from dataclasses import dataclass
+
+from heddle.core.commands import Cancel
+from heddle.core.errors import EngineError
+from heddle.core.frames import Done, Event, Failed, Frame, Progress
+from heddle.core.ports import PassageSource, Tracer
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Prefilled, Result
+from heddle.runtime.counters import Counters
+from heddle.runtime.events import TokenDelta
+from heddle.runtime.folding import fold
+from heddle.runtime.lane import Lane
+from heddle.runtime.readiness import Readiness
+from heddle.runtime.request_table import RequestTable
+from heddle.runtime.retries import Retries
+from heddle.runtime.supervision import LANE_LOST
+from heddle.runtime.task_table import TaskRun, TaskTable
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class FrameIntake:
+    """Takes frames in, and hands each event to the request that its task belongs to.
+
+    Args:
+        tasks: what is in flight.
+        requests: where a request ends that an event breaks.
+        readiness: takes the values of primitives that are complete.
+        retries: takes failures.
+        passages: turns chunk ids into passages; None in simulations.
+        counters: where frames are counted.
+        tracer: hears of every step.
+
+    Mutates: all of these, and the lanes.
+    """
+
+    tasks: TaskTable
+    requests: RequestTable
+    readiness: Readiness
+    retries: Retries
+    passages: PassageSource | None
+    counters: Counters
+    tracer: Tracer | None
+
+    def read(self, lane: Lane, now_s: float) -> None:
+        """Take in every frame that has arrived from a lane."""
+        for frame in lane.port.frames():
+            self._fold_frame(lane, frame, now_s)
+
+    def _fold_frame(self, lane: Lane, frame: Frame, now_s: float) -> None:
+        self.counters.frames += 1
+        if frame.number and not self._is_next(lane, frame, now_s):
+            self.counters.frames_dropped += 1
+            return
+        lane.last = frame
+        if self.tracer is not None:
+            self.tracer.step(frame.lane, now_s, frame.seconds)
+        for event in frame.events:
+            task = self.tasks.open.get(event.task_id)
+            if task is None or task.lane is not lane:
+                self.counters.events_dropped += 1
+            elif isinstance(event, Progress):
+                _fold_progress(task, event)
+            else:
+                self._end_task(event, now_s)
+
+    def _is_next(self, lane: Lane, frame: Frame, now_s: float) -> bool:
+        """Whether a numbered frame is new; what a lost one may have held is given up loudly."""
+        epoch, number = lane.seen
+        if (frame.epoch, frame.number) <= (epoch, number):
+            return False
+        lane.seen = frame.epoch, frame.number
+        if frame.epoch != epoch:
+            self._give_up_tasks(lane, frame.epoch - 1, now_s)
+            number = 0
+        if frame.number != number + 1:
+            log.error("lane %s lost frames %d..%d", frame.lane, number + 1, frame.number - 1)
+            self._give_up_tasks(lane, frame.epoch, now_s)
+        return True
+
+    def _give_up_tasks(self, lane: Lane, epoch_max: int, now_s: float) -> None:
+        """Fail what was sent to a lane up to an epoch: its answer may be among lost frames."""
+        message = f"{LANE_LOST} frames of lane {lane.port.name} were lost on the way"
+        for task_id, task in sorted(self.tasks.open.items()):
+            if task.lane is lane and task.epoch <= epoch_max:
+                lane.port.send(Cancel(task_id))
+                self._end_task(Failed(task_id, message), now_s)
+
+    def _end_task(self, event: Event, now_s: float) -> None:
+        task = self.tasks.end(event.task_id)
+        if not task.request.is_ended and not task.is_detached:
+            self.requests.guard(task.request, now_s, self._use, task, event, now_s)
+
+    def _use(self, task: TaskRun, event: Event, now_s: float) -> None:
+        if isinstance(event, Done):
+            self._use_result(task, event.result, now_s)
+        elif isinstance(event, Failed):
+            self.retries.retry(task, event, now_s)
+        else:
+            raise EngineError(
+                f"gave task {event.task_id} up unasked",
+                engine=task.lane.port.name,
+                request_ids=(task.request.id,),
+            )
+
+    def _use_result(self, task: TaskRun, result: Result, now_s: float) -> None:
+        request, run = task.request, task.run
+        if isinstance(result, Prefilled):
+            request.receipt.prompt_tokens += result.tokens
+            request.receipt.prompt_tokens_reused += result.tokens_reused
+            request.receipt.preemptions += result.preemptions
+            self.readiness.complete(request, run, None, now_s)
+            return
+        if run.primitive.kind is PrimitiveKind.SEARCHING:
+            task.lane.learn_stage(now_s - task.sent_s)
+        assert run.payload is not None, f"{run.primitive.name!r} was answered before it was sent"
+        run.parts[task.first_row] = result
+        run.rows_done += task.rows if run.is_splittable else run.payload.rows
+        if run.rows_done == run.payload.rows:
+            value = fold(run.primitive, run.parts, self.passages, request.receipt)
+            self.readiness.complete(request, run, value, now_s)
+
+
+def _fold_progress(task: TaskRun, event: Progress) -> None:
+    if task.request.is_ended or task.is_detached or not event.text:
+        return
+    task.has_emitted = True
+    task.request.sink(TokenDelta(task.run.primitive.node, event.text))

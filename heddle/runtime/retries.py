@@ -1,0 +1,97 @@
+"""Second tries: what a failed task may be sent again for, and how."""
+
+import logging
+from dataclasses import dataclass
+
+from heddle.core.errors import EngineError, InputError
+from heddle.core.frames import Failed
+from heddle.core.primitives import PrimitiveKind
+from heddle.runtime.counters import Counters
+from heddle.runtime.dispatcher import Dispatcher
+from heddle.runtime.request import PrimitiveRun, Request
+from heddle.runtime.task_table import TaskRun, TaskTable
+
+log = logging.getLogger(__name__)
+
+# Ingestion too: chunks that have their vector are skipped, so storing a batch twice is harmless.
+RETRYABLE = (
+    PrimitiveKind.EMBEDDING,
+    PrimitiveKind.SEARCHING,
+    PrimitiveKind.RERANKING,
+    PrimitiveKind.INGESTION,
+)
+
+
+@dataclass(slots=True)
+class Retries:
+    """Sends failed primitives once more where nobody can tell the difference.
+
+    Args:
+        retries_max: how often, for each primitive.
+        tasks: where the rest of a failed try is cancelled.
+        dispatcher: takes the next try.
+        counters: where retries are counted.
+
+    Mutates: the failed runs and their requests' receipts.
+    """
+
+    retries_max: int
+    tasks: TaskTable
+    dispatcher: Dispatcher
+    counters: Counters
+
+    def retry(self, task: TaskRun, event: Failed, now_s: float) -> None:
+        """Send what a task has failed at once more.
+
+        Raises:
+            InputError: the engine refused the input.
+            EngineError: it may not be tried again, or not any more.
+        """
+        request, run = task.request, task.run
+        if event.is_input:
+            raise InputError(f"node {run.primitive.node!r}: {event.message}")
+        may_retry = run.retries < self.retries_max and now_s < request.deadline_s
+        if may_retry and run.primitive.kind in RETRYABLE:
+            self._count(task, event)
+            self._retry_rows(task, now_s)
+        elif may_retry and task.prefill is not None and not task.has_emitted:
+            self._count(task, event)
+            self._retry_generation(request, run, now_s)
+        else:
+            raise EngineError(
+                f"{run.primitive.name} failed: {event.message}",
+                engine=task.lane.port.name,
+                request_ids=(request.id,),
+            )
+
+    def _count(self, task: TaskRun, event: Failed) -> None:
+        task.run.retries += 1
+        task.request.receipt.retries += 1
+        self.counters.retries += 1
+        note = f"{task.run.primitive.name} retried after: {event.message}"
+        task.request.receipt.fallbacks.append(note)
+        log.warning("request %d: %s", task.request.id, note)
+
+    def _retry_rows(self, task: TaskRun, now_s: float) -> None:
+        """Send the whole primitive again: rows that were answered before are asked for again."""
+        request, run = task.request, task.run
+        self.tasks.detach(request, run)
+        task.lane.scheduler.pending.pop((request.id, run.primitive.name), None)
+        run.start_over()
+        self.dispatcher.queue(request, run, now_s)
+
+    def _retry_generation(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
+        """Prefill and decode once more, while nobody has seen a token."""
+        plan = run.plan
+        prefill_name = next(p for p, d in plan.rider.items() if run.primitive.name in (p, d))
+        decode = request.runs[plan.rider[prefill_name]]
+        prefill = request.runs.get(prefill_name)
+        if prefill is None:  # it had ended well; its KV is gone with the decode
+            prefill = PrimitiveRun(plan.primitives[prefill_name], plan, decode.region, 0)
+            request.runs[prefill_name] = prefill
+        for half in (prefill, decode):
+            self.tasks.detach(request, half)
+            half.start_over()
+        prefill.retries = decode.retries = max(prefill.retries, decode.retries, 1)
+        decode.waits = 1
+        self.dispatcher.queue(request, prefill, now_s)

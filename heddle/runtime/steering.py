@@ -1,0 +1,42 @@
+"""Cycle passes at work: what they see of the wavefront, and how their edits reach the engines."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from heddle.core.commands import Steer
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.tasks import Identity
+from heddle.passes.cycle_view import CycleView
+from heddle.passes.runner import PassRunner
+from heddle.runtime.lane import Lane
+
+
+@dataclass(slots=True)
+class Steering:
+    """Runs the cycle passes while anything searches: they cut searches into sub-stages.
+
+    Mutates: `steered` of the lanes.
+    """
+
+    runner: PassRunner
+    lanes: Mapping[str, Lane]
+
+    def run(self, now_s: float) -> None:
+        """Show the passes the wavefront, and send what they ask for."""
+        if not any(map(_searches, self.lanes.values())):
+            return
+        wavefront = tuple(
+            Identity(p.request_id, p.primitive, p.depth)
+            for lane in self.lanes.values()
+            for p in lane.scheduler.pending.values()
+        )
+        view = CycleView(now_s, wavefront, {n: lane.view() for n, lane in self.lanes.items()})
+        for edit in self.runner.look(view):
+            lane = self.lanes[edit.engine]
+            lane.steered = lane.port.epoch, edit.budget_s
+            lane.port.send(Steer(budget_s=edit.budget_s))
+
+
+def _searches(lane: Lane) -> bool:
+    is_busy = bool(lane.in_flight or lane.scheduler.pending)
+    return is_busy and PrimitiveKind.SEARCHING in lane.port.kinds

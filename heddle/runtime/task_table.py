@@ -1,0 +1,131 @@
+"""What the engines work on right now: tasks and leases, and the credits they hold."""
+
+from dataclasses import dataclass, field
+
+from heddle.core.commands import Admit, Cancel, Release
+from heddle.core.payloads import Payload
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import KvHandle
+from heddle.core.tasks import Identity, Task
+from heddle.runtime.lane import Lane
+from heddle.runtime.request import PrimitiveRun, Request
+
+
+@dataclass(slots=True)
+class TaskRun:
+    """One task in flight: rows `first_row` and after of a primitive, holding `rows` credits.
+
+    `prefill` names the lease a generation's task belongs to. `epoch` is the lane's at the time
+    of sending. The events of a task that is detached only return its credits.
+    """
+
+    request: Request
+    run: PrimitiveRun
+    lane: Lane
+    epoch: int
+    rows: int
+    first_row: int
+    sent_s: float
+    prefill: int | None = None
+    has_emitted: bool = False
+    is_detached: bool = False
+
+
+@dataclass(slots=True)
+class Lease:
+    """KV pages that a prefill holds: given back when its tasks have ended."""
+
+    handle: KvHandle
+    lane: Lane
+    tasks: set[int]
+
+
+@dataclass(slots=True)
+class TaskTable:
+    """Every task and lease that is out.
+
+    Mutates: `send` adds a task and takes its credits; `end` removes it and gives them back.
+    Credits change here and nowhere else.
+    """
+
+    open: dict[int, TaskRun] = field(default_factory=dict)
+    leases: dict[int, Lease] = field(default_factory=dict)
+    _next_id: int = 1
+
+    def send(
+        self,
+        lane: Lane,
+        request: Request,
+        run: PrimitiveRun,
+        payload: Payload,
+        *,
+        credit_rows: int = 1,
+        first_row: int = 0,
+        now_s: float,
+    ) -> int:
+        """Send a payload to a lane as a new task, and return its id."""
+        task_id = self._next_id
+        self._next_id += 1
+        primitive = run.primitive
+        identity = Identity(
+            request_id=request.id,
+            node=primitive.node,
+            depth=run.plan.depth[primitive.name],
+            tenant=request.tenant,
+            priority=request.priority,
+        )
+        task = Task(
+            task_id,
+            primitive.kind,
+            identity,
+            payload,
+            request.deadline_s - now_s,
+            request.optimizations,
+        )
+        lane.port.credits.take(credit_rows)
+        lane.in_flight += 1
+        request.tasks.add(task_id)
+        self.open[task_id] = TaskRun(
+            request, run, lane, lane.port.epoch, credit_rows, first_row, now_s
+        )
+        report = 1 if primitive.kind is PrimitiveKind.DECODING else 0
+        lane.port.send(Admit(task, report))
+        return task_id
+
+    def lease(self, prefill_id: int, decode_id: int) -> None:
+        """Hold the KV of a prefill until it and the decode that rides with it have ended."""
+        prefill, decode = self.open[prefill_id], self.open[decode_id]
+        prefill.prefill = decode.prefill = prefill_id
+        handle = KvHandle(prefill.lane.port.name, prefill.epoch, prefill_id)
+        self.leases[prefill_id] = Lease(handle, prefill.lane, {prefill_id, decode_id})
+
+    def end(self, task_id: int) -> TaskRun:
+        """Take in that a task has ended, and return it."""
+        task = self.open.pop(task_id)
+        task.request.tasks.discard(task_id)
+        task.lane.port.credits.give_back(task.rows)
+        task.lane.in_flight -= 1
+        self._close_lease(task, task_id)
+        return task
+
+    def detach(self, request: Request, run: PrimitiveRun) -> None:
+        """Cancel what is in flight for a primitive, and hear no more of it."""
+        for task_id in sorted(request.tasks):
+            task = self.open[task_id]
+            if task.run is run:
+                task.is_detached = True
+                task.lane.port.send(Cancel(task_id))
+
+    def cancel(self, request: Request) -> None:
+        """Cancel everything that is in flight for a request."""
+        for task_id in sorted(request.tasks):
+            self.open[task_id].lane.port.send(Cancel(task_id))
+
+    def _close_lease(self, task: TaskRun, task_id: int) -> None:
+        lease = self.leases.get(task.prefill) if task.prefill is not None else None
+        if lease is None:
+            return
+        lease.tasks.discard(task_id)
+        if not lease.tasks:
+            del self.leases[lease.handle.id]
+            lease.lane.port.send(Release(lease.handle))

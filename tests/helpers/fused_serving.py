@@ -1,0 +1,98 @@
+"""An LLM engine with a chunk KV store, driven by hand; it keeps the logits behind each token."""
+
+from pathlib import Path
+
+from benchmarks.llm_parity import NoText, RecordingWorker
+from heddle.core.commands import Admit, Release
+from heddle.core.frames import Done, Failed, Progress
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment, SegmentRole
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Prefilled
+from heddle.core.tasks import Identity, Optimizations, Task
+from heddle.engines.llm.build import LlmSettings, spec_of
+from heddle.engines.llm.engine import LlmEngine
+from heddle.engines.llm.fuser import Fuser
+from heddle.engines.llm.worker import WorkerClock, kv_shape
+from heddle.kv.chunk_codec import KvEncoding
+from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
+
+EVERYTHING = KvReuse(ReusePolicy.FULL_REUSE)
+
+
+def segments(prefix, chunks, question):
+    """Return a prompt's segments."""
+    return (
+        Segment(tuple(prefix)),
+        *(Segment(tuple(chunk), SegmentRole.CHUNK) for chunk in chunks),
+        Segment(tuple(question)),
+    )
+
+
+class FusedServing:
+    """One engine and its store; requests run one at a time unless started together."""
+
+    def __init__(self, model, *, step_tokens=512, pages=256, **store):
+        token_bytes = kv_shape(model.config, model.dtype).token_bytes
+        settings = LlmSettings(
+            Path("unused"),
+            max_num_batched_tokens=step_tokens,
+            page_size=16,
+            kv_bytes=pages * 16 * token_bytes,
+            context_tokens_max=min(pages * 16, 1024),
+        )
+        spec = spec_of(settings, model, "tiny")
+        self.store = ChunkStore(
+            ChunkStoreSettings(
+                **{"host_bytes_max": 1 << 28, "encoding": KvEncoding.AS_COMPUTED, **store}
+            ),
+            "tiny",
+            WorkerClock(),
+        )
+        limits = spec.limits
+        self.worker = RecordingWorker(model, limits.page_count * limits.page_size)
+        self.engine = LlmEngine(
+            "llm", 1, self.worker, spec, NoText(), WorkerClock(), fuser=Fuser(self.store, "tiny")
+        )
+        self.prefilled = {}
+        self.tokens = {}
+        self.logits = {}
+        self._next = 0
+
+    def start(self, prompt, reuse=EVERYTHING, new_tokens=1):
+        """Send a prompt and its decode; return the request's number."""
+        number, self._next = self._next, self._next + 2
+        identity = Identity(number, "test")
+        prefill = PrefillPayload(prompt, reuse=reuse)
+        decode = DecodePayload(number, Sampling(new_tokens, ignore_eos=True))
+        approx = Optimizations.APPROX
+        for task_id, kind, payload in (
+            (number, PrimitiveKind.PREFILLING, prefill),
+            (number + 1, PrimitiveKind.DECODING, decode),
+        ):
+            self.engine.apply(
+                Admit(Task(task_id, kind, identity, payload, optimizations=approx), 1)
+            )
+        return number
+
+    def drain(self):
+        """Step until nothing is left to do; each token's Progress comes in the logits' order."""
+        while self.engine.has_work:
+            frame = self.engine.step(0.0, float("inf"))
+            self.engine.check()
+            drawn = [e for e in frame.events if isinstance(e, Progress) and e.token_ids]
+            for progress, row in zip(drawn, self.worker.last if drawn else (), strict=True):
+                self.logits.setdefault(progress.task_id - 1, []).append(row.clone())
+            for event in frame.events:
+                assert not isinstance(event, Failed), event
+                if isinstance(event, Done) and isinstance(event.result, Prefilled):
+                    self.prefilled[event.task_id] = event.result
+                elif isinstance(event, Done):
+                    self.tokens[event.task_id - 1] = event.result.token_ids
+                    self.engine.apply(Release(self.prefilled[event.task_id - 1].handle))
+
+    def ask(self, prompt, reuse=EVERYTHING, new_tokens=1):
+        """Run one request alone; return its first token's logits."""
+        number = self.start(prompt, reuse, new_tokens)
+        self.drain()
+        return self.logits[number][0]

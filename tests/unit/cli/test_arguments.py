@@ -1,0 +1,58 @@
+"""Arguments that several commands take."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from heddle.cli.arguments import add_json, add_models, model_limits
+
+
+@pytest.fixture
+def parser():
+    parser = argparse.ArgumentParser()
+    add_models(parser)
+    return parser
+
+
+def test_the_limits_of_a_model_reach_the_server_by_its_names(parser):
+    options = parser.parse_args(["--context-tokens-max", "4096", "--kv-bytes", "2GiB"])
+    assert model_limits(options) == {"context_tokens_max": 4096, "kv_bytes": 2 << 30}
+    assert model_limits(parser.parse_args([])) == {"context_tokens_max": None, "kv_bytes": None}
+
+
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [("1000", 1000), ("3k", 3 << 10), ("512M", 512 << 20), ("1gb", 1 << 30), ("1GiB", 1 << 30)],
+)
+def test_a_size_in_bytes(parser, size, count):
+    assert model_limits(parser.parse_args(["--kv-bytes", size]))["kv_bytes"] == count
+
+
+@pytest.mark.parametrize("size", ["", "much", "-1", "1.5G", "2T"])
+def test_what_is_no_size_is_refused(parser, size, capsys):
+    with pytest.raises(SystemExit):
+        parser.parse_args([f"--kv-bytes={size}"])
+    assert "512M, 2G or plain bytes" in capsys.readouterr().err
+
+
+def test_a_result_may_go_to_a_folder_that_is_to_be_made(tmp_path: Path):
+    parser = argparse.ArgumentParser()
+    add_json(parser)
+    path = tmp_path / "results" / "one.json"
+    assert parser.parse_args(["--json", str(path)]).json == path
+    assert not list(path.parent.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("path", "words"), [("file/one.json", "can't be written"), ("folder", "is a folder")]
+)
+def test_a_result_that_has_no_place_is_refused_at_once(path: str, words: str, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    parser = argparse.ArgumentParser()
+    add_json(parser)
+    with pytest.raises(SystemExit) as stop:
+        parser.parse_args(["--json", str(tmp_path / path)])
+    assert stop.value.code == 2
+    assert words in capsys.readouterr().err

@@ -1,0 +1,47 @@
+"""What `heddle index` says at its end."""
+
+from pathlib import Path
+
+import pytest
+
+from heddle.app.indexing import IndexReport
+from heddle.cli.index import _print_report
+from heddle.corpus.file_discovery import FileNote
+from heddle.corpus.ingestion import IngestReport
+
+
+def report(gone: tuple[str, ...] = (), failures: tuple[FileNote, ...] = ()) -> IndexReport:
+    documents = IngestReport(
+        added=1,
+        changed=2,
+        unchanged=3,
+        removed=4,
+        chunks=9,
+        files=5,
+        files_unchanged=0,
+        gone=gone,
+        skipped=(),
+        failures=failures,
+    )
+    return IndexReport(documents, embedded=9, vectors=70, revision=8)
+
+
+def test_counts_and_what_to_do_next(capsys: pytest.CaptureFixture[str]):
+    assert _print_report(report(), Path("corpus")) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "documents: 1 new, 2 changed, 3 unchanged, 4 removed",
+        "chunks embedded now: 9; searchable: 70",
+        'ask it:  heddle ask corpus "your question"',
+    ]
+
+
+def test_lost_files_are_told_with_the_way_to_delete_them(capsys: pytest.CaptureFixture[str]):
+    assert _print_report(report(gone=("/a/x.md", "/a/y.md")), Path("corpus")) == 0
+    said = capsys.readouterr().out
+    assert "files gone, their documents kept: 2 (such as /a/x.md); --prune deletes them\n" in said
+
+
+def test_failures_make_the_exit_code(capsys: pytest.CaptureFixture[str]):
+    failed = report(failures=(FileNote("/a/x.pdf", "no PDF"),))
+    assert _print_report(failed, Path("corpus")) == 1
+    assert capsys.readouterr().err == "error: /a/x.pdf: no PDF\n"

@@ -1,0 +1,74 @@
+"""A workflow by its name on the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from heddle.cli.workflow_source import load_workflow
+from heddle.core.errors import HeddleError, InputError, WorkflowError
+from heddle.workflow.nodes import RetrievalNode
+from heddle.workflow.presets import PRESETS
+from heddle.workflow.workflow import Workflow
+
+MINE = """
+from heddle import RAGraph
+from topic import TOPIC
+flow = RAGraph('mine').add_retrieval('find', topk=3).add_retrieval('more', output='others')
+flow.add_generation('answer', TOPIC + ' {docs} {others}', output='answer')
+plain = RAGraph('plain').add_generation('say', 'Say {query}.')
+frozen = plain.compile()
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> str:
+    (tmp_path / "topic.py").write_text("TOPIC = 'Tides:'\n")
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    return str(file)
+
+
+def topks(workflow: Workflow) -> dict[object, int]:
+    nodes = workflow.nodes.items()
+    return {key: node.topk for key, node in nodes if isinstance(node, RetrievalNode)}
+
+
+def test_a_graph_of_a_file_that_imports_what_lies_beside_it(mine: str):
+    assert load_workflow(f"{mine}:flow").name == "mine"
+    assert load_workflow(f"{mine}:frozen").name == "plain"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_topk_is_that_of_every_search(name: str):
+    plain, changed = load_workflow(name), load_workflow(name, 9)
+    assert topks(changed) == dict.fromkeys(topks(plain), 9)
+    assert changed.edges == plain.edges
+    assert set(changed.nodes) == set(plain.nodes)
+
+
+def test_topk_of_ones_own_workflow(mine: str):
+    assert topks(load_workflow(f"{mine}:flow")) == {"find": 3, "more": 5}
+    assert topks(load_workflow(f"{mine}:flow", 2)) == {"find": 2, "more": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "topk", "error", "words"),
+    [
+        ("oneshot", 0, InputError, "--topk must be in 1..1000, got 0"),
+        ("oneshot", 1001, InputError, "--topk must be in 1..1000, got 1001"),
+        ("{mine}:plain", 3, InputError, "'plain' retrieves nothing: leave --topk out"),
+        ("{mine}:nope", None, WorkflowError, "there are flow, plain, frozen"),
+        ("{mine}", None, WorkflowError, "and FILE.py:NAME for a RAGraph of yours"),
+        ("nope", None, WorkflowError, "'nope' is unknown; there are oneshot"),
+    ],
+)
+def test_refusals(name: str, topk: int | None, error: type[HeddleError], words: str, mine: str):
+    with pytest.raises(error) as refused:
+        load_workflow(name.replace("{mine}", mine), topk)
+    assert words in str(refused.value)
+
+
+def test_a_file_without_graphs(tmp_path: Path):
+    (tmp_path / "none.py").write_text("x = 1")
+    with pytest.raises(WorkflowError, match=r"'x' is no RAGraph in .*; there is none"):
+        load_workflow(f"{tmp_path / 'none.py'}:x")

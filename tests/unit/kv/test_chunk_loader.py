@@ -1,0 +1,109 @@
+"""Loads run aside, always end, and their lengths are learnt."""
+
+import threading
+from queue import SimpleQueue
+
+import pytest
+
+from heddle.kv.chunk_loader import ChunkLoader
+
+
+class StepClock:
+    """Advances by what a read is said to take."""
+
+    def __init__(self):
+        self.time_s = 0.0
+
+    def now_s(self):
+        return self.time_s
+
+
+def loader(read, clock=None, threads=1, bytes_per_s=None):
+    done = SimpleQueue()
+    it = ChunkLoader(read, lambda *end: done.put(end), clock or StepClock(), threads, bytes_per_s)
+    return it, done
+
+
+def test_a_load_ends_with_its_result_or_without_one(caplog):
+    def read(job):
+        if job == "broken":
+            raise RuntimeError("the library is broken")
+        return None if job == "gone" else job.upper()
+
+    it, done = loader(read)
+    ends = []
+    for job in ("fine", "gone", "broken"):
+        it.start(job, 10)
+        ends.append(done.get(timeout=30)[:3])
+    it.close()
+    assert ends == [("fine", 10, "FINE"), ("gone", 10, None), ("broken", 10, None)]
+    assert "the library is broken" in caplog.text
+
+
+def test_it_learns_seconds_a_byte():
+    clock = StepClock()
+
+    def read(nbytes):
+        clock.time_s += 0.002 + nbytes * 1e-8
+        return True
+
+    it, done = loader(read, clock)
+    before = it.predicted_s(5_000_000)
+    for nbytes in [1_000_000, 8_000_000, 3_000_000, 500_000, 6_000_000] * 8:
+        it.start(nbytes, nbytes)
+        done.get(timeout=30)
+    it.close()
+    assert before < 0.02  # the first guess: a fast disk
+    assert it.predicted_s(5_000_000) == pytest.approx(0.052, rel=0.02)
+
+
+def test_failed_loads_teach_nothing():
+    it, done = loader(lambda job: None)
+    before = it.predicted_s(1000)
+    it.start("x", 1000)
+    done.get(timeout=30)
+    it.close()
+    assert it.predicted_s(1000) == before
+
+
+def test_what_waits_is_part_of_the_prediction():
+    gate = threading.Event()
+    it, done = loader(lambda job: gate.wait(30), bytes_per_s=None)
+    alone = it.predicted_s(1000)
+    for _ in range(3):
+        it.start("x", 1000)
+    assert it.predicted_s(1000) == pytest.approx(4 * alone)
+    gate.set()
+    for _ in range(3):
+        done.get(timeout=30)
+    it.close()
+
+
+def test_a_declared_rate_is_the_first_guess_and_reads_wait_for_it():
+    it, done = loader(lambda job: True, bytes_per_s=1e6)
+    assert it.predicted_s(10_000_000) == pytest.approx(10.0, rel=0.01)
+    it.start("x", 10_000_000)  # ten seconds on the declared disk
+    it.close()  # wakes the throttle
+    assert done.get(timeout=30)[2] is True
+
+
+def test_closing_gives_up_what_has_not_begun():
+    gate, began = threading.Event(), threading.Event()
+    reads = []
+
+    def read(job):
+        reads.append(job)
+        began.set()
+        return gate.wait(30)
+
+    it, done = loader(read)
+    for job in "abc":
+        it.start(job, 1)
+    assert began.wait(30)
+    closing = threading.Thread(target=it.close)
+    closing.start()
+    gate.set()
+    closing.join(30)
+    assert not closing.is_alive()
+    assert done.get(timeout=30)[0] == "a"
+    assert "c" not in reads or len(reads) == 3

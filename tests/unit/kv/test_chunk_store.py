@@ -1,0 +1,564 @@
+"""Found, fetched, loaded aside, written behind, forgotten: with whatever a disk may do."""
+
+import logging
+import os
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from heddle.core.errors import ConfigError, InternalError
+from heddle.kv.chunk_codec import KvEncoding
+from heddle.kv.chunk_directory import Fetch, Tier
+from heddle.kv.chunk_entry import ChunkEntry
+from heddle.kv.chunk_files import ChunkFiles
+from heddle.kv.chunk_key import HitKind, PromptKeys
+from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
+from heddle.kv.page_store import KvBlock
+
+TOKENS = 4
+ENTRY_BYTES = 2 * 2 * 3 * TOKENS * 8 * 4  # keys and values, layers, heads, tokens, channels, fp32
+FILE_BYTES = ENTRY_BYTES + 2048
+
+
+class Clock:
+    def now_s(self):
+        return 0.0
+
+
+class Bell:
+    """Rings when a load has ended."""
+
+    def __init__(self):
+        self.rung = threading.Semaphore(0)
+
+    def __call__(self):
+        self.rung.release()
+
+    def wait(self):
+        assert self.rung.acquire(timeout=30), "no load has ended"
+
+
+def keys_of(*chunks, salt=""):
+    keys = PromptKeys("m", salt, (1, 2))
+    for chunk in chunks:
+        keys.append((chunk,) * TOKENS)
+    return keys
+
+
+def entry_of(record):
+    rng = torch.Generator().manual_seed(int.from_bytes(record.key[:4], "little"))
+    keys, values = torch.randn(2, 2, 3, record.tokens, 8, generator=rng)
+    return ChunkEntry(record, KvBlock(keys, values))
+
+
+def canonical(chunk):
+    return entry_of(keys_of(chunk).canonical_record(0, 2))
+
+
+def key(chunk):
+    return canonical(chunk).record.key
+
+
+def settings(tmp_path=None, **changes):
+    base = ChunkStoreSettings(
+        host_bytes_max=4 * ENTRY_BYTES,
+        directory=tmp_path,
+        disk_bytes_max=0 if tmp_path is None else 100 * FILE_BYTES,
+        encoding=KvEncoding.AS_COMPUTED,
+    )
+    return replace(base, **changes)
+
+
+@contextmanager
+def opened(*args, wake=lambda: None, fingerprint="m", **changes):
+    store = ChunkStore(settings(*args, **changes), fingerprint, Clock())
+    store.subscribe(wake)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def look(store, *chunks, now_s=0.0, **options):
+    keys = keys_of(*chunks)
+    return store.lookup(keys.probes(len(chunks) - 1, **options), now_s)
+
+
+def filled(tmp_path, *chunks):
+    """Leave these chunks in the disk tier, as an earlier process."""
+    with opened(tmp_path) as store:
+        for chunk in chunks:
+            assert store.put(canonical(chunk), 0.0)
+            store.flush()
+
+
+def files_in(tmp_path):
+    return sorted(tmp_path.glob("*/*"))
+
+
+def check(store):
+    """Every tensor that is kept is accounted for, and the other way round."""
+    store._directory.check()
+    assert sum(stored.kv.nbytes for stored in store._host.values()) == store.stats().host_bytes
+
+
+def same(one, other):
+    return torch.equal(one.block.keys, other.block.keys) and torch.equal(
+        one.block.values, other.block.values
+    )
+
+
+# --- host memory -----------------------------------------------------------------------------
+
+
+def test_what_was_put_is_found_and_fetched():
+    with opened() as store:
+        assert look(store, 1) is None
+        assert key(1) not in store
+        assert store.put(canonical(1), 0.0)
+        assert key(1) in store
+        found = look(store, 1)
+        assert (found.kind, found.tier, found.nbytes) == (HitKind.EXACT, Tier.HOST, ENTRY_BYTES)
+        got = store.fetch(found.record.key)
+        assert same(got, canonical(1))
+        store.release(found.record.key)
+        with pytest.raises(InternalError):
+            store.release(found.record.key)
+        assert store.stats().hits[HitKind.MISS] == store.stats().hits[HitKind.EXACT] == 1
+
+
+def test_without_a_disk_what_leaves_host_memory_is_gone():
+    with opened() as store:
+        for chunk in range(6):
+            assert store.put(canonical(chunk), float(chunk))
+        assert store.fetch(key(0)) is Fetch.MISSING
+        stats = store.stats()
+        assert (stats.entries, stats.host_bytes) == (4, 4 * ENTRY_BYTES)
+        check(store)
+        assert stats.evictions[Tier.HOST] == 2
+
+
+def test_pinned_entries_fill_the_store():
+    with opened() as store:
+        for chunk in range(4):
+            store.put(canonical(chunk), 0.0)
+            assert store.fetch(key(chunk)) is not Fetch.MISSING
+        assert not store.put(canonical(9), 99.0)
+        store.release(key(2))
+        assert store.put(canonical(9), 99.0)
+        assert store.fetch(key(2)) is Fetch.MISSING
+
+
+def test_kv_that_is_not_finite_is_not_kept(caplog):
+    bad = canonical(1)
+    bad.block.values[0, 0, 0, 0] = float("nan")
+    with opened() as store:
+        assert not store.put(bad, 0.0)
+        assert look(store, 1) is None
+    assert "NaN or infinity" in caplog.text
+
+
+def test_bf16_is_the_default_and_its_error_is_told():
+    assert ChunkStoreSettings(host_bytes_max=1).encoding is KvEncoding.BF16
+    with opened(encoding=KvEncoding.INT8) as store:
+        store.put(canonical(1), 0.0)
+        assert look(store, 1).nbytes < ENTRY_BYTES
+        got = store.fetch(key(1))
+        assert 0.0 < got.error < 0.02
+        assert got.block.keys.dtype is torch.float32
+
+
+# --- disk ------------------------------------------------------------------------------------
+
+
+def test_an_entry_evicted_from_host_memory_is_loaded_from_disk(tmp_path):
+    bell = Bell()
+    with opened(tmp_path, wake=bell) as store:
+        for chunk in range(6):
+            assert store.put(canonical(chunk), float(chunk))
+        store.flush()
+        found = look(store, 0, now_s=6.0)
+        assert found.tier is Tier.DISK
+        assert store.fetch(key(0)) is Fetch.LOADING
+        bell.wait()
+        [loaded] = store.completed()
+        assert (loaded.key, loaded.nbytes) == (key(0), ENTRY_BYTES)
+        assert same(loaded.entry, canonical(0))
+        assert store.completed() == ()
+        assert look(store, 0, now_s=6.0).tier is Tier.HOST
+        store.release(key(0))
+        check(store)
+
+
+def test_a_second_fetch_joins_the_load_and_counts_as_a_pin_of_its_own(tmp_path, monkeypatch):
+    filled(tmp_path, 1)
+    gate, bell, reads = threading.Event(), Bell(), []
+    read = ChunkFiles.read
+
+    def slow(self, name):
+        reads.append(name)
+        assert gate.wait(30)
+        return read(self, name)
+
+    monkeypatch.setattr(ChunkFiles, "read", slow)
+    with opened(tmp_path, wake=bell) as store:
+        assert store.fetch(key(1)) is store.fetch(key(1)) is Fetch.LOADING
+        assert look(store, 1).tier is Tier.DISK
+        assert store.completed() == ()
+        gate.set()
+        bell.wait()
+        assert len(store.completed()) == len(reads) == 1
+        store.release(key(1))
+        store.release(key(1))
+        with pytest.raises(InternalError):
+            store.release(key(1))
+
+
+def test_loads_are_bounded_until_they_are_collected(tmp_path):
+    filled(tmp_path, 1, 2, 3)
+    bell = Bell()
+    with opened(tmp_path, wake=bell, loads_max=2) as store:
+        answers = [store.fetch(key(chunk)) for chunk in (1, 2, 3)]
+        assert answers == [Fetch.LOADING, Fetch.LOADING, Fetch.MISSING]
+        bell.wait()
+        bell.wait()
+        assert store.fetch(key(3)) is Fetch.MISSING
+        assert len(store.completed()) == 2
+        assert store.fetch(key(3)) is Fetch.LOADING
+
+
+def test_a_load_without_room_in_host_memory_is_a_miss(tmp_path):
+    filled(tmp_path, 1, 2)
+    bell = Bell()
+    with opened(tmp_path, wake=bell, host_bytes_max=ENTRY_BYTES) as store:
+        assert store.fetch(key(1)) is Fetch.LOADING
+        assert store.fetch(key(2)) is Fetch.MISSING
+        bell.wait()
+        assert store.fetch(key(2)) is Fetch.MISSING
+        store.release(key(1))
+        assert store.fetch(key(2)) is Fetch.LOADING
+
+
+def test_a_restart_finds_what_was_written(tmp_path):
+    filled(tmp_path, 1, 2)
+    keys = keys_of(1, 2)
+    primed = entry_of(keys.primed_record(1, 2, [keys.chunk(0)]))
+    with opened(tmp_path) as store:
+        store.put(primed, 0.0)
+    bell = Bell()
+    with opened(tmp_path, wake=bell) as store:
+        assert store.stats().entries == 3
+        found = look(store, 1, 2, primed=True)
+        assert (found.record, found.tier) == (primed.record, Tier.DISK)
+        store.fetch(primed.record.key)
+        bell.wait()
+        assert same(store.completed()[0].entry, primed)
+
+
+def test_closing_writes_what_still_waits(tmp_path, monkeypatch):
+    gate = threading.Event()
+    pack = ChunkFiles.pack
+
+    def slow(self, stored):
+        assert gate.wait(30)
+        return pack(self, stored)
+
+    monkeypatch.setattr(ChunkFiles, "pack", slow)
+    store = ChunkStore(settings(tmp_path), "m", Clock())
+    for chunk in range(4):
+        store.put(canonical(chunk), 0.0)
+    assert files_in(tmp_path) == []  # put has waited for nothing
+    gate.set()
+    store.close()
+    assert len(files_in(tmp_path)) == 4
+    assert not [t for t in threading.enumerate() if t.name.startswith("heddle-kv")]
+    assert store.fetch(key(0)) is not Fetch.MISSING  # host memory stays readable
+    assert store.put(canonical(9), 1.0)
+
+
+def test_a_full_queue_is_counted_and_the_entry_stays_in_host_memory(tmp_path, monkeypatch):
+    gate = threading.Event()
+    pack = ChunkFiles.pack
+
+    def slow(self, stored):
+        assert gate.wait(30)
+        return pack(self, stored)
+
+    monkeypatch.setattr(ChunkFiles, "pack", slow)
+    with opened(tmp_path, write_queue_bytes_max=ENTRY_BYTES) as store:
+        assert store.put(canonical(1), 0.0)
+        assert store.put(canonical(2), 0.0)
+        assert store.stats().unwritten == 1
+        assert look(store, 2).tier is Tier.HOST
+        gate.set()
+        store.flush()
+        assert store.put(canonical(2), 0.0)  # offered again, written after all
+        store.flush()
+        assert len(files_in(tmp_path)) == 2
+
+
+def test_the_disk_budget_holds_and_the_coldest_files_go(tmp_path):
+    with opened(tmp_path, disk_bytes_max=3 * FILE_BYTES) as store:
+        for chunk in range(8):
+            store.put(canonical(chunk), float(chunk))
+            store.flush()
+        stats = store.stats()
+        sizes = [path.stat().st_size for path in files_in(tmp_path)]
+        assert sum(sizes) == stats.disk_bytes <= 3 * FILE_BYTES
+        assert stats.evictions[Tier.DISK] == 8 - len(sizes) > 0
+        assert not any(key(0).hex() in path.name for path in files_in(tmp_path))
+
+
+def test_a_smaller_budget_after_a_restart_removes_the_excess(tmp_path, caplog):
+    filled(tmp_path, 1, 2, 3)
+    with opened(tmp_path, disk_bytes_max=FILE_BYTES) as store:
+        assert store.stats().entries == len(files_in(tmp_path)) == 1
+    assert "2 files of chunk KV exceed disk_bytes_max" in caplog.text
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "foreign", "gone"])
+def test_a_bad_file_is_a_miss_never_garbage(tmp_path, damage, caplog):
+    filled(tmp_path, 1)
+    [path] = files_in(tmp_path)
+    bell = Bell()
+    with opened(tmp_path, wake=bell) as store:
+        content = bytearray(path.read_bytes())
+        if damage == "cut":
+            path.write_bytes(content[:-9])
+        elif damage == "flip":
+            content[-9] ^= 1
+            path.write_bytes(content)
+        elif damage == "foreign":
+            path.write_bytes(content.replace(b'"fingerprint":"m"', b'"fingerprint":"n"'))
+        else:
+            path.unlink()
+        assert look(store, 1).tier is Tier.DISK
+        assert store.fetch(key(1)) is Fetch.LOADING
+        bell.wait()
+        [loaded] = store.completed()
+        assert loaded.entry is None
+        assert look(store, 1) is None
+        assert files_in(tmp_path) == []
+        assert store.stats().failed_loads == 1
+        store.release(key(1))
+        assert store.put(canonical(1), 0.0)  # computed again, it is kept again
+    assert len(files_in(tmp_path)) == 1
+    assert caplog.records
+
+
+def test_another_model_finds_nothing_and_leaves_everything(tmp_path):
+    filled(tmp_path, 1)
+    with opened(tmp_path, fingerprint="n") as store:
+        assert store.stats().entries == 0
+        store.put(canonical(2), 0.0)
+    with opened(tmp_path) as store:
+        assert store.stats().entries == 1
+
+
+def test_a_folder_that_can_not_be_made_turns_the_disk_tier_off(tmp_path, caplog):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with opened(blocked) as store:
+        assert store.put(canonical(1), 0.0)
+        assert store.fetch(key(1)) is not Fetch.MISSING
+        assert not store.stats().writes_to_disk
+        assert store.forget([keys_of(1).chunk(0)]) == 1
+    assert "has no disk tier" in caplog.text
+
+
+def test_a_read_only_folder_is_read_and_not_written(tmp_path, monkeypatch, caplog):
+    filled(tmp_path, 1)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    bell = Bell()
+    with opened(tmp_path, wake=bell) as store:
+        assert store.put(canonical(2), 0.0)
+        store.flush()
+        assert len(files_in(tmp_path)) == 1
+        assert store.fetch(key(1)) is Fetch.LOADING
+        bell.wait()
+        assert same(store.completed()[0].entry, canonical(1))
+    assert "is not written to disk" in caplog.text
+
+
+def test_a_disk_that_fills_up_ends_the_writing_and_nothing_else(tmp_path, monkeypatch, caplog):
+    filled(tmp_path, 1)
+    bell = Bell()
+    with opened(tmp_path, wake=bell) as store:
+
+        def full(descriptor):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        for chunk in (2, 3):
+            assert store.put(canonical(chunk), 0.0)
+            store.flush()
+        stats = store.stats()
+        assert (stats.writes_to_disk, stats.unwritten) == (False, 1)
+        assert look(store, 2).tier is look(store, 3).tier is Tier.HOST
+        assert len(files_in(tmp_path)) == 1
+        assert store.fetch(key(1)) is Fetch.LOADING
+        bell.wait()
+        assert store.completed()[0].entry is not None
+    lines = [r for r in caplog.records if r.levelno == logging.ERROR]
+    assert len(lines) == 1
+    assert "No space left" in lines[0].getMessage()
+
+
+def test_entries_of_another_process_are_taken_in_on_refresh(tmp_path):
+    with opened(tmp_path) as store, opened(tmp_path) as other:
+        other.put(canonical(1), 0.0)
+        other.flush()
+        assert look(store, 1) is None
+        store.refresh()
+        assert look(store, 1).tier is Tier.DISK
+        store.refresh()
+        assert store.stats().entries == 1
+
+
+# --- forgetting ------------------------------------------------------------------------------
+
+
+def test_a_forgotten_chunk_is_gone_from_memory_disk_and_primed_neighbours(tmp_path):
+    keys = keys_of(1, 2, 3)
+    primed = entry_of(keys.primed_record(2, 2, [keys.chunk(0)]))
+    behind = entry_of(keys.exact_record(1, 6))
+    with opened(tmp_path) as store:
+        for entry in (canonical(1), primed, behind, canonical(3)):
+            assert store.put(entry, 0.0)
+        store.flush()
+        assert store.forget([keys.chunk(0)]) == 3
+        assert [p.name[:64] for p in files_in(tmp_path)] == [key(3).hex()]
+        assert look(store, 1) is None
+        assert look(store, 1, 2, 3, primed=True).record == canonical(3).record
+        check(store)
+    with opened(tmp_path) as store:
+        assert store.stats().entries == 1
+
+
+def test_a_tenant_forgets_only_its_own():
+    theirs = entry_of(keys_of(1, salt="t").canonical_record(0, 2))
+    with opened() as store:
+        store.put(canonical(1), 0.0)
+        store.put(theirs, 0.0)
+        assert store.forget([keys_of(1).chunk(0)]) == 1
+        assert store.lookup(keys_of(1, salt="t").probes(0), 0.0).record == theirs.record
+
+
+def test_what_is_forgotten_while_it_is_loaded_does_not_come_back(tmp_path, monkeypatch):
+    filled(tmp_path, 1)
+    gate, bell = threading.Event(), Bell()
+    read = ChunkFiles.read
+
+    def slow(self, name):
+        stored = read(self, name)
+        assert gate.wait(30)
+        return stored
+
+    monkeypatch.setattr(ChunkFiles, "read", slow)
+    with opened(tmp_path, wake=bell) as store:
+        assert store.fetch(key(1)) is Fetch.LOADING
+        assert store.forget([keys_of(1).chunk(0)]) == 1
+        gate.set()
+        bell.wait()
+        assert store.completed()[0].entry is None
+        assert look(store, 1) is None
+        assert store.stats().host_bytes == 0
+        store.release(key(1))
+
+
+def test_what_is_forgotten_while_it_is_written_leaves_no_file(tmp_path, monkeypatch):
+    gate, packed = threading.Event(), threading.Event()
+    publish_to = ChunkFiles.staged
+
+    @contextmanager
+    def slow(self, name, content):
+        with publish_to(self, name, content) as staged:
+            packed.set()
+            assert gate.wait(30)
+            yield staged
+
+    monkeypatch.setattr(ChunkFiles, "staged", slow)
+    with opened(tmp_path) as store:
+        store.put(canonical(1), 0.0)
+        assert packed.wait(30)
+        assert store.forget([keys_of(1).chunk(0)]) == 1
+        gate.set()
+        store.flush()
+        assert files_in(tmp_path) == []
+        stats = store.stats()
+        assert (stats.entries, stats.disk_bytes, stats.unwritten) == (0, 0, 0)
+
+
+def test_another_process_s_entry_of_a_forgotten_chunk_is_removed_too(tmp_path):
+    with opened(tmp_path) as store:
+        filled(tmp_path, 1)
+        assert store.forget([keys_of(1).chunk(0)]) == 1
+        assert files_in(tmp_path) == []
+
+
+# --- threads and settings --------------------------------------------------------------------
+
+
+def test_many_threads_at_once_keep_the_books(tmp_path):
+    bell = Bell()
+    faults: list[BaseException] = []
+
+    def client(seed, store):
+        try:
+            for step in range(60):
+                chunk = (seed * 7 + step * 3) % 9
+                found = look(store, chunk, now_s=float(step))
+                if found is None:
+                    store.put(canonical(chunk), float(step))
+                    continue
+                got = store.fetch(found.record.key)
+                if isinstance(got, ChunkEntry):
+                    assert same(got, canonical(chunk))
+                if got is not Fetch.MISSING:
+                    store.release(found.record.key)
+                for loaded in store.completed():
+                    assert loaded.entry is None or same(loaded.entry, entry_of(loaded.entry.record))
+                if step % 20 == 19:
+                    store.forget([keys_of(chunk).chunk(0)])
+        except BaseException as fault:
+            faults.append(fault)
+
+    with opened(tmp_path, wake=bell, disk_bytes_max=5 * FILE_BYTES) as store:
+        threads = [threading.Thread(target=client, args=(i, store)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        store.flush()
+        store._directory.check()
+        stats = store.stats()
+        assert sum(stats.hits.values()) == 4 * 60
+        assert not faults
+    on_disk = sum(path.stat().st_size for path in files_in(tmp_path))
+    assert on_disk == store.stats().disk_bytes <= 5 * FILE_BYTES
+
+
+def test_a_prediction_grows_with_the_bytes(tmp_path):
+    with opened(tmp_path, load_bytes_per_s=1e8) as store:
+        assert store.predicted_load_s(100_000_000) == pytest.approx(1.0, rel=0.01)
+        assert store.predicted_load_s(1000) < 0.01
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"host_bytes_max": 0},
+        {"half_life_s": 0.0},
+        {"loader_threads": 0},
+        {"loads_max": 0},
+        {"load_bytes_per_s": 0.0},
+        {"directory": Path("somewhere"), "disk_bytes_max": 0},
+    ],
+)
+def test_impossible_settings_name_the_field(changes):
+    with pytest.raises(ConfigError, match=list(changes)[-1]):
+        settings(**changes)
