@@ -1,4 +1,4 @@
-"""`heddle bench ivf-step`: an IVF search cut into steps, over the same search in one call.
+"""An IVF search cut into steps, over the same search in one call.
 
 A: our engine (`VectorEngine` over `FaissWorker`), 32 queries, 8 clusters a query and step, from
    the admission of the tasks to their last Done: planning, frames and cost model included.

@@ -19,7 +19,7 @@ import transformers
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from benchmarks.tiny_models import FAMILIES, prompt, tiny_model
+from benchmarks.support.tiny_models import FAMILIES, prompt, tiny_model
 from heddle.core.commands import Admit, Transfer
 from heddle.core.frames import Done, Failed, Progress
 from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment

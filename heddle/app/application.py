@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, overload
 
 from heddle.app.batch import PATIENCE_S, Inputs, answer_all, answer_all_async
+from heddle.app.request_arguments import patience_s
 from heddle.runtime.events import Answer, RequestEvent
 from heddle.runtime.handle import Handle
 from heddle.workflow.workflow import Workflow
@@ -131,5 +132,5 @@ class App:
 
 
 def _patience_s(how: Mapping[str, Any]) -> float:
-    deadline_s = how.get("deadline_s")
-    return PATIENCE_S if deadline_s is None else float(deadline_s)
+    deadline_s = patience_s(how.get("deadline_s"))
+    return PATIENCE_S if deadline_s is None else deadline_s

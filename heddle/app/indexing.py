@@ -1,22 +1,21 @@
 """Indexing as bulk requests on the runtime: chunk -> Embedding -> Ingestion. (DESIGN §2)"""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from heddle.app.embedder_source import embedder_facts
 from heddle.app.lanes import embedder_dtype
-from heddle.app.model_source import model_directory
 from heddle.app.server import Server
 from heddle.core.errors import InputError
 from heddle.core.tasks import Priority
-from heddle.corpus.file_discovery import find_files
 from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documents
 from heddle.corpus.pending import embedding_text, pending_batches
 from heddle.corpus.records import EmbedderStamp, PendingChunk
 from heddle.corpus.store import CorpusStore
-from heddle.engines.embedding.build import model_facts
 from heddle.engines.vector.build import refresh_index
 from heddle.hosts.machine import read_machine
 from heddle.runtime.handle import Handle
@@ -59,33 +58,52 @@ def index_paths(
     """Bring the corpus in `directory` up to date with files. Stopped and run again, it resumes.
 
     `prune` deletes the documents of files at or under `paths` that exist no more. Servers that
-    are running on the corpus see every change at their next search.
+    are running on the corpus see every change at their next search. A first run that takes in no
+    document leaves nothing behind.
 
     Raises:
         InputError: a path isn't there, or nothing was found to index.
-        ConfigError: the corpus was made with another embedder or other chunking.
+        ConfigError: the embedder can't be used, or the corpus was made with another one or other
+            chunking.
         StorageError: the disk refuses; what was committed stays.
     """
-    paths = list(paths)
-    if not CorpusStore.exists(directory):
-        find_files(paths)  # a missing path must not leave an empty corpus behind
-    with CorpusStore.open(directory, create=True) as store:
-        model = None if embedder is None else str(model_directory(embedder))
-        facts = model_facts(model)
+    facts = embedder_facts(embedder)
+    with _made_or_opened(directory) as store:
         dtype = embedder_dtype("auto", store.embedder, read_machine())
         store.set_embedder(EmbedderStamp(facts.name, facts.dims, dtype))
         report = ingest_documents(store, paths, on_documents, prune=prune)
         if store.stats().chunks == 0 and not report.removed:
             raise InputError(_nothing(report))
-        embedded = embed_pending(store, directory, model, on_vectors)
+        embedded = embed_pending(store, directory, embedder, on_vectors)
         refresh_index(directory)
         return IndexReport(report, embedded, store.vector_count, store.revision)
+
+
+@contextmanager
+def _made_or_opened(directory: Path) -> Iterator[CorpusStore]:
+    """Open the corpus, or make one: which is removed again if no document has come in."""
+    is_new = not CorpusStore.exists(directory)
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    is_empty = True
+    try:
+        with CorpusStore.open(directory, create=True) as store:
+            is_empty = False  # until it has been looked at
+            try:
+                yield store
+            finally:
+                is_empty = store.stats().documents == 0
+    finally:
+        if is_new and is_empty:
+            with suppress(OSError):  # a directory with other files stays
+                CorpusStore.remove(directory)
+                for path in missing:
+                    path.rmdir()
 
 
 def embed_pending(
     store: CorpusStore,
     directory: Path,
-    embedder: str | None,
+    embedder: str | Path | None,
     on_vectors: Callable[[EmbedProgress], None],
 ) -> int:
     """Embed every chunk that has no vector yet, and return how many there were."""

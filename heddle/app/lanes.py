@@ -120,6 +120,9 @@ def _llm(config: ServerConfig, placement: Placement, threads: int) -> EngineSpec
         max_num_batched_tokens=config.max_num_batched_tokens,
         kv_bytes=placement.kv_bytes,
         context_tokens_max=config.context_tokens_max,
+        chunk_kv_bytes=config.chunk_kv_bytes if config.kv_reuse.is_approximate else 0,
+        chunk_kv_dir=None if config.index is None else Path(config.index) / "kv",
+        chunk_kv_disk_bytes=config.chunk_kv_disk_bytes,
         packs_weights=placement.packs_weights,
         threads=threads,
     )

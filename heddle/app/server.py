@@ -11,14 +11,16 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from heddle.app.application import App
+from heddle.app.embedder_source import embedder_facts
 from heddle.app.lanes import embedder_dtype, inline_hosts, lane_specs, plan_for
 from heddle.app.model_source import model_directory
+from heddle.app.request_arguments import input_values, member_named, patience_s, tenant_name
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, HeddleError, InputError
+from heddle.core.kv_reuse import KvReuse
 from heddle.core.ports import EnginePort
 from heddle.core.tasks import Optimizations, Priority
 from heddle.corpus.store import CorpusStore
-from heddle.engines.embedding.build import model_facts
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.machine import read_machine
@@ -33,6 +35,7 @@ from heddle.runtime.region_plan import RegionPlanner
 from heddle.runtime.runtime import Runtime
 from heddle.runtime.step_trace import StepTrace
 from heddle.runtime.supervision import LaneState
+from heddle.workflow.nodes import RetrievalNode
 from heddle.workflow.presets import preset
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.workflow import Workflow
@@ -101,6 +104,7 @@ class Server:
         priority: Priority | str = Priority.NORMAL,
         tenant: str = "",
         optimizations: Optimizations | str | None = None,
+        kv_reuse: KvReuse | None = None,
     ) -> Handle:
         """Admit a request and return its handle.
 
@@ -111,15 +115,19 @@ class Server:
             priority: "interactive", "normal" or "bulk".
             tenant: whose request this is; prefix caches are never shared between tenants.
             optimizations: "off", "exact" or "approx"; at most what the server allows.
+            kv_reuse: how prompts use stored chunk KV; None = as the server does. Followed where
+                `optimizations` is "approx".
 
         Raises:
             Busy: too many requests are in flight; nothing was started.
             InputError, WorkflowError, ConfigError: the request can't be run as it is.
         """
         compiled = self._compiled(workflow)
-        values = _values(inputs)
+        values = input_values(inputs)
         mode = self._optimizations(optimizations)
-        level = _member(Priority, priority, "priority")
+        level = member_named(Priority, priority, "priority")
+        time_s = patience_s(deadline_s)
+        owner = tenant_name(tenant)
         request_id = 0
 
         def cancel() -> None:
@@ -132,15 +140,17 @@ class Server:
         handle = Handle(cancel)
 
         def submit() -> int:
+            self._check_topk(compiled)
             admitted = self._loop.runtime.submit(
                 compiled,
                 values,
                 handle.push,
                 now_s=self.clock.now_s(),
-                deadline_s=deadline_s,
+                deadline_s=time_s,
                 priority=level,
-                tenant=tenant,
+                tenant=owner,
                 optimizations=mode,
+                kv_reuse=kv_reuse or self.config.kv_reuse,
             )
             self._loop.wake()
             return admitted
@@ -209,8 +219,7 @@ class Server:
 
     def _check_embedder(self, store: CorpusStore) -> None:
         """Vectors of two models can't be compared: the wrong one would find the wrong passages."""
-        embedder = self.config.embedder
-        facts = model_facts(None if embedder is None else str(model_directory(embedder)))
+        facts = embedder_facts(self.config.embedder)
         stamp = store.embedder
         if stamp is not None and stamp.model != facts.name:
             raise ConfigError(
@@ -280,10 +289,22 @@ class Server:
             self._workflows[workflow] = preset(workflow).compile()
         return self._workflows[workflow]
 
+    def _check_topk(self, workflow: Workflow) -> None:
+        """Refuse a search for more than the corpus holds; runs on the runtime's thread."""
+        for node in workflow.nodes.values():
+            if self.store is None or not isinstance(node, RetrievalNode) or node.allow_fewer:
+                continue
+            held = self.store.count_vectors(node.topk)
+            if held < node.topk:
+                raise InputError(
+                    f"retrieval node {node.id!r}: topk is {node.topk} and the corpus holds {held} "
+                    "chunks; lower topk, or add the node with allow_fewer=True"
+                )
+
     def _optimizations(self, wanted: Optimizations | str | None) -> Optimizations:
         if wanted is None:
             return self.config.optimizations
-        mode = _member(Optimizations, wanted, "optimizations")
+        mode = member_named(Optimizations, wanted, "optimizations")
         if STRENGTH[mode] > STRENGTH[self.config.optimizations]:
             raise ConfigError(
                 f"optimizations={mode.value!r} is more than this server allows "
@@ -311,32 +332,3 @@ class Server:
 
         self._event_loop.call_soon_threadsafe(run)
         return done
-
-
-def _values(inputs: str | Mapping[str, object]) -> dict[str, object]:
-    """Return the value of every input slot; `input` is another name of `query`."""
-    values: dict[str, object] = {}
-    values.update({"query": inputs} if isinstance(inputs, str) else inputs)
-    if "input" in values and "query" not in values:
-        values["query"] = values.pop("input")
-    for slot, value in values.items():
-        # A command line that is no UTF-8 arrives here with surrogates in it.
-        if isinstance(value, str) and not value.isascii() and _has_surrogate(value):
-            raise InputError(f"{slot} is not valid Unicode: send UTF-8")
-    return values
-
-
-def _has_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
-
-
-E = TypeVar("E", Optimizations, Priority)
-
-
-def _member(kind: type[E], value: E | str, field: str) -> E:
-    if isinstance(value, kind):
-        return value
-    by_name = {member.name.lower(): member for member in kind}
-    if str(value).lower() not in by_name:
-        raise ConfigError(f"{field} must be one of {', '.join(by_name)}, got {value!r}")
-    return by_name[str(value).lower()]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from heddle.core.errors import ConfigError
+from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.tasks import Optimizations
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import POLICIES
@@ -31,6 +32,10 @@ class ServerConfig:
         kv_bytes: memory for KV pages; None = by the placement plan.
         batching: how admission is ordered, one of `runtime.batching.POLICIES`.
         optimizations: the most that any request may use.
+        kv_reuse: how prompts use the KV of retrieved chunks that was computed elsewhere, unless a
+            request says otherwise; anything but full attention needs optimizations APPROX.
+        chunk_kv_bytes: host memory for that KV; 0 = none is kept.
+        chunk_kv_disk_bytes: what the corpus directory may hold of it; 0 = none.
         disabled_passes: passes to leave out, by name.
         tool_threads: calls of user functions at once.
         limits: bounds of the runtime.
@@ -53,6 +58,9 @@ class ServerConfig:
     kv_bytes: int | None = None
     batching: str = "topology_aware"
     optimizations: Optimizations = Optimizations.EXACT
+    kv_reuse: KvReuse = FULL_ATTENTION
+    chunk_kv_bytes: int = 256 << 20
+    chunk_kv_disk_bytes: int = 0
     disabled_passes: frozenset[str] = frozenset()
     tool_threads: int = 8
     limits: RuntimeLimits = field(default_factory=RuntimeLimits)
@@ -67,6 +75,14 @@ class ServerConfig:
             )
         if self.generator is None and self.index is None:
             raise ConfigError("a server needs a generator, an index, or both; both are None")
+        if self.kv_reuse.is_approximate and self.optimizations is not Optimizations.APPROX:
+            raise ConfigError(
+                f"kv_reuse {self.kv_reuse.policy.value!r} gives approximate answers: allow them "
+                "with optimizations=Optimizations.APPROX"
+            )
+        for name in ("chunk_kv_bytes", "chunk_kv_disk_bytes"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} must be at least 0, got {getattr(self, name)}")
         for name in ("max_num_seqs", "max_num_batched_tokens", "tool_threads"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")

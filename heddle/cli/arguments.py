@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from heddle.app.model_source import DEFAULT_MODEL
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.tasks import Optimizations
 
 BYTES_IN: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
-    """Declare which models a server runs: `--embedder`, and what `add_model` does."""
+    """Declare which models a server runs and how: `--embedder`, KV reuse, what `add_model` does."""
     add_model(parser)
+    _add_kv_reuse(parser)
     parser.add_argument(
         "--embedder", metavar="DIR-or-name", help="what the corpus was indexed with, if named then"
     )
@@ -39,6 +42,41 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="memory for the KV cache, such as 512M or 2G; default: what is left, at most 1G",
     )
+
+
+def _add_kv_reuse(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kv-reuse",
+        type=reuse_policy,
+        default=ReusePolicy.FULL,
+        metavar="POLICY",
+        help="use the KV of retrieved chunks again, wherever they stand, which is approximate: "
+        f"{', '.join(policy.value for policy in ReusePolicy)}; default: full (attention, no reuse)",
+    )
+    parser.add_argument(
+        "--kv-ratio",
+        type=float,
+        default=KvReuse().ratio,
+        metavar="R",
+        help="share of reused tokens that is computed anew; default: %(default)s",
+    )
+
+
+def reuse_policy(text: str) -> ReusePolicy:
+    """Return the policy of this name; what argparse shows otherwise names them all."""
+    try:
+        return ReusePolicy(text)
+    except ValueError:
+        names = ", ".join(policy.value for policy in ReusePolicy)
+        raise argparse.ArgumentTypeError(f"{text!r} is unknown; there are {names}") from None
+
+
+def server_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what `add_models` declares but the model, under the names that `Server` gives it."""
+    reuse = KvReuse(options.kv_reuse, options.kv_ratio)
+    mode = Optimizations.APPROX if reuse.is_approximate else Optimizations.EXACT
+    own = {"embedder": options.embedder, "kv_reuse": reuse, "optimizations": mode}
+    return {**own, **model_limits(options)}
 
 
 def model_limits(options: argparse.Namespace) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from heddle.cli.primitive_times import primitive_times
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.passages import Passage
+from heddle.core.results import FusedKv
 from heddle.runtime.events import (
     Answer,
     NodeFinished,
@@ -108,6 +109,14 @@ def passage_line(passage: Passage) -> str:
     return f"  {passage.distance:.3f}  {passage.title}: {cut}"
 
 
+def _fused_line(fused: FusedKv) -> str:
+    hits = ", ".join(f"{count} {kind}" for kind, count in fused.chunks.items())
+    return (
+        f"  chunk KV, {fused.policy} at {fused.ratio:.0%}: {hits}; tokens computed anew "
+        f"{fused.tokens_recomputed}, from disk {fused.tokens_from_disk}"
+    )
+
+
 def receipt_lines(receipt: Receipt) -> list[str]:
     """Return a receipt as text."""
     lines = [
@@ -118,6 +127,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"  clusters scanned: {receipt.lists_scanned} of {receipt.lists_probed} probed; "
         f"texts truncated: {receipt.texts_truncated}; retries: {receipt.retries}",
     ]
+    lines += [_fused_line(fused) for fused in receipt.fused]
     lines += [f"  fallback: {note}" for note in receipt.fallbacks]
     lines += [
         f"  {took.span.name:<28} {took.span.engine:<10} waited {took.waited_s:6.3f} s, "

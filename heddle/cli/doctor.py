@@ -17,7 +17,7 @@ from heddle.app.lanes import plan_for
 from heddle.app.model_source import DEFAULT_MODEL, installed_models, model_directory
 from heddle.app.placement import Placement
 from heddle.app.server_config import ServerConfig
-from heddle.cli.arguments import add_models, model_limits
+from heddle.cli.arguments import add_models, server_settings
 from heddle.cli.bench import version_record
 from heddle.cli.cache import cache_root
 from heddle.core.errors import ConfigError, HeddleError, InputError
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the findings; exit code 1 when something that is needed is missing."""
-    config = ServerConfig(options.model, options.index, options.embedder, **model_limits(options))
+    config = ServerConfig(options.model, options.index, **server_settings(options))
     found = examine(config)
     print(_as_json(found) if options.json else "\n".join(_lines(found)))
     return 1 if found.missing else 0

@@ -12,13 +12,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from heddle.cli.arguments import add_json, add_models, add_topk
+from heddle.cli.arguments import add_json, add_models, add_topk, reuse_policy
 from heddle.cli.bench import machine_record, version_record
 from heddle.cli.cache import write_json
 from heddle.cli.progress import ProgressLines
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.errors import InputError
+from heddle.core.kv_reuse import ReusePolicy
 from heddle.evals.catalogue import NAMED, load_dataset
 from heddle.evals.comparison import (
     Difference,
@@ -28,9 +29,8 @@ from heddle.evals.comparison import (
     read_run,
     require_comparable,
 )
-from heddle.evals.context import Case, Context, cases_for, given_passages, sample
+from heddle.evals.context import Case, Context, cases_for, given_passages, passage_cases, sample
 from heddle.evals.dataset import Dataset
-from heddle.evals.methods import FULL, METHODS, require_method
 from heddle.evals.metrics.bootstrap import Estimate
 from heddle.evals.metrics.normalized_f1 import NormalizedF1
 from heddle.evals.record import (
@@ -81,8 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--workflow", metavar="NAME", help=f"with --index: {WORKFLOW_HELP}")
     add_topk(parser)
     add("--oracle-passage", action="store_true", help="give the gold passages, retrieve nothing")
-    add("--method", default=FULL, help=f"how prompts are computed: {', '.join(METHODS)}")
     add_models(parser)
+    add("--method", dest="kv_reuse", type=reuse_policy, metavar="POLICY", help="same as --kv-reuse")
     add("--questions", type=int, metavar="N", help="a random sample of them; default: all")
     add("--seed", type=int, default=0, help="of the sample and of the intervals")
     add("--against", type=Path, metavar="FILE", help="compare with an earlier --json result")
@@ -97,7 +97,6 @@ def run(options: argparse.Namespace) -> int:
         for name, named in NAMED.items():
             print(f"{name:<16} {named.about}")
         return 0
-    require_method(options.method)
     context = _context(options)
     workflow = _workflow(options, context)
     earlier = [read_run(path) for path in (options.against, options.reuse) if path]
@@ -153,6 +152,9 @@ def _run_cases(
             done += 1
             progress.update("answering", done, len(cases))
 
+        if options.kv_reuse is not ReusePolicy.FULL:
+            print("computing each passage's KV on its own")
+            run_cases(server, workflow, passage_cases(cases), on_outcome=lambda _: None)
         return run_cases(server, workflow, cases, on_outcome=on_outcome)
 
 
@@ -268,7 +270,8 @@ def _record(
             "context": context.value,
             "workflow": (options.workflow or DEFAULT_WORKFLOW) if options.index else "given",
             "topk": options.topk,
-            "method": options.method,
+            "method": options.kv_reuse.value,
+            "ratio": options.kv_ratio,
             "model": str(options.model),
         },
         "rows": [row_record(one) for one in scored],

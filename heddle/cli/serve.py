@@ -1,6 +1,7 @@
 """`heddle serve DIR`"""
 
 import argparse
+import asyncio
 import signal
 import socket
 from collections.abc import Iterator
@@ -9,8 +10,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from heddle.app.server import Server
-from heddle.cli.arguments import add_models, model_limits
+from heddle.cli.arguments import add_models
+from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import load_workflow
 from heddle.core.errors import ConfigError
 from heddle.workflow.presets import PRESETS
@@ -59,22 +60,24 @@ def run(options: argparse.Namespace) -> int:
     with (
         _bound_socket(options.host, options.port) as listener,
         _sigterm_unwinds(),
-        Server(
-            options.model,
-            options.directory,
-            embedder=options.embedder,
-            **model_limits(options),
-        ) as server,
+        start_server(options, options.directory) as server,
     ):
         _listen(listener, options)
-        print(_greeting(options.directory, listener), flush=True)
         config = uvicorn.Config(
             create_app(server, workflows),
             log_level="warning",
             lifespan="off",
             timeout_graceful_shutdown=GRACE_S,
         )
-        uvicorn.Server(config).run(sockets=[listener])
+        http = uvicorn.Server(config)
+
+        async def greet_and_serve() -> None:
+            # From here on Ctrl-C is asyncio's; before, it could leave a coroutine nobody awaited.
+            print(_greeting(options.directory, listener), flush=True)
+            await http.serve(sockets=[listener])
+
+        with asyncio.Runner() as runner:
+            runner.run(greet_and_serve())
     return 0
 
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from heddle.app.server import Server
-from heddle.cli.arguments import model_limits
+from heddle.cli.arguments import server_settings
 from heddle.cli.progress import status
 
 
@@ -15,4 +15,4 @@ def start_server(options: argparse.Namespace, index: Path | None) -> Server:
         ConfigError, InputError: the models or the corpus can't be used.
     """
     with status("loading the models"):
-        return Server(options.model, index, embedder=options.embedder, **model_limits(options))
+        return Server(options.model, index, **server_settings(options))

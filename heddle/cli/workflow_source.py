@@ -55,13 +55,14 @@ def _from_file(name: str) -> Workflow:
 def _with_topk(workflow: Workflow, topk: int) -> Workflow:
     if not 1 <= topk <= TOPK_MAX:
         raise InputError(f"--topk must be in 1..{TOPK_MAX}, got {topk}")
-    if not any(isinstance(node, RetrievalNode) for node in workflow.nodes.values()):
-        raise InputError(f"workflow {workflow.name!r} retrieves nothing: leave --topk out")
-    nodes = {
-        key: replace(node, topk=topk) if isinstance(node, RetrievalNode) else node
+    searches = {
+        key: replace(node, topk=topk, allow_fewer=False)
         for key, node in workflow.nodes.items()
+        if isinstance(node, RetrievalNode)
     }
-    return replace(workflow, nodes=nodes)
+    if not searches:
+        raise InputError(f"workflow {workflow.name!r} retrieves nothing: leave --topk out")
+    return replace(workflow, nodes={**workflow.nodes, **searches})
 
 
 def _module(name: str, path: Path) -> ModuleType:

@@ -11,9 +11,6 @@ class ReusePolicy(Enum):
 
     FULL = "full"  # all of them: no reuse beyond the exact prefix
     FULL_REUSE = "full_reuse"  # none
-    CACHEBLEND = "cacheblend"  # those whose values differ most at an early layer
-    CACHECRAFT = "cachecraft"  # by how much a chunk leaned on what stood before it (CFO)
-    CACHECRAFT_FIXED = "cachecraft_fixed"  # the same weights, one ratio for all chunks
     EPIC = "epic"  # the first of each chunk
     FUSIONRAG = "fusionrag"  # those that the question looks at (FusionRAG §3.2)
 
@@ -30,6 +27,11 @@ class KvReuse:
     policy: ReusePolicy = ReusePolicy.FULL
     ratio: float = 0.15
     primed: bool = True
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether answers may differ from those of full attention."""
+        return self.policy is not ReusePolicy.FULL
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.ratio <= 1.0:

@@ -16,6 +16,12 @@ class FileNote:
     path: str
     reason: str
 
+    @classmethod
+    def of(cls, path: Path, error: InputError) -> "FileNote":
+        """Return the note of an error about a file, whose message may begin with the path."""
+        name = str(path)
+        return cls(name, str(error).removeprefix(name).lstrip(":, "))
+
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
@@ -59,10 +65,15 @@ class _Walk:
         self.files: dict[Path, None] = {}  # a set that keeps its order
         self.skipped: list[FileNote] = []
         self.refused: list[FileNote] = []
+        self._exclude = exclude
         self._seen_directories: set[Path] = {exclude} if exclude else set()
 
     def add(self, named: Path) -> None:
         """Take in a path that the user named, and all that is under it."""
+        if named == self._exclude:
+            reason = "is where the corpus lies (--into): name a directory of its own for that"
+            self.skipped.append(FileNote(str(named), reason))
+            return
         waiting = [named]
         while waiting:
             path = waiting.pop()

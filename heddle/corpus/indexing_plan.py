@@ -53,7 +53,7 @@ def plan(paths: Collection[Path], store: CorpusStore, *, prune: bool = False) ->
         try:
             now = _unless_changed(path, known)
         except InputError as error:
-            refused.append(FileNote(str(path), str(error)))
+            refused.append(FileNote.of(path, error))
             continue
         if now is None:
             changed.append(path)

@@ -127,7 +127,7 @@ def ingest_documents(
         try:
             _ingest_file(run, path)
         except InputError as error:
-            run.failures.append(FileNote(str(path), str(error)))
+            run.failures.append(FileNote.of(path, error))
         run.files_done += 1
         run.report_progress(path)
     if prune:

@@ -66,6 +66,12 @@ class CorpusStore:
         """Whether a corpus has been made in a directory."""
         return (directory / FILE_NAME).exists()
 
+    @staticmethod
+    def remove(directory: Path) -> None:
+        """Delete a closed corpus's files; what else is in the directory stays."""
+        for suffix in ("", "-wal", "-shm"):
+            (directory / f"{FILE_NAME}{suffix}").unlink(missing_ok=True)
+
     def close(self) -> None:
         """Close the connections of all threads; closing twice is fine."""
         self._database.close()
@@ -99,6 +105,14 @@ class CorpusStore:
         """How many vectors `vectors()` gives: those of live documents."""
         with self._database.read() as connection:
             return _number(connection, "SELECT count(*) FROM vectors WHERE revision > 0")
+
+    def count_vectors(self, upto: int) -> int:
+        """Return `vector_count`, or `upto` where there are as many: quick in any corpus."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT count(*) FROM (SELECT 1 FROM vectors WHERE revision > 0 LIMIT ?)", (upto,)
+            )
+            return int(rows.fetchone()[0])
 
     @property
     def dims(self) -> int:

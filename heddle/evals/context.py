@@ -1,6 +1,7 @@
 """Which passages a question is answered from, and the workflow that fits."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -79,6 +80,16 @@ def cases_for(
             "--index DIR" + (", or use --oracle-passage" if dataset.has_gold else "")
         )
     return tuple(Case(question, question.passages) for question in questions)
+
+
+def passage_cases(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Return a case for each passage alone, each once: running them computes its KV for reuse."""
+    alone = {
+        passage: Case(case.question, (passage,))
+        for case in cases
+        for passage in case.passages or ()
+    }
+    return tuple(alone.values())
 
 
 def _oracle_cases(dataset: Dataset, questions: tuple[EvalQuestion, ...]) -> tuple[Case, ...]:

@@ -73,7 +73,9 @@ class Dispatcher:
         """
         primitive = run.primitive
         if run.payload is None:
-            built = build_payload(primitive, request.store, self.tokenizer, request.tenant)
+            built = build_payload(
+                primitive, request.store, self.tokenizer, request.tenant, request.kv_reuse
+            )
             run.payload = built.payload
             if built.shown:
                 request.shown[primitive.node] = built.shown

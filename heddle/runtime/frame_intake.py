@@ -113,6 +113,8 @@ class FrameIntake:
             request.receipt.prompt_tokens += result.tokens
             request.receipt.prompt_tokens_reused += result.tokens_reused
             request.receipt.preemptions += result.preemptions
+            if result.fused is not None:
+                request.receipt.fused.append(result.fused)
             self.readiness.complete(request, run, None, now_s)
             return
         if run.primitive.kind is PrimitiveKind.SEARCHING:

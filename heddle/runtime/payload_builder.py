@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from heddle.core.errors import InternalError
+from heddle.core.kv_reuse import KvReuse
 from heddle.core.passages import Passage
 from heddle.core.payloads import (
     EmbedPayload,
@@ -38,9 +39,15 @@ class Built:
 
 
 def build_payload(
-    primitive: Primitive, store: ObjectStore, tokenizer: Tokenizer | None, tenant: str
+    primitive: Primitive,
+    store: ObjectStore,
+    tokenizer: Tokenizer | None,
+    tenant: str,
+    kv_reuse: KvReuse,
 ) -> Built:
     """Return the payload of a primitive whose reads are all written.
+
+    `tenant` separates prompt caches; `kv_reuse` says how prompts may use chunk KV from elsewhere.
 
     Raises:
         WorkflowError: a list slot has no item for this turn.
@@ -51,7 +58,8 @@ def build_payload(
     if isinstance(config, SearchConfig):
         return Built(SearchPayload(_vectors(store, config.vectors), config.topk, config.nprobe))
     if isinstance(config, PrefillConfig):
-        return _build_prefill(config, primitive.node, store, tokenizer, tenant)
+        parts = prompt_parts(config.parts, store, primitive.node)
+        return _build_prefill(parts, tokenizer, tenant, kv_reuse)
     if isinstance(config, IngestConfig):
         chunk_ids = np.asarray(store.get(config.chunk_ids), dtype=np.int64)
         return Built(IngestPayload(chunk_ids, _vectors(store, config.vectors)))
@@ -65,13 +73,16 @@ def build_payload(
 
 
 def _build_prefill(
-    config: PrefillConfig, node: str, store: ObjectStore, tokenizer: Tokenizer | None, tenant: str
+    parts: list[str | Passage | None],
+    tokenizer: Tokenizer | None,
+    tenant: str,
+    kv_reuse: KvReuse,
 ) -> Built:
     if tokenizer is None:
         raise InternalError("a generation needs a tokenizer")
-    parts = prompt_parts(config.parts, store, node)
     shown = tuple(part for part in parts if isinstance(part, Passage))
-    return Built(PrefillPayload(tokenizer.encode_prompt(parts), cache_salt=tenant), shown)
+    segments = tokenizer.encode_prompt(parts)
+    return Built(PrefillPayload(segments, cache_salt=tenant, reuse=kv_reuse), shown)
 
 
 def _vectors(store: ObjectStore, key: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

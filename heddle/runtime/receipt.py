@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import FusedKv
 from heddle.core.tasks import Optimizations
 
 
@@ -23,6 +24,7 @@ class Span:
 class Receipt:
     """Counts over the whole request; `fallbacks` names everything that went another way.
 
+    `fused` has an entry for each prompt that used stored chunk KV, which is approximate;
     `numerics` says whether results may depend on which requests shared a batch.
     """
 
@@ -40,6 +42,7 @@ class Receipt:
     fallbacks: tuple[str, ...]
     numerics: str
     spans: tuple[Span, ...]
+    fused: tuple[FusedKv, ...] = ()
 
 
 @dataclass(slots=True)
@@ -57,6 +60,7 @@ class ReceiptDraft:
     passes: tuple[str, ...] = ()
     fallbacks: list[str] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
+    fused: list[FusedKv] = field(default_factory=list)
 
     def close(self, optimizations: Optimizations, latency_s: float, numerics: str) -> Receipt:
         """Return the frozen receipt."""
@@ -75,4 +79,5 @@ class ReceiptDraft:
             fallbacks=tuple(self.fallbacks),
             numerics=numerics,
             spans=tuple(self.spans),
+            fused=tuple(self.fused),
         )

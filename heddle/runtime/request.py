@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.passages import Passage
 from heddle.core.payloads import Payload
 from heddle.core.primitives import PrimitiveKind
@@ -78,6 +79,7 @@ class Request:
     tenant: str
     optimizations: Optimizations
     sink: EventSink
+    kv_reuse: KvReuse = FULL_ATTENTION
     store: ObjectStore = field(default_factory=ObjectStore)
     runs: dict[str, PrimitiveRun] = field(default_factory=dict)
     waiting_reads: dict[str, list[str]] = field(default_factory=dict)

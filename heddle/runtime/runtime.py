@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heddle.core.errors import Cancelled, HeddleError, InputError
+from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.ports import Clock, EnginePort, PassageSource, Tokenizer, Tracer
 from heddle.core.tasks import Optimizations, Priority
 from heddle.lowering.scope import initial_scope, input_key
@@ -99,11 +100,13 @@ class Runtime:
         priority: Priority = Priority.NORMAL,
         tenant: str = "",
         optimizations: Optimizations = Optimizations.EXACT,
+        kv_reuse: KvReuse = FULL_ATTENTION,
     ) -> int:
         """Admit a request and return its id; its events go to `sink`.
 
         `inputs` has a value for every input of the workflow; `deadline_s` is the time from now
-        until the answer is worthless [s]; `tenant` separates prefix caches.
+        until the answer is worthless [s]; `tenant` separates prefix caches; `kv_reuse` is followed
+        where `optimizations` is APPROX.
 
         Raises:
             InputError: an input is missing, unknown, empty or too long.
@@ -125,6 +128,7 @@ class Runtime:
             tenant=tenant,
             optimizations=optimizations,
             sink=sink,
+            kv_reuse=kv_reuse,
         )
         for slot, value in inputs.items():
             request.store.put(input_key(slot), value)

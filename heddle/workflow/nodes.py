@@ -36,7 +36,10 @@ class GenerationNode:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalNode:
-    """Vector search for `query` into `output`; with `collect`, rounds of a loop add up."""
+    """Vector search for `query` into `output`; with `collect`, rounds of a loop add up.
+
+    A request on a corpus of fewer than `topk` chunks is refused, unless `allow_fewer`.
+    """
 
     id: NodeId
     query: Template
@@ -44,6 +47,7 @@ class RetrievalNode:
     topk: int
     nprobe: int | None = None
     collect: bool = False
+    allow_fewer: bool = False
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -27,9 +27,10 @@ ANSWER_FROM_SUMMARY: Final = (
 ANSWER_TOKENS = 32
 PASSAGE_TOKENS = 64
 IRG_TURNS = 2
+RECOMP_TOPK = 6  # more than elsewhere: what doesn't help is cut away
 
 
-def oneshot(topk: int = 5) -> RAGraph:
+def oneshot(topk: int | None = None) -> RAGraph:
     """Retrieve once, answer once."""
     graph = RAGraph("oneshot")
     graph.add_retrieval("retrieve", query="query", topk=topk)
@@ -37,7 +38,7 @@ def oneshot(topk: int = 5) -> RAGraph:
     return graph
 
 
-def hyde(topk: int = 5) -> RAGraph:
+def hyde(topk: int | None = None) -> RAGraph:
     """Search with a hypothetical passage that the model writes first. (Gao et al. 2022)
 
     The question goes into the search too, so a weak hypothesis can't lose it.
@@ -49,7 +50,7 @@ def hyde(topk: int = 5) -> RAGraph:
     return graph
 
 
-def multistep(topk: int = 5) -> RAGraph:
+def multistep(topk: int | None = None) -> RAGraph:
     """Split the question, search for every part in turn, answer over all passages."""
     graph = RAGraph("multistep")
     graph.add_generation(
@@ -65,7 +66,7 @@ def multistep(topk: int = 5) -> RAGraph:
     return graph
 
 
-def irg(topk: int = 5, turns: int = IRG_TURNS) -> RAGraph:
+def irg(topk: int | None = None, turns: int = IRG_TURNS) -> RAGraph:
     """Iterate: search with the question and the answer so far, answer again. (Shao et al. 2023)
 
     Raises:
@@ -83,10 +84,11 @@ def irg(topk: int = 5, turns: int = IRG_TURNS) -> RAGraph:
     return graph
 
 
-def recomp(topk: int = 6) -> RAGraph:
+def recomp(topk: int | None = None) -> RAGraph:
     """Compress the passages to the sentences that matter, then answer. (Xu et al. 2024)"""
+    wanted = RECOMP_TOPK if topk is None else topk
     graph = RAGraph("recomp")
-    graph.add_retrieval("retrieve", query="query", topk=topk)
+    graph.add_retrieval("retrieve", topk=wanted, allow_fewer=topk is None)
     graph.add_generation("compress", COMPRESS, output="summary", max_tokens=PASSAGE_TOKENS)
     graph.add_generation("answer", ANSWER_FROM_SUMMARY, output="answer", max_tokens=ANSWER_TOKENS)
     return graph

@@ -33,6 +33,7 @@ START: Final = Endpoint("START")
 END: Final = Endpoint("END")
 
 DEFAULT_MAX_STEPS = 64
+DEFAULT_TOPK = 5
 TOPK_MAX = 1000
 RESERVED: Final = QUESTION_ALIASES | {TURN}
 
@@ -101,23 +102,29 @@ class RAGraph:
         query: str = "query",
         output: str = "docs",
         *,
-        topk: int = 5,
+        topk: int | None = None,
         nprobe: int | None = None,
         collect: bool = False,
+        allow_fewer: bool = False,
     ) -> "RAGraph":
         """Add a vector search; `query` is a slot's name or a template such as "{query} {draft}".
 
+        `topk=None` finds 5 passages, or all where the corpus has fewer. With a `topk` named, a
+        server refuses requests while its corpus has fewer chunks, unless `allow_fewer=True`.
         `collect=True`: in a loop, readers see the passages of all turns, not only the last.
 
         Raises:
             WorkflowError: a taken id, a bad query, or a value out of range.
         """
         where = f"retrieval node {node!r}"
+        allow_fewer = allow_fewer or topk is None
+        topk = DEFAULT_TOPK if topk is None else topk
         if not 1 <= topk <= TOPK_MAX:
             raise WorkflowError(f"{where}: topk must be in 1..{TOPK_MAX}, got {topk}")
         if nprobe is not None and nprobe < 1:
             raise WorkflowError(f"{where}: nprobe must be at least 1, got {nprobe}")
-        self._add(RetrievalNode(node, _query(query, where), output, topk, nprobe, collect))
+        template = _query(query, where)
+        self._add(RetrievalNode(node, template, output, topk, nprobe, collect, allow_fewer))
         return self
 
     def add_tool(

@@ -5,10 +5,12 @@ import pkgutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import heddle
+import heddle.core.errors
 import heddle.engines
 import heddle.passes
 
@@ -69,6 +71,25 @@ def test_importing_heddle_loads_neither_numpy_nor_torch() -> None:
 
 def test_every_public_name_resolves() -> None:
     assert {name for name in heddle.__all__ if getattr(heddle, name) is None} == set()
+
+
+def test_every_error_and_every_event_is_public() -> None:
+    errors = {name for name, value in vars(heddle.core.errors).items() if isinstance(value, type)}
+    events = {kind.__name__ for kind in get_args(heddle.RequestEvent)}
+    assert {"Busy", "Answer"} < errors | events < set(heddle.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Retriever'"):
+        _ = heddle.Retriever
+
+
+def test_naming_events_and_errors_loads_no_device_package() -> None:
+    script = (
+        "import sys\nfrom heddle import Answer, Busy, Handle, Receipt, TokenDelta\n"
+        f"print([name for name in {DEVICE_PACKAGES!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
 
 
 PASSES = [m.name for m in pkgutil.iter_modules(heddle.passes.__path__) if m.name not in NOT_PASSES]

@@ -134,8 +134,16 @@ def test_a_wrong_input_is_named(inline_server: Server):
         inline_server.submit("oneshot", QUESTION, priority="urgent")
 
 
-def test_topk_larger_than_the_corpus_gives_what_is_there(inline_server: Server):
-    graph = RAGraph("all").add_retrieval("find", topk=1000)
+def test_topk_larger_than_the_corpus(capsys, corpus: Path, model: Path, inline_server: Server):
+    held = len(DOCUMENTS)
+    for topk in (held + 1, 1000):
+        with pytest.raises(InputError, match=f"topk is {topk} and the corpus holds {held} chunks"):
+            inline_server.submit(RAGraph("all").add_retrieval("find", topk=topk), QUESTION)
+    said = refused(capsys, "ask", corpus, QUESTION, "--model", model, "--topk", held + 1)
+    assert f"topk is {held + 1} and the corpus holds {held} chunks; lower topk" in said
+    exact = RAGraph("exact").add_retrieval("find", topk=held)
+    assert len(inline_server.app(exact).invoke(QUESTION).passages) == held
+    graph = RAGraph("all").add_retrieval("find", topk=1000, allow_fewer=True)
     passages = inline_server.app(graph).invoke(QUESTION).passages
     assert sorted(p.title for p in passages) == sorted(
         text.splitlines()[0].removeprefix("# ") for text in DOCUMENTS.values()

@@ -168,6 +168,13 @@ def test_serve_until_ctrl_c(start, corpus: Path, model: Path, tmp_path: Path):
     assert command.said.endswith("stopped\n")
 
 
+def test_serve_is_stopped_at_its_greeting(start, corpus: Path, model: Path):
+    command = start("serve", corpus, "--model", model, "--port", 0)
+    command.until("curl -N")
+    assert command.end(signal.SIGINT) == 130
+    assert command.said.endswith("}'\nstopped\n")
+
+
 def test_serve_answers_from_what_is_indexed_meanwhile(start, model: Path, tmp_path: Path):
     documents = write_documents(tmp_path / "documents")
     corpus = index_documents([documents], tmp_path / "corpus")

@@ -52,7 +52,13 @@ class FusedServing:
         limits = spec.limits
         self.worker = RecordingWorker(model, limits.page_count * limits.page_size)
         self.engine = LlmEngine(
-            "llm", 1, self.worker, spec, NoText(), WorkerClock(), fuser=Fuser(self.store, "tiny")
+            "llm",
+            1,
+            self.worker,
+            spec,
+            NoText(),
+            WorkerClock(),
+            fuser=Fuser(self.store, self.worker, "tiny"),
         )
         self.prefilled = {}
         self.tokens = {}

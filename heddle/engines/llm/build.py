@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from heddle.core.errors import ConfigError
 from heddle.engines.llm.engine import LlmEngine, LlmSpec, TextDecoder
+from heddle.engines.llm.fuser import Fuser
 from heddle.engines.llm.handover import KvExchange
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.llm.warm_up import warm_up
 
 if TYPE_CHECKING:
     import torch
+
+    from heddle.engines.llm.worker import TransformersWorker
 
 DTYPES = ("auto", "float32", "bfloat16")
 log = logging.getLogger(__name__)
@@ -24,8 +27,10 @@ class LlmSettings:
 
     `dtype` auto is bfloat16 on CUDA and on CPUs with AMX, else float32. `device` auto is CUDA
     where there is one. `context_tokens_max` None is the model's own, or what the KV pool of
-    `kv_bytes` holds if that is less. `packs_weights` keeps a second copy of them, for decoding, on
-    CPUs in float32. `threads` 0 leaves torch's setting as it is.
+    `kv_bytes` holds if that is less. `packs_weights` keeps a second copy of the weights, for
+    decoding, on CPUs in float32. `threads` 0 leaves torch's setting as it is. `chunk_kv_bytes` of
+    host memory keep the KV of retrieved chunks for reuse, 0 = none; `chunk_kv_disk_bytes` more lie
+    in `chunk_kv_dir`.
 
     Raises: ConfigError: a field is out of its range; the message names it.
     """
@@ -39,6 +44,9 @@ class LlmSettings:
     kv_bytes: int = 512 << 20
     context_tokens_max: int | None = None
     packs_weights: bool = True
+    chunk_kv_bytes: int = 0
+    chunk_kv_dir: Path | None = None
+    chunk_kv_disk_bytes: int = 0
     threads: int = 0
 
     def __post_init__(self) -> None:
@@ -99,7 +107,27 @@ def assemble(
         pack_linears(model)
     worker = TransformersWorker(model, spec.limits.page_count * spec.limits.page_size)
     warm_up(worker, spec.limits.context_tokens_max)
-    return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), exchange)
+    fuser = _fuser(settings, worker, fingerprint)
+    return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), exchange, fuser)
+
+
+def _fuser(settings: LlmSettings, worker: "TransformersWorker", fingerprint: str) -> Fuser | None:
+    """Return what reuses chunk KV, or None where it is off or the model fails the check."""
+    from heddle.engines.llm.reuse_gate import keys_can_be_turned
+    from heddle.engines.llm.worker import WorkerClock
+    from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
+
+    if not settings.chunk_kv_bytes:
+        return None
+    if not keys_can_be_turned(worker):
+        log.error("chunk KV is not reused: this model's keys can't be turned to another position")
+        return None
+    directory = settings.chunk_kv_dir if settings.chunk_kv_disk_bytes else None
+    store_settings = ChunkStoreSettings(
+        settings.chunk_kv_bytes, directory, settings.chunk_kv_disk_bytes
+    )
+    store = ChunkStore(store_settings, fingerprint, WorkerClock())
+    return Fuser(store, worker, fingerprint)
 
 
 def spec_of(settings: LlmSettings, model: Any, fingerprint: str) -> LlmSpec:  # noqa: ANN401

@@ -32,7 +32,6 @@ from heddle.engines.llm.requests import change_segment, refusal
 from heddle.engines.llm.scheduler import Scheduler, SchedulerLimits, StepPlan
 from heddle.engines.llm.sequence import Decode, Sequence
 from heddle.engines.llm.step_batch import StepBatch, StepResult
-from heddle.kv.chunk_record import ChunkRecord
 
 KINDS = frozenset(
     {
@@ -55,10 +54,6 @@ class LlmWorker(Protocol):
 
     def export_kv(self, slots: NDArray[np.int64]) -> object:
         """Copy the KV of these slots out. Shapes: slots [n] int64."""
-        ...
-
-    def export_chunk(self, slots: NDArray[np.int64], record: ChunkRecord) -> object:
-        """Copy a chunk's KV out, as an entry of the chunk KV store. Shapes: slots [n] int64."""
         ...
 
     def load_kv(self, slots: NDArray[np.int64], block: object) -> None:
@@ -448,8 +443,7 @@ class LlmEngine:
         for capture in sequence.captures:
             if capture.stop <= sequence.num_computed_tokens:
                 slots = sequence.row.slots(np.arange(capture.start, capture.stop))
-                entry = self._worker.export_chunk(slots, capture.record)
-                self._fuser.keep(entry, self._clock.now_s())
+                self._fuser.keep(capture.record, slots, self._clock.now_s())
 
     def _report_prefill(self, sequence: Sequence) -> None:
         is_in = sequence.num_computed_tokens >= sequence.num_prompt_tokens

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from heddle.core.kv_reuse import ReusePolicy
 from heddle.engines.llm.fusion.fusion import Fusion, ReusedChunk
 from heddle.engines.llm.fusion.prompt_layout import PromptLayout, layout_of
@@ -10,6 +13,7 @@ from heddle.engines.llm.sequence import Capture
 from heddle.engines.llm.sequence import Sequence as Prompt
 from heddle.kv.chunk_directory import Fetch, Found, Tier
 from heddle.kv.chunk_key import Probe, PromptKeys
+from heddle.kv.chunk_record import ChunkRecord
 
 
 class StoredKv(Protocol):
@@ -72,14 +76,23 @@ class ChunkCache(Protocol):
         ...
 
 
+class ChunkExporter(Protocol):
+    """The worker, as far as fusion needs it."""
+
+    def export_chunk(self, slots: NDArray[np.int64], record: ChunkRecord) -> object:
+        """Copy a chunk's KV out, as an entry of the store. Shapes: slots [record.tokens]."""
+        ...
+
+
 class Fuser:
     """Puts prompts on their way through fusion and takes them off it.
 
     Mutates: a prompt's `fusion` and `captures`; pins entries of the store until `drop`.
     """
 
-    def __init__(self, cache: ChunkCache, fingerprint: str) -> None:
+    def __init__(self, cache: ChunkCache, exporter: ChunkExporter, fingerprint: str) -> None:
         self._cache = cache
+        self._exporter = exporter
         self._fingerprint = fingerprint
         self._loading: dict[bytes, list[Prompt]] = {}
         self._held: dict[int, tuple[bytes, ...]] = {}  # by the prompt's id
@@ -145,9 +158,9 @@ class Fuser:
                 self._loading[key].remove(prompt)
             self._cache.release(key)
 
-    def keep(self, entry: object, now_s: float) -> None:
-        """Store the KV of a chunk (`captures`)."""
-        self._cache.put(entry, now_s)
+    def keep(self, record: ChunkRecord, slots: NDArray[np.int64], now_s: float) -> None:
+        """Store the KV of a chunk that lies in these slots. Shapes: slots [record.tokens]."""
+        self._cache.put(self._exporter.export_chunk(slots, record), now_s)
 
     def _keys(self, prompt: Prompt, layout: PromptLayout) -> PromptKeys:
         prefix = prompt.token_ids[: layout.prefix_stop]

@@ -73,7 +73,7 @@ class TransformersWorker:
     def run(self, batch: StepBatch) -> StepResult:
         """Copy stored KV in, compute one step and draw the wanted tokens."""
         for load in batch.loads:
-            self._load(load)
+            self.load(load)
         context = self._attention_context(batch)
         hidden = self._hidden_states(batch, context)
         logits = self.logits(hidden, batch.rows)
@@ -147,7 +147,9 @@ class TransformersWorker:
         assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
         self.store.load(slots, block)
 
-    def _load(self, load: SlotLoad) -> None:
+    @torch.inference_mode()
+    def load(self, load: SlotLoad) -> None:
+        """Copy stored KV into the pool, its keys turned to their place."""
         block = load.block
         assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
         tokens = slice(load.offset, load.offset + len(load.slots))

@@ -1,8 +1,7 @@
-"""The reader's network: a small Llama whose first layers start out as heads that look things up.
+"""The reader's network: a small Llama whose first layers start out as copy heads.
 
 A random start needs millions of tokens before heads that copy ("induction heads", Olsson et al.
-2022) appear, and more before questions use them. Here heads that look at the token before, at the
-last words, and at the places where such words stood are written into the first two layers;
+2022) appear. Here a previous-token head and a matching head are written into the first two layers;
 training takes it from there.
 """
 
@@ -14,14 +13,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 ROPE_THETA = 500_000.0
-HEAD_DIM = 64
 _CONSTANT = 0.32  # value of embedding dimension 0, the same for every token
-_IDENTITY_GAIN = 3.0  # how much stronger the dimensions are that tell one token from another
-# Rotary pairs of a head of 64 dimensions, fastest first.
-_ONE_TOKEN = range(10)  # together they single out one distance
-_WINDOW = range(5, 15)  # together they make a window of about twelve words
-_NEAR = range(6, 12)  # together they tell the last few dozen words from the rest
-_SLOW = range(12, 32)  # slow enough to match content far away
+_LOOK_BACK = (1, 1, 2)  # how far back the copy heads of the first layer look
+_WINDOWS = (range(2, 7), range(3, 8))  # rotary pairs that make a window of about 8, 16 words
+_IDENTITY_GAIN = 3.0
+_SLOW_PAIR = 6  # rotary pairs from here on turn slowly enough to match content far away
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +28,8 @@ class Shape:
     feed_forward: int
 
 
-CPU_SHAPE = Shape(hidden=256, layers=6, heads=4, feed_forward=256)
-GPU_SHAPE = Shape(hidden=384, layers=8, heads=6, feed_forward=1024)
+CPU_SHAPE = Shape(hidden=256, layers=6, heads=8, feed_forward=256)
+GPU_SHAPE = Shape(hidden=384, layers=8, heads=12, feed_forward=1024)
 
 
 def reader_config(shape: Shape, vocabulary: int, pad: int, bos: int, eos: int) -> LlamaConfig:
@@ -62,97 +58,105 @@ def _orthonormal(width: int, generator: torch.Generator) -> torch.Tensor:
     return orthogonal.T[1:].contiguous()
 
 
-def _rows(head: int) -> slice:
-    return slice(head * HEAD_DIM, (head + 1) * HEAD_DIM)
+def _attend_by_distance(
+    layer: LlamaDecoderLayer, head: int, distance: int, pairs: range, strength: float, head_dim: int
+) -> None:
+    """Make a head attend around the token `distance` places before, whatever the tokens are.
 
-
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """One attention head of a layer, to be written rather than learned."""
-
-    layer: LlamaDecoderLayer
-    index: int
-
-    def attend_by_distance(
-        self, distance: int, pairs: range, strength: float, sign: int = 1
-    ) -> None:
-        """Attend around the token `distance` places before, whatever the tokens are.
-
-        The score is a sum of cosines of the rotary pairs with its peak at `distance`: fast pairs
-        give one token, slower ones a window; with sign -1 the window is where it does not look.
-        """
-        start = self.index * HEAD_DIM
-        query, key = self.layer.self_attn.q_proj.weight, self.layer.self_attn.k_proj.weight
-        query[_rows(self.index)] = 0
-        key[_rows(self.index)] = 0
-        for pair in pairs:
-            angle = torch.tensor(distance * ROPE_THETA ** (-2 * pair / HEAD_DIM))
-            query[start + pair, 0] = strength
-            key[start + pair, 0] = sign * strength * torch.cos(angle)
-            key[start + HEAD_DIM // 2 + pair, 0] = sign * strength * torch.sin(angle)
-
-    def match(self, asked: torch.Tensor, offered: torch.Tensor, strength: float) -> None:
-        """Add a score for `asked` here being like `offered` there. Both: [<= HEAD_DIM, hidden]."""
-        start = self.index * HEAD_DIM
-        query, key = self.layer.self_attn.q_proj.weight, self.layer.self_attn.k_proj.weight
-        slots = [d for pair in _SLOW for d in (pair, pair + HEAD_DIM // 2)]
-        for slot, wanted, given in zip(slots, asked, offered, strict=False):
-            query[start + slot] = strength * wanted
-            key[start + slot] = strength * given
-
-    def carry(self, read: torch.Tensor, write: torch.Tensor, gain: float) -> None:
-        """Take the dimensions `read` from where the head looks to the dimensions `write`."""
-        value, output = self.layer.self_attn.v_proj.weight, self.layer.self_attn.o_proj.weight
-        rows = _rows(self.index)
-        value[rows] = 0
-        output[:, rows] = 0
-        value[rows.start : rows.start + len(read)] = read
-        output[:, rows.start : rows.start + len(write)] = gain * write.T
+    The score is a sum of cosines of the rotary pairs, with its peak at `distance`; fast pairs
+    give one token, slower ones a window.
+    """
+    start, half = head * head_dim, head_dim // 2
+    query, key = layer.self_attn.q_proj.weight, layer.self_attn.k_proj.weight
+    query[start : start + head_dim] = 0
+    key[start : start + head_dim] = 0
+    for pair in pairs:
+        angle = torch.tensor(distance * ROPE_THETA ** (-pair / half))
+        query[start + pair, 0] = strength
+        key[start + pair, 0] = strength * torch.cos(angle)
+        key[start + half + pair, 0] = strength * torch.sin(angle)
 
 
 @torch.no_grad()
-def _write_heads(model: LlamaForCausalLM, common: list[int], generator: torch.Generator) -> None:
-    first, second, *later = model.model.layers
-    embeddings = model.model.embed_tokens.weight
-    basis = _orthonormal(model.config.hidden_size, generator)
-    # disjoint dimensions: the token itself, the one before, the one before that, the last words
-    token, before, two_before, around = basis.split(HEAD_DIM)[:4]
-    embeddings += _IDENTITY_GAIN * embeddings @ token.T @ token
-    embeddings[:, 0] = _CONSTANT
-    # the last words are taken without the commonest tokens, which say nothing about a sentence
-    frequent = torch.linalg.qr(embeddings[common].T)[0]
-    telling = token - token @ frequent @ frequent.T
-    asked = around - around @ frequent @ frequent.T
+def _write_window_heads(
+    model: LlamaForCausalLM, basis: torch.Tensor, slow: list[int], common: list[int]
+) -> None:
+    """Heads that average the last words, and heads that find where similar words stood.
 
-    head = _Head(first, 0)
-    head.attend_by_distance(1, _ONE_TOKEN, 0.88)
-    head.carry(token, before, 0.1)
-    head = _Head(first, 1)
-    head.attend_by_distance(2, _ONE_TOKEN, 0.88)
-    head.carry(token, two_before, 0.1)
-    head = _Head(first, 2)
-    head.attend_by_distance(0, _WINDOW, 0.44)
-    head.carry(telling[: len(around)], around, 0.5)
-
-    # what followed this token before; what followed it one later; what stood among such words;
-    # what followed one of the words asked about
-    for index, wanted, given, strength, far in (
-        (0, token, before, 2.1, False),
-        (1, token, two_before, 1.0, False),
-        (2, asked, asked, 2.3, True),
-        (3, asked, before, 2.0, True),
-    ):
-        head = _Head(second, index)
+    With them the end of a question already looks at the sentences that share its words.
+    """
+    dim = model.config.hidden_size // model.config.num_attention_heads
+    first, second, *_ = model.model.layers
+    # blind to the commonest tokens, which say nothing about what a sentence is about
+    frequent = torch.linalg.qr(model.model.embed_tokens.weight[common].T)[0]
+    for i, pairs in enumerate(_WINDOWS):
+        head = len(_LOOK_BACK) + i
+        rows = slice(head * dim, (head + 1) * dim)
+        _attend_by_distance(first, head, 0, pairs, 0.52, dim)
+        free = 2 * len(_LOOK_BACK) * dim + i * (dim - 1)
+        seen, written = basis[:dim], basis[free : free + dim - 1]
+        first.self_attn.v_proj.weight[rows] = seen - seen @ frequent @ frequent.T
+        first.self_attn.o_proj.weight[:, rows] = 0
+        first.self_attn.o_proj.weight[:, rows][:, : dim - 1] = 0.25 * written.T
+        query, key = second.self_attn.q_proj.weight, second.self_attn.k_proj.weight
+        blind = written - written @ frequent @ frequent.T
         # the words of the question itself are the most similar of all: look further away
-        head.attend_by_distance(0, _NEAR, 0.5 if far else 0.0, sign=-1)
-        head.match(wanted, given, strength)
-        head.carry(token, token, 0.6 if far else 1.6)
-    for layer in later:
+        _attend_by_distance(second, head, 0, range(3, 6), 0.6, dim)
+        key[rows] *= -1
+        for slot, source in zip(slow, range(dim - 1), strict=False):
+            query[head * dim + slot] = 2.0 * blind[source]
+            key[head * dim + slot] = 2.0 * blind[source]
+        second.self_attn.v_proj.weight[rows] = seen
+        second.self_attn.o_proj.weight[:, rows] = 0.9 * seen.T
+        # a twin that looks at the same places and copies other dimensions
+        twin = slice(rows.start + len(_WINDOWS) * dim, rows.stop + len(_WINDOWS) * dim)
+        other = basis[2 * dim : 3 * dim]
+        query[twin], key[twin] = query[rows], key[rows]
+        second.self_attn.v_proj.weight[twin] = other
+        second.self_attn.o_proj.weight[:, twin] = 0.9 * other.T
+
+
+@torch.no_grad()
+def _write_copy_heads(
+    model: LlamaForCausalLM, common: list[int], generator: torch.Generator
+) -> None:
+    config = model.config
+    width, heads = config.hidden_size, config.num_attention_heads
+    dim = width // heads
+    half = dim // 2
+    slow = [d for p in range(_SLOW_PAIR, half) for d in (p, p + half)]
+    first, second, *_ = model.model.layers
+    basis = _orthonormal(width, generator)
+    embeddings = model.model.embed_tokens.weight
+    # what a token is stands in the dimensions that the copying heads carry
+    identity = torch.cat([basis[:dim], basis[2 * dim : 3 * dim]])
+    embeddings += _IDENTITY_GAIN * embeddings @ identity.T @ identity
+    embeddings[:, 0] = _CONSTANT
+    for head, distance in enumerate(_LOOK_BACK):
+        rows = slice(head * dim, (head + 1) * dim)
+        _attend_by_distance(first, head, distance, range(5), 1.05, dim)
+        # disjoint subspaces, so that what a head writes does not blur what the next one reads
+        seen = basis[2 * head * dim : (2 * head + 1) * dim]
+        written = basis[(2 * head + 1) * dim : (2 * head + 2) * dim]
+        first.self_attn.v_proj.weight[rows] = seen
+        first.self_attn.o_proj.weight[:, rows] = 0.1 * written.T
+        # the matching head: what stands here against what stood before that place
+        query, key = second.self_attn.q_proj.weight, second.self_attn.k_proj.weight
+        query[rows] = 0
+        key[rows] = 0
+        strength = 2.5 if distance == 1 else 1.2
+        for slot, source in zip(slow, range(dim), strict=False):
+            query[head * dim + slot] = strength * seen[source]
+            key[head * dim + slot] = strength * written[source]
+        second.self_attn.v_proj.weight[rows] = seen
+        second.self_attn.o_proj.weight[:, rows] = 1.6 * seen.T
+    _write_window_heads(model, basis, slow, common)
+    for layer in model.model.layers[2:]:
         attention = layer.self_attn
-        for index in range(model.config.num_attention_heads):
-            for pair in _SLOW:
-                for row in (index * HEAD_DIM + pair, index * HEAD_DIM + HEAD_DIM // 2 + pair):
-                    attention.k_proj.weight[row] += 0.7 * attention.q_proj.weight[row]
+        for head in range(heads):
+            for slot in slow:
+                row = head * dim + slot
+                attention.k_proj.weight[row] += 0.7 * attention.q_proj.weight[row]
         attention.o_proj.weight += 0.1 * attention.v_proj.weight.T
 
 
@@ -178,6 +182,6 @@ def new_reader(config: LlamaConfig, common: list[int], seed: int) -> LlamaForCau
             if "down_proj" in name or "o_proj" in name:
                 std = 0.003  # nearly silent, so that the written heads are heard
             weight.copy_(torch.randn(weight.shape, generator=generator) * std)
-        model.model.norm.weight.fill_(1.4)
-    _write_heads(model, common, generator)
+        model.model.norm.weight.fill_(2.0)
+    _write_copy_heads(model, common, generator)
     return model

@@ -21,6 +21,20 @@ _K = Kind
 
 PHASES = (
     Phase(
+        "plain",
+        Recipe(
+            (2, 4),
+            (2, 4),
+            NotesStyle(pronoun_rate=0.0),
+            {_K.SINGLE_HOP: 1.0},
+            max_questions=12,
+            cloze_share=0.2,
+            wordings=2,
+        ),
+        leave_at=0.8,
+        latest=0.3,
+    ),
+    Phase(
         "names",
         Recipe(
             (2, 4),
@@ -30,7 +44,7 @@ PHASES = (
             max_questions=12,
             cloze_share=0.4,
         ),
-        leave_at=0.85,
+        leave_at=0.8,
         latest=0.4,
     ),
     Phase(
@@ -42,8 +56,8 @@ PHASES = (
             {_K.SINGLE_HOP: 6, _K.COREFERENCE: 4, _K.NOT_IN_NOTES: 1.5, _K.COMPARISON: 1},
             max_questions=16,
         ),
-        leave_at=0.85,
-        latest=0.6,
+        leave_at=0.8,
+        latest=0.72,
     ),
     Phase(
         "hops",
@@ -61,8 +75,8 @@ PHASES = (
             max_questions=16,
             step_share=0.15,
         ),
-        leave_at=0.85,
-        latest=0.8,
+        leave_at=0.8,
+        latest=0.82,
     ),
     Phase(
         "long",

@@ -24,6 +24,7 @@ class Recipe:
     single_share: samples with one question only, as in use.
     cloze_share: further turns that give a sentence up to its value instead of a question; they
         lead from copying to answering.
+    wordings: how many wordings of each statement and question are used; 0: all.
     """
 
     n_subjects: tuple[int, int]
@@ -34,6 +35,7 @@ class Recipe:
     step_share: float = 0.0
     single_share: float = 0.0
     cloze_share: float = 0.0
+    wordings: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,8 @@ def step_sample(notes: Notes, first: Question, rest: Sequence[Turn], rng: random
 
 
 def draw_notes(recipe: Recipe, fillings: Fillings, rng: random.Random) -> Notes:
-    world = draw_world(rng, fillings, rng.randint(*recipe.n_subjects), *recipe.n_facts)
+    n_subjects = rng.randint(*recipe.n_subjects)
+    world = draw_world(rng, fillings, n_subjects, *recipe.n_facts, recipe.wordings)
     return write_notes(world, recipe.style, rng)
 
 

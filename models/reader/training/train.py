@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 
 from .batches import Batch, Encoded, copy_row, encode, pack, score, special_id
 from .export import export_reader
+from .muon import Muon
 from .fillings import Split
 from .model import CPU_SHAPE, GPU_SHAPE, Shape, new_reader, reader_config, written_weights
 from .phases import PHASES
@@ -53,7 +54,7 @@ class Profile:
 
 
 PROFILES = {
-    "cpu": Profile(CPU_SHAPE, 100.0, 8e-4, (1800, 4000), "cpu"),
+    "cpu": Profile(CPU_SHAPE, 100.0, 1e-3, (3000, 4800), "cpu"),
     "gpu": Profile(GPU_SHAPE, 25.0, 1.2e-3, (32_768, 65_536), "cuda"),
 }
 
@@ -118,22 +119,24 @@ def learning_rate(profile: Profile, progress: Progress, budget_s: float) -> floa
     return profile.learning_rate * min(1.0, (progress.step + 1) / 40) * fall
 
 
-def _optimizer(model: torch.nn.Module, rate: float) -> torch.optim.Optimizer:
+def _optimizers(model: torch.nn.Module, rate: float) -> list[torch.optim.Optimizer]:
     named = list(model.named_parameters())
     embedding = [p for n, p in named if "embed" in n]
     matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
     gains = [p for n, p in named if p.dim() < 2]
-    return torch.optim.AdamW(
+    muon = Muon(matrices, lr=rate, weight_decay=0.02)
+    muon.param_groups[0]["scale"] = 1.0
+    adamw = torch.optim.AdamW(
         [
-            {"params": matrices, "weight_decay": 0.02, "scale": 1.0},
-            {"params": gains, "weight_decay": 0.0, "scale": 1.0},
+            {"params": gains, "weight_decay": 0.0, "scale": 0.4},
             # few updates touch a rare word's embedding, and the written heads rely on them
-            {"params": embedding, "weight_decay": 0.0, "scale": 0.5},
+            {"params": embedding, "weight_decay": 0.0, "scale": 0.2},
         ],
         lr=rate,
         betas=(0.9, 0.98),
         fused=True,
     )
+    return [muon, adamw]
 
 
 class Trainer:
@@ -145,12 +148,12 @@ class Trainer:
         self.folder = Path(args.checkpoints) / args.profile
         self.folder.mkdir(parents=True, exist_ok=True)
         self.seed = args.seed
-        self.tokenizer = load_or_train(self.folder / "tokenizer.json", PHASES[2].recipe, args.seed)
+        self.tokenizer = load_or_train(self.folder / "tokenizer.json", PHASES[3].recipe, args.seed)
         ids = [special_id(self.tokenizer, t) for t in (PAD, BOS, EOS)]
         config = reader_config(self.profile.shape, self.tokenizer.get_vocab_size(), *ids)
         common = commonest(self.tokenizer, PHASES[0].recipe, args.seed, _N_COMMON)
         self.model = new_reader(config, common, args.seed).to(self.profile.device)
-        self.optimizer = _optimizer(self.model, self.profile.learning_rate)
+        self.optimizers = _optimizers(self.model, self.profile.learning_rate)
         self.progress = Progress()
         self._stopping = False
         self._resume()
@@ -165,10 +168,8 @@ class Trainer:
             return
         saved = torch.load(self.checkpoint, map_location=self.profile.device, weights_only=True)
         self.model.load_state_dict(saved["model"])
-        scales = [group["scale"] for group in self.optimizer.param_groups]
-        self.optimizer.load_state_dict(saved["optimizer"])
-        for group, scale in zip(self.optimizer.param_groups, scales, strict=True):
-            group["scale"] = scale
+        for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
         self.progress = Progress(**saved["progress"])
 
     def save(self) -> None:
@@ -177,7 +178,7 @@ class Trainer:
         torch.save(
             {
                 "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
+                "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
                 "progress": asdict(self.progress),
             },
             partial,
@@ -195,10 +196,11 @@ class Trainer:
         if not progress.reads_by_itself():
             for weight in written_weights(self.model):
                 weight.grad = None
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate * group["scale"]
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate * group["scale"]
+            optimizer.step()
+            optimizer.zero_grad()
         progress.step += 1
         progress.phase_step += 1
         progress.tokens += sum(len(row.ids) for row in batch.rows)

@@ -1,7 +1,8 @@
 """A small made-up world: subjects, what is true of them, and how each fact is worded."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 
 from .fillings import Fillings
 from .relations import GENERIC_QUESTIONS, GENERIC_STATEMENTS, RELATIONS, Relation
@@ -17,6 +18,19 @@ SUBJECT_WEIGHTS = {
 }
 ENTITY_KINDS = frozenset(SUBJECT_WEIGHTS)
 RELATIONS_OF = {kind: tuple(r for r in RELATIONS if r.subject == kind) for kind in SUBJECT_WEIGHTS}
+
+
+@cache
+def relations_of(kind: str, wordings: int = 0) -> tuple[Relation, ...]:
+    """The relations of a kind of subject, each with its first wordings only (0: with all)."""
+    if wordings == 0:
+        return RELATIONS_OF[kind]
+    return tuple(
+        replace(r, statements=r.statements[:wordings], questions=r.questions[:wordings], inverse=())
+        for r in RELATIONS_OF[kind]
+    )
+
+
 _NOUNS = {
     "org": ("the organisation", "the company"),
     "place": ("the town", "the place"),
@@ -144,9 +158,14 @@ def _draw_kinds(n_subjects: int, rng: random.Random) -> list[str]:
 
 
 def _draw_facts(
-    subject: Subject, world: list[Subject], n_facts: int, fillings: Fillings, rng: random.Random
+    subject: Subject,
+    world: list[Subject],
+    n_facts: int,
+    fillings: Fillings,
+    rng: random.Random,
+    wordings: int,
 ) -> None:
-    relations = list(RELATIONS_OF[subject.kind])
+    relations = list(relations_of(subject.kind, wordings))
     rng.shuffle(relations)
     used = {s.name for s in world}
     for _ in range(n_facts):
@@ -169,7 +188,12 @@ def _draw_facts(
 
 
 def draw_world(
-    rng: random.Random, fillings: Fillings, n_subjects: int, facts_low: int, facts_high: int
+    rng: random.Random,
+    fillings: Fillings,
+    n_subjects: int,
+    facts_low: int,
+    facts_high: int,
+    wordings: int = 0,
 ) -> list[Subject]:
     """Subjects with facts, some of which point at one another (what two-hop questions need)."""
     world: list[Subject] = []
@@ -180,5 +204,5 @@ def draw_world(
             pronoun = rng.choice(("it", "it", "they")) if kind == "org" else "it"
         world.append(Subject(kind, _draw_name(fillings, kind, world, rng), pronoun))
     for subject in world:
-        _draw_facts(subject, world, rng.randint(facts_low, facts_high), fillings, rng)
+        _draw_facts(subject, world, rng.randint(facts_low, facts_high), fillings, rng, wordings)
     return [s for s in world if s.facts]

@@ -10,6 +10,7 @@ from heddle.app.placement import (
     MEMORY_SHARE,
     PROCESS_BYTES,
     Demand,
+    Placement,
     plan_placement,
 )
 from heddle.core.errors import ConfigError
@@ -63,6 +64,21 @@ def test_a_plan_never_exceeds_what_is_allowed(memory: int, llm: int, embedder: i
         assert fits
         assert placement.total_bytes <= placement.limit_bytes
         assert KV_BYTES_MIN <= placement.kv_bytes <= KV_BYTES_MAX
+
+
+def test_weights_are_packed_only_where_that_takes_nothing_from_anything_else():
+    def plan(packed: int) -> Placement:
+        return plan_placement(machine(4), Demand(GIB, 0, 0, packed))
+
+    without = plan(0)
+    assert not without.packs_weights
+    spare = without.limit_bytes - without.total_bytes
+    packs = plan(spare)
+    assert packs.packs_weights
+    assert packs.total_bytes == packs.limit_bytes
+    assert packs.kv_bytes == without.kv_bytes
+    assert "weights packed for decoding" in packs.lines()[1]
+    assert plan(spare + 1) == without
 
 
 def test_kv_bytes_are_as_asked_for_or_refused():

@@ -1,11 +1,12 @@
 """What a server refuses before it starts anything, and that it leaves nothing behind then."""
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from heddle.app.server import Server, _values
+from heddle.app.server import Server
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.corpus.store import CorpusStore
 from heddle.hosts.lane_spec import EngineSpec
@@ -104,13 +105,40 @@ def test_an_engine_is_closed_when_the_next_one_can_not_be_built(
     assert built == closed == ["embedding"]
 
 
-def test_input_is_another_name_of_query():
-    assert _values("a") == {"query": "a"}
-    assert _values({"input": "a"}) == {"query": "a"}
-    assert _values({"input": "a", "query": "b"}) == {"input": "a", "query": "b"}
+@pytest.fixture
+def empty_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr("heddle.app.lanes.call_factory", lambda spec, epoch: Closing(spec, []))
+    CorpusStore.open(tmp_path, create=True).close()
+    with Server(None, tmp_path, host="inline", needs_vectors=False) as server:
+        yield server
 
 
-def test_a_text_that_is_no_unicode_is_refused_by_its_slot():
-    with pytest.raises(InputError, match="topic is not valid Unicode"):
-        _values({"query": "ok", "topic": "\udc80"})
-    assert _values({"query": "\U0001f600 é"}) == {"query": "\U0001f600 é"}
+@pytest.mark.parametrize(
+    ("inputs", "how", "words"),
+    [
+        (None, {}, "inputs: give the question as a string"),
+        ({"query": 3}, {}, "query must be a string"),
+        ("why", {"tenant": 7}, "tenant must be a string"),
+        ("why", {"deadline_s": "3"}, "deadline_s must be a number"),
+    ],
+)
+def test_arguments_of_a_wrong_type_start_nothing(
+    empty_server: Server, inputs: object, how: dict, words: str
+):
+    app = empty_server.app(RAGraph("search").add_retrieval("find"))
+    with pytest.raises(InputError, match=words):
+        app.submit(inputs, **how)
+    with pytest.raises(InputError, match=words):
+        app.batch([inputs], **how)
+    assert empty_server.health()["requests"] == 0
+
+
+def test_a_search_for_more_than_the_corpus_holds(empty_server: Server):
+    search = RAGraph("search").add_retrieval("find", topk=7)
+    with pytest.raises(InputError, match=r"'find': topk is 7 and the corpus holds 0 chunks; lower"):
+        empty_server.submit(search, "why")
+    for fewer in (
+        RAGraph("search").add_retrieval("find", topk=7, allow_fewer=True),
+        RAGraph("search").add_retrieval("find"),
+    ):
+        assert not empty_server.submit(fewer, "why").is_done

@@ -132,7 +132,7 @@ def test_failures_are_counted_and_told(notes, serve, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--method", "fusion"), "method 'fusion' is unknown; there are full"),
+        (("--method", "fusionrag", "--kv-ratio", "2"), "kv_reuse.ratio is 2.0"),
         (("--workflow", "oneshot"), "workflow 'oneshot' retrieves: name an index with --index"),
         (("--oracle-passage", "--index", "d"), "retrieves nothing: leave --index out"),
         (("--oracle-passage",), "nobody marked the gold passages of notes"),
@@ -149,6 +149,20 @@ def test_refusals_come_before_the_server_starts(notes, serve, capsys, arguments,
     assert run(notes, *arguments) == 2
     assert message in capsys.readouterr().err
     assert not started
+
+
+def test_an_unknown_policy_is_refused_with_the_known_ones(notes, capsys):
+    with pytest.raises(SystemExit) as ended:
+        run(notes, "--method", "fusion")
+    assert ended.value.code == 2
+    assert "'fusion' is unknown; there are full, full_reuse" in capsys.readouterr().err
+
+
+def test_with_reuse_every_passage_is_first_computed_alone(notes, serve, capsys):
+    seen = serve(knows)
+    assert run(notes, "--method", "full_reuse") == 0
+    assert "each passage's KV on its own" in capsys.readouterr().out
+    assert seen
 
 
 def test_list_names_the_data_sets(capsys):

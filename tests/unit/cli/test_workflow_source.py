@@ -43,6 +43,8 @@ def test_topk_is_that_of_every_search(name: str):
     plain, changed = load_workflow(name), load_workflow(name, 9)
     assert topks(changed) == dict.fromkeys(topks(plain), 9)
     assert changed.edges == plain.edges
+    searches = [n for n in changed.nodes.values() if isinstance(n, RetrievalNode)]
+    assert not any(node.allow_fewer for node in searches)
     assert set(changed.nodes) == set(plain.nodes)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from heddle.core.errors import InputError
-from heddle.corpus.file_discovery import find_files
+from heddle.corpus.file_discovery import FileNote, find_files
 
 
 def tree(root: Path, *names: str) -> None:
@@ -36,6 +36,20 @@ def test_unknown_formats_are_noted_in_a_directory_and_refused_when_named(tmp_pat
     assert found.refused == ()
     found = find_files([tmp_path / "b.docx"])
     assert [Path(note.path).name for note in found.refused] == ["b.docx"]
+
+
+def test_a_named_corpus_is_passed_over_and_noted(tmp_path):
+    tree(tmp_path, "docs/a.txt", "corpus/b.txt")
+    paths = [tmp_path / "corpus", tmp_path / "docs"]
+    found = find_files(paths, exclude=tmp_path / "corpus")
+    assert [path.name for path in found.files] == ["a.txt"]
+    assert [note.path for note in found.skipped] == [str(tmp_path / "corpus")]
+    assert "where the corpus lies" in found.skipped[0].reason
+
+
+@pytest.mark.parametrize("message", ["/a/b.txt: bad", "/a/b.txt, bad", "bad"])
+def test_the_note_of_an_error_names_the_file_once(message: str):
+    assert FileNote.of(Path("/a/b.txt"), InputError(message)) == FileNote("/a/b.txt", "bad")
 
 
 def test_a_missing_path(tmp_path):

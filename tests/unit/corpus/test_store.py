@@ -64,13 +64,14 @@ def test_a_document_is_searchable_when_all_its_chunks_have_vectors(store):
     put(store, "a", "one", "two", "three")
     first, *rest = ids_pending(store)
     assert store.store_vectors([first], vectors_of([first])) == 0
-    assert store.vector_count == 0
+    assert store.vector_count == store.count_vectors(4) == 0
     assert texts_searchable(store) == []
     assert store.passages([first]) == ()
     assert store.stats().vectors == 1
     assert store.store_vectors(rest, vectors_of(rest)) == 1
     assert texts_searchable(store) == ["one", "two", "three"]
     assert store.vector_count == 3
+    assert [store.count_vectors(upto) for upto in (2, 3, 4)] == [2, 3, 3]
 
 
 def test_vectors_come_back_as_they_went_in(store):

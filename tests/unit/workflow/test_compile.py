@@ -152,6 +152,14 @@ def test_generation_values_out_of_range_name_the_field(
         RAGraph().add_generation("g", "{query}", **arguments)  # type: ignore[arg-type]
 
 
+def test_a_named_topk_is_meant() -> None:
+    graph = RAGraph().add_retrieval("a", output="one").add_retrieval("b", output="two", topk=5)
+    graph.add_retrieval("c", output="three", topk=5, allow_fewer=True)
+    nodes = graph.compile().nodes
+    found = {name: (node.topk, node.allow_fewer) for name, node in nodes.items()}
+    assert found == {"a": (5, True), "b": (5, False), "c": (5, True)}
+
+
 @pytest.mark.parametrize("topk", [0, -1, 10_000])
 def test_topk_out_of_range(topk: int) -> None:
     with pytest.raises(WorkflowError, match="topk"):

@@ -3,7 +3,14 @@
 import pytest
 
 from heddle.core.errors import WorkflowError
-from heddle.workflow.presets import PRESETS, irg, preset
+from heddle.workflow.nodes import RetrievalNode
+from heddle.workflow.presets import PRESETS, irg, preset, recomp
+from heddle.workflow.ragraph import RAGraph
+
+
+def searches(graph: RAGraph) -> list[RetrievalNode]:
+    nodes = graph.compile().nodes.values()
+    return [node for node in nodes if isinstance(node, RetrievalNode)]
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -11,6 +18,15 @@ def test_each_preset_compiles_and_ends_in_an_answer(name: str) -> None:
     workflow = preset(name).compile()
     assert workflow.name == name
     assert "answer" in workflow.writers
+
+
+def test_a_ready_made_search_takes_what_there_is_unless_told_how_much() -> None:
+    for make in PRESETS.values():
+        assert all(node.allow_fewer for node in searches(make()))
+        assert {(n.topk, n.allow_fewer) for n in searches(make(topk=9))} == {(9, False)}
+    assert [node.topk for node in searches(recomp())] == [6]
+    with pytest.raises(WorkflowError, match="topk must be in"):
+        recomp(topk=0)
 
 
 def test_unknown_preset_lists_the_known() -> None:

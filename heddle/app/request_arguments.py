@@ -1,0 +1,86 @@
+"""What a caller hands to `submit`, checked before anything is started."""
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import TypeVar
+
+from heddle.core.errors import ConfigError, InputError
+from heddle.core.tasks import Optimizations, Priority
+
+E = TypeVar("E", Optimizations, Priority)
+
+
+def input_values(inputs: object) -> dict[str, object]:
+    """Return the value of every input slot; `input` is another name of `query`.
+
+    Raises:
+        InputError: it is neither a question nor a mapping, or a text in it can't be used.
+    """
+    values: dict[str, object] = {}
+    if isinstance(inputs, str):
+        values["query"] = inputs
+    elif isinstance(inputs, Mapping) and all(isinstance(slot, str) for slot in inputs):
+        values.update(inputs)
+    else:
+        raise InputError(
+            f"inputs: give the question as a string, or a dict of inputs by name; got {_of(inputs)}"
+        )
+    if "input" in values and "query" not in values:
+        values["query"] = values.pop("input")
+    if not isinstance(values.get("query", ""), str):
+        raise InputError(f"query must be a string, got {_of(values['query'])}")
+    for slot, value in values.items():
+        if isinstance(value, str):
+            _check_unicode(slot, value)
+    return values
+
+
+def tenant_name(tenant: object) -> str:
+    """Return a tenant as it is.
+
+    Raises:
+        InputError: it is no valid string.
+    """
+    if not isinstance(tenant, str):
+        raise InputError(f"tenant must be a string, got {_of(tenant)}")
+    _check_unicode("tenant", tenant)
+    return tenant
+
+
+def patience_s(deadline_s: object) -> float | None:
+    """Return the time until the answer is worthless [s]; None = as the server has it.
+
+    Raises:
+        InputError: it is no number.
+    """
+    if deadline_s is None:
+        return None
+    if isinstance(deadline_s, bool) or not isinstance(deadline_s, Real):
+        raise InputError(f"deadline_s must be a number of seconds, got {_of(deadline_s)}")
+    return float(deadline_s)
+
+
+def member_named(kind: type[E], value: E | str, field: str) -> E:
+    """Return the member of an enum, given as itself or by its name.
+
+    Raises:
+        ConfigError: there is no such member.
+    """
+    if isinstance(value, kind):
+        return value
+    by_name = {member.name.lower(): member for member in kind}
+    if str(value).lower() not in by_name:
+        raise ConfigError(f"{field} must be one of {', '.join(by_name)}, got {value!r}")
+    return by_name[str(value).lower()]
+
+
+def _check_unicode(field: str, text: str) -> None:
+    # A command line that is no UTF-8 arrives here with surrogates in it.
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise InputError(f"{field} is not valid Unicode: send UTF-8")
+
+
+def _of(value: object) -> str:
+    """Describe a value of a wrong type, however large it is."""
+    text = repr(value)
+    return f"{text if len(text) <= 40 else text[:40] + '...'} ({type(value).__name__})"

@@ -1,0 +1,72 @@
+"""What `submit` takes, and how it says what it doesn't."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from heddle.app.request_arguments import input_values, member_named, patience_s, tenant_name
+from heddle.core.errors import ConfigError, InputError
+from heddle.core.tasks import Priority
+
+
+def test_input_is_another_name_of_query():
+    assert input_values("a") == {"query": "a"}
+    assert input_values({"input": "a"}) == {"query": "a"}
+    assert input_values({"input": "a", "query": "b"}) == {"input": "a", "query": "b"}
+
+
+def test_other_inputs_may_be_anything():
+    values = {"query": "a", "rows": [1, 2], "limit": None}
+    assert input_values(values) == values
+
+
+@pytest.mark.parametrize(
+    "inputs", [None, ["why"], b"why", 3, {1: "why"}, {None: "x", "query": "y"}]
+)
+def test_inputs_of_another_type_are_refused(inputs: object):
+    with pytest.raises(InputError, match=r"inputs: give the question as a string, or a dict"):
+        input_values(inputs)
+
+
+@pytest.mark.parametrize("name", ["query", "input"])
+@pytest.mark.parametrize("value", [3, None, b"why", ["why"]])
+def test_a_question_that_is_no_text_is_refused(name: str, value: object):
+    with pytest.raises(InputError, match=r"query must be a string, got .*\(\w+\)$"):
+        input_values({name: value})
+
+
+def test_a_large_value_is_not_repeated_whole():
+    with pytest.raises(InputError) as refused:
+        input_values(["word"] * 10_000)
+    assert len(str(refused.value)) < 200
+
+
+def test_a_text_that_is_no_unicode_is_refused_by_its_slot():
+    with pytest.raises(InputError, match="topic is not valid Unicode"):
+        input_values({"query": "ok", "topic": "\udc80"})
+    assert input_values({"query": "\U0001f600 é"}) == {"query": "\U0001f600 é"}
+
+
+def test_a_tenant_is_a_string():
+    assert tenant_name("ada") == "ada"
+    for tenant in (7, None, b"ada"):
+        with pytest.raises(InputError, match="tenant must be a string, got"):
+            tenant_name(tenant)
+    with pytest.raises(InputError, match="tenant is not valid Unicode"):
+        tenant_name("\udc80")
+
+
+def test_a_deadline_is_a_number():
+    assert patience_s(None) is None
+    assert [patience_s(n) for n in (3, 0.5, np.float32(0.5), Fraction(1, 2))] == [3, 0.5, 0.5, 0.5]
+    for deadline_s in ("3", True, [3], 1j):
+        with pytest.raises(InputError, match="deadline_s must be a number of seconds, got"):
+            patience_s(deadline_s)
+
+
+def test_members_by_name():
+    assert member_named(Priority, "bulk", "priority") is Priority.BULK
+    assert member_named(Priority, Priority.BULK, "priority") is Priority.BULK
+    with pytest.raises(ConfigError, match=r"priority must be one of .*, got 'urgent'"):
+        member_named(Priority, "urgent", "priority")
