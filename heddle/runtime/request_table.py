@@ -90,7 +90,7 @@ class RequestTable:
             if request is not None:
                 patience_s = request.deadline_s - request.arrival_s
                 kinds = ", ".join(sorted(kind.value for kind in request.kinds_open()))
-                error = DeadlineExceeded(f"no answer within {patience_s:.1f} s; still in: {kinds}")
+                error = DeadlineExceeded(f"no answer within {patience_s:g} s; still in: {kinds}")
                 self.fail(request, error, now_s)
 
     @property
