@@ -171,7 +171,8 @@ class TransformersWorker:
         cos, sin = rotary(exact, torch.full((1, 1), tokens, device=keys.device))
         # YaRN's attention scaling is in the stored keys already: applied once, not twice.
         scaling = getattr(rotary, "attention_scaling", 1.0)
-        _, turned = self._apply_rotary(exact, exact, cos / scaling, sin / scaling)
+        # The function turns queries as well: it gets one key in their place.
+        _, turned = self._apply_rotary(exact[:, :, :1], exact, cos / scaling, sin / scaling)
         result: Tensor = turned.to(self._dtype)
         return result
 
