@@ -66,8 +66,6 @@ def visible_keys(row):
             keys = range(block.keys)
             if block.mask is not None:
                 keys = [key for key in keys if block.mask[query - block.start, key] == 0.0]
-            elif block.is_causal:
-                keys = range(query + 1)
             found.append(list(keys))
     return found
 
@@ -77,6 +75,13 @@ def test_queries_see_what_stands_before_them(queries, context):
     row = BatchRow(0, queries, context, (), ())
     start = context - queries
     assert visible_keys(row) == [list(range(start + query + 1)) for query in range(queries)]
+
+
+def test_a_whole_prompt_needs_no_mask_on_a_gpu():
+    (block,) = query_blocks(BatchRow(0, 150, 150, (), ()), torch.float32, torch.device("cuda"))
+    assert block.is_causal
+    assert block.mask is None
+    assert (block.start, block.stop, block.keys) == (0, 150, 150)
 
 
 def test_scattered_queries_see_what_stands_before_their_places():
