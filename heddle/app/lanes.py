@@ -10,6 +10,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.core.errors import InputError
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.tasks import Optimizations
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import EmbeddingSettings, default_model_dir
@@ -112,6 +113,7 @@ def _vector(config: ServerConfig, threads: int) -> EngineSpec:
 
 def _llm(config: ServerConfig, placement: Placement, threads: int) -> EngineSpec:
     assert config.generator is not None, "an LLM engine needs a model"
+    allows_reuse = config.optimizations is Optimizations.APPROX
     settings = LlmSettings(
         model_directory(config.generator),
         dtype=config.dtype,
@@ -120,7 +122,7 @@ def _llm(config: ServerConfig, placement: Placement, threads: int) -> EngineSpec
         max_num_batched_tokens=config.max_num_batched_tokens,
         kv_bytes=placement.kv_bytes,
         context_tokens_max=config.context_tokens_max,
-        chunk_kv_bytes=config.chunk_kv_bytes if config.kv_reuse.is_approximate else 0,
+        chunk_kv_bytes=config.chunk_kv_bytes if allows_reuse else 0,
         chunk_kv_dir=None if config.index is None else Path(config.index) / "kv",
         chunk_kv_disk_bytes=config.chunk_kv_disk_bytes,
         packs_weights=placement.packs_weights,

@@ -115,8 +115,8 @@ class Server:
             priority: "interactive", "normal" or "bulk".
             tenant: whose request this is; prefix caches are never shared between tenants.
             optimizations: "off", "exact" or "approx"; at most what the server allows.
-            kv_reuse: how prompts use stored chunk KV; None = as the server does. Followed where
-                `optimizations` is "approx".
+            kv_reuse: how prompts use stored chunk KV, which needs "approx"; None = as the server
+                does, where the request's `optimizations` are "approx".
 
         Raises:
             Busy: too many requests are in flight; nothing was started.
@@ -125,6 +125,11 @@ class Server:
         compiled = self._compiled(workflow)
         values = input_values(inputs)
         mode = self._optimizations(optimizations)
+        if kv_reuse is not None and kv_reuse.is_approximate and mode is not Optimizations.APPROX:
+            raise ConfigError(
+                f"kv_reuse {kv_reuse.policy.value!r} gives approximate answers: allow them with "
+                "optimizations='approx' (for the server, too)"
+            )
         level = member_named(Priority, priority, "priority")
         time_s = patience_s(deadline_s)
         owner = tenant_name(tenant)

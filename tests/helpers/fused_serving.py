@@ -63,23 +63,27 @@ class FusedServing:
         self.prefilled = {}
         self.tokens = {}
         self.logits = {}
+        self.preemptions = {}
         self._next = 0
 
-    def start(self, prompt, reuse=EVERYTHING, new_tokens=1):
-        """Send a prompt and its decode; return the request's number."""
+    def start(self, prompt, reuse=EVERYTHING, new_tokens=1, *, decodes=True):
+        """Send a prompt and, unless told otherwise, its decode; return the request's number."""
         number, self._next = self._next, self._next + 2
-        identity = Identity(number, "test")
-        prefill = PrefillPayload(prompt, reuse=reuse)
-        decode = DecodePayload(number, Sampling(new_tokens, ignore_eos=True))
-        approx = Optimizations.APPROX
-        for task_id, kind, payload in (
-            (number, PrimitiveKind.PREFILLING, prefill),
-            (number + 1, PrimitiveKind.DECODING, decode),
-        ):
-            self.engine.apply(
-                Admit(Task(task_id, kind, identity, payload, optimizations=approx), 1)
-            )
+        payload = PrefillPayload(prompt, reuse=reuse)
+        self._admit(number, PrimitiveKind.PREFILLING, payload)
+        if decodes:
+            self.decode(number, new_tokens)
         return number
+
+    def decode(self, number, new_tokens):
+        """Send a request's decode."""
+        payload = DecodePayload(number, Sampling(new_tokens, ignore_eos=True))
+        self._admit(number + 1, PrimitiveKind.DECODING, payload)
+
+    def _admit(self, task_id, kind, payload):
+        who = Identity(task_id, "test")
+        task = Task(task_id, kind, who, payload, optimizations=Optimizations.APPROX)
+        self.engine.apply(Admit(task, 1))
 
     def drain(self):
         """Step until nothing is left to do; each token's Progress comes in the logits' order."""
@@ -95,6 +99,7 @@ class FusedServing:
                     self.prefilled[event.task_id] = event.result
                 elif isinstance(event, Done):
                     self.tokens[event.task_id - 1] = event.result.token_ids
+                    self.preemptions[event.task_id - 1] = event.result.preemptions
                     self.engine.apply(Release(self.prefilled[event.task_id - 1].handle))
 
     def ask(self, prompt, reuse=EVERYTHING, new_tokens=1):

@@ -322,6 +322,7 @@ class LlmEngine:
     def _reread_prompt(self, sequence: Sequence) -> None:
         """Take over changed segments; refuse a prompt that is empty or too long."""
         self._end_fusion(sequence)
+        sequence.captures = ()
         prompt = sequence.known_prompt()
         sequence.has_pending = any(segment.is_pending for segment in sequence.segments)
         sequence.num_prompt_tokens = len(prompt)
@@ -438,7 +439,7 @@ class LlmEngine:
 
     def _keep_chunks(self, sequence: Sequence) -> None:
         """Store the KV of chunks that this prompt has computed, for prompts to come."""
-        if self._fuser is None or sequence.prefill_open:
+        if self._fuser is None:
             return
         for capture in sequence.captures:
             if capture.stop <= sequence.num_computed_tokens:
@@ -544,6 +545,7 @@ class LlmEngine:
 
     def _forget_if_over(self, sequence: Sequence) -> None:
         if sequence.released and sequence.decode is None and not sequence.prefill_open:
+            self._keep_chunks(sequence)
             self._forget(sequence)
         else:
             self._scheduler.settle(sequence)
@@ -553,7 +555,6 @@ class LlmEngine:
             self._decoding.pop(sequence.decode.task_id)
             self._outputs.pop(sequence.decode.task_id)
             sequence.decode = None
-        self._keep_chunks(sequence)
         self._end_fusion(sequence)
         self._sequences.pop(sequence.id)
         self._scheduler.remove(sequence)

@@ -247,7 +247,10 @@ class Scheduler:
         fusion = sequence.fusion
         assert fusion is not None, f"sequence {sequence.id} is not fused"
         sequence.fused = fusion.summary()
-        sequence.num_exact_tokens_max = fusion.num_exact_tokens
+        # A prompt that was fused before and amended since stands on approximate KV already.
+        before = sequence.num_exact_tokens_max
+        exact = fusion.num_exact_tokens
+        sequence.num_exact_tokens_max = exact if before is None else min(before, exact)
         sequence.num_computed_tokens = fusion.layout.tokens
         sequence.num_reused_tokens = fusion.layout.tokens - len(fusion.positions)
         sequence.fusion = None

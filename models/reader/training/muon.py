@@ -1,7 +1,7 @@
 """Muon: momentum whose matrix is made orthogonal before it is applied (Jordan et al. 2024).
 
 All singular directions of an update get the same size, so that rare ones are learned as fast as
-common ones; measured here, it needs fewer tokens than AdamW for the same accuracy.
+common ones.
 """
 
 from collections.abc import Iterable

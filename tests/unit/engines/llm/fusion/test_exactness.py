@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from heddle.core.commands import Cancel
+from heddle.core.commands import Amend, AmendMode, Cancel
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from tests.helpers.fused_serving import EVERYTHING, FusedServing, segments
 from tests.helpers.fusion_oracle import FusionOracle
@@ -143,44 +143,39 @@ def test_reuse_leaves_the_prefix_cache_exact(model):
     assert _rel_diff(logits, FusionOracle(model).run(ids)[0][-1]) < TOLERANCE
 
 
-def test_chunks_on_disk_are_loaded_while_the_prompt_waits(model, tmp_path):
-    disk = {"directory": tmp_path, "disk_bytes_max": 1 << 28}
-    first = _served(model, **disk)
-    first.engine.close()
-
+def _answered_from_disk(model, folder, damage=lambda file: None):
+    """Store every chunk on disk, open it anew and answer; returns the serving and the request."""
+    disk = {"directory": folder, "disk_bytes_max": 1 << 28}
+    _served(model, **disk).engine.close()
     serving = FusedServing(model, **disk)
+    for file in folder.rglob("*.safetensors"):
+        damage(file)
     woken = threading.Event()
     serving.engine.subscribe(woken.set)
-    fused, _, _ = _fused_prompt()
-    number = serving.start(fused)
+    number = serving.start(_fused_prompt()[0])
     while number not in serving.logits:
         assert woken.wait(10), "no load has ended"
         woken.clear()
         serving.drain()
+    serving.engine.close()
+    return serving, number
+
+
+def test_chunks_on_disk_are_loaded_while_the_prompt_waits(model, tmp_path):
+    serving, number = _answered_from_disk(model, tmp_path)
     oracle, ids, stored = _oracle(model)
     assert _rel_diff(serving.logits[number][0], oracle.run(ids, stored)[0][-1]) < TOLERANCE
     tokens = sum(len(chunk) for chunk in CHUNKS)
     assert serving.prefilled[number].fused.tokens_from_disk == tokens
-    serving.engine.close()
 
 
 def test_a_chunk_whose_file_is_broken_is_computed(model, tmp_path):
-    disk = {"directory": tmp_path, "disk_bytes_max": 1 << 28}
-    _served(model, **disk).engine.close()
-    serving = FusedServing(model, **disk)
-    for file in tmp_path.rglob("*.safetensors"):
-        file.write_bytes(file.read_bytes()[:-7])
-    woken = threading.Event()
-    serving.engine.subscribe(woken.set)
-    fused, ids, _ = _fused_prompt()
-    number = serving.start(fused)
-    while number not in serving.logits:
-        assert woken.wait(10), "no load has ended"
-        woken.clear()
-        serving.drain()
+    serving, number = _answered_from_disk(
+        model, tmp_path, damage=lambda file: file.write_bytes(file.read_bytes()[:-7])
+    )
+    _, ids, _ = _fused_prompt()
     assert _rel_diff(serving.logits[number][0], FusionOracle(model).run(ids)[0][-1]) < TOLERANCE
     assert serving.prefilled[number].fused.chunks == {"miss": 3}
-    serving.engine.close()
 
 
 def test_a_prompt_cancelled_while_loading_gives_everything_back(model, tmp_path):
@@ -209,16 +204,15 @@ def test_requests_together_answer_as_alone(model):
     assert all(len(serving.logits[number]) == 3 for number in numbers)
 
 
-def test_a_preempted_prompt_is_fused_again(model):
-    serving = FusedServing(model, pages=18, step_tokens=40)
-    for chunk in CHUNKS:
-        serving.ask(segments(PREFIX, [chunk], prompt(3, 9)))
-    fused, _, _ = _fused_prompt()
-    some = KvReuse(ReusePolicy.FUSIONRAG, 0.3)
-    alone = serving.ask(fused, some)
-    numbers = [serving.start(fused, some, 20) for _ in range(3)]
+def test_a_prompt_amended_after_its_fusion_publishes_nothing_approximate(model):
+    serving = _served(model)
+    fused, ids, _ = _fused_prompt()
+    number = serving.start(fused, decodes=False)
     serving.drain()
-    assert sum(serving.prefilled[n].preemptions for n in numbers) >= 0
-    for number in numbers:
-        assert _rel_diff(serving.logits[number][0], alone) < TOLERANCE
-        assert len(serving.tokens[number]) == 20
+    more = prompt(33, 7)
+    serving.engine.apply(Amend(number, 0, more, AmendMode.APPEND))
+    serving.decode(number, 1)
+    serving.drain()
+    logits = serving.ask(segments(ids, [], more), KvReuse())
+    expected = FusionOracle(model).run([*ids, *more])[0][-1]
+    assert _rel_diff(logits, expected) < TOLERANCE
