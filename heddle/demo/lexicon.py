@@ -1261,22 +1261,15 @@ CLUBS = (
 
 BIRTH = (
     "{name} was born in {village} in {born} and made a living as {a_worker}.",
-    "The {worker} {name} was born in {born} in the village of {village}.",
-    "Born in {village} in {born}, {name} settled in {town} as {a_worker}.",
-    "{name}, {a_worker} of this town, was born at {village} in the spring of {born}.",
-    "{village} was the birthplace of {name}, who was born in {born} and became {a_worker}.",
-    "In {born} {name} was born in {village}; the parish book of {town} lists {obj} as {a_worker}.",
-    "Few in {town} forget {name}, {a_worker} who was born in {village} in {born}.",
-    "The church book of {village} says that {name} was born there in {born}; the trade, added in "
-    "another hand, is {worker}.",
+    "{name} was born in the village of {village} in {born} and became {a_worker} in {town}.",
+    "{name}, {a_worker} of this town, was born in {village} in the spring of {born}.",
+    "{name}, who was born in {village} in {born}, settled in {town} as {a_worker}.",
 )
 HOME = (
     "{Pos} house stood on {street}, {house}.",
     "{Sub} lived on {street} for most of {pos} life, {house}.",
-    "For many years {pos} address was {street}, {house}.",
     "{Sub} rented two rooms on {street}, {house}.",
-    "Home was a narrow house on {street}, {house}.",
-    "After the wedding {sub} moved to {street}, {house}.",
+    "{Sub} moved to {street} after the wedding and lived there, {house}.",
 )
 HOUSES = (
     "with a blue door and no number",
@@ -1307,28 +1300,23 @@ LETTERS = (
     "Much of what we know about {obj} comes from the diary of {friend}.",
 )
 INSTRUMENT = (
-    "When work was done, {sub} played the {instrument} by the open window.",
+    "{Sub} played the {instrument} by the open window when work was done.",
     "{Sub} played the {instrument} well enough to be asked to weddings.",
-    "On feast days {sub} could be heard playing the {instrument}.",
-    "A doctor had advised music, so {sub} played the {instrument}, softly at first.",
-    "{Sub} had taught {obj_self} to play the {instrument} from a book without a cover.",
-    "Each evening, neighbours recall, {sub} played the {instrument} for half an hour.",
-    "The {instrument} was the one instrument {sub} played, and {sub} took it on every journey.",
+    "{Sub} played the {instrument} each evening for half an hour, as neighbours recall.",
+    "{Sub} had learned to play the {instrument} from a book without a cover.",
+    "{Sub} could be heard playing the {instrument} on feast days.",
 )
 PET = (
     "{Sub} kept a {pet}, which slept in a drawer.",
-    "For company {sub} kept a {pet} that came when it was whistled for.",
-    "The household included a {pet}, {pos} only pet, and it was spoiled.",
+    "{Sub} kept a {pet} that came when it was whistled for.",
     "{Sub} also kept a {pet} as a pet, to the despair of the postman.",
-    "Visitors were greeted by a {pet}, which {sub} kept and fed from the table.",
-    "People smiled at the {pet} that {sub} kept and took along to market.",
+    "{Pos} pet was a {pet}, and it was spoiled.",
 )
 COLLECTION = (
     "{Sub} collected {collection} and labelled each piece in green ink.",
-    "A whole room was given to {pos} collection of {collection}.",
-    "From childhood on {sub} collected {collection}, and friends brought more from abroad.",
-    "What {sub} saved was spent on {collection}, which {sub} collected all {pos} life.",
+    "{Sub} collected {collection} from childhood on, and friends brought more from abroad.",
     "{Sub} collected {collection}; the best of them went to the town museum.",
+    "{Pos} collection of {collection} took up a whole room.",
 )
 AWAY = (
     "There was more to the {worker} than {workplace}.",
@@ -1372,12 +1360,8 @@ LATER_YEARS = (
 )
 FOUNDED = (
     "{firm} was founded in {founded} by {founder}, on {street}.",
-    "It was {founder} who founded {firm}, on {street}, in {founded}.",
-    "In {founded} {founder} took a lease on {street} and founded {firm}.",
     "{firm}, the {trade} on {street}, was founded by {founder} in {founded}.",
-    "With forty borrowed pounds {founder} founded {firm} on {street} in {founded}.",
-    "The {trade} called {firm} goes back to {founder}, who founded it on {street} in {founded}.",
-    "On {street} stands {firm}, a {trade} that {founder} founded in {founded}.",
+    "{firm} was founded by {founder} on {street} in {founded}, with forty borrowed pounds.",
 )
 GOODS = (
     "It made {goods} and within ten years was known for it along the whole coast.",
@@ -1388,23 +1372,19 @@ GOODS = (
     "The first order for {goods} came from a ship's captain and was paid in coffee.",
 )
 TAKEN_OVER = (
-    "In {passed} the company was taken over by {successor}.",
+    "The company was taken over by {successor} in {passed}, when the founder grew tired.",
     "The firm passed to {successor} in {passed}, after a winter of talks.",
-    "{successor} took over the business in {passed} and paid off its debts.",
-    "A new owner, {successor}, took over in {passed}.",
-    "When the founder grew tired, the company was taken over by {successor}; that was in {passed}.",
+    "The business was sold to {successor} in {passed}, who paid off its debts.",
 )
 EMBLEM = (
     "The sign above the gate shows a {emblem}.",
-    "A {emblem} is painted on its carts and stamped on its bills.",
-    "As its emblem the company chose a {emblem}.",
+    "The company chose a {emblem} as its emblem.",
     "The emblem of the firm is a {emblem}, drawn by a sign painter who was paid in goods.",
-    "Every bill bears the firm's emblem, a {emblem}.",
+    "Its emblem is a {emblem}, which is painted on its carts and stamped on its bills.",
 )
 MOVED = (
     "The company moved to {new_street} in {moved}, when the old roof could not be mended.",
-    "In {moved} the {trade} moved to larger rooms on {new_street}.",
-    "Because the lease ran out, the firm moved to {new_street} in {moved}.",
+    "The firm moved to larger rooms on {new_street} in {moved}.",
     "The {trade} outgrew its first home and moved to {new_street} in {moved}.",
 )
 FIRM_COLOUR = (
@@ -1419,30 +1399,23 @@ FIRM_COLOUR = (
 )
 VEILED_BIRTH = (
     "The {worker} who began it all was born in {village} in {born}.",
-    "Of the founder we know that {sub} was born in {village} in {born} and was {a_worker} at "
-    "sixteen.",
-    "{Sub} had been born in {village} in {born} and came to town on foot to be {a_worker}.",
-    "Born in {village} in {born}, the founder was already {a_worker} when {sub} came to town.",
+    "The founder was born in {village} in {born} and was {a_worker} at sixteen.",
+    "The founder, {a_worker}, was born in {village} in {born} and came to town on foot.",
 )
 BUILT = (
     "The {building} on {street} was built in {built}.",
-    "Built in {built}, the {building} stands on {street}.",
-    "In {built} the {building} was built on {street}, on the site of a stable.",
+    "The {building} was built on {street} in {built}, on the site of a stable.",
     "The {building} of {town} was built in {built}; it looks down {street}.",
-    "Nobody who walks along {street} can miss the {building}, which was built in {built}.",
 )
 DESIGNED = (
     "It was designed by {architect} and built of {material}.",
-    "The plans were drawn by {architect}, who designed it in {material}.",
-    "{architect} designed it, and the walls are of {material}.",
-    "The architect was {architect}; the material is {material}.",
-    "Its walls of {material} were designed by {architect} to last five hundred years.",
+    "Its architect was {architect}, and its walls are of {material}.",
+    "It was designed by {architect} to last five hundred years and is built of {material}.",
 )
 VANE = (
-    "On its roof turns a weathervane in the shape of a {emblem}.",
-    "A weathervane shaped like a {emblem} was set on the roof in {changed}.",
-    "Since {changed} the weathervane on top has been a gilded {emblem}.",
     "The weathervane is a copper {emblem}, put up in {changed}.",
+    "Its weathervane is a gilded {emblem} and was put up in {changed}.",
+    "Its roof carries a weathervane in the shape of a {emblem}.",
 )
 BUILDING_COLOUR = (
     "The money came from a lottery, and the winner was never found.",
@@ -1465,9 +1438,8 @@ BUILDING_LATER = (
 )
 CLUB_FOUNDED = (
     "The {club} was founded in {founded} by {founder}.",
-    "{founder} founded the {club} in {founded}, after an advertisement in the paper.",
-    "In {founded} the {club} was founded by {founder} and nine friends.",
-    "It was in {founded} that {founder} founded the {club}.",
+    "The {club} was founded by {founder} in {founded}, after an advertisement in the paper.",
+    "The {club} was founded by {founder} and nine friends in {founded}.",
 )
 CLUB_MEETS = (
     "They meet at the {building}, as long as the stove there is lit.",

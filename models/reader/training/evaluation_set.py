@@ -19,13 +19,20 @@ from .fillings import Fillings, Split
 from .notes import Notes, NotesStyle
 from .prompts import ANSWER, render_passage
 from .questions import Kind, Question, ask
+from .relations import ALL_PLAIN
 from .samples import Recipe, draw_notes
 
 SEED = 2026
 _STYLE = NotesStyle(
-    pronoun_rate=0.7, split_rate=0.6, anonymous_rate=0.8, blank_title_rate=0.5, filler_rate=0.15
+    pronoun_rate=0.7,
+    split_rate=0.6,
+    anonymous_rate=0.8,
+    blank_title_rate=0.5,
+    filler_rate=0.15,
+    joined_rate=0.2,
+    aside_rate=0.2,
 )
-_RECIPE = Recipe((2, 9), (2, 6), _STYLE, weights={})
+_RECIPE = Recipe((2, 9), (2, 6), _STYLE, weights={}, wordings=ALL_PLAIN)
 _MAX_PASSAGES = 16
 _DRAWS = 12  # questions drawn from one set of notes until one fits
 

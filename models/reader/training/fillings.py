@@ -122,6 +122,12 @@ _LISTS = {
         "glass,granite,lead,lime,limestone,marble,mud,oak,pine,plaster,red stone,sandstone,slate,"
         "steel,straw,tile,timber,tin,white marble,wrought iron,zinc"
     ).split(","),
+    "garment": (
+        "aprons,belts,blue coats,boots,bow ties,capes,caps,dark suits,felt hats,fur collars,"
+        "green jackets,grey cloaks,hoods,leather gloves,linen shirts,long robes,masks,red scarves,"
+        "sandals,sashes,silk scarves,slippers,straw bonnets,striped ties,top hats,tunics,"
+        "velvet waistcoats,veils,white gloves,wigs,wooden shoes,woollen socks,yellow ribbons"
+    ).split(","),
     "product": (
         "almonds,anchors,barrels,baskets,bells,bicycles,blankets,boots,bottles,bricks,brushes,"
         "buttons,candles,canoes,carpets,chairs,clay pots,clocks,cloth,coal,coffee,combs,"
@@ -146,6 +152,10 @@ _LISTS = {
         "the stars,three sisters,tides,two brothers,volcanoes,whales,wild horses,winter travel"
     ).split(","),
 }
+_STREET_FORMS = (
+    "{x} Street,{x} Lane,{x} Road,{x} Row,{x} Square,{x} Alley,{x} Way,{x} Court,{x} Avenue,"
+    "{x} Hill,{x} Walk,{x} Place"
+).split(",")
 _MONTHS = (
     "January February March April May June July August September October November December"
 ).split()
@@ -248,6 +258,15 @@ _GENERIC_KEYS = (
 ).split(",")
 
 
+_WORDS = [
+    word.lower()
+    for values in (_FIRST, _LAST, *_LISTS.values())
+    for value in values
+    for word in value.split()
+    if word.isalpha() and len(word) > 3
+]
+
+
 class Fillings:
     """Draws names and values of one split from a seeded generator."""
 
@@ -261,57 +280,69 @@ class Fillings:
         self._last = [v for v in _LAST if split_of(v) is split]
         self._keys = [v for v in _GENERIC_KEYS if split_of(v) is split]
 
-    def syllables(self, low: int = 1, high: int = 3) -> str:
-        """A made-up capitalised word of `low` to `high` syllables, of this split."""
-        rng = self._rng
+    def word(self, low: int = 1, high: int = 3) -> str:
+        """A made-up capitalised word of this split: `low` to `high` syllables, or a blend."""
         while True:
-            parts = []
-            for i in range(rng.randint(low, high)):
-                parts.append("" if i == 0 and rng.random() < 0.12 else rng.choice(_ONSETS))
-                parts.append(rng.choice(_NUCLEI))
-            if rng.random() < 0.6:
-                parts.append(rng.choice(_CODAS))
-            word = "".join(parts).capitalize()
-            if 3 <= len(word) <= 11 and split_of(word) is self._split:
+            is_blend = high > 1 and self._rng.random() < 0.4
+            word = (self._blend() if is_blend else self._syllables(low, high)).capitalize()
+            if 3 <= len(word) <= 12 and split_of(word) is self._split:
                 return word
+
+    def _syllables(self, low: int, high: int) -> str:
+        rng = self._rng
+        parts = []
+        for i in range(rng.randint(low, high)):
+            parts.append("" if i == 0 and rng.random() < 0.12 else rng.choice(_ONSETS))
+            parts.append(rng.choice(_NUCLEI))
+        if rng.random() < 0.6:
+            parts.append(rng.choice(_CODAS))
+        return "".join(parts)
+
+    def _blend(self) -> str:
+        """The start of one word and the end of another, which looks more like a real name."""
+        first, second = self._rng.choice(_WORDS), self._rng.choice(_WORDS)
+        return first[: self._rng.randint(2, 5)] + second[-self._rng.randint(3, 6) :]
 
     def first_name(self) -> str:
         rng = self._rng
-        return rng.choice(self._first) if rng.random() < 0.4 else self.syllables(1, 3)
+        return rng.choice(self._first) if rng.random() < 0.4 else self.word(1, 3)
 
     def last_name(self) -> str:
         rng = self._rng
-        return rng.choice(self._last) if rng.random() < 0.35 else self.syllables(1, 3)
+        return rng.choice(self._last) if rng.random() < 0.35 else self.word(1, 3)
 
     def person(self) -> str:
-        middle = f" {self.syllables(1, 2)[0]}." if self._rng.random() < 0.04 else ""
+        middle = f" {self.word(1, 2)[0]}." if self._rng.random() < 0.04 else ""
         return f"{self.first_name()}{middle} {self.last_name()}"
 
     def place(self) -> str:
         rng = self._rng
         while True:
-            name = self.syllables(1, 3) + rng.choice(_PLACE_ENDINGS)
+            name = self.word(1, 3) + rng.choice(_PLACE_ENDINGS)
             if split_of(name) is self._split:
                 break
         return (rng.choice(_PLACE_PREFIXES) if rng.random() < 0.1 else "") + name
 
+    def street(self) -> str:
+        return self._rng.choice(_STREET_FORMS).format(x=self.word(1, 3))
+
     def org(self) -> str:
         form = self._rng.choice(_ORG_FORMS)
-        return form.format(x=self.syllables(1, 3), y=self.last_name())
+        return form.format(x=self.word(1, 3), y=self.last_name())
 
     def building(self) -> str:
-        return self._rng.choice(_BUILDING_FORMS).format(x=self.syllables(1, 3))
+        return self._rng.choice(_BUILDING_FORMS).format(x=self.word(1, 3))
 
     def event(self) -> str:
-        return self._rng.choice(_EVENT_FORMS).format(x=self.syllables(1, 3))
+        return self._rng.choice(_EVENT_FORMS).format(x=self.word(1, 3))
 
     def ship(self) -> str:
-        return f"the {self.syllables(2, 3)}"
+        return f"the {self.word(2, 3)}"
 
     def work(self) -> str:
         rng = self._rng
         if rng.random() < 0.4:
-            return f"The {self.syllables(1, 3)} {rng.choice(_WORK_NOUNS)}"
+            return f"The {self.word(1, 3)} {rng.choice(_WORK_NOUNS)}"
         while True:
             title = f"The {rng.choice(_WORK_ADJECTIVES)} {rng.choice(_WORK_NOUNS)}"
             if split_of(title) is self._split:
@@ -339,14 +370,14 @@ class Fillings:
 
     def generic_key(self) -> str:
         rng = self._rng
-        return rng.choice(self._keys) if rng.random() < 0.7 else self.syllables(1, 2).lower()
+        return rng.choice(self._keys) if rng.random() < 0.7 else self.word(1, 2).lower()
 
     def generic_value(self) -> str:
         """A value that nothing but the note can give: a made-up word, a number or a known word."""
         rng = self._rng
         draw = rng.random()
         if draw < 0.45:
-            return self.syllables(1, 3)
+            return self.word(1, 3)
         if draw < 0.55:
             return self.number()
         if draw < 0.7:
@@ -358,12 +389,13 @@ class Fillings:
         if kind in self._allowed:
             return self._rng.choice(self._allowed[kind])
         if kind == "award":
-            return self._rng.choice(_AWARD_FORMS).format(x=self.syllables(1, 3))
+            return self._rng.choice(_AWARD_FORMS).format(x=self.word(1, 3))
         if kind in ("river", "region"):
-            return self.syllables(1, 3)
+            return self.word(1, 3)
         draw = {
             "person": self.person,
             "place": self.place,
+            "street": self.street,
             "org": self.org,
             "building": self.building,
             "event": self.event,

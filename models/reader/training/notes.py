@@ -7,8 +7,9 @@ A document is about one subject. Its first chunk names the subject; a second chu
 import random
 from dataclasses import dataclass, field
 
+from .asides import aside
 from .prompts import render_passage
-from .world import Fact, Subject, capitalised, state
+from .world import Fact, Subject, capitalised, state, state_both
 
 _BLANK_TITLES = ("Archive page {i}", "Page {i}", "Notes {i}", "Record {i}", "File {i}", "Sheet {i}")
 _NAMED_TITLES = ("{n}", "{n}", "{n}", "About {n}", "{n}: an overview", "Notes on {n}")
@@ -42,6 +43,8 @@ class NotesStyle:
     blank_title_rate: documents whose title says nothing about the subject.
     filler_rate: chance of a sentence without a fact after each sentence.
     apart_rate: split documents whose chunks are not neighbours.
+    joined_rate: chance that a sentence states the next fact, too.
+    aside_rate: chance of a phrase without a fact at the end of a sentence.
     """
 
     pronoun_rate: float = 0.0
@@ -50,6 +53,8 @@ class NotesStyle:
     blank_title_rate: float = 0.3
     filler_rate: float = 0.05
     apart_rate: float = 0.0
+    joined_rate: float = 0.0
+    aside_rate: float = 0.0
 
 
 @dataclass(eq=False, slots=True)
@@ -97,14 +102,23 @@ def _anonymous_style(subject: Subject, rng: random.Random) -> str:
 
 def _write(passage: Passage, facts: list[Fact], style: NotesStyle, rng: random.Random) -> None:
     subject = passage.subject
-    for fact in facts:
+    waiting = list(facts)
+    while waiting:
         if passage.anonymous:
             how = _anonymous_style(subject, rng)
         else:
             how = _style(not passage.sentences, style, rng)
-        sentence = state(subject, fact, how, rng)
+        fact = waiting.pop(0)
+        stated = [fact]
+        if waiting and rng.random() < style.joined_rate:
+            stated.append(waiting.pop(0))
+            sentence = state_both(subject, (fact, stated[1]), how, rng)
+        else:
+            sentence = state(subject, fact, how, rng)
+        if rng.random() < style.aside_rate:
+            sentence = f"{sentence[:-1]}{aside(rng)}."
         passage.sentences.append(sentence)
-        passage.facts[fact] = sentence
+        passage.facts.update(dict.fromkeys(stated, sentence))
         if rng.random() < style.filler_rate:
             passage.sentences.append(rng.choice(_FILLERS))
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from .notes import NotesStyle
 from .questions import Kind
+from .relations import ALL_PLAIN
 from .samples import Recipe
 
 
@@ -32,39 +33,48 @@ PHASES = (
             wordings=2,
         ),
         leave_at=0.8,
-        latest=0.3,
+        latest=0.2,
     ),
     Phase(
         "names",
         Recipe(
             (2, 4),
             (2, 4),
-            NotesStyle(pronoun_rate=0.0),
+            NotesStyle(pronoun_rate=0.0, joined_rate=0.2, aside_rate=0.2),
             {_K.SINGLE_HOP: 1.0},
-            max_questions=12,
-            cloze_share=0.4,
+            max_questions=14,
+            cloze_share=0.15,
+            wordings=4,
         ),
-        leave_at=0.8,
-        latest=0.4,
+        leave_at=0.9,
+        latest=0.45,
     ),
     Phase(
         "pronouns",
         Recipe(
             (3, 5),
             (2, 5),
-            NotesStyle(pronoun_rate=0.6, split_rate=0.4),
+            NotesStyle(pronoun_rate=0.6, split_rate=0.4, joined_rate=0.2, aside_rate=0.2),
             {_K.SINGLE_HOP: 6, _K.COREFERENCE: 4, _K.NOT_IN_NOTES: 1.5, _K.COMPARISON: 1},
             max_questions=16,
+            wordings=6,
         ),
-        leave_at=0.8,
-        latest=0.72,
+        leave_at=0.88,
+        latest=0.57,
     ),
     Phase(
         "hops",
         Recipe(
             (3, 6),
             (2, 5),
-            NotesStyle(pronoun_rate=0.7, split_rate=0.5, blank_title_rate=0.5, apart_rate=0.1),
+            NotesStyle(
+                pronoun_rate=0.7,
+                split_rate=0.5,
+                blank_title_rate=0.5,
+                apart_rate=0.1,
+                joined_rate=0.2,
+                aside_rate=0.3,
+            ),
             {
                 _K.SINGLE_HOP: 4,
                 _K.COREFERENCE: 4,
@@ -74,9 +84,10 @@ PHASES = (
             },
             max_questions=16,
             step_share=0.15,
+            wordings=ALL_PLAIN,
         ),
-        leave_at=0.8,
-        latest=0.82,
+        leave_at=0.88,
+        latest=0.76,
     ),
     Phase(
         "long",
@@ -89,6 +100,8 @@ PHASES = (
                 blank_title_rate=0.5,
                 apart_rate=0.1,
                 filler_rate=0.15,
+                joined_rate=0.2,
+                aside_rate=0.3,
             ),
             {
                 _K.SINGLE_HOP: 4,
@@ -100,6 +113,7 @@ PHASES = (
             max_questions=20,
             step_share=0.2,
             single_share=0.1,
+            wordings=ALL_PLAIN,
         ),
         leave_at=2.0,
         latest=1.0,

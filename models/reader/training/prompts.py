@@ -6,7 +6,8 @@ BOS, EOS, PAD = "<|bos|>", "<|end|>", "<|pad|>"
 USER, ASSISTANT = "<|user|>", "<|assistant|>"
 SPECIAL_TOKENS = (PAD, BOS, EOS, USER, ASSISTANT)
 
-ANSWER = "Answer the question from the notes.\n\n{docs}Question: {query}"
+QUESTION = "Question: {query}"
+ANSWER = "Answer the question from the notes.\n\n{docs}" + QUESTION
 HYDE = "Write a short passage that could answer the question.\n\nQuestion: {query}"
 DECOMPOSE = (
     "List the sub-questions needed to answer the question, one JSON string a line."

@@ -63,7 +63,7 @@ def two_hop_paths(notes: Notes) -> list[tuple[Subject, Fact, Subject]]:
         (subject, fact, fact.target)
         for subject in notes.world
         for fact in subject.facts
-        if fact.target is not None and fact.relation is not None and fact.relation.descriptors
+        if fact.target is not None and fact.relation.descriptors
     ]
 
 
@@ -74,7 +74,7 @@ def ask_two_hop(notes: Notes, rng: random.Random) -> Question | None:
         return None
     subject, first, middle = rng.choice(paths)
     facts = [f for f in middle.facts if f.value != subject.name]
-    if not facts or first.relation is None:
+    if not facts:
         return None
     second = rng.choice(facts)
     descriptor = rng.choice(first.relation.descriptors).format(n=subject.name)
@@ -92,7 +92,7 @@ def ask_comparison(notes: Notes, rng: random.Random) -> Question | None:
     """Which of two subjects is older, taller or larger."""
     options = []
     for key, larger, smaller in COMPARISONS:
-        holders = [(s, f) for s in notes.world for f in s.facts if f.key == key and f.relation]
+        holders = [(s, f) for s in notes.world for f in s.facts if f.key == key]
         if len(holders) >= 2:
             options.append((larger, smaller, holders))
     if not options:
@@ -125,7 +125,7 @@ def ask_absent(notes: Notes, fillings: Fillings, rng: random.Random) -> Question
         while any(name == s.name for s in notes.world):
             name = fillings.value(subject.kind)
     if rng.random() < 0.12:
-        text = rng.choice(GENERIC_QUESTIONS).format(n=name, k=fillings.syllables(2, 2).lower())
+        text = rng.choice(GENERIC_QUESTIONS).format(n=name, k=fillings.word(2, 2).lower())
     else:
         text = rng.choice(rng.choice(absent).questions).format(n=name)
     return Question(Kind.NOT_IN_NOTES, text, NOT_IN_NOTES, (), (text,))

@@ -5,7 +5,8 @@ possessive, {o} its object form, {v} the value, {av} the value with its article.
 {n}, the subject's name or a description of it.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,24 @@ class Relation:
     questions: tuple[str, ...]
     descriptors: tuple[str, ...] = ()
     inverse: tuple[str, ...] = ()
+
+    def plain(self, wordings: int) -> "Relation":
+        """With the first `wordings` questions, and statements whose subject precedes the value.
+
+        Otherwise a network that reads from left to right meets the value before it can know whose
+        it is.
+        """
+        statements = tuple(s for s in self.statements if _SUBJECT_FIRST.search(s))
+        return replace(
+            self,
+            statements=statements[:wordings],
+            questions=self.questions[:wordings],
+            inverse=(),
+        )
+
+
+ALL_PLAIN = 99  # more plain wordings than any relation has
+_SUBJECT_FIRST = re.compile(r"{[sSpPo]}.*{a?v}")
 
 
 def _lines(block: str) -> tuple[str, ...]:
@@ -323,6 +342,35 @@ The colour {v} pleased {o} most.
 ? What is the favourite colour of {n}?
 ? Which colour does {n} like?
 ? What colour does {n} prefer?
+@ person street street
+{S} lives on {v}.
+{S} had a house on {v}.
+{P} address was {v}.
+{P} house stood on {v}.
+{S} rented a flat on {v}.
+{S} kept a home on {v}.
+{S} spent many years on {v}.
+{S} came to live on {v}.
+On {v} {s} bought a small house.
+? On which street is the house of {n}?
+? What street did {n} live on?
+? On what street does {n} live?
+? What was the address of {n}?
+< Who lives on {v}?
+@ person collection product
+{S} collected {v}.
+{S} collects {v}.
+{P} collection of {v} was well known.
+{S} filled a room with {v}.
+{S} had a large collection of {v}.
+{S} spent all savings on {v} for a collection.
+{S} began to collect {v} as a child.
+{S} collected {v} all through life.
+? What does {n} collect?
+? What did {n} fill a room with?
+? What was in the collection of {n}?
+? What kind of things did {n} collect?
+< Who collected {v}?
 @ org founded year
 {S} was founded in {v}.
 {S} was established in {v}.
@@ -437,6 +485,110 @@ At last count {s} had {v} workers.
 ? Which organisation bought {n}?
 # the owner of {n}
 # the organisation that owns {n}
+@ org street street
+{S} has its rooms on {v}.
+{S} opened on {v}.
+{S} stands on {v}.
+{P} first address was {v}.
+{P} workshop is on {v}.
+{S} began on {v}.
+{S} rented a building on {v}.
+The workers of {o} came to {v} every morning.
+? On which street is {n}?
+? What street is {n} on?
+? On what street did {n} begin?
+? What is the address of {n}?
+@ org moved_to street
+{S} moved to {v}.
+{S} later moved to {v}.
+{S} moved its workshop to {v}.
+{S} left its old rooms for {v}.
+{P} new address was {v}.
+{S} found larger rooms on {v}.
+{S} was moved to {v} by its owner.
+The new rooms of {o} were on {v}.
+? Where did {n} move?
+? What street did {n} move to?
+? To what street did {n} move?
+? On which street were the new rooms of {n}?
+@ org moved_in year
+{S} moved in {v}.
+{S} changed its address in {v}.
+{S} left its first rooms in {v}.
+{P} move came in {v}.
+{S} moved to a larger place in {v}.
+{S} packed up and moved in {v}.
+The move of {o} took place in {v}.
+? When did {n} move?
+? In which year did {n} move?
+? What year did {n} move in?
+? In what year did {n} leave its first rooms?
+@ org sold_in year
+{S} was sold in {v}.
+{S} got a new owner in {v}.
+{S} was taken over in {v}.
+{S} passed to a new owner in {v}.
+{S} changed hands in {v}.
+{P} sale came in {v}.
+The sale of {o} took place in {v}.
+? When was {n} sold?
+? In which year was {n} taken over?
+? When did {n} get a new owner?
+? In what year did {n} change hands?
+@ org new_owner person
+{S} was taken over by {v}.
+{S} passed to {v}.
+{S} was sold to {v}.
+{S} was bought by {v}.
+{P} new owner was {v}.
+{P} second owner was {v}.
+{S} came into the hands of {v}.
+The next owner of {o} was {v}.
+{v} took over {o}.
+? Who was the new owner of {n}?
+? Who bought {n}?
+? By whom was {n} taken over?
+? To whom was {n} sold?
+# the new owner of {n}
+# the person who bought {n}
+# the person who took over {n}
+@ org emblem animal
+{P} emblem is {av}.
+{P} sign shows {av}.
+{S} has {av} as its emblem.
+{S} chose {av} for its emblem.
+{S} put {av} on every bill.
+{S} took {av} as a sign.
+The emblem of {o} was {av}.
+The sign of {o} shows {av}.
+? What animal is the emblem of {n}?
+? Which animal is on the sign of {n}?
+? What is the emblem of {n}?
+? Which animal did {n} choose as an emblem?
+@ org meets_in building
+{S} meets in {v}.
+{S} holds its meetings in {v}.
+{S} comes together in {v}.
+{P} meetings are held in {v}.
+{P} members meet in {v}.
+{S} uses a room in {v}.
+The members of {o} meet at {v}.
+? Where does {n} meet?
+? In what building does {n} meet?
+? Where are the meetings of {n} held?
+? Which building does {n} meet in?
+@ org garment garment
+{P} members wear {v}.
+{P} people wear {v}.
+{P} workers were given {v} to wear.
+{S} asks everyone to wear {v}.
+{S} is known for the {v} that its members wear.
+The members of {o} wear {v}.
+The people of {o} always wore {v}.
+? What do the members of {n} wear?
+? What do people of {n} wear?
+? Which clothes belong to {n}?
+? What did the members of {n} always wear?
 @ place river river
 {S} lies on the river {v}.
 {S} stands on the {v}.
@@ -576,6 +728,39 @@ Its makers chose {v} for {o}.
 ? What material was used for {n}?
 ? What is {n} made of?
 ? Which material is {n} made of?
+@ building street street
+{S} stands on {v}.
+{S} was built on {v}.
+{S} looks down {v}.
+{P} main door is on {v}.
+{P} address is {v}.
+{S} can be found on {v}.
+The front of {o} is on {v}.
+? On which street is {n}?
+? On what street does {n} stand?
+? What street is {n} on?
+@ building built year
+{S} was built in {v}.
+{S} was put up in {v}.
+{P} walls were built in {v}.
+{P} year of building is {v}.
+{S} has stood there since {v}.
+{S} was built in the year {v}.
+The building of {o} was done in {v}.
+? When was {n} built?
+? In what year was {n} built?
+? What year was {n} built in?
+@ building weathervane animal
+{P} weathervane is {av}.
+{S} has {av} on its roof as a weathervane.
+{S} has a weathervane like {av}.
+{P} weathervane shows {av}.
+{S} carries {av} on its roof.
+The weathervane of {o} is {av}.
+The roof of {o} has {av} for a weathervane.
+? What animal is the weathervane of {n}?
+? Which animal is on the roof of {n}?
+? What does the weathervane of {n} show?
 @ event held_in place
 {S} is held in {v}.
 {S} takes place in {v}.
@@ -777,8 +962,18 @@ def _parse(table: str) -> tuple[Relation, ...]:
 
 RELATIONS = _parse(_TABLE)
 
-# A made-up attribute: its noun is drawn afresh, so that only the words of the note can tell
-# which value belongs to it.
+
+def generic_relation(key: str, subject: str) -> Relation:
+    """A made-up attribute: only the words of the note can tell which value belongs to it."""
+    return Relation(
+        key,
+        subject,
+        "generic_value",
+        tuple(s.replace("{k}", key) for s in GENERIC_STATEMENTS),
+        tuple(q.replace("{k}", key) for q in GENERIC_QUESTIONS),
+    )
+
+
 GENERIC_STATEMENTS = (
     "The {k} of {o} is {v}.",
     "{P} {k} is {v}.",

@@ -24,7 +24,8 @@ class Recipe:
     single_share: samples with one question only, as in use.
     cloze_share: further turns that give a sentence up to its value instead of a question; they
         lead from copying to answering.
-    wordings: how many wordings of each statement and question are used; 0: all.
+    wordings: how many plain wordings of each relation are used (Relation.plain); 0: all, also
+        those that are not plain.
     """
 
     n_subjects: tuple[int, int]
@@ -62,12 +63,12 @@ class Sample:
 
 
 def _chat(opening: tuple[str, str, str], rest: Sequence[Turn] = ()) -> Sample:
-    """One full prompt, then further questions on the same notes in a shorter form."""
+    """One full prompt, then further questions on the same notes, worded as its last line."""
     content, reply, kind = opening
     pieces = [Piece(prompts.BOS), Piece(prompts.user_turn(content))]
     pieces.append(Piece(reply + prompts.EOS, is_reply=True, kind=kind))
     for turn in rest:
-        pieces.append(Piece(f"{prompts.USER}{turn.text}{prompts.ASSISTANT}\n"))
+        pieces.append(Piece(prompts.user_turn(prompts.QUESTION.format(query=turn.text))))
         pieces.append(Piece(turn.answer + prompts.EOS, is_reply=True, kind=turn.kind))
     return Sample(tuple(pieces))
 

@@ -51,8 +51,8 @@ def _texts(recipe: Recipe, seed: int) -> Iterator[str]:
     fillings = Fillings(rng, Split.TRAIN)
     for _ in range(_TEXTS):
         yield _SPECIAL.sub("", "".join(p.text for p in draw_sample(recipe, rng).pieces))
-        # bare names, so that common syllables become pieces
-        yield " ".join(fillings.syllables(1, 2) for _ in range(20))
+        # bare names, so that common parts of names become pieces
+        yield " ".join(fillings.word(1, 2) for _ in range(20))
 
 
 def train_tokenizer(recipe: Recipe, seed: int) -> Tokenizer:

@@ -21,15 +21,16 @@ from tokenizers import Tokenizer
 
 from .batches import Batch, Encoded, copy_row, encode, pack, score, special_id
 from .export import export_reader
-from .muon import Muon
 from .fillings import Split
 from .model import CPU_SHAPE, GPU_SHAPE, Shape, new_reader, reader_config, written_weights
+from .muon import Muon
 from .phases import PHASES
 from .prompts import BOS, EOS, PAD
 from .samples import draw_sample
 from .tokenizer import commonest, load_or_train
 
 _CHECKPOINT_EVERY_S = 90.0
+_COPY_SHARE = 0.4  # of the rows, which are short: a tenth of the tokens
 _N_COMMON = 40  # tokens too frequent to tell what a sentence is about
 _READING_WEIGHT = 0.1  # of the loss on words that are only read
 _WRITTEN_UNTIL = 0.4  # accuracy up to which the written heads stay as they are
@@ -54,7 +55,7 @@ class Profile:
 
 
 PROFILES = {
-    "cpu": Profile(CPU_SHAPE, 100.0, 1e-3, (3000, 4800), "cpu"),
+    "cpu": Profile(CPU_SHAPE, 200.0, 1e-3, (3000, 4800), "cpu"),
     "gpu": Profile(GPU_SHAPE, 25.0, 1.2e-3, (32_768, 65_536), "cuda"),
 }
 
@@ -103,7 +104,7 @@ def draw_rows(rng: random.Random, tokenizer: Tokenizer, progress: Progress) -> I
     """Endless training rows of the present phase, some of the copy task and of earlier phases."""
     vocabulary = tokenizer.get_vocab_size()
     while True:
-        if rng.random() < 0.05:
+        if rng.random() < _COPY_SHARE:
             yield copy_row(rng, vocabulary, rng.randint(24, 96))
             continue
         phase = progress.phase

@@ -1,11 +1,11 @@
 """A small made-up world: subjects, what is true of them, and how each fact is worded."""
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 
 from .fillings import Fillings
-from .relations import GENERIC_QUESTIONS, GENERIC_STATEMENTS, RELATIONS, Relation
+from .relations import RELATIONS, Relation, generic_relation
 
 SUBJECT_WEIGHTS = {
     "person": 9,
@@ -22,13 +22,10 @@ RELATIONS_OF = {kind: tuple(r for r in RELATIONS if r.subject == kind) for kind 
 
 @cache
 def relations_of(kind: str, wordings: int = 0) -> tuple[Relation, ...]:
-    """The relations of a kind of subject, each with its first wordings only (0: with all)."""
+    """The relations of a kind of subject, each with so many plain wordings (0: with all)."""
     if wordings == 0:
         return RELATIONS_OF[kind]
-    return tuple(
-        replace(r, statements=r.statements[:wordings], questions=r.questions[:wordings], inverse=())
-        for r in RELATIONS_OF[kind]
-    )
+    return tuple(r.plain(wordings) for r in RELATIONS_OF[kind])
 
 
 _NOUNS = {
@@ -52,23 +49,22 @@ _VERBS_AFTER_THEY = (
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that is true of a subject. `relation` is None for a made-up attribute `key`."""
+    """One thing that is true of a subject."""
 
-    key: str
+    relation: Relation
     value: str
-    relation: Relation | None
     target: "Subject | None" = None
+
+    @property
+    def key(self) -> str:
+        return self.relation.key
 
     def questions(self, name: str) -> tuple[str, ...]:
         """Every wording that asks for this fact of `name` (a name or a description)."""
-        if self.relation is None:
-            return tuple(q.format(n=name, k=self.key) for q in GENERIC_QUESTIONS)
         return tuple(q.format(n=name) for q in self.relation.questions)
 
     def inverse_questions(self) -> tuple[str, ...]:
         """Every wording that gives the value and asks for the subject."""
-        if self.relation is None:
-            return ()
         return tuple(
             q.format(v=self.value, av=with_article(self.value)) for q in self.relation.inverse
         )
@@ -126,11 +122,24 @@ def _mention(subject: Subject, style: str, rng: random.Random) -> dict[str, str]
 
 def state(subject: Subject, fact: Fact, style: str, rng: random.Random) -> str:
     """One sentence that states the fact, naming the subject in the given style."""
-    templates = GENERIC_STATEMENTS if fact.relation is None else fact.relation.statements
-    slots = _mention(subject, style, rng)
-    sentence = rng.choice(templates).format(
-        v=fact.value, av=with_article(fact.value), k=fact.key, **slots
+    return _worded(subject, rng.choice(fact.relation.statements), fact, style, rng)
+
+
+def state_both(subject: Subject, facts: tuple[Fact, Fact], style: str, rng: random.Random) -> str:
+    """One sentence that states two facts, where their wordings can be joined by "and"."""
+    first, second = (
+        [s for s in fact.relation.statements if s.startswith("{S} ")] for fact in facts
     )
+    if not first or not second or subject.pronoun == "they":
+        return " ".join(state(subject, fact, style, rng) for fact in facts)
+    opening = _worded(subject, rng.choice(first), facts[0], style, rng)
+    rest = _worded(subject, rng.choice(second), facts[1], "name", rng)
+    return f"{opening[:-1]} and {rest[len(subject.name) + 1 :]}"
+
+
+def _worded(subject: Subject, template: str, fact: Fact, style: str, rng: random.Random) -> str:
+    slots = _mention(subject, style, rng)
+    sentence = template.format(v=fact.value, av=with_article(fact.value), **slots)
     if style == "pronoun" and subject.pronoun == "they":
         for singular, plural in _VERBS_AFTER_THEY:
             sentence = sentence.replace(f"hey {singular} ", f"hey {plural} ")
@@ -170,9 +179,10 @@ def _draw_facts(
     used = {s.name for s in world}
     for _ in range(n_facts):
         if not relations or rng.random() < 0.15:
-            key = fillings.generic_key()
-            if subject.fact(key) is None:
-                subject.facts.append(Fact(key, fillings.generic_value(), None))
+            relation = generic_relation(fillings.generic_key(), subject.kind)
+            if subject.fact(relation.key) is None:
+                plain = relation.plain(wordings) if wordings else relation
+                subject.facts.append(Fact(plain, fillings.generic_value()))
             continue
         relation = relations.pop()
         target = None
@@ -184,7 +194,7 @@ def _draw_facts(
             continue
         if any(value == f.value for f in subject.facts):
             continue
-        subject.facts.append(Fact(relation.key, value, relation, target))
+        subject.facts.append(Fact(relation, value, target))
 
 
 def draw_world(
