@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH ?= torch==2.13.0
+EXTRAS ?= server,dev
 
-.PHONY: setup demo test check format lint types reader sim clean
+.PHONY: setup demo test check format lint types mutants reader sim clean
 
 setup: $(STAMP)
 
@@ -15,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt models/reader/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints.txt -e ".[server,dev]" ./models/reader
+		-c constraints.txt -e ".[$(EXTRAS)]" ./models/reader
 	touch $(STAMP)
 
 demo: setup
@@ -27,10 +28,10 @@ test: setup
 check: setup format lint types test
 
 format: setup
-	$(BIN)/ruff format --check heddle tests benchmarks
+	$(BIN)/ruff format --check heddle tests benchmarks tools
 
 lint: setup
-	$(BIN)/ruff check heddle tests benchmarks
+	$(BIN)/ruff check heddle tests benchmarks tools
 
 types: setup
 	$(BIN)/mypy
@@ -39,6 +40,10 @@ sim: setup
 	$(BIN)/python -m heddle.simulator --seed $(or $(SEED),0)
 
 # Retrains the reader from nothing; PROFILE=gpu on a machine with one. Resumable.
+# Break KV fusion on purpose, one mutation at a time, and see a test turn red (10 to 20 minutes).
+mutants: setup
+	$(BIN)/python -m tools.mutants --json docs/results/mutants.json
+
 reader: setup
 	cd models/reader && ../../$(BIN)/python -m training.train \
 		--profile $(or $(PROFILE),cpu) --export heddle_reader/model

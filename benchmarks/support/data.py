@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from heddle.cli.cache import cache_directory
+from heddle.app.cache import cache_directory
 from heddle.evals.data_folder import data_file
 
 

@@ -46,7 +46,7 @@ def answer_all(
     handles: list[Handle] = []
 
     def enter(inputs: Inputs) -> Handle:
-        handles.append(_enter(submit, inputs, handles, Patience(patience_s)))
+        handles.append(submit_patiently(submit, inputs, handles, Patience(patience_s)))
         return handles[-1]
 
     try:
@@ -118,8 +118,14 @@ class Door:
                 await asyncio.wait_for(self._has_room.wait(), wait_s)
 
 
-def _enter(submit: Submit, inputs: Inputs, handles: Sequence[Handle], patience: Patience) -> Handle:
-    """Submit a request as soon as the server has room for it."""
+def submit_patiently(
+    submit: Submit, inputs: Inputs, handles: Sequence[Handle], patience: Patience
+) -> Handle:
+    """Submit a request as soon as the server has room for it, beside those of these handles.
+
+    Raises:
+        Busy: there was none in time.
+    """
     while True:
         try:
             return submit(inputs)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from heddle.app.chunk_kv_disk import chunk_kv_directory
 from heddle.app.embedder_source import embedder_facts
 from heddle.app.lanes import embedder_dtype
 from heddle.app.server import Server
@@ -18,6 +19,7 @@ from heddle.corpus.records import EmbedderStamp, PendingChunk
 from heddle.corpus.store import CorpusStore
 from heddle.engines.vector.build import refresh_index
 from heddle.hosts.machine import read_machine
+from heddle.kv.forget_files import forget_files
 from heddle.runtime.handle import Handle
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import IndexingNode
@@ -58,8 +60,9 @@ def index_paths(
     """Bring the corpus in `directory` up to date with files. Stopped and run again, it resumes.
 
     `prune` deletes the documents of files at or under `paths` that exist no more. Servers that
-    are running on the corpus see every change at their next search. A first run that takes in no
-    document leaves nothing behind.
+    are running on the corpus see every change at their next search. The stored chunk KV of what
+    is deleted goes with it, for every model. A first run that takes in no document leaves nothing
+    behind.
 
     Raises:
         InputError: a path isn't there, or nothing was found to index.
@@ -76,6 +79,7 @@ def index_paths(
             raise InputError(_nothing(report))
         embedded = embed_pending(store, directory, embedder, on_vectors)
         refresh_index(directory)
+        forget_files(chunk_kv_directory(directory), store.deleted(0).tolist())
         return IndexReport(report, embedded, store.vector_count, store.revision)
 
 

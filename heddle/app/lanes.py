@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from heddle.app.chunk_kv_disk import chunk_kv_directory, disk_bytes_max
 from heddle.app.model_source import model_directory
 from heddle.app.placement import Demand, Placement, plan_placement
 from heddle.app.server_config import ServerConfig
@@ -118,13 +119,15 @@ def _llm(config: ServerConfig, placement: Placement, threads: int) -> EngineSpec
         model_directory(config.generator),
         dtype=config.dtype,
         device=config.device,
+        attention=config.attention,
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
         kv_bytes=placement.kv_bytes,
         context_tokens_max=config.context_tokens_max,
         chunk_kv_bytes=config.chunk_kv_bytes if allows_reuse else 0,
-        chunk_kv_dir=None if config.index is None else Path(config.index) / "kv",
-        chunk_kv_disk_bytes=config.chunk_kv_disk_bytes,
+        corpus_dir=None if config.index is None else Path(config.index),
+        chunk_kv_dir=None if config.index is None else chunk_kv_directory(config.index),
+        chunk_kv_disk_bytes=disk_bytes_max(config) if allows_reuse else 0,
         packs_weights=placement.packs_weights,
         threads=threads,
     )
@@ -134,7 +137,7 @@ def _llm(config: ServerConfig, placement: Placement, threads: int) -> EngineSpec
         "heddle.engines.llm.build:build_engine",
         settings,
         4 * config.max_num_seqs,
-        frozenset({PrimitiveKind.PREFILLING, PrimitiveKind.DECODING}),
+        frozenset({PrimitiveKind.PREFILLING, PrimitiveKind.DECODING, PrimitiveKind.PRIMING}),
     )
 
 

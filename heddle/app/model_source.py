@@ -5,6 +5,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
+from heddle.app.smollm2 import SMOLLM2, smollm2_directory
 from heddle.core.errors import InputError
 
 ENTRY_POINTS: Final = "heddle.models"
@@ -20,12 +21,12 @@ def model_directory(name: str | Path, *, fetch: bool = True) -> Path:
     """Return the directory of a model.
 
     Args:
-        name: a directory, the name of an installed model ("reader"), or "owner/name" on the
-            model hub, which is downloaded to the hub's own cache.
+        name: a directory, the name of an installed model ("reader"), "smollm2", or "owner/name"
+            on the model hub, which is downloaded to the hub's own cache.
         fetch: False = of the hub's models, only those that are in that cache already.
 
     Raises:
-        InputError: there is no such model, or the hub can't be reached.
+        InputError: there is no such model, it isn't installed, or the hub can't be reached.
     """
     path = Path(os.path.expanduser(name))  # a ~user who is unknown stays as written
     if path.is_dir():
@@ -35,12 +36,14 @@ def model_directory(name: str | Path, *, fetch: bool = True) -> Path:
     for entry in entry_points(group=ENTRY_POINTS):
         if entry.name == str(name):
             return Path(entry.load()())
+    if str(name) == SMOLLM2:
+        return smollm2_directory()
     if str(name).count("/") == 1 and not str(name).startswith((".", "/", "~")):
         return _from_hub(str(name), fetch)
     known = ", ".join(installed_models()) or "none (pip install ./models/reader in a checkout)"
     raise InputError(
         f"model {str(name)!r} is no directory and no installed model; installed: {known}; "
-        "or give owner/name of a model hub repository"
+        f"or give {SMOLLM2}, or owner/name of a model hub repository"
     )
 
 

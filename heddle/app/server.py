@@ -14,10 +14,12 @@ from heddle.app.application import App
 from heddle.app.embedder_source import embedder_facts
 from heddle.app.lanes import embedder_dtype, inline_hosts, lane_specs, plan_for
 from heddle.app.model_source import model_directory
+from heddle.app.priming import NEIGHBOURS_DEFAULT, prime_chunks
+from heddle.app.priming_plan import PrimingPlan, PrimingProgress, PrimingReport
 from heddle.app.request_arguments import input_values, member_named, patience_s, tenant_name
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, HeddleError, InputError
-from heddle.core.kv_reuse import KvReuse
+from heddle.core.kv_reuse import KvReuse, kv_reuse_of
 from heddle.core.ports import EnginePort
 from heddle.core.tasks import Optimizations, Priority
 from heddle.corpus.store import CorpusStore
@@ -49,6 +51,7 @@ class Server:
     """Runs workflows on a model and an index. (HedraRAG Listing 1)
 
     `Server(generator="reader", index="corpus-dir")` takes every field of ServerConfig by name.
+    `kv_reuse` may also be a text such as "fusionrag,0.15".
     The engines live in processes of their own unless host="inline"; the runtime in a thread of
     this process. Use it as a context manager, or call close().
 
@@ -62,6 +65,8 @@ class Server:
         index: str | Path | None = None,
         **settings: Any,  # noqa: ANN401 - ServerConfig's fields, checked by it
     ) -> None:
+        if "kv_reuse" in settings:
+            settings["kv_reuse"] = kv_reuse_of(settings["kv_reuse"])
         try:
             self.config = ServerConfig(generator=generator, index=index, **settings)
         except TypeError as error:
@@ -104,7 +109,7 @@ class Server:
         priority: Priority | str = Priority.NORMAL,
         tenant: str = "",
         optimizations: Optimizations | str | None = None,
-        kv_reuse: KvReuse | None = None,
+        kv_reuse: KvReuse | str | None = None,
     ) -> Handle:
         """Admit a request and return its handle.
 
@@ -115,8 +120,9 @@ class Server:
             priority: "interactive", "normal" or "bulk".
             tenant: whose request this is; prefix caches are never shared between tenants.
             optimizations: "off", "exact" or "approx"; at most what the server allows.
-            kv_reuse: how prompts use stored chunk KV, which needs "approx"; None = as the server
-                does, where the request's `optimizations` are "approx".
+            kv_reuse: how prompts use stored chunk KV, which needs "approx": a KvReuse or a text
+                such as "fusionrag,0.15"; None = as the server does, where the request's
+                `optimizations` are "approx".
 
         Raises:
             Busy: too many requests are in flight; nothing was started.
@@ -125,9 +131,10 @@ class Server:
         compiled = self._compiled(workflow)
         values = input_values(inputs)
         mode = self._optimizations(optimizations)
-        if kv_reuse is not None and kv_reuse.is_approximate and mode is not Optimizations.APPROX:
+        reuse = self.config.kv_reuse if kv_reuse is None else kv_reuse_of(kv_reuse)
+        if kv_reuse is not None and reuse.is_approximate and mode is not Optimizations.APPROX:
             raise ConfigError(
-                f"kv_reuse {kv_reuse.policy.value!r} gives approximate answers: allow them with "
+                f"kv_reuse {reuse.policy.value!r} gives approximate answers: allow them with "
                 "optimizations='approx' (for the server, too)"
             )
         level = member_named(Priority, priority, "priority")
@@ -155,13 +162,40 @@ class Server:
                 priority=level,
                 tenant=owner,
                 optimizations=mode,
-                kv_reuse=kv_reuse or self.config.kv_reuse,
+                kv_reuse=reuse,
             )
             self._loop.wake()
             return admitted
 
         request_id = self._on_loop(submit)
         return handle
+
+    def prime(
+        self,
+        neighbours_max: int = NEIGHBOURS_DEFAULT,
+        *,
+        on_plan: Callable[[PrimingPlan], None] = lambda _: None,
+        on_progress: Callable[[PrimingProgress], None] = lambda _: None,
+    ) -> PrimingReport:
+        """Compute and store the KV of every chunk of the corpus, for `kv_reuse`; what is missing.
+
+        Each chunk gets its raw KV and then its primed one, computed on top of its nearest
+        neighbours' (FusionRAG §3.1), which are of its own tenant and collection. It runs beside
+        requests, on what they leave. Stopped and run again, it goes on. Primed KV stays as it is
+        until a neighbour is deleted or others have come nearer; the next call primes it anew.
+
+        Args:
+            neighbours_max: neighbours of each chunk, fewer where more don't fit into the context.
+            on_plan: told what it will take, before anything is computed.
+            on_progress: told after each chunk.
+
+        Raises:
+            ConfigError: the server keeps no chunk KV, or chunk_kv_bytes or chunk_kv_disk_bytes
+                can't hold it.
+            StorageError: the corpus directory can't be written, or its disk is full.
+            EngineError: the disk refused while it ran; what is stored by then stays.
+        """
+        return prime_chunks(self, neighbours_max, on_plan, on_progress)
 
     # -- life ---------------------------------------------------------------------------------
 

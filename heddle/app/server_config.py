@@ -24,6 +24,8 @@ class ServerConfig:
         host: "process" = engines in lanes of their own; "inline" = in this process.
         dtype: auto, float32 or bfloat16, for both models.
         device: auto, cpu or cuda, for the LLM.
+        attention: what computes the LLM's: torch, or triton on an NVIDIA GPU; auto = triton where
+            it can.
         nprobe: clusters a search scans; None = the index's default.
         max_num_seqs: sequences the LLM runs at once.
         max_num_batched_tokens: tokens of one LLM step.
@@ -35,7 +37,8 @@ class ServerConfig:
         kv_reuse: how prompts use the KV of retrieved chunks that was computed elsewhere, unless a
             request says otherwise; anything but full attention needs optimizations APPROX.
         chunk_kv_bytes: host memory for that KV; 0 = none is kept.
-        chunk_kv_disk_bytes: what the corpus directory may hold of it; 0 = none.
+        chunk_kv_disk_bytes: what the corpus directory may hold of it; 0 = none; None = 1 GiB, or
+            what it holds already if that is more.
         disabled_passes: passes to leave out, by name.
         tool_threads: calls of user functions at once.
         limits: bounds of the runtime.
@@ -51,6 +54,7 @@ class ServerConfig:
     host: str = "process"
     dtype: str = "auto"
     device: str = "auto"
+    attention: str = "auto"
     nprobe: int | None = None
     max_num_seqs: int = 16
     max_num_batched_tokens: int = 512
@@ -60,7 +64,7 @@ class ServerConfig:
     optimizations: Optimizations = Optimizations.EXACT
     kv_reuse: KvReuse = FULL_ATTENTION
     chunk_kv_bytes: int = 256 << 20
-    chunk_kv_disk_bytes: int = 0
+    chunk_kv_disk_bytes: int | None = None
     disabled_passes: frozenset[str] = frozenset()
     tool_threads: int = 8
     limits: RuntimeLimits = field(default_factory=RuntimeLimits)
@@ -81,7 +85,7 @@ class ServerConfig:
                 "with optimizations=Optimizations.APPROX"
             )
         for name in ("chunk_kv_bytes", "chunk_kv_disk_bytes"):
-            if getattr(self, name) < 0:
+            if (getattr(self, name) or 0) < 0:
                 raise ConfigError(f"{name} must be at least 0, got {getattr(self, name)}")
         for name in ("max_num_seqs", "max_num_batched_tokens", "tool_threads"):
             if getattr(self, name) < 1:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from heddle.app.model_source import DEFAULT_MODEL
-from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.errors import ConfigError
+from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse, kv_reuse_of
 from heddle.core.tasks import Optimizations
 
 BYTES_IN: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -17,6 +18,7 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     """Declare which models a server runs and how: `--embedder`, KV reuse, what `add_model` does."""
     add_model(parser)
     _add_kv_reuse(parser)
+    add_kv_disk(parser)
     parser.add_argument(
         "--embedder", metavar="DIR-or-name", help="what the corpus was indexed with, if named then"
     )
@@ -47,41 +49,45 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def _add_kv_reuse(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kv-reuse",
-        type=reuse_policy,
-        default=ReusePolicy.FULL,
-        metavar="POLICY",
-        help="use the KV of retrieved chunks again, wherever they stand, which is approximate: "
-        f"{', '.join(policy.value for policy in ReusePolicy)}; default: full (attention, no reuse)",
-    )
-    parser.add_argument(
-        "--kv-ratio",
-        type=float,
-        default=KvReuse().ratio,
-        metavar="R",
-        help="share of reused tokens that is computed anew; default: %(default)s",
+        type=kv_reuse,
+        default=FULL_ATTENTION,
+        metavar="POLICY[,RATIO][,OPTION...]",
+        help="use the KV of retrieved chunks again, wherever they stand, which is approximate; the "
+        f"ratio is the share of their tokens that is computed anew. {KV_REUSE_FORM}; default: full "
+        f"(attention, no reuse), ratio {FULL_ATTENTION.ratio}",
     )
 
 
-def reuse_policy(text: str) -> ReusePolicy:
-    """Return the policy of this name; what argparse shows otherwise names them all."""
+def kv_reuse(text: str) -> KvReuse:
+    """Return what `--kv-reuse` says; argparse shows its own words for any other error."""
     try:
-        return ReusePolicy(text)
-    except ValueError:
-        names = ", ".join(policy.value for policy in ReusePolicy)
-        raise argparse.ArgumentTypeError(f"{text!r} is unknown; there are {names}") from None
+        return kv_reuse_of(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def server_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what `add_models` declares but the model, under the names that `Server` gives it."""
-    reuse = KvReuse(options.kv_reuse, options.kv_ratio)
+    reuse: KvReuse = options.kv_reuse
     mode = Optimizations.APPROX if reuse.is_approximate else Optimizations.EXACT
     own = {"embedder": options.embedder, "kv_reuse": reuse, "optimizations": mode}
-    return {**own, **model_limits(options)}
+    return {**own, "chunk_kv_disk_bytes": options.kv_disk, **model_limits(options)}
 
 
 def model_limits(options: argparse.Namespace) -> dict[str, Any]:
     """Return the limits that `add_model` declares, under the names that `Server` gives them."""
     return {"context_tokens_max": options.context_tokens_max, "kv_bytes": options.kv_bytes}
+
+
+def add_kv_disk(parser: argparse.ArgumentParser) -> None:
+    """Declare `--kv-disk`."""
+    parser.add_argument(
+        "--kv-disk",
+        type=_byte_count,
+        metavar="SIZE",
+        help="what the corpus directory may hold of chunk KV, such as 512M or 20G; default: 1G, "
+        "or what it holds already",
+    )
 
 
 def add_topk(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from heddle.runtime.events import (
     Retrieved,
     TokenDelta,
 )
-from heddle.runtime.receipt import Receipt
+from heddle.runtime.receipt import Receipt, Splice
 from heddle.workflow.nodes import GenerationNode
 
 SNIPPET_CHARS = 100
@@ -77,7 +77,7 @@ class Printer:
             case NodeFinished(node) if node == self.speaker:
                 print(flush=True)
                 self.speaker = None
-            case Retrieved(node, passages):
+            case Retrieved(node, passages) if node != self.speaker:
                 print(f"[{node}: {len(passages)} passages]", file=sys.stderr)
             case RequestFailed(error):
                 raise error
@@ -112,8 +112,20 @@ def passage_line(passage: Passage) -> str:
 def _fused_line(fused: FusedKv) -> str:
     hits = ", ".join(f"{count} {kind}" for kind, count in fused.chunks.items())
     return (
-        f"  chunk KV, {fused.policy} at {fused.ratio:.0%}: {hits}; tokens computed anew "
-        f"{fused.tokens_recomputed}, from disk {fused.tokens_from_disk}"
+        f"  chunk KV, {fused.policy} at {fused.ratio:.0%}: {hits}, {fused.chunks_primed} primed; "
+        f"tokens computed anew {fused.tokens_recomputed}, from disk {fused.tokens_from_disk}, only "
+        f"to choose {fused.tokens_surveyed}; loading {fused.loading_s:.3f} s, choosing "
+        f"{fused.surveying_s:.3f} s, computing {fused.computing_s:.3f} s"
+    )
+
+
+def _splice_line(splice: Splice) -> str:
+    dropped = f", {splice.chunks_dropped} dropped" if splice.chunks_dropped else ""
+    return (
+        f"  retrieved while decoding {splice.node}, after {splice.at_token} tokens "
+        f"({splice.reason.value}, {splice.at_s:.2f} s): {splice.chunks_added} of "
+        f"{splice.chunks_found} passages added{dropped}; prompt tokens computed "
+        f"{splice.tokens_computed}, reused {splice.tokens_reused}"
     )
 
 
@@ -128,6 +140,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"texts truncated: {receipt.texts_truncated}; retries: {receipt.retries}",
     ]
     lines += [_fused_line(fused) for fused in receipt.fused]
+    lines += [_splice_line(splice) for splice in receipt.splices]
     lines += [f"  fallback: {note}" for note in receipt.fallbacks]
     lines += [
         f"  {took.span.name:<28} {took.span.engine:<10} waited {took.waited_s:6.3f} s, "

@@ -1,22 +1,25 @@
-"""`heddle bench NAME [--quick] [--json FILE]` and `heddle bench prepare`."""
+"""`heddle bench NAME [--quick] [--json FILE]`, some with options of their own, and `prepare`."""
 
 import argparse
 import ast
 import importlib
+import inspect
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from heddle.app.cache import write_json
 from heddle.cli.arguments import add_json
-from heddle.cli.cache import write_json
 from heddle.core.errors import InputError, InternalError
 from heddle.hosts.machine import read_machine
 
 REPORTED = ("heddle", "torch", "transformers", "faiss-cpu", "numpy", "tokenizers")
 PREPARE = "prepare"
+# What some benchmarks take besides: keyword arguments of their `run`, explained in their files.
+OWN_OPTIONS: Final = ("model", "dataset", "questions", "bar", "device")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="a smoke test; decides nothing")
     parser.add_argument("--seed", type=int, default=0, help="of its random data; default: 0")
     add_json(parser)
+    own = parser.add_argument_group("options of some benchmarks")
+    own.add_argument("--model", metavar="DIR-or-name", help="the model that answers")
+    own.add_argument("--dataset", metavar="NAME", help="one data set instead of all")
+    own.add_argument("--questions", type=int, metavar="N", help="of each data set")
+    own.add_argument("--device", metavar="cpu-or-cuda", help="where it computes")
+    own.add_argument("--bar", action="store_true", default=None, help="only what decides the bar")
     parser.set_defaults(run=run)
 
 
@@ -42,10 +51,11 @@ def run(options: argparse.Namespace) -> int:
             f"benchmark {options.name!r} is unknown; there are {', '.join(titles)} and {PREPARE}"
         )
     module = importlib.import_module(f"benchmarks.{options.name.replace('-', '_')}")
+    own = _own_options(options, module.run)
     print((module.__doc__ or "").strip(), end="\n\n")
     machine = read_machine()
     print(f"machine: {machine.cpu_model}, {machine.cores} cores; quick: {options.quick}\n")
-    found: Mapping[str, Any] = module.run(quick=options.quick, seed=options.seed)
+    found: Mapping[str, Any] = module.run(quick=options.quick, seed=options.seed, **own)
     result = _result(options, found)
     for name, value in result["headline"].items():
         print(f"{name}: {value:.6g}")
@@ -79,6 +89,22 @@ def benchmark_titles() -> dict[str, str]:
             title = (ast.get_docstring(module) or "").partition("\n")[0]
             titles[path.stem.replace("_", "-")] = title
     return titles
+
+
+def _own_options(
+    options: argparse.Namespace, run_benchmark: Callable[..., object]
+) -> dict[str, Any]:
+    """Return the options that were given beyond those that every benchmark takes.
+
+    Raises:
+        InputError: this one has no such option.
+    """
+    taken = inspect.signature(run_benchmark).parameters
+    given = {name: getattr(options, name) for name in OWN_OPTIONS}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in given.keys() - taken.keys():
+        raise InputError(f"{options.name} has no option --{name}; its file says what it takes")
+    return given
 
 
 def _result(options: argparse.Namespace, found: Mapping[str, Any]) -> dict[str, Any]:

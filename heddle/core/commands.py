@@ -1,14 +1,16 @@
-"""What the runtime tells a lane. Nothing else crosses that boundary. (DESIGN §1)"""
+"""What the runtime tells a lane. Nothing else crosses that boundary. (DESIGN §1)
 
-from dataclasses import dataclass
+NamedTuples, because making them is a good part of the runtime's own work. (frames.py)
+"""
+
 from enum import Enum
+from typing import NamedTuple
 
 from heddle.core.results import KvHandle
 from heddle.core.tasks import Priority, Task
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(NamedTuple):
     """Start a task; report Progress every `report_every` units (tokens, or scanned lists)."""
 
     task: Task
@@ -23,8 +25,7 @@ class AmendMode(Enum):
     REPLACE = "replace"  # another content: what was computed from it on is dropped
 
 
-@dataclass(frozen=True, slots=True)
-class Amend:
+class Amend(NamedTuple):
     """Change one segment of a prefill that was admitted earlier."""
 
     task_id: int
@@ -33,8 +34,7 @@ class Amend:
     mode: AmendMode
 
 
-@dataclass(frozen=True, slots=True)
-class Steer:
+class Steer(NamedTuple):
     """Change how the lane steps: its time budget for one step, or a task's priority.
 
     None leaves a value as it is.
@@ -45,22 +45,19 @@ class Steer:
     priority: Priority | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(NamedTuple):
     """End a task; the lane answers with its one terminal event."""
 
     task_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(NamedTuple):
     """Give a lease back; unknown or void handles are ignored."""
 
     handle: KvHandle
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(NamedTuple):
     """Hand the KV behind a lease to another lane."""
 
     handle: KvHandle

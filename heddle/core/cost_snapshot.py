@@ -1,11 +1,10 @@
 """A lane's own cost model, frozen, as it travels in frames."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class CostSnapshot:
+class CostSnapshot(NamedTuple):
     """Linear cost of a step: seconds = sum of coefficient · feature.
 
     `coefficients_s` maps a feature's name to seconds for one unit of it; the feature `call` is

@@ -1,7 +1,8 @@
 """How a prompt's retrieved chunks may use KV that was computed elsewhere."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any, Final, Literal
 
 from heddle.core.errors import ConfigError
 
@@ -12,21 +13,44 @@ class ReusePolicy(Enum):
     FULL = "full"  # all of them: no reuse beyond the exact prefix
     FULL_REUSE = "full_reuse"  # none
     EPIC = "epic"  # the first of each chunk
+    CACHEBLEND = "cacheblend"  # those whose values move most in the first layers
+    CACHECRAFT = "cachecraft"  # of each chunk so many as its old context mattered
+    CACHECRAFT_FIXED = "cachecraft_fixed"  # those that looked most at their old context
     FUSIONRAG = "fusionrag"  # those that the question looks at (FusionRAG §3.2)
+
+
+class QuestionPass(Enum):
+    """What the question sees while FusionRAG finds out which tokens it looks at."""
+
+    WITH_CONTEXT = "with_context"  # the reused chunks
+    ALONE = "alone"  # only itself
+
+
+AUTO: Final = "auto"
+RATIO_DEFAULT: Final = 0.15
 
 
 @dataclass(frozen=True, slots=True)
 class KvReuse:
     """A policy, and the share of reused tokens that it may compute anew.
 
-    `primed` prefers KV that has seen the chunk's nearest neighbours (FusionRAG §3.1).
+    At ratio 1 every policy computes all of them, at 0 none. A ratio of "auto" is chosen for each
+    request: the largest with which it meets its deadline, by the cost model; 0.15 without one.
 
-    Raises: ConfigError: the ratio is outside [0, 1].
+    Args:
+        primed: prefers KV that has seen the chunk's nearest neighbours (FusionRAG §3.1).
+        question: how FusionRAG's question pass is computed.
+        legacy_mask: CacheBlend as its first repository computes it, for comparison only: question
+            tokens compete with the chunks', and the selected tokens see what lies behind them.
+
+    Raises: ConfigError: the ratio is outside [0, 1], or an option is of another policy.
     """
 
     policy: ReusePolicy = ReusePolicy.FULL
-    ratio: float = 0.15
+    ratio: float | Literal["auto"] = RATIO_DEFAULT
     primed: bool = True
+    question: QuestionPass = QuestionPass.WITH_CONTEXT
+    legacy_mask: bool = False
 
     @property
     def is_approximate(self) -> bool:
@@ -34,10 +58,66 @@ class KvReuse:
         return self.policy is not ReusePolicy.FULL
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.ratio <= 1.0:
+        is_share = not isinstance(self.ratio, str) and 0.0 <= self.ratio <= 1.0
+        if not is_share and self.ratio != AUTO:
             raise ConfigError(
-                f"kv_reuse.ratio is {self.ratio}; it is a share of tokens, from 0 to 1"
+                f"kv_reuse.ratio is {self.ratio!r}; it is a share of tokens, from 0 to 1, or 'auto'"
+            )
+        if self.legacy_mask and self.policy is not ReusePolicy.CACHEBLEND:
+            raise ConfigError(
+                f"kv_reuse.legacy_mask is an option of cacheblend, not of {self.policy.value}"
+            )
+        is_alone = self.question is QuestionPass.ALONE
+        if is_alone and self.policy is not ReusePolicy.FUSIONRAG:
+            raise ConfigError(
+                f"kv_reuse.question 'alone' is an option of fusionrag, not of {self.policy.value}"
             )
 
 
 FULL_ATTENTION = KvReuse()
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "raw": {"primed": False},
+    QuestionPass.ALONE.value: {"question": QuestionPass.ALONE},
+    "legacy_mask": {"legacy_mask": True},
+}
+KV_REUSE_FORM: Final = (
+    f"POLICY[,RATIO][,OPTION...]: policies {', '.join(policy.value for policy in ReusePolicy)}; "
+    f"a ratio from 0 to 1 or auto; options {', '.join(_OPTIONS)}"
+)
+
+
+def kv_reuse_of(value: object) -> KvReuse:
+    """Return a KvReuse as it is, or what a text such as "fusionrag,0.15" or "epic,auto,raw" says.
+
+    The form is "POLICY[,RATIO][,OPTION...]"; `raw` stands for primed=False, `alone` for that
+    question pass.
+
+    Raises: ConfigError: it is neither, or a part of it is unknown; the message shows the form.
+    """
+    if isinstance(value, KvReuse):
+        return value
+    if not isinstance(value, str):
+        raise ConfigError(f"kv_reuse is {value!r}; give a KvReuse, or {KV_REUSE_FORM}")
+    return _parsed(value)
+
+
+def _parsed(text: str) -> KvReuse:
+    name, *rest = (part.strip() for part in text.split(","))
+    try:
+        reuse = KvReuse(ReusePolicy(name))
+    except ValueError:
+        raise ConfigError(f"kv_reuse: policy {name!r} is unknown; write {KV_REUSE_FORM}") from None
+    for part in rest:
+        reuse = replace(reuse, **_changes(part))
+    return reuse
+
+
+def _changes(part: str) -> dict[str, Any]:
+    if part in _OPTIONS:
+        return _OPTIONS[part]
+    try:
+        return {"ratio": AUTO if part == AUTO else float(part)}
+    except ValueError:
+        raise ConfigError(
+            f"kv_reuse: {part!r} is no ratio or option; write {KV_REUSE_FORM}"
+        ) from None

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A retrieved chunk. `distance` is the squared L2 distance of normalised vectors, in [0, 4]."""
+    """A retrieved chunk. `distance` is the squared L2 distance of normalised vectors, in [0, 4].
+
+    `tenant` and `collection` are its document's: what is computed from several chunks together
+    is computed from those of one tenant and collection only.
+    """
 
     chunk_id: int
     document_id: str
@@ -13,6 +17,8 @@ class Passage:
     text: str
     distance: float = 0.0
     position: int = 0
+    tenant: str = ""
+    collection: str = ""
 
     def render(self) -> str:
         """Return the passage as prompts show it: whatever its rank, so its KV can be reused."""

@@ -47,6 +47,22 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Where a decode ends for now, to go on from a prompt that shows more.
+
+    After `after` tokens, or before a token to which the model gives a probability under `below`
+    (softmax of the logits as they are, whatever the sampling); None = not for that reason. A
+    decode's first token is always taken, so every one gets further. (FLARE, Jiang et al. 2023)
+    """
+
+    after: int | None = None
+    below: float | None = None
+
+
+NO_PAUSE = Pause()
+
+
+@dataclass(frozen=True, slots=True)
 class EmbedPayload:
     """Embed texts; answered by Vectors [len(texts), d]."""
 
@@ -115,15 +131,34 @@ class PrefillPayload:
 
 
 @dataclass(frozen=True, slots=True)
+class PrimePayload:
+    """Compute the KV of the last segment, a chunk, and store it on disk; answered by Primed.
+
+    The segments before it are the prompt's prefix and the chunks it is to see, the most similar
+    first: their stored raw KV is reused. Without such chunks the KV stored is raw itself, else
+    primed. `cache_salt` is the tenant's, as for a prefill. (FusionRAG §3.1)
+    """
+
+    segments: tuple[Segment, ...]
+    cache_salt: str = ""
+    rows: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class DecodePayload:
     """Continue a prefill; answered by Generated, with token Progress before.
 
     `prefill_task` names the prefill, on the same lane, that this decode continues. It may be
     sent before the prefill is done: the lane starts decoding the moment the prompt is in.
+
+    The last `continues` tokens of the prompt are what earlier decodes of the same answer wrote:
+    text, stop strings, draws and max_tokens go on from there, and Generated holds the whole.
     """
 
     prefill_task: int
     sampling: Sampling
+    pause: Pause = NO_PAUSE
+    continues: int = 0
     rows: int = 1
 
 
@@ -137,7 +172,13 @@ class ToolPayload:
 
 
 Payload = (
-    EmbedPayload | SearchPayload | IngestPayload | PrefillPayload | DecodePayload | ToolPayload
+    EmbedPayload
+    | SearchPayload
+    | IngestPayload
+    | PrefillPayload
+    | PrimePayload
+    | DecodePayload
+    | ToolPayload
 )
 
 

@@ -4,10 +4,14 @@ from enum import Enum
 
 
 class PrimitiveKind(Enum):
-    """Teola Table 1, plus Tool (a user's function or a call to the outside world)."""
+    """Teola Table 1, plus Tool (a user's function or a call to the outside world) and Priming.
+
+    Priming computes a chunk's KV to be stored, on top of its neighbours' (FusionRAG §3.1).
+    """
 
     EMBEDDING = "embedding"
     INGESTION = "ingestion"
+    PRIMING = "priming"
     SEARCHING = "searching"
     RERANKING = "reranking"
     PREFILLING = "prefilling"
@@ -18,6 +22,10 @@ class PrimitiveKind(Enum):
     CONDITION = "condition"
     AGGREGATE = "aggregate"
     TOOL = "tool"
+
+    # There is one object for each kind, so nothing is gained from Enum's own hash, written in
+    # Python: sets and tables of kinds are asked for every primitive.
+    __hash__ = object.__hash__
 
     @property
     def is_control(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,18 @@ class Ingested:
 
 
 @dataclass(frozen=True, slots=True)
-class KvHandle:
+class Primed:
+    """A chunk's KV lies on disk; `is_new` False: it was there already, and nothing was computed.
+
+    `neighbours` counts the chunks it has seen, of those offered what fits into the context.
+    """
+
+    tokens: int
+    neighbours: int
+    is_new: bool
+
+
+class KvHandle(NamedTuple):
     """A lease on KV pages inside a lane, void once the lane's epoch has passed."""
 
     lane: str
@@ -53,15 +65,26 @@ class KvHandle:
 class FusedKv:
     """What a prompt took from the chunk KV store.
 
-    `chunks` counts its chunks by kind of hit, misses included; `tokens_recomputed` were reused
-    and computed anew all the same, because the policy selected them.
+    `ratio` is the one that was used, also where it was chosen from the deadline. `chunks` counts
+    its chunks by kind of hit, misses included; `tokens_recomputed` were reused and computed anew
+    all the same, because the policy selected them; `tokens_surveyed` went through the model, or
+    its first layers, only to find out which. `chunks_primed` of the chunks had primed KV.
+    `fallbacks` says what went another way than asked. Times [s]: until all chunks were in memory,
+    and of the steps that found out which tokens matter and that computed, whatever else ran in
+    these steps.
     """
 
     policy: str
     ratio: float
     chunks: Mapping[str, int]
-    tokens_recomputed: int
-    tokens_from_disk: int
+    tokens_recomputed: int = 0
+    tokens_from_disk: int = 0
+    tokens_surveyed: int = 0
+    chunks_primed: int = 0
+    fallbacks: tuple[str, ...] = ()
+    loading_s: float = 0.0
+    surveying_s: float = 0.0
+    computing_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +103,28 @@ class FinishReason(Enum):
 
     STOP = "stop"  # end-of-sequence token or stop string
     LENGTH = "length"  # max_tokens or the model's context
+    INTERVAL = "interval"  # a pause after so many tokens
+    LOW_CONFIDENCE = "low_confidence"  # a pause before a token that the model isn't sure of
+
+    @property
+    def is_pause(self) -> bool:
+        """Whether the generation may go on from here."""
+        return self in (FinishReason.INTERVAL, FinishReason.LOW_CONFIDENCE)
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A finished generation; `text` excludes the stop string and special tokens."""
+    """A finished generation; `text` excludes the stop string and special tokens.
+
+    Where it only pauses, `text` lacks what later tokens may still change. `tokens_left` is how
+    many more tokens its sequence could have had in the lane's context.
+    """
 
     text: str
     token_ids: tuple[int, ...]
     finish_reason: FinishReason
     preemptions: int = 0
+    tokens_left: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,4 +134,4 @@ class ToolResult:
     value: object
 
 
-Result = Vectors | Hits | Ingested | Prefilled | Generated | ToolResult
+Result = Vectors | Hits | Ingested | Primed | Prefilled | Generated | ToolResult

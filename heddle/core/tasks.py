@@ -1,7 +1,10 @@
-"""A task: one payload on its way to an engine, with the identity of who asks."""
+"""A task: one payload on its way to an engine, with the identity of who asks.
 
-from dataclasses import dataclass
-from enum import Enum
+NamedTuples, because making them is a good part of the runtime's own work. (frames.py)
+"""
+
+from enum import Enum, IntEnum
+from typing import NamedTuple
 
 from heddle.core.payloads import Payload
 from heddle.core.primitives import PrimitiveKind
@@ -15,7 +18,7 @@ class Optimizations(Enum):
     APPROX = "approx"
 
 
-class Priority(Enum):
+class Priority(IntEnum):
     """Service class; a lower value is served first. Indexing is BULK."""
 
     INTERACTIVE = 0
@@ -23,8 +26,7 @@ class Priority(Enum):
     BULK = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Who asks: travels with every engine call. (DESIGN §2)"""
 
     request_id: int
@@ -34,8 +36,7 @@ class Identity:
     priority: Priority = Priority.NORMAL
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """One payload for one engine.
 
     `seconds_left` is the time to the request's deadline when the task was sent [s]; deadlines

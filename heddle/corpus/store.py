@@ -159,6 +159,11 @@ class CorpusStore:
             ).fetchall()
         return np.array([row[0] for row in rows], dtype=np.int64)
 
+    def has_deleted(self, chunk_ids: Sequence[int]) -> bool:
+        """Whether any of these chunks was searchable once and is deleted."""
+        with self._database.read() as connection:
+            return vector_table.has_tombstone(connection, [int(chunk_id) for chunk_id in chunk_ids])
+
     def passages(self, chunk_ids: Sequence[int]) -> tuple[Passage, ...]:
         """Return the live chunks among these ids, in the order asked; others are left out."""
         asked = [int(chunk_id) for chunk_id in chunk_ids]

@@ -82,16 +82,25 @@ def read_pending(connection: sqlite3.Connection, limit: int, after: int) -> list
 def read_passages(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> list[Passage]:
     """Return the live chunks among these ids, in the order asked."""
     rows = connection.execute(
-        "SELECT chunk_id, id, chunks.title, text, position FROM chunks"
+        "SELECT chunk_id, id, chunks.title, text, position, tenant, collection FROM chunks"
         " JOIN documents USING (version)"
         " WHERE status = 'live' AND chunk_id IN (SELECT value FROM json_each(?))",
         (_json_list(chunk_ids),),
     )
     found = {
-        chunk_id: Passage(chunk_id, document_id, title, text, position=position)
-        for chunk_id, document_id, title, text, position in rows
+        chunk_id: Passage(chunk_id, document_id, title, text, 0.0, *details)
+        for chunk_id, document_id, title, text, *details in rows
     }
     return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
+
+
+def has_tombstone(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> bool:
+    """Whether one of these chunks has been live and is deleted."""
+    found = connection.execute(
+        "SELECT 1 FROM tombstones WHERE chunk_id IN (SELECT value FROM json_each(?)) LIMIT 1",
+        (_json_list(chunk_ids),),
+    )
+    return found.fetchone() is not None
 
 
 def _json_list(values: Iterable[int]) -> str:

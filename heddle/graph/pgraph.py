@@ -1,6 +1,6 @@
 """The primitive graph: frozen, so a pass can only return a new one."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -44,6 +44,23 @@ class PGraph:
     def by_name(self) -> dict[str, Primitive]:
         """Return the primitives by name."""
         return {p.name: p for p in self.primitives}
+
+
+def data_edges(primitives: Sequence[Primitive]) -> frozenset[Edge]:
+    """Return an edge for every read of what another of the primitives writes."""
+    writers = {key: p.name for p in primitives for key in p.writes}
+    return frozenset(
+        Edge(writers[key], p.name, EdgeKind.DATA)
+        for p in primitives
+        for key in p.reads
+        if key in writers
+    )
+
+
+def outside_reads(primitives: Sequence[Primitive]) -> frozenset[str]:
+    """Return the keys that are read and that none of the primitives writes."""
+    written = {key for p in primitives for key in p.writes}
+    return frozenset(key for p in primitives for key in p.reads if key not in written)
 
 
 def topological_order(graph: PGraph) -> tuple[str, ...]:

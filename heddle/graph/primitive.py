@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from heddle.core.payloads import Sampling
+from heddle.core.payloads import NO_PAUSE, Pause, Sampling
 from heddle.core.primitives import PrimitiveKind
 
 
@@ -47,19 +48,44 @@ class IngestConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PrimeConfig:
+    """Store the KV of the passage of key `passage`, computed behind a prompt's prefix.
+
+    `neighbours_max` of the passages of key `near` stand between the two; None = none do.
+    """
+
+    prefix: str
+    passage: str
+    near: str | None
+    neighbours_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class PrefillConfig:
-    """Prefill a prompt made of parts."""
+    """Prefill a prompt made of parts, and after it the tokens of key `written`, if any."""
 
     parts: tuple[Part, ...]
+    written: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeConfig:
-    """Continue the prefill of key `prefill`; `as_lines` makes the value a list of lines."""
+    """Continue the prefill of key `prefill`; `as_lines` makes the value a list of lines.
+
+    In a generation of rounds the value is what they all have written: a Generated. `written` is
+    the round before, whose tokens the prompt ends with; `pause` says where this one ends.
+    """
 
     prefill: str
     sampling: Sampling
     as_lines: bool
+    pause: Pause = NO_PAUSE
+    written: str | None = None
+
+    @property
+    def is_round(self) -> bool:
+        """Whether it writes a part of a text, or may."""
+        return self.pause != NO_PAUSE or self.written is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +107,60 @@ class CollectConfig:
     parts: tuple[Read, ...]
 
 
+class SoFar(Enum):
+    """What a generation has written when it pauses."""
+
+    ANSWER = "answer"  # all of it
+    SENTENCE = "sentence"  # the sentence that it is writing
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsConfig:
+    """Decode in rounds, with a search before every round but the first; write the whole text.
+
+    `before` and `after` are the prompt, around the place where rounds add passages: `added_max`
+    of them at most. After `retrievals_max` searches a round no longer pauses.
+    """
+
+    before: tuple[Part, ...]
+    after: tuple[Part, ...]
+    query: tuple[Part | SoFar, ...]
+    topk: int
+    nprobe: int | None
+    retrievals_max: int
+    added_max: int
+    sampling: Sampling
+    pause: Pause
+    as_lines: bool
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpliceConfig:
+    """Add the passages of key `hits` that a prompt doesn't show yet to the `added` ones.
+
+    `shown` are the prompt's own parts, `added` is what earlier rounds have added, `written` what
+    they wrote, `prefill` the primitive that computes the prompt with all of them. At most
+    `added_max` are kept, and no more than leave room for `tokens_max` tokens of text.
+    """
+
+    shown: tuple[Read, ...]
+    hits: str
+    added: str | None
+    written: str
+    prefill: str
+    added_max: int
+    tokens_max: int
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The keys that it needs, each once."""
+        earlier = () if self.added is None else (self.added,)
+        return tuple(
+            dict.fromkeys((*(r.key for r in self.shown), self.hits, *earlier, self.written))
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class ToolConfig:
     """Call a function with the values of the reads, in order."""
@@ -93,10 +173,13 @@ Config = (
     EmbedConfig
     | SearchConfig
     | IngestConfig
+    | PrimeConfig
     | PrefillConfig
     | DecodeConfig
     | ConditionConfig
     | CollectConfig
+    | RoundsConfig
+    | SpliceConfig
     | ToolConfig
 )
 

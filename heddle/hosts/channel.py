@@ -10,10 +10,8 @@ waits for a big one to be read.
 
 import array
 import contextlib
-import dataclasses
 import errno
 import io
-import operator
 import os
 import pickle
 import select
@@ -27,9 +25,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-
-from heddle.core.cost_snapshot import CostSnapshot
-from heddle.core.frames import Done, Frame, Load, Progress
 
 INLINE_BYTES_MAX = 64 * 1024
 RECEIVE_BYTES = 256 * 1024
@@ -54,19 +49,9 @@ def _read_only(values: dict[object, object]) -> Mapping[object, object]:
     return MappingProxyType(values)
 
 
-def _by_constructor(kind: type) -> Callable[[object], tuple[type, tuple[object, ...]]]:
-    values = operator.attrgetter(*(field.name for field in dataclasses.fields(kind)))
-    return lambda instance: (kind, values(instance))
-
-
 class _Pickler(pickle.Pickler):
-    # The default `features` of a Frame is a read-only view of a dict, which pickle refuses. What
-    # comes with every token is rebuilt by its constructor: half the time of pickle's own way,
-    # which goes through the fields of a dataclass with slots one by one.
-    dispatch_table = MappingProxyType(
-        {MappingProxyType: lambda view: (_read_only, (dict(view),))}
-        | {kind: _by_constructor(kind) for kind in (Frame, Load, Progress, Done, CostSnapshot)}
-    )
+    # The default `features` of a Frame is a read-only view of a dict, which pickle refuses.
+    dispatch_table = MappingProxyType({MappingProxyType: lambda view: (_read_only, (dict(view),))})
 
 
 def encode(message: object, *, inline: bool = False) -> Packet:

@@ -1,7 +1,6 @@
 """An engine that a host can drive without fear: what it raises becomes Failed events."""
 
 import logging
-from dataclasses import replace
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.frames import TERMINAL, Event, Failed, Frame
@@ -74,7 +73,7 @@ class GuardedEngine:
         events = self._without_abandoned(frame.events) if self._abandoned else frame.events
         self._live.answered(events)
         self._number += 1
-        return replace(frame, events=events, number=self._number)
+        return frame._replace(events=events, number=self._number)
 
     def fail_all(self, message: str) -> Frame:
         """Return a frame that fails every live task."""

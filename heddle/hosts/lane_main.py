@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -151,7 +150,7 @@ def _send_frame(channel: Channel, message: FromEngine) -> None:
     except Exception:  # a result that pickle refuses must not take its neighbours along
         _log.exception("a frame of engine %s can't be sent as it is", message.frame.lane)
         events = tuple(_sendable(event) for event in message.frame.events)
-        channel.send(FromEngine(message.engine, replace(message.frame, events=events)))
+        channel.send(FromEngine(message.engine, message.frame._replace(events=events)))
 
 
 def _sendable(event: Event) -> Event:

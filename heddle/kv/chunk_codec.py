@@ -28,7 +28,7 @@ class EncodedKv:
     Args:
         tensors: `keys` and `values` [layers, kv_heads, tokens, head_dim]; for int8 also
             `key_scales` and `value_scales` [layers, kv_heads, 1, head_dim] float32.
-        dtype: of the KV as it was computed, to which decoding returns.
+        dtype: of the KV as it was computed.
         error: what storing it loses: relative L2 error of keys or values, the larger.
     """
 
@@ -62,7 +62,11 @@ def encode(block: KvBlock, encoding: KvEncoding) -> EncodedKv:
 
 
 def decode(encoded: EncodedKv) -> KvBlock:
-    """Return the KV in the number type in which it was computed."""
+    """Return the KV as numbers that can be converted to the type in which it was computed.
+
+    What is stored as computed or in bf16 is shared, not copied: it's converted where it is copied
+    to, in one pass.
+    """
     return KvBlock(_decoded(encoded, "key"), _decoded(encoded, "value"))
 
 
@@ -85,7 +89,7 @@ def _int8(name: str, kv: torch.Tensor) -> dict[str, torch.Tensor]:
 def _decoded(encoded: EncodedKv, name: str) -> torch.Tensor:
     kv = encoded.tensors[f"{name}s"]
     scales = encoded.tensors.get(f"{name}_scales")
-    return (kv if scales is None else kv * scales).to(encoded.dtype)
+    return kv if scales is None else (kv * scales).to(encoded.dtype)
 
 
 def _relative_error(stored: torch.Tensor, exact: torch.Tensor) -> float:

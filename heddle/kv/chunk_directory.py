@@ -4,13 +4,15 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from heddle.core.errors import InternalError
 from heddle.kv.chunk_key import HitKind, Probe
-from heddle.kv.chunk_record import ChunkRecord
+from heddle.kv.chunk_record import ChunkRecord, ChunkVariant
 from heddle.kv.heat import COLD, uses, warmed
 from heddle.kv.tier_ledger import TierLedger
+
+K = TypeVar("K")
 
 
 class Tier(Enum):
@@ -89,7 +91,7 @@ class ChunkDirectory:
         self._half_life_s = half_life_s
         self._entries: dict[bytes, _Entry] = {}
         self._by_alias: dict[bytes, dict[bytes, None]] = {}
-        self._by_content: dict[bytes, dict[bytes, None]] = {}  # chunk -> entries it shows in
+        self._by_source: dict[int, dict[bytes, None]] = {}  # corpus id -> entries it shows in
         self._pins: dict[bytes, int] = {}
         self._serial = 0
         self.host = TierLedger(host_bytes_max, self._heat_of)
@@ -128,6 +130,13 @@ class ChunkDirectory:
             return Tier.HOST
         return Tier.DISK if key in self.disk and not entry.is_writing else None
 
+    def keeps(self, record: ChunkRecord) -> bool:
+        """Whether this very entry lies on disk, or is on its way there."""
+        entry = self._entries.get(record.key)
+        if entry is None or entry.record != record:
+            return False
+        return record.key in self.disk or entry.is_writing
+
     def is_loading(self, key: bytes) -> bool:
         """Whether an entry is on its way to host memory."""
         entry = self._entries.get(key)
@@ -143,14 +152,18 @@ class ChunkDirectory:
         """Take an entry in; None where nothing is to be done with its tensors.
 
         It counts as used now, and enters host memory unless only hotter entries could leave for
-        it. Offered again, it goes where it isn't yet. Another entry of its key stays until it is
-        forgotten. `to_disk` says that there is a disk to write to; where the admission says so as
-        well, the caller follows with `begin_write` and `end_write`.
+        it. Offered again, it goes where it isn't yet. Another raw entry of its key stays until it
+        is forgotten; primed KV replaces what was primed with other neighbours. `to_disk` says
+        that there is a disk to write to; where the admission says so as well, the caller follows
+        with `begin_write` and `end_write`.
         """
         key = record.key
         known = self._entries.get(key)
         if known is not None and known.record != record:
-            return None
+            if record.variant is ChunkVariant.RAW:
+                return None
+            self._remove(known)
+            known = None
         entry = known or self._insert(record, nbytes)
         entry.heat = warmed(entry.heat, now_s, self._half_life_s)
         evicted = None
@@ -238,13 +251,14 @@ class ChunkDirectory:
         if self._pins[key] == 0:
             del self._pins[key]
 
-    def forget(self, chunks: Collection[bytes]) -> tuple[bytes, ...]:
-        """Remove every entry that holds something of these chunks, pinned or not.
+    def forget(self, sources: Collection[int]) -> tuple[bytes, ...]:
+        """Remove every entry that holds something of these chunks of the corpus, pinned or not.
 
         Those are the entries of the chunks, and the entries whose values have seen them.
         Returns: the keys that are gone.
         """
-        keys = dict.fromkeys(key for chunk in chunks for key in self._by_content.get(chunk, ()))
+        gone = self._by_source.keys() & set(sources)
+        keys = dict.fromkeys(key for source in sorted(gone) for key in self._by_source[source])
         for key in keys:
             self._remove(self._entries[key])
         return tuple(keys)
@@ -257,10 +271,9 @@ class ChunkDirectory:
             assert key in self.host or key in self.disk or entry.is_writing, "an entry is nowhere"
             assert not entry.is_loading or key in self.host, "a load has no memory"
             assert key in self._by_alias[entry.record.alias], "an entry has lost its alias"
-        for index in (self._by_alias, self._by_content):
-            assert all(keys and keys.keys() <= self._entries.keys() for keys in index.values()), (
-                "an index names an entry that is gone"
-            )
+        for keys in (*self._by_alias.values(), *self._by_source.values()):
+            assert keys, "an index has kept an empty list"
+            assert keys.keys() <= self._entries.keys(), "an index names an entry that is gone"
 
     def _at(self, probe: Probe) -> _Entry | None:
         if probe.kind is not HitKind.ALIAS:
@@ -302,8 +315,8 @@ class ChunkDirectory:
         self._serial += 1
         entry = self._entries[record.key] = _Entry(record, self._serial, nbytes, COLD)
         self._by_alias.setdefault(record.alias, {})[record.key] = None
-        for digest in (record.chunk, *record.context):
-            self._by_content.setdefault(digest, {})[record.key] = None
+        for source in record.sources:
+            self._by_source.setdefault(source, {})[record.key] = None
         return entry
 
     def _drop_if_nowhere(self, entry: _Entry) -> None:
@@ -317,11 +330,11 @@ class ChunkDirectory:
         self.disk.remove(record.key)
         del self._entries[record.key]
         _unlist(self._by_alias, record.alias, record.key)
-        for digest in dict.fromkeys((record.chunk, *record.context)):
-            _unlist(self._by_content, digest, record.key)
+        for source in record.sources:
+            _unlist(self._by_source, source, record.key)
 
 
-def _unlist(index: dict[bytes, dict[bytes, None]], digest: bytes, key: bytes) -> None:
-    del index[digest][key]
-    if not index[digest]:
-        del index[digest]
+def _unlist(index: dict[K, dict[bytes, None]], name: K, key: bytes) -> None:
+    del index[name][key]
+    if not index[name]:
+        del index[name]

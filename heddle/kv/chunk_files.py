@@ -7,15 +7,12 @@ computed again.
 """
 
 import hashlib
-import json
 import logging
 import os
 import re
-import struct
 import zlib
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -25,25 +22,22 @@ import torch
 from heddle.core.errors import InputError
 from heddle.kv.chunk_codec import EncodedKv
 from heddle.kv.chunk_entry import StoredChunk
-from heddle.kv.chunk_record import ChunkRecord, ChunkVariant
+from heddle.kv.chunk_header import (
+    LENGTH,
+    SUFFIX,
+    ChunkFile,
+    described,
+    header_length,
+    metadata_of,
+    parsed_header,
+    record_of,
+)
+from heddle.kv.chunk_record import ChunkRecord
 
-LAYOUT = "1"
-SUFFIX = ".kv.safetensors"
-HEADER_BYTES_MAX = 1 << 20
-_LENGTH = struct.Struct("<Q")
 _NO_CRC = "0" * 8
 _CRC = re.compile(rb'"crc32":"([0-9a-f]{8})"')
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkFile:
-    """A file as its header describes it: the bytes of its tensors, and of all of it."""
-
-    record: ChunkRecord
-    nbytes: int
-    file_bytes: int
 
 
 class ChunkFiles:
@@ -89,16 +83,9 @@ class ChunkFiles:
 
     def pack(self, stored: StoredChunk) -> bytes:
         """Return the content of an entry's file."""
-        record = stored.record
         metadata = {
-            "layout": LAYOUT,
+            **metadata_of(stored.record),
             "fingerprint": self._fingerprint,
-            "key": record.key.hex(),
-            "chunk": record.chunk.hex(),
-            "tokens": str(record.tokens),
-            "base": str(record.base),
-            "variant": record.variant.value,
-            "context": " ".join(digest.hex() for digest in record.context),
             "dtype": str(stored.kv.dtype).removeprefix("torch."),
             "error": repr(stored.kv.error),
             "crc32": _NO_CRC,
@@ -163,43 +150,25 @@ class ChunkFiles:
 
     def _described(self, path: Path) -> ChunkFile:
         """Return what a file's header says. Raises: InputError, OSError: it can't be used."""
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            length = _header_length(file.read(_LENGTH.size), size)
-            metadata, nbytes = _read_header(file.read(length))
-        if _LENGTH.size + length + nbytes != size:
-            raise InputError(f"its header describes {nbytes} bytes of tensors")
-        return ChunkFile(self._checked_record(path, metadata), nbytes, size)
+        file = described(path)
+        self._check(path, file.record, file.fingerprint)
+        return file
 
     def _unpack(self, path: Path, content: bytes) -> StoredChunk:
-        length = _header_length(content[: _LENGTH.size], len(content))
-        header = content[_LENGTH.size : _LENGTH.size + length]
-        metadata, _ = _read_header(header)
-        record = self._checked_record(path, metadata)
-        _check_crc(content, len(header))
+        length = header_length(content[: LENGTH.size], len(content))
+        metadata, _ = parsed_header(content[LENGTH.size : LENGTH.size + length])
+        record = record_of(metadata)
+        self._check(path, record, metadata.get("fingerprint", ""))
+        _check_crc(content, length)
         tensors = safetensors.torch.load(content)
         dtype = getattr(torch, metadata["dtype"])
         return StoredChunk(record, EncodedKv(tensors, dtype, float(metadata["error"])))
 
-    def _checked_record(self, path: Path, metadata: dict[str, str]) -> ChunkRecord:
-        if metadata.get("layout") != LAYOUT:
-            raise InputError(f"its layout is {metadata.get('layout')!r}, not {LAYOUT!r}")
-        if metadata.get("fingerprint") != self._fingerprint:
+    def _check(self, path: Path, record: ChunkRecord, fingerprint: str) -> None:
+        if fingerprint != self._fingerprint:
             raise InputError("it belongs to another model")
-        try:
-            record = ChunkRecord(
-                key=bytes.fromhex(metadata["key"]),
-                chunk=bytes.fromhex(metadata["chunk"]),
-                tokens=int(metadata["tokens"]),
-                base=int(metadata["base"]),
-                variant=ChunkVariant(metadata["variant"]),
-                context=tuple(map(bytes.fromhex, metadata["context"].split())),
-            )
-        except (KeyError, ValueError) as error:
-            raise InputError(f"its header makes no sense: {error}") from error
         if path != self._path(record.key):
             raise InputError("it has the name of another entry")
-        return record
 
     def _discard(self, path: Path, error: InputError) -> None:
         log.warning("chunk KV %s is removed: %s", path, error)
@@ -210,28 +179,9 @@ class ChunkFiles:
         return self.folder / f"{key.hex()}{SUFFIX}"
 
 
-def _header_length(prefix: bytes, file_bytes: int) -> int:
-    if len(prefix) < _LENGTH.size:
-        raise InputError("it is truncated")
-    length = int(_LENGTH.unpack(prefix)[0])
-    if length > min(HEADER_BYTES_MAX, file_bytes - _LENGTH.size):
-        raise InputError(f"its header should have {length} bytes")
-    return length
-
-
-def _read_header(header: bytes) -> tuple[dict[str, str], int]:
-    """Return a safetensors header's metadata and the bytes of the tensors it describes."""
-    try:
-        fields = json.loads(header)
-        metadata = {str(name): str(value) for name, value in fields.pop("__metadata__").items()}
-        return metadata, max(int(field["data_offsets"][1]) for field in fields.values())
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise InputError(f"its header can't be read: {error!r}") from error
-
-
 def _check_crc(content: bytes, header_bytes: int) -> None:
     """Compare a file with its checksum, which was taken with its own digits as zeros."""
-    place = _CRC.search(content, _LENGTH.size, _LENGTH.size + header_bytes)
+    place = _CRC.search(content, LENGTH.size, LENGTH.size + header_bytes)
     if place is None:
         raise InputError("it has no checksum")
     view = memoryview(content)

@@ -58,13 +58,17 @@ class PromptKeys:
         self._prefix = digest_of(b"prefix", _canonical_bytes(prefix_token_ids))
         self._chunks: list[bytes] = []
         self._tokens: list[int] = []
+        self._sources: list[int | None] = []
         self._paths: list[tuple[bytes, ...]] = []
 
     def __len__(self) -> int:
         return len(self._chunks)
 
-    def append(self, token_ids: Sequence[int]) -> int:
-        """Add the next chunk of the prompt and return its index."""
+    def append(self, token_ids: Sequence[int], source: int | None = None) -> int:
+        """Add the next chunk of the prompt and return its index.
+
+        `source` is its id in the corpus, None for a text that is in none.
+        """
         chunk = chunk_digest(self._fingerprint, self._salt, token_ids)
         # One more link on every path, and a new path that starts here. Of too many, the exact one
         # and those that start last are kept.
@@ -74,6 +78,7 @@ class PromptKeys:
             del paths[1]
         self._chunks.append(chunk)
         self._tokens.append(len(token_ids))
+        self._sources.append(source)
         self._paths.append(tuple(paths))
         return len(self._chunks) - 1
 
@@ -94,29 +99,34 @@ class PromptKeys:
             yield Probe(path, HitKind.CANONICAL)
         yield Probe(content_alias(self._chunks[index], ChunkVariant.RAW), HitKind.ALIAS)
 
+    def raw_probes(self, index: int) -> Iterator[Probe]:
+        """Yield the keys of raw KV that has seen the prefix alone, then of any other raw KV."""
+        yield Probe(self._paths[index][-1], HitKind.CANONICAL)
+        yield Probe(content_alias(self._chunks[index], ChunkVariant.RAW), HitKind.ALIAS)
+
     def chunk(self, index: int) -> bytes:
-        """Return a chunk's digest: what `ChunkStore.forget` takes, and neighbours are named by."""
+        """Return a chunk's digest: what contexts name it by."""
         return self._chunks[index]
 
     def exact_record(self, index: int, base: int) -> ChunkRecord:
         """Name raw KV computed by full attention over the prompt as it stands up to this chunk."""
-        return self._record(index, self._paths[index][0], base, self._chunks[:index])
+        return self._record(index, self._paths[index][0], base, saw_others=True)
 
     def canonical_record(self, index: int, base: int) -> ChunkRecord:
         """Name raw KV computed right behind the prefix."""
-        return self._record(index, self._paths[index][-1], base, ())
+        return self._record(index, self._paths[index][-1], base, saw_others=False)
 
     def approximate_record(self, index: int, base: int) -> ChunkRecord:
         """Name raw KV that attended reused KV of the chunks before: found by its alias only.
 
         Under a path it would pass for lossless, and the next prompt would build on it.
         """
-        return self._record(index, self._chunks[index], base, self._chunks[:index])
+        return self._record(index, self._chunks[index], base, saw_others=True)
 
-    def primed_record(self, index: int, base: int, neighbours: Sequence[bytes]) -> ChunkRecord:
-        """Name primed KV; `neighbours` are the digests of the chunks it has attended."""
+    def primed_record(self, index: int, base: int) -> ChunkRecord:
+        """Name primed KV: the chunks before this one are the neighbours it has attended."""
         key = self._primed_key(index)
-        return self._record(index, key, base, neighbours, ChunkVariant.PRIMED)
+        return self._record(index, key, base, ChunkVariant.PRIMED, saw_others=True)
 
     def _primed_key(self, index: int) -> bytes:
         return digest_of(b"primed path", self._paths[index][-1])
@@ -126,11 +136,20 @@ class PromptKeys:
         index: int,
         key: bytes,
         base: int,
-        context: Sequence[bytes],
         variant: ChunkVariant = ChunkVariant.RAW,
+        *,
+        saw_others: bool,
     ) -> ChunkRecord:
+        start = 0 if saw_others else index
+        sources = (self._sources[index], *self._sources[start:index])
         return ChunkRecord(
-            key, self._chunks[index], self._tokens[index], base, variant, tuple(context)
+            key,
+            self._chunks[index],
+            self._tokens[index],
+            base,
+            variant,
+            context=tuple(self._chunks[start:index]),
+            sources=tuple(source for source in dict.fromkeys(sources) if source is not None),
         )
 
 

@@ -1,8 +1,10 @@
 """What is known of one chunk's KV, without its tensors."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+
+from heddle.kv.chunk_attention import ChunkAttention
 
 
 class ChunkVariant(Enum):
@@ -24,6 +26,9 @@ class ChunkRecord:
         context: the digests of the other chunks that its values have seen: a primed entry's
             neighbours, or the chunks that stood before it. Empty means canonical: computed right
             after the prompt's prefix.
+        sources: the corpus's ids of all these chunks, its own too: what is deleted there is
+            forgotten here. Equal text may have several ids, so they tell no two records apart.
+        attention: what its tokens looked at, where a prompt for Cache-Craft has computed it.
     """
 
     key: bytes
@@ -32,6 +37,8 @@ class ChunkRecord:
     base: int
     variant: ChunkVariant = ChunkVariant.RAW
     context: tuple[bytes, ...] = ()
+    sources: tuple[int, ...] = field(default=(), compare=False)
+    attention: ChunkAttention | None = field(default=None, compare=False)
 
     @property
     def alias(self) -> bytes:

@@ -11,12 +11,15 @@ from typing import NamedTuple
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.ports import Clock
 from heddle.kv.chunk_codec import KvEncoding
-from heddle.kv.chunk_directory import ChunkDirectory, Fetch, Found, Ticket, Tier
+from heddle.kv.chunk_directory import Admission, ChunkDirectory, Fetch, Found, Ticket, Tier
 from heddle.kv.chunk_entry import ChunkEntry, StoredChunk
 from heddle.kv.chunk_files import ChunkFiles
 from heddle.kv.chunk_key import HitKind, Probe
 from heddle.kv.chunk_loader import ChunkLoader
+from heddle.kv.chunk_record import ChunkRecord
 from heddle.kv.chunk_writer import ChunkWriter
+
+EndOfWrite = Callable[[str | None], None]
 
 log = logging.getLogger(__name__)
 
@@ -115,15 +118,15 @@ class ChunkStore:
         self._loads = self._failed_loads = self._unwritten = 0
         self._is_closed = False
         self._files: ChunkFiles | None = None
-        self._writes_to_disk = False
+        self._disk_problem: str | None = "chunk KV has no disk tier: give it chunk_kv_disk_bytes"
         if settings.directory is not None:
             self._open_disk(ChunkFiles(settings.directory, fingerprint))
         self._loader: ChunkLoader[Ticket, _Read] = ChunkLoader(
             self._read, self._end_load, clock, settings.loader_threads, settings.load_bytes_per_s
         )
-        self._writer: ChunkWriter[tuple[Ticket, StoredChunk]] | None = (
+        self._writer: ChunkWriter[_Write] | None = (
             ChunkWriter(self._write, settings.write_queue_bytes_max)
-            if self._writes_to_disk
+            if self._disk_problem is None
             else None
         )
 
@@ -184,46 +187,61 @@ class ChunkStore:
         """Return how long a load of so many bytes would take, behind those that wait [s]."""
         return self._loader.predicted_s(nbytes)
 
-    def put(self, entry: ChunkEntry, now_s: float) -> bool:
+    def put(self, entry: ChunkEntry, now_s: float, ended: EndOfWrite | None = None) -> bool:
         """Store an entry in host memory, and on disk a little later.
 
-        Never waits for the disk: what its queue has no room for isn't written (and counted). Who
-        stores many entries calls `flush` between them. An entry with the same key stays as it is.
+        Never waits for the disk: what its queue has no room for isn't written (and counted). Raw
+        KV with the same key stays as it is; primed KV that saw other neighbours is replaced.
 
+        Args:
+            entry: its tensors are copied.
+            now_s: it counts as used now.
+            ended: told once, from any thread, when the entry lies on disk (None), or why it
+                won't; it must not raise.
         Returns: whether the store holds an entry of this key now, or will.
         """
+        ended = ended or _nobody_asks
         try:
             stored = StoredChunk.of(entry, self._settings.encoding)
         except InputError as error:
             log.warning("%s", error)
+            ended(str(error))
             return False
-        key, nbytes = entry.record.key, stored.kv.nbytes
+        record = stored.record
         with self._lock:
-            to_disk = self._writes_to_disk
-            admission = self._directory.add(entry.record, nbytes, now_s, to_disk=to_disk)
-            if admission is None:
-                return key in self._directory
-            self._drop_from_host(admission.evicted)
-            if admission.in_host:
-                self._host[key] = stored
-            if admission.to_disk and not self._queue(admission.ticket, stored):
-                self._unwritten += 1
-                self._directory.end_write(admission.ticket, is_written=False)
-            return key in self._directory
+            to_disk = self._disk_problem is None
+            admission = self._directory.add(record, stored.kv.nbytes, now_s, to_disk=to_disk)
+            self._hold(stored, admission)
+            is_queued = False
+            problem = None
+            if admission is not None and admission.to_disk:
+                is_queued = self._queue(admission.ticket, stored, ended)
+                problem = "too much waits for the disk already: write_queue_bytes_max is full"
+            elif not self._directory.keeps(record):
+                problem = self._disk_problem
+            is_held = record.key in self._directory
+        if not is_queued:
+            ended(problem)
+        return is_held
 
-    def forget(self, chunks: Collection[bytes]) -> int:
+    def keeps(self, record: ChunkRecord) -> bool:
+        """Whether this very entry lies on disk, or is on its way there; not a use of it."""
+        with self._lock:
+            return self._directory.keeps(record)
+
+    def forget(self, sources: Collection[int]) -> int:
         """Remove every entry of these chunks, and every one whose values have seen them.
 
         Files are removed before it returns, other processes' too. What a request holds already
         stays in its hands.
 
         Args:
-            chunks: digests (see `chunk_digest`).
+            sources: ids of the corpus.
         Returns: how many entries are gone.
         """
         self.refresh()
         with self._lock:
-            keys = self._directory.forget(chunks)
+            keys = self._directory.forget(sources)
             self._drop_from_host(keys)
         if self._files is not None:
             self._files.remove(keys)
@@ -232,10 +250,17 @@ class ChunkStore:
     def refresh(self) -> None:
         """Take in what is in the disk tier's folder by now, written by whichever process.
 
-        Reads the header of every file that is new to it; what the budget has no room for goes.
+        Reads the header of every file that is new to it. What the budget has no room for is left
+        to the process that wrote it, which may have a larger one.
         """
+        excess = self._take_in_files()
+        if excess:
+            log.warning("%d files of chunk KV exceed disk_bytes_max: not used here", len(excess))
+
+    def _take_in_files(self) -> tuple[bytes, ...]:
+        """Take in the files that are new here; return the keys of those that exceed the budget."""
         if self._files is None:
-            return
+            return ()
         excess = []
         for file in self._files.scan(known=self):
             with self._lock:
@@ -245,9 +270,7 @@ class ChunkStore:
                     file.record, file.nbytes, file.file_bytes
                 ):
                     excess.append(key)
-        if excess:
-            log.warning("%d files of chunk KV exceed disk_bytes_max: removed", len(excess))
-            self._files.remove(excess)
+        return tuple(excess)
 
     def stats(self) -> StoreStats:
         """Return the store in numbers."""
@@ -262,7 +285,7 @@ class ChunkStore:
                 loads=self._loads,
                 failed_loads=self._failed_loads,
                 unwritten=self._unwritten,
-                writes_to_disk=self._writes_to_disk,
+                writes_to_disk=self._disk_problem is None,
             )
 
     def flush(self) -> None:
@@ -280,14 +303,29 @@ class ChunkStore:
 
     def _open_disk(self, files: ChunkFiles) -> None:
         try:
-            self._writes_to_disk = files.open()
+            is_writable = files.open()
         except OSError as error:
-            log.error("chunk KV has no disk tier: %s; make %s writable", error, files.folder)
+            self._disk_problem = f"chunk KV has no disk tier: {error}; make {files.folder} writable"
+            log.error("%s", self._disk_problem)
             return
-        if not self._writes_to_disk:
-            log.error("chunk KV is not written to disk: make %s writable", files.folder)
+        self._disk_problem = None
+        if not is_writable:
+            self._disk_problem = f"chunk KV is not written to disk: make {files.folder} writable"
+            log.error("%s", self._disk_problem)
         self._files = files
-        self.refresh()
+        excess = self._take_in_files()
+        if excess:
+            log.warning("%d files of chunk KV exceed disk_bytes_max: removed", len(excess))
+            files.remove(excess)
+
+    def _hold(self, stored: StoredChunk, admission: Admission | None) -> None:
+        """Keep the tensors that were let into host memory, and none that have left it."""
+        key = stored.record.key
+        self._drop_from_host(admission.evicted if admission is not None else ())
+        if admission is not None and admission.in_host:
+            self._host[key] = stored
+        elif key not in self._directory.host:  # what this entry replaces may have lain there
+            self._drop_from_host((key,))
 
     def _drop_from_host(self, keys: Iterable[bytes]) -> None:
         for key in keys:
@@ -322,45 +360,51 @@ class ChunkStore:
             self._completed.append(Loaded(ticket.key, entry, nbytes, seconds))
         self._wake()
 
-    def _queue(self, ticket: Ticket, stored: StoredChunk) -> bool:
+    def _queue(self, ticket: Ticket, stored: StoredChunk, ended: EndOfWrite) -> bool:
         assert self._writer is not None, "there is no disk to write to"
-        return self._writer.offer((ticket, stored), stored.kv.nbytes)
+        is_queued = self._writer.offer(_Write(ticket, stored, ended), stored.kv.nbytes)
+        if not is_queued:
+            self._unwritten += 1
+            self._directory.end_write(ticket, is_written=False)
+        return is_queued
 
-    def _write(self, item: tuple[Ticket, StoredChunk]) -> None:
+    def _write(self, write: "_Write") -> None:
         """Write an entry's file, on the writer's thread."""
-        ticket, stored = item
-        is_written = False
+        problem: str | None = "its file could not be made"
         try:
-            is_written = self._write_file(ticket, stored)
+            problem = self._write_file(write.ticket, write.stored)
         except OSError as error:
-            log.error("chunk KV is not written to disk any more: %s; mend that and restart", error)
+            problem = f"chunk KV is not written to disk any more: {error}; mend that and restart"
+            log.error("%s", problem)
             with self._lock:
-                self._writes_to_disk = False
+                self._disk_problem = problem
         finally:
-            if not is_written:
+            if problem is not None:
                 with self._lock:
-                    self._unwritten += self._directory.is_current(ticket)
-                    self._directory.end_write(ticket, is_written=False)
+                    self._unwritten += self._directory.is_current(write.ticket)
+                    self._directory.end_write(write.ticket, is_written=False)
+            write.ended(problem)
 
-    def _write_file(self, ticket: Ticket, stored: StoredChunk) -> bool:
+    def _write_file(self, ticket: Ticket, stored: StoredChunk) -> str | None:
+        """Return why there is no file, or None; what was forgotten meanwhile needs none."""
         files = self._files
         assert files is not None, "there is no disk to write to"
         content = files.pack(stored)
         with self._lock:
-            evicted = (
-                self._directory.begin_write(ticket, len(content)) if self._writes_to_disk else None
-            )
+            if self._disk_problem is not None or not self._directory.is_current(ticket):
+                return self._disk_problem
+            evicted = self._directory.begin_write(ticket, len(content))
         if evicted is None:
-            return False
+            return f"chunk_kv_disk_bytes ({self._settings.disk_bytes_max}) is full: raise it"
         files.remove(evicted)
         # Named under the lock: what is forgotten has no name yet, or loses it right after.
         with files.staged(ticket.key, content) as staged, self._lock:
             if not self._directory.is_current(ticket):
-                return False
+                return None
             files.publish(staged, ticket.key)
             self._directory.end_write(ticket, is_written=True)
         files.sync()
-        return True
+        return None
 
 
 class _Read(NamedTuple):
@@ -368,5 +412,15 @@ class _Read(NamedTuple):
     entry: ChunkEntry
 
 
+class _Write(NamedTuple):
+    ticket: Ticket
+    stored: StoredChunk
+    ended: EndOfWrite
+
+
 def _nobody() -> None:
     """Stand in for a subscriber until there is one."""
+
+
+def _nobody_asks(problem: str | None) -> None:
+    """Stand in for who stores an entry and doesn't wait for the disk."""

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from heddle.kv.rows import SlotRun
+from heddle.kv.rows import SlotRun, runs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +41,24 @@ class KvBlock:
 
 
 class PageStore:
-    """A pool of slots, one tensor for keys and one for values in each layer.
+    """A pool of slots, one tensor for all keys and one for all values.
 
     Shapes: keys[l] and values[l] [kv_heads, slots, head_dim]. Heads come first: a run of slots
     is then a plain strided view for every head, which measured 1.4 ms a layer for 16 sequences
-    of 500 tokens on two cores, against 1.9 ms with slots first.
+    of 500 tokens on two cores, against 1.9 ms with slots first. Layers lie behind one another, so
+    that a chunk enters all of them in one operation.
     """
 
     def __init__(self, shape: KvShape, slots: int, device: torch.device) -> None:
-        size = (shape.kv_heads, slots, shape.head_dim)
+        size = (shape.layers, shape.kv_heads, slots, shape.head_dim)
         self.shape = shape
         self.slots = slots
         self.device = device
-        self.keys = [
-            torch.empty(size, dtype=shape.dtype, device=device) for _ in range(shape.layers)
-        ]
-        self.values = [
-            torch.empty(size, dtype=shape.dtype, device=device) for _ in range(shape.layers)
-        ]
+        # Zeros, not whatever lies there: what nobody has written yet must not read as NaN.
+        self._keys = torch.zeros(size, dtype=shape.dtype, device=device)
+        self._values = torch.zeros(size, dtype=shape.dtype, device=device)
+        self.keys = self._keys.unbind()
+        self.values = self._values.unbind()
 
     def write(
         self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
@@ -83,12 +83,21 @@ class PageStore:
         )
 
     def load(self, slots: NDArray[np.int64], block: KvBlock) -> None:
-        """Copy a block's KV into these slots."""
-        index = torch.from_numpy(slots).to(self.device)
-        for layer in range(self.shape.layers):
-            self.write(
-                layer, index, block.keys[layer].to(self.device), block.values[layer].to(self.device)
-            )
+        """Copy a block's KV into these slots, converting it where it's stored in another type."""
+        start = 0
+        for run in runs_of(slots):
+            tokens = slice(start, start + run.length)
+            part = self.part(run)
+            part.keys.copy_(block.keys[:, :, tokens])
+            part.values.copy_(block.values[:, :, tokens])
+            start += run.length
+
+    def part(self, run: SlotRun) -> KvBlock:
+        """Return the KV of a run of slots as it lies in the pool, to be read or written there."""
+        return KvBlock(
+            self._keys.narrow(2, run.start, run.length),
+            self._values.narrow(2, run.start, run.length),
+        )
 
 
 def _join(pool: torch.Tensor, runs: tuple[SlotRun, ...]) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Exact prefix cache: full pages found again by the tokens that lead to them."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -22,18 +22,19 @@ class PageChain:
         ).digest()
         self._digests: list[bytes] = []
 
-    def extend(self, token_ids: Sequence[int], page_count: int) -> Sequence[bytes]:
-        """Return the digests of the first `page_count` pages of these tokens.
+    def extend(self, token_ids: Sequence[int], page_count: int) -> Iterator[bytes]:
+        """Yield the digests of the first `page_count` pages of these tokens, each when asked for.
 
         Mutates: keeps them; the tokens of known pages must not have changed (see `truncate`).
         """
-        for page in range(len(self._digests), page_count):
-            start = page * self._page_size
-            tokens = np.asarray(token_ids[start : start + self._page_size], dtype="<i8")
-            assert len(tokens) == self._page_size, "only full pages have a digest"
-            before = self._digests[-1] if self._digests else self._root
-            self._digests.append(hashlib.sha256(before + tokens.tobytes()).digest())
-        return self._digests[:page_count]
+        for page in range(page_count):
+            if page == len(self._digests):
+                start = page * self._page_size
+                tokens = np.asarray(token_ids[start : start + self._page_size], dtype="<i8")
+                assert len(tokens) == self._page_size, "only full pages have a digest"
+                before = self._digests[-1] if self._digests else self._root
+                self._digests.append(hashlib.sha256(before + tokens.tobytes()).digest())
+            yield self._digests[page]
 
     def truncate(self, page_count: int) -> None:
         """Forget the digests from page `page_count` on."""
@@ -50,15 +51,16 @@ class PrefixIndex:
         self._ledger = ledger
         self._page_of: dict[bytes, int] = {}
         self._digest_of: dict[int, bytes] = {}
-        self.hits = 0
-        self.misses = 0
         self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._page_of)
 
-    def match(self, digests: Sequence[bytes]) -> list[int]:
-        """Return the pages of the longest known prefix, each with one more holder."""
+    def match(self, digests: Iterable[bytes]) -> list[int]:
+        """Return the pages of the longest known prefix, each with one more holder.
+
+        Takes no digest after the first that is unknown: behind chunks from elsewhere most are.
+        """
         pages: list[int] = []
         for digest in digests:
             page = self._page_of.get(digest)
@@ -66,8 +68,6 @@ class PrefixIndex:
                 break
             self._ledger.share(page)
             pages.append(page)
-        self.hits += len(pages)
-        self.misses += len(digests) - len(pages)
         return pages
 
     def publish(self, digest: bytes, page: int) -> None:

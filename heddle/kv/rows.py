@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,15 @@ class SlotRun:
 
     start: int
     length: int
+
+
+def runs_of(slots: NDArray[np.int64]) -> tuple[SlotRun, ...]:
+    """Return slots as runs of neighbours, in their order. Shapes: slots [n] int64."""
+    if not len(slots):
+        return ()
+    breaks = (np.flatnonzero(slots[1:] - slots[:-1] != 1) + 1).tolist()
+    bounds = [0, *breaks, len(slots)]
+    return tuple(SlotRun(int(slots[a]), b - a) for a, b in pairwise(bounds))
 
 
 class Row:

@@ -13,22 +13,35 @@ def lower_generation(
 ) -> tuple[tuple[Primitive, ...], str]:
     """Return the primitives of one turn of a generation, and the key its slot gets."""
     turn = scope.turn_of(node.id)
-    parts = bind(node.prompt, node.id, workflow, scope)
-    kv, output = f"{node.id}.kv@{turn}", f"{node.output}@{turn}"
-    prefill = Primitive(
-        name=f"{node.id}.prefilling@{turn}",
-        kind=PrimitiveKind.PREFILLING,
-        node=str(node.id),
-        reads=keys(parts),
-        writes=(kv,),
-        config=PrefillConfig(parts),
+    output = f"{node.output}@{turn}"
+    prompt = PrefillConfig(bind(node.prompt, node.id, workflow, scope))
+    decode = DecodeConfig(f"{node.id}.kv@{turn}", node.sampling, node.parse is Parse.LINES)
+    return prefill_and_decode(str(node.id), f"@{turn}", prompt, decode, output), output
+
+
+def prefill_and_decode(
+    node: str, suffix: str, prompt: PrefillConfig, decode: DecodeConfig, output: str
+) -> tuple[Primitive, Primitive]:
+    """Return the Prefilling of a prompt and the Decoding that continues it into key `output`.
+
+    `suffix` ends their names: the turn, and before it the round where there are rounds.
+    """
+    written = () if prompt.written is None else (prompt.written,)
+    return (
+        Primitive(
+            name=f"{node}.prefilling{suffix}",
+            kind=PrimitiveKind.PREFILLING,
+            node=node,
+            reads=(*keys(prompt.parts), *written),
+            writes=(decode.prefill,),
+            config=prompt,
+        ),
+        Primitive(
+            name=f"{node}.decoding{suffix}",
+            kind=PrimitiveKind.DECODING,
+            node=node,
+            reads=(decode.prefill, *written),
+            writes=(output,),
+            config=decode,
+        ),
     )
-    decode = Primitive(
-        name=f"{node.id}.decoding@{turn}",
-        kind=PrimitiveKind.DECODING,
-        node=str(node.id),
-        reads=(kv,),
-        writes=(output,),
-        config=DecodeConfig(kv, node.sampling, node.parse is Parse.LINES),
-    )
-    return (prefill, decode), output

@@ -4,16 +4,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from heddle.core.primitives import PrimitiveKind
-from heddle.graph.pgraph import Edge, EdgeKind, PGraph
+from heddle.graph.pgraph import Edge, EdgeKind, PGraph, data_edges, outside_reads
 from heddle.graph.primitive import Primitive
 from heddle.lowering.branch import lower_branch
 from heddle.lowering.generation import lower_generation
 from heddle.lowering.indexing import lower_indexing
+from heddle.lowering.priming import lower_priming
 from heddle.lowering.retrieval import lower_retrieval
+from heddle.lowering.rounds import lower_rounds
 from heddle.lowering.scope import Scope
 from heddle.lowering.tool import lower_tool
 from heddle.workflow.compile import reachable
-from heddle.workflow.nodes import GenerationNode, IndexingNode, Node, NodeId, RetrievalNode
+from heddle.workflow.nodes import (
+    GenerationNode,
+    IndexingNode,
+    Node,
+    NodeId,
+    PrimingNode,
+    RetrievalNode,
+)
 from heddle.workflow.workflow import Workflow, static_order
 
 PRIMITIVES_A_NODE = 2  # what a node not lowered yet is taken to add to the depth
@@ -58,11 +67,15 @@ def lower_region(workflow: Workflow, entries: tuple[NodeId, ...], scope: Scope) 
 
 def _lower_node(node: Node, workflow: Workflow, scope: Scope) -> tuple[tuple[Primitive, ...], str]:
     if isinstance(node, GenerationNode):
+        if node.decode_retrieval is not None:
+            return lower_rounds(node, node.decode_retrieval, workflow, scope)
         return lower_generation(node, workflow, scope)
     if isinstance(node, RetrievalNode):
         return lower_retrieval(node, workflow, scope)
     if isinstance(node, IndexingNode):
         return lower_indexing(node, workflow, scope)
+    if isinstance(node, PrimingNode):
+        return lower_priming(node, scope)
     return lower_tool(node, workflow, scope)
 
 
@@ -82,13 +95,7 @@ def _join(
     conditions: tuple[Primitive, ...],
     primitives: tuple[Primitive, ...],
 ) -> PGraph:
-    writers = {key: p.name for p in primitives for key in p.writes}
-    edges = {
-        Edge(writers[key], p.name, EdgeKind.DATA)
-        for p in primitives
-        for key in p.reads
-        if key in writers
-    }
+    edges = set(data_edges(primitives))
     for source in nodes:
         for target in workflow.successors[source]:
             pair = lowered[source][-1], lowered[target][0]
@@ -96,14 +103,13 @@ def _join(
     for condition in conditions:
         source = next(n for n in nodes if str(n) == condition.node)
         edges.add(Edge(lowered[source][-1].name, condition.name, EdgeKind.EFFECT))
-    read = {key for p in primitives for key in p.reads}
     tail = {
         condition.name: PRIMITIVES_A_NODE * workflow.depth_after[source]
         for condition in conditions
         for source in nodes
         if str(source) == condition.node
     }
-    return PGraph(primitives, frozenset(edges), frozenset(read - set(writers)), tail)
+    return PGraph(primitives, frozenset(edges), outside_reads(primitives), tail)
 
 
 def _template_edge_kind(producer: Primitive, consumer: Primitive) -> EdgeKind:

@@ -1,7 +1,14 @@
 """A retrieval: Embedding, Searching, and with `collect` an Aggregate over the turns."""
 
 from heddle.core.primitives import PrimitiveKind
-from heddle.graph.primitive import CollectConfig, EmbedConfig, Primitive, Read, SearchConfig
+from heddle.graph.primitive import (
+    CollectConfig,
+    EmbedConfig,
+    Part,
+    Primitive,
+    Read,
+    SearchConfig,
+)
 from heddle.lowering.reads import bind, keys
 from heddle.lowering.scope import Scope
 from heddle.workflow.nodes import RetrievalNode
@@ -13,27 +20,12 @@ def lower_retrieval(
 ) -> tuple[tuple[Primitive, ...], str]:
     """Return the primitives of one turn of a retrieval, and the key its slot gets."""
     turn = scope.turn_of(node.id)
-    parts = bind(node.query, node.id, workflow, scope)
-    vectors, output = f"{node.id}.vectors@{turn}", f"{node.output}@{turn}"
+    output = f"{node.output}@{turn}"
     hits = f"{node.id}.hits@{turn}" if node.collect else output
-    embed = Primitive(
-        name=f"{node.id}.embedding@{turn}",
-        kind=PrimitiveKind.EMBEDDING,
-        node=str(node.id),
-        reads=keys(parts),
-        writes=(vectors,),
-        config=EmbedConfig(parts),
-    )
-    search = Primitive(
-        name=f"{node.id}.searching@{turn}",
-        kind=PrimitiveKind.SEARCHING,
-        node=str(node.id),
-        reads=(vectors,),
-        writes=(hits,),
-        config=SearchConfig(vectors, node.topk, node.nprobe),
-    )
+    query = bind(node.query, node.id, workflow, scope)
+    pair = embed_and_search(str(node.id), f"@{turn}", query, node.topk, node.nprobe, hits)
     if not node.collect:
-        return (embed, search), output
+        return pair, output
     earlier = scope.key_of(node.output)
     reads = (*(() if earlier is None else (earlier,)), hits)
     collect = Primitive(
@@ -44,4 +36,32 @@ def lower_retrieval(
         writes=(output,),
         config=CollectConfig(tuple(Read(key) for key in reads)),
     )
-    return (embed, search, collect), output
+    return (*pair, collect), output
+
+
+def embed_and_search(
+    node: str, suffix: str, query: tuple[Part, ...], topk: int, nprobe: int | None, hits: str
+) -> tuple[Primitive, Primitive]:
+    """Return the Embedding of a query and the Searching for it into key `hits`.
+
+    `suffix` ends their names: the turn, and before it the round where there are rounds.
+    """
+    vectors = f"{node}.vectors{suffix}"
+    return (
+        Primitive(
+            name=f"{node}.embedding{suffix}",
+            kind=PrimitiveKind.EMBEDDING,
+            node=node,
+            reads=keys(query),
+            writes=(vectors,),
+            config=EmbedConfig(query),
+        ),
+        Primitive(
+            name=f"{node}.searching{suffix}",
+            kind=PrimitiveKind.SEARCHING,
+            node=node,
+            reads=(vectors,),
+            writes=(hits,),
+            config=SearchConfig(vectors, topk, nprobe),
+        ),
+    )

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from heddle.core.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Pending:
     """One primitive that waits for an engine, with the rows it still has to place.
 
@@ -23,8 +23,7 @@ class Pending:
     is_splittable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Take:
+class Take(NamedTuple):
     """Send `rows` rows of one primitive now."""
 
     request_id: int
@@ -116,7 +115,9 @@ def _by_bucket(pending: Sequence[Pending]) -> Sequence[Pending]:
     rank: dict[int, tuple[int, float]] = {}
     for primitive in pending:
         own = primitive.priority, primitive.arrival_s
-        rank[primitive.request_id] = min(own, rank.get(primitive.request_id, own))
+        known = rank.get(primitive.request_id)
+        if known is None or own < known:
+            rank[primitive.request_id] = own
     # The request id breaks ties, so equal arrival times replay in the same order.
     return sorted(pending, key=lambda p: (rank[p.request_id], p.request_id, -p.depth, p.primitive))
 

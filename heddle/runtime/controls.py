@@ -1,14 +1,15 @@
-"""Primitives that the runtime carries out itself: callable edges and collected passages."""
+"""Primitives that the runtime carries out itself: callable edges, collected passages, rounds."""
 
 import logging
 from dataclasses import dataclass, field
 
 from heddle.core.ports import Clock
-from heddle.graph.primitive import CollectConfig, ConditionConfig
+from heddle.graph.primitive import CollectConfig, ConditionConfig, RoundsConfig, SpliceConfig
 from heddle.runtime.conditions import choose_targets
 from heddle.runtime.readiness import Readiness
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
+from heddle.runtime.rounds import Rounds
 from heddle.runtime.values import as_passages, resolve, unique_passages
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ class Controls:
     Args:
         readiness: where they come from, and where their values go.
         requests: where a request ends whose callable edge raises.
+        rounds: carries out those of generations that retrieve while they decode.
         clock: times the callable edges.
 
     Mutates: completes primitives, opens the regions that callable edges choose.
@@ -31,6 +33,7 @@ class Controls:
 
     readiness: Readiness
     requests: RequestTable
+    rounds: Rounds
     clock: Clock
     _told: set[tuple[str, str]] = field(default_factory=set)  # slow edges, by workflow and node
 
@@ -44,6 +47,12 @@ class Controls:
 
     def _carry_out(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         config, node = run.primitive.config, run.primitive.node
+        if isinstance(config, RoundsConfig):
+            self.rounds.go_on(request, run, now_s)
+            return
+        if isinstance(config, SpliceConfig):
+            self.rounds.splice(request, run, now_s)
+            return
         if isinstance(config, CollectConfig):
             groups = [as_passages(resolve(part, request.store, node)) for part in config.parts]
             self.readiness.complete(request, run, unique_passages(groups), now_s)

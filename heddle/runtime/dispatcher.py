@@ -9,16 +9,15 @@ from heddle.core.ports import Tokenizer
 from heddle.core.primitives import PrimitiveKind
 from heddle.graph.primitive import DecodeConfig
 from heddle.runtime.batching import Pending, Take
-from heddle.runtime.events import NodeStarted
 from heddle.runtime.lane import Lane
 from heddle.runtime.payload_builder import build_payload
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.task_table import TaskTable
-from heddle.workflow.nodes import GenerationNode, Node, RetrievalNode, ToolNode
+from heddle.runtime.values import generated
+from heddle.workflow.nodes import GenerationNode, Node, PrimingNode, RetrievalNode, ToolNode
 from heddle.workflow.workflow import Workflow
 
 PAIR_CREDITS = 2
-STARTING = (PrimitiveKind.EMBEDDING, PrimitiveKind.PREFILLING, PrimitiveKind.TOOL)
 
 
 @dataclass(slots=True)
@@ -71,26 +70,25 @@ class Dispatcher:
         Raises:
             HeddleError: the payload can't be built.
         """
-        primitive = run.primitive
+        primitive, plan = run.primitive, run.plan
         if run.payload is None:
-            built = build_payload(
+            run.payload, shown = build_payload(
                 primitive, request.store, self.tokenizer, request.tenant, request.kv_reuse
             )
-            run.payload = built.payload
-            if built.shown:
-                request.shown[primitive.node] = built.shown
-        rows = run.payload.rows if run.is_splittable else 1
+            if shown:
+                request.shown[primitive.node] = shown
+        rows = run.payload.rows if plan.is_splittable else 1
         # A prefill takes a credit for its decode too: the pair must never wait half sent.
-        rows += primitive.name in run.plan.rider
+        rows += plan.rider is not None
         self._lane_for(primitive.kind).scheduler.add(
             Pending(
-                request_id=request.id,
-                primitive=primitive.name,
-                depth=run.plan.depth[primitive.name],
-                rows=rows,
-                arrival_s=request.arrival_s,
-                priority=request.priority.value,
-                is_splittable=run.is_splittable,
+                request.id,
+                primitive.name,
+                plan.depth,
+                rows,
+                request.arrival_s,
+                request.priority,
+                plan.is_splittable,
             )
         )
         run.ready_s = now_s
@@ -120,15 +118,14 @@ class Dispatcher:
         if run.sent_s < 0:
             run.sent_s = now_s
             # One that is sent once more has been told of before.
-            if run.primitive.kind in STARTING and not run.retries:
-                request.sink(NodeStarted(run.primitive.node, run.turn))
+            if run.plan.started is not None and not run.retries:
+                request.sink(run.plan.started)
         run.engine = lane.port.name
-        rider = run.plan.rider.get(take.primitive)
-        if rider is not None:
-            self._send_pair(lane, request, run, request.runs[rider], now_s)
+        if run.plan.rider is not None:
+            self._send_pair(lane, request, run, request.runs[run.plan.rider], now_s)
             return
         first_row = run.rows_sent
-        run.rows_sent += take.rows if run.is_splittable else run.payload.rows
+        run.rows_sent += take.rows if run.plan.is_splittable else run.payload.rows
         part = split_rows(run.payload, first_row, run.rows_sent)
         self.tasks.send(
             lane, request, run, part, credit_rows=take.rows, first_row=first_row, now_s=now_s
@@ -146,10 +143,15 @@ class Dispatcher:
         assert prefill.payload is not None, "a prefill is sent without a payload"
         assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
         prefill_id = self.tasks.send(lane, request, prefill, prefill.payload, now_s=now_s)
-        decode.payload = DecodePayload(prefill_id, config.sampling)
+        continues = 0
+        if config.written is not None:
+            continues = len(generated(request.store, config.written).token_ids)
+        decode.payload = DecodePayload(prefill_id, config.sampling, config.pause, continues)
         decode.ready_s = decode.sent_s = now_s
-        decode.engine = lane.port.name
-        decode_id = self.tasks.send(lane, request, decode, decode.payload, now_s=now_s)
+        decode.engine, decode.prefill = prefill.engine, prefill
+        decode_id = self.tasks.send(
+            lane, request, decode, decode.payload, report_every=1, now_s=now_s
+        )
         self.tasks.lease(prefill_id, decode_id)
 
 
@@ -160,4 +162,7 @@ def _needed_kinds(node: Node) -> tuple[PrimitiveKind, ...]:
         return (PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING)
     if isinstance(node, ToolNode):
         return (PrimitiveKind.TOOL,)
+    if isinstance(node, PrimingNode):
+        searching = (PrimitiveKind.SEARCHING,) if node.neighbours_max else ()
+        return (*searching, PrimitiveKind.PRIMING)
     return (PrimitiveKind.EMBEDDING, PrimitiveKind.INGESTION)

@@ -1,6 +1,6 @@
 """One scheduler for each engine: orders admission, never runs anything. (Teola §5.2)"""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from heddle.runtime.batching import Pending, Policy, Take
 
@@ -35,8 +35,7 @@ class EngineScheduler:
 
     def _remove(self, take: Take) -> None:
         key = take.request_id, take.primitive
-        left = self.pending[key].rows - take.rows
-        if left:
-            self.pending[key] = replace(self.pending[key], rows=left)
-        else:
+        primitive = self.pending[key]
+        primitive.rows -= take.rows
+        if not primitive.rows:
             del self.pending[key]

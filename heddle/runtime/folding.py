@@ -8,7 +8,7 @@ import numpy as np
 from heddle.core.errors import InternalError
 from heddle.core.passages import Passage
 from heddle.core.ports import PassageSource
-from heddle.core.results import Generated, Hits, Ingested, Result, ToolResult, Vectors
+from heddle.core.results import Generated, Hits, Ingested, Primed, Result, ToolResult, Vectors
 from heddle.graph.primitive import DecodeConfig, Primitive, SearchConfig
 from heddle.runtime.receipt import ReceiptDraft
 from heddle.runtime.values import as_lines
@@ -33,13 +33,27 @@ def fold(
     return _fold_plain(results, receipt)
 
 
+def text_value(text: str, is_list: bool, node: str, receipt: ReceiptDraft) -> object:
+    """Return the value of a generation's text: the text, or its lines as a list.
+
+    Mutates: the receipt says so where there is no line.
+    """
+    if not is_list:
+        return text.strip()
+    lines = as_lines(text)
+    if not lines:
+        # The loop that consumes the list still gets its first turn.
+        receipt.fallbacks.append(f"node {node!r} wrote no line; its list has one empty")
+    return lines or ("",)
+
+
 def _fold_plain(results: Sequence[Result], receipt: ReceiptDraft) -> object:
     first = results[0]
     if isinstance(first, Vectors):
         vectors = [r for r in results if isinstance(r, Vectors)]
         receipt.texts_truncated += sum(v.truncated for v in vectors)
         return first if len(vectors) == 1 else Vectors(np.vstack([v.values for v in vectors]))
-    if isinstance(first, Ingested):
+    if isinstance(first, Ingested | Primed):
         return first
     if isinstance(first, ToolResult):
         return first.value
@@ -49,15 +63,11 @@ def _fold_plain(results: Sequence[Result], receipt: ReceiptDraft) -> object:
 def _fold_generated(result: Result, primitive: Primitive, receipt: ReceiptDraft) -> object:
     assert isinstance(primitive.config, DecodeConfig), f"{primitive.name!r} is no decode"
     assert isinstance(result, Generated), f"a decode was answered with {type(result).__name__}"
-    receipt.generated_tokens += len(result.token_ids)
     receipt.preemptions += result.preemptions
-    if not primitive.config.as_lines:
-        return result.text.strip()
-    lines = as_lines(result.text)
-    if not lines:
-        # The loop that consumes the list still gets its first turn, and the receipt says so.
-        receipt.fallbacks.append(f"node {primitive.node!r} wrote no line; its list has one empty")
-    return lines or ("",)
+    if primitive.config.is_round:
+        return result
+    receipt.generated_tokens += len(result.token_ids)
+    return text_value(result.text, primitive.config.as_lines, primitive.node, receipt)
 
 
 def _fold_hits(

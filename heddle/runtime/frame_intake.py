@@ -7,8 +7,8 @@ from heddle.core.commands import Cancel
 from heddle.core.errors import EngineError
 from heddle.core.frames import Done, Event, Failed, Frame, Progress
 from heddle.core.ports import PassageSource, Tracer
-from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Prefilled, Result
+from heddle.graph.primitive import SearchConfig
 from heddle.runtime.counters import Counters
 from heddle.runtime.events import TokenDelta
 from heddle.runtime.folding import fold
@@ -110,18 +110,14 @@ class FrameIntake:
     def _use_result(self, task: TaskRun, result: Result, now_s: float) -> None:
         request, run = task.request, task.run
         if isinstance(result, Prefilled):
-            request.receipt.prompt_tokens += result.tokens
-            request.receipt.prompt_tokens_reused += result.tokens_reused
-            request.receipt.preemptions += result.preemptions
-            if result.fused is not None:
-                request.receipt.fused.append(result.fused)
+            request.receipt.take_prompt(run.primitive.name, result)
             self.readiness.complete(request, run, None, now_s)
             return
-        if run.primitive.kind is PrimitiveKind.SEARCHING:
+        if isinstance(run.primitive.config, SearchConfig):
             task.lane.learn_stage(now_s - task.sent_s)
         assert run.payload is not None, f"{run.primitive.name!r} was answered before it was sent"
         run.parts[task.first_row] = result
-        run.rows_done += task.rows if run.is_splittable else run.payload.rows
+        run.rows_done += task.rows if run.plan.is_splittable else run.payload.rows
         if run.rows_done == run.payload.rows:
             value = fold(run.primitive, run.parts, self.passages, request.receipt)
             self.readiness.complete(request, run, value, now_s)

@@ -10,6 +10,9 @@ from heddle.core.errors import HeddleError
 from heddle.runtime.clock import SystemClock
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed, TokenDelta
 
+Waker = Callable[[], None]
+ENDS = (Answer, RequestFailed)
+
 
 class Handle:
     """What `submit` returns.
@@ -17,37 +20,41 @@ class Handle:
     `await handle` gives the Answer or raises; `async for event in handle` (or a plain `for`)
     gives the events; `await handle.cancel()` ends the request, and cancelling a task that
     awaits the handle does the same. Token deltas nobody has taken yet are merged, so a slow
-    reader costs one pending delta for each turn of a node and never stops a step.
+    reader costs one pending delta for each turn or round of a node and never stops a step.
     """
 
     def __init__(self, cancel: Callable[[], None]) -> None:
         self._cancel = cancel
-        self._clock = SystemClock()
         self._lock = threading.Lock()
         self._events: deque[RequestEvent] = deque()
-        self._wakers: list[Callable[[], None]] = []
         self._end: Answer | RequestFailed | None = None
+        # Who waits for the answer alone isn't woken by every event before it.
+        self._event_wakers: list[Waker] = []
+        self._end_wakers: list[Waker] = []
 
     # -- the runtime's side -------------------------------------------------------------------
 
     def push(self, event: RequestEvent) -> None:
         """Take an event in; called by the runtime's thread."""
         with self._lock:
-            last = self._events[-1] if self._events else None
-            if (
-                isinstance(event, TokenDelta)
-                and isinstance(last, TokenDelta)
-                and last.node == event.node
-            ):
-                self._events[-1] = TokenDelta(event.node, last.text + event.text)
-            else:
-                self._events.append(event)
-            if isinstance(event, Answer | RequestFailed):
+            self._keep(event)
+            wakers = self._event_wakers.copy()
+            self._event_wakers.clear()
+            if isinstance(event, ENDS):
                 assert self._end is None, "a request ended twice"
                 self._end = event
-            wakers, self._wakers = self._wakers, []
+                wakers += self._end_wakers
+                self._end_wakers.clear()
         for wake in wakers:
             wake()
+
+    def _keep(self, event: RequestEvent) -> None:
+        if isinstance(event, TokenDelta) and self._events:
+            last = self._events[-1]
+            if isinstance(last, TokenDelta) and last.node == event.node:
+                self._events[-1] = TokenDelta(event.node, last.text + event.text)
+                return
+        self._events.append(event)
 
     # -- the caller's side --------------------------------------------------------------------
 
@@ -69,7 +76,7 @@ class Handle:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Block until the request has ended, or for so long; return whether it has."""
-        return self._block_until(lambda: self._end is not None, timeout_s)
+        return self._block_until(self._has_ended, self._end_wakers, timeout_s)
 
     def cancel_soon(self) -> None:
         """Ask for cancellation and return at once."""
@@ -78,14 +85,14 @@ class Handle:
     async def cancel(self) -> None:
         """Cancel the request and wait until it has ended."""
         self._cancel()
-        await self._wait_for(lambda: self._end is not None)
+        await self._wait_for(self._has_ended, self._end_wakers)
 
     def __await__(self) -> Generator[object, None, Answer]:
         return self._answer().__await__()
 
     async def _answer(self) -> Answer:
         try:
-            await self._wait_for(lambda: self._end is not None)
+            await self._wait_for(self._has_ended, self._end_wakers)
         except asyncio.CancelledError:
             self._cancel()
             raise
@@ -94,7 +101,7 @@ class Handle:
     async def __aiter__(self) -> AsyncIterator[RequestEvent]:
         try:
             while True:
-                await self._wait_for(lambda: bool(self._events) or self._end is not None)
+                await self._wait_for(self._has_news, self._event_wakers)
                 event = self._take()
                 if event is None:
                     return
@@ -105,7 +112,7 @@ class Handle:
 
     def __iter__(self) -> Iterator[RequestEvent]:
         while True:
-            self._block_until(lambda: bool(self._events) or self._end is not None)
+            self._block_until(self._has_news, self._event_wakers)
             event = self._take()
             if event is None:
                 return
@@ -121,9 +128,18 @@ class Handle:
         assert self._end is not None, "the outcome is read before the end"
         raise _fresh(self._end.error)
 
-    def _block_until(self, is_true: Callable[[], bool], timeout_s: float | None = None) -> bool:
+    def _has_ended(self) -> bool:
+        return self._end is not None
+
+    def _has_news(self) -> bool:
+        return bool(self._events) or self._end is not None
+
+    def _block_until(
+        self, is_true: Callable[[], bool], wakers: list[Waker], timeout_s: float | None = None
+    ) -> bool:
         """Block this thread until a push makes it true; False when that took too long."""
-        end_s = None if timeout_s is None else self._clock.now_s() + timeout_s
+        clock = SystemClock()
+        end_s = None if timeout_s is None else clock.now_s() + timeout_s
         changed = threading.Event()
         wake = changed.set
         while True:
@@ -131,22 +147,22 @@ class Handle:
                 if is_true():
                     return True
                 changed.clear()
-                self._wakers.append(wake)
-            left_s = None if end_s is None else max(0.0, end_s - self._clock.now_s())
+                wakers.append(wake)
+            left_s = None if end_s is None else max(0.0, end_s - clock.now_s())
             if not changed.wait(left_s):
                 with self._lock:
-                    if wake in self._wakers:
-                        self._wakers.remove(wake)
+                    if wake in wakers:
+                        wakers.remove(wake)
                     return is_true()
 
-    async def _wait_for(self, is_true: Callable[[], bool]) -> None:
+    async def _wait_for(self, is_true: Callable[[], bool], wakers: list[Waker]) -> None:
         loop = asyncio.get_running_loop()
         while True:
             with self._lock:
                 if is_true():
                     return
                 changed = loop.create_future()
-                self._wakers.append(partial(_wake, loop, changed))
+                wakers.append(partial(_wake, loop, changed))
             await changed
 
 

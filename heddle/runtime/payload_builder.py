@@ -1,6 +1,6 @@
 """From a ready primitive and its request's store to the payload an engine gets."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from heddle.core.payloads import (
     IngestPayload,
     Payload,
     PrefillPayload,
+    PrimePayload,
     SearchPayload,
+    Segment,
     ToolPayload,
 )
 from heddle.core.ports import Tokenizer
@@ -21,17 +23,18 @@ from heddle.graph.primitive import (
     EmbedConfig,
     IngestConfig,
     PrefillConfig,
+    PrimeConfig,
     Primitive,
     Read,
     SearchConfig,
     ToolConfig,
 )
+from heddle.runtime.neighbours import neighbours_of
 from heddle.runtime.object_store import ObjectStore
-from heddle.runtime.values import prompt_parts, query_texts, resolve
+from heddle.runtime.values import as_passages, generated, prompt_parts, query_texts, resolve
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(NamedTuple):
     """A payload, and the passages its prompt shows."""
 
     payload: Payload
@@ -59,7 +62,10 @@ def build_payload(
         return Built(SearchPayload(_vectors(store, config.vectors), config.topk, config.nprobe))
     if isinstance(config, PrefillConfig):
         parts = prompt_parts(config.parts, store, primitive.node)
-        return _build_prefill(parts, tokenizer, tenant, kv_reuse)
+        written = () if config.written is None else generated(store, config.written).token_ids
+        return _build_prefill(parts, written, tokenizer, tenant, kv_reuse)
+    if isinstance(config, PrimeConfig):
+        return Built(_build_priming(config, store, tokenizer, tenant))
     if isinstance(config, IngestConfig):
         chunk_ids = np.asarray(store.get(config.chunk_ids), dtype=np.int64)
         return Built(IngestPayload(chunk_ids, _vectors(store, config.vectors)))
@@ -74,6 +80,7 @@ def build_payload(
 
 def _build_prefill(
     parts: list[str | Passage | None],
+    written: tuple[int, ...],
     tokenizer: Tokenizer | None,
     tenant: str,
     kv_reuse: KvReuse,
@@ -82,7 +89,22 @@ def _build_prefill(
         raise InternalError("a generation needs a tokenizer")
     shown = tuple(part for part in parts if isinstance(part, Passage))
     segments = tokenizer.encode_prompt(parts)
+    if written:
+        segments = (*segments, Segment(written))
     return Built(PrefillPayload(segments, cache_salt=tenant, reuse=kv_reuse), shown)
+
+
+def _build_priming(
+    config: PrimeConfig, store: ObjectStore, tokenizer: Tokenizer | None, tenant: str
+) -> PrimePayload:
+    if tokenizer is None:
+        raise InternalError("priming needs a tokenizer")
+    [chunk] = as_passages((store.get(config.passage),))
+    near = () if config.near is None else as_passages(store.get(config.near))
+    neighbours = neighbours_of(chunk, near, config.neighbours_max)
+    # The same ids as in any prompt with this prefix; what stands behind a chunk changes nothing.
+    segments = tokenizer.encode_prompt((config.prefix, *neighbours, chunk))[:-1]
+    return PrimePayload(segments, cache_salt=tenant)
 
 
 def _vectors(store: ObjectStore, key: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

@@ -4,13 +4,13 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from heddle.core.errors import InternalError, WorkflowError
-from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Optimizations
-from heddle.graph.primitive import DecodeConfig
+from heddle.graph.primitive import DecodeConfig, PrefillConfig, SearchConfig
+from heddle.lowering.rounds import round_key
 from heddle.runtime.dispatcher import Dispatcher
-from heddle.runtime.events import NodeFinished, Retrieved
+from heddle.runtime.events import Retrieved
 from heddle.runtime.receipt import Span
-from heddle.runtime.region_plan import RegionPlanner
+from heddle.runtime.region_plan import RegionPlan, RegionPlanner
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.values import as_passages
@@ -50,45 +50,58 @@ class Readiness:
                 f"workflow {request.workflow.name!r} ran {request.steps} nodes, its bound is "
                 f"max_steps={request.workflow.max_steps}: check the callable edge that loops"
             )
-        request.receipt.passes = tuple(dict.fromkeys((*request.receipt.passes, *plan.passes)))
+        self._open(request, plan, now_s)
+
+    def open_round(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
+        """Add the primitives of the round that a generation is in; `run` waits for its end."""
+        rounds, optimize = run.primitive, request.optimizations is not Optimizations.OFF
+        plan = self.planner.plan_round(rounds, run.round, run.plan.depth, optimize)
+        run.waits += 1
+        end = round_key(rounds, "written", run.round)
+        request.waiting_reads.setdefault(end, []).append(rounds.name)
+        self._open(request, plan, now_s)
+
+    def _open(self, request: Request, plan: RegionPlan, now_s: float) -> None:
+        request.receipt.passes.extend(plan.passes)
         request.receipt.fallbacks.extend(plan.fallbacks)
-        waits = dict(plan.waits)
+        request.regions += 1
+        opened = {
+            name: PrimitiveRun(planned.primitive, planned, request.regions, planned.waits)
+            for name, planned in plan.primitives.items()
+        }
         for key, readers in plan.readers.items():
             if key not in request.store:
                 request.waiting_reads.setdefault(key, []).extend(readers)
                 for reader in readers:
-                    waits[reader] += 1
-        request.regions += 1
-        for name, primitive in plan.primitives.items():
-            request.runs[name] = PrimitiveRun(primitive, plan, request.regions, waits[name])
-        for name in plan.primitives:
-            if waits[name] == 0:
-                self._make_ready(request, request.runs[name], now_s)
+                    opened[reader].waits += 1
+        request.runs.update(opened)
+        for run in opened.values():
+            if run.waits == 0:
+                self._make_ready(request, run, now_s)
 
     def complete(self, request: Request, run: PrimitiveRun, value: object, now_s: float) -> None:
         """Write a primitive's value, and start what waited for it."""
-        primitive = run.primitive
-        del request.runs[primitive.name]
+        primitive, runs = run.primitive, request.runs
+        del runs[primitive.name]
         if run.engine:
             request.receipt.spans.append(_span(request, run, now_s))
-        ready = [name for name in run.plan.after[primitive.name] if name in request.runs]
-        if primitive.kind is not PrimitiveKind.PREFILLING:
+        ready = [runs[name] for name in run.plan.after if name in runs]
+        if not isinstance(primitive.config, PrefillConfig):
             for key in primitive.writes:
                 request.store.put(key, value)
-                ready += request.waiting_reads.pop(key, [])
+                ready += [runs[name] for name in request.waiting_reads.pop(key, ())]
         _tell(request, run, value)
-        for name in ready:
-            waiting = request.runs[name]
+        for waiting in ready:
             waiting.waits -= 1
             if waiting.waits == 0:
                 self._make_ready(request, waiting, now_s)
-        if request.is_idle and not request.is_ended:
+        if not runs and not request.is_ended:
             self.requests.finish(request, now_s)
 
     def _make_ready(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         if run.sent_s >= 0:
             return  # a decode that rode along with its prefill
-        if run.primitive.kind.is_control:
+        if run.plan.is_control:
             self.controls.append((request, run))
         elif isinstance(run.primitive.config, DecodeConfig):
             raise InternalError(f"{run.primitive.name!r} lost its prefill")
@@ -97,29 +110,32 @@ class Readiness:
 
 
 def _tell(request: Request, run: PrimitiveRun, value: object) -> None:
-    primitive = run.primitive
-    if primitive.kind is PrimitiveKind.SEARCHING:
+    primitive, plan = run.primitive, run.plan
+    if isinstance(primitive.config, SearchConfig):
         request.sink(Retrieved(primitive.node, as_passages(value)))
-    if primitive.name not in run.plan.last:
-        return
-    node = run.plan.last[primitive.name]
+    if plan.value_of is not None:
+        _rank(request, run, plan.value_of)
+    if plan.finished is not None:
+        request.sink(plan.finished)
+
+
+def _rank(request: Request, run: PrimitiveRun, node: NodeId) -> None:
+    """Remember a generation's text as the answer where none that ranks higher was written."""
     if isinstance(request.workflow.nodes[node], GenerationNode):
         # Of generations that run side by side the order of the graph decides, not of time.
-        is_output = node in request.workflow.outputs
-        rank = (is_output, run.region, run.plan.nodes.index(node))
+        rank = node in request.workflow.outputs, run.region, run.plan.place
         if rank > request.last_rank:
-            request.last_rank, request.last = rank, primitive
-    request.sink(NodeFinished(primitive.node, run.turn))
+            request.last_rank, request.last = rank, run.primitive
 
 
 def _span(request: Request, run: PrimitiveRun, now_s: float) -> Span:
-    start_s = request.arrival_s
+    primitive, start_s = run.primitive, request.arrival_s
     return Span(
-        name=run.primitive.name,
-        node=run.primitive.node,
-        kind=run.primitive.kind,
-        engine=run.engine,
-        ready_s=run.ready_s - start_s,
-        sent_s=run.sent_s - start_s,
-        done_s=now_s - start_s,
+        primitive.name,
+        primitive.node,
+        primitive.kind,
+        run.engine,
+        run.ready_s - start_s,
+        run.sent_s - start_s,
+        now_s - start_s,
     )

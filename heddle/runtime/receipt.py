@@ -1,9 +1,9 @@
 """What was done for a request: counts, times, fallbacks. Every answer carries one."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import FusedKv
+from heddle.core.results import FinishReason, FusedKv, Prefilled
 from heddle.core.tasks import Optimizations
 
 
@@ -21,10 +21,33 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Splice:
+    """A retrieval while a generation decoded, and what adding its passages cost.
+
+    `at_token` tokens of the answer were written by then, `at_s` is from the request's arrival
+    [s]. Of the chunks found those that the prompt didn't show yet were added; dropped ones, of
+    this or of earlier retrievals, no longer fit. Of the prompt that followed, the answer so far
+    included, `tokens_reused` came from a cache and `tokens_computed` went through the model.
+    """
+
+    node: str
+    turn: int
+    reason: FinishReason
+    at_token: int
+    at_s: float
+    chunks_found: int
+    chunks_added: int
+    chunks_dropped: int
+    tokens_computed: int = 0
+    tokens_reused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """Counts over the whole request; `fallbacks` names everything that went another way.
 
-    `fused` has an entry for each prompt that used stored chunk KV, which is approximate;
+    `fused` has an entry for each prompt that was to use stored chunk KV, which is approximate;
+    `splices` has one for each retrieval while a generation decoded;
     `numerics` says whether results may depend on which requests shared a batch.
     """
 
@@ -43,11 +66,12 @@ class Receipt:
     numerics: str
     spans: tuple[Span, ...]
     fused: tuple[FusedKv, ...] = ()
+    splices: tuple[Splice, ...] = ()
 
 
 @dataclass(slots=True)
 class ReceiptDraft:
-    """The counts while a request runs."""
+    """The counts while a request runs; splices go by the name of the prefill that follows."""
 
     prompt_tokens: int = 0
     prompt_tokens_reused: int = 0
@@ -57,10 +81,26 @@ class ReceiptDraft:
     texts_truncated: int = 0
     preemptions: int = 0
     retries: int = 0
-    passes: tuple[str, ...] = ()
+    passes: list[str] = field(default_factory=list)
     fallbacks: list[str] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     fused: list[FusedKv] = field(default_factory=list)
+    splices: dict[str, Splice] = field(default_factory=dict)
+
+    def take_prompt(self, prefill: str, result: Prefilled) -> None:
+        """Count a prompt that is in."""
+        self.prompt_tokens += result.tokens
+        self.prompt_tokens_reused += result.tokens_reused
+        self.preemptions += result.preemptions
+        if result.fused is not None:
+            self.fused.append(result.fused)
+            self.fallbacks.extend(result.fused.fallbacks)
+        if prefill in self.splices:
+            self.splices[prefill] = replace(
+                self.splices[prefill],
+                tokens_computed=result.tokens - result.tokens_reused,
+                tokens_reused=result.tokens_reused,
+            )
 
     def close(self, optimizations: Optimizations, latency_s: float, numerics: str) -> Receipt:
         """Return the frozen receipt."""
@@ -75,9 +115,10 @@ class ReceiptDraft:
             texts_truncated=self.texts_truncated,
             preemptions=self.preemptions,
             retries=self.retries,
-            passes=self.passes,
+            passes=tuple(dict.fromkeys(self.passes)),
             fallbacks=tuple(self.fallbacks),
             numerics=numerics,
             spans=tuple(self.spans),
             fused=tuple(self.fused),
+            splices=tuple(self.splices.values()),
         )

@@ -13,13 +13,11 @@ from heddle.graph.primitive import Primitive
 from heddle.lowering.scope import Scope
 from heddle.runtime.events import RequestEvent
 from heddle.runtime.object_store import ObjectStore
+from heddle.runtime.primitive_plan import PrimitivePlan
 from heddle.runtime.receipt import ReceiptDraft
-from heddle.runtime.region_plan import RegionPlan
 from heddle.workflow.workflow import Workflow
 
 EventSink = Callable[[RequestEvent], None]
-# A tuple, because an enum's hash is a call into Python and comparing a few members is not.
-SPLITTABLE = (PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING)
 
 
 @dataclass(slots=True)
@@ -28,11 +26,13 @@ class PrimitiveRun:
 
     `region` counts the regions that the request has opened up to this one.
     `parts` collects the results of split rows by their first row; `rows_sent` and
-    `rows_done` count them. `sent_s` is when the first of them was sent, -1 = not yet.
+    `rows_done` count them. `sent_s` is when the first of them was sent, -1 = not yet. `round`
+    counts the retrievals of a generation that decodes in rounds; `prefill` is what a decode that
+    is on its way rides along with.
     """
 
     primitive: Primitive
-    plan: RegionPlan
+    plan: PrimitivePlan
     region: int
     waits: int
     ready_s: float = 0.0
@@ -41,18 +41,10 @@ class PrimitiveRun:
     rows_sent: int = 0
     rows_done: int = 0
     retries: int = 0
+    round: int = 0
     engine: str = ""
+    prefill: "PrimitiveRun | None" = None
     parts: dict[int, Result] = field(default_factory=dict)
-
-    @property
-    def is_splittable(self) -> bool:
-        """Whether its rows may be sent in several goes."""
-        return self.primitive.kind in SPLITTABLE
-
-    @property
-    def turn(self) -> int:
-        """How often its node has run before, in a loop."""
-        return int(self.primitive.name.rsplit("@", 1)[1])
 
     def start_over(self) -> None:
         """Forget that it was sent, and what was answered."""
@@ -91,11 +83,6 @@ class Request:
     last_rank: tuple[bool, int, int] = (False, 0, 0)
     shown: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
     is_ended: bool = False
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is open any more: the request is complete."""
-        return not self.runs
 
     def kinds_open(self) -> frozenset[PrimitiveKind]:
         """The kinds of the open primitives."""

@@ -14,11 +14,13 @@ from heddle.runtime.task_table import TaskRun, TaskTable
 log = logging.getLogger(__name__)
 
 # Ingestion too: chunks that have their vector are skipped, so storing a batch twice is harmless.
+# Likewise Priming: a chunk whose KV is stored is not computed again.
 RETRYABLE = (
     PrimitiveKind.EMBEDDING,
     PrimitiveKind.SEARCHING,
     PrimitiveKind.RERANKING,
     PrimitiveKind.INGESTION,
+    PrimitiveKind.PRIMING,
 )
 
 
@@ -82,13 +84,11 @@ class Retries:
 
     def _retry_generation(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Prefill and decode once more, while nobody has seen a token."""
-        plan = run.plan
-        prefill_name = next(p for p, d in plan.rider.items() if run.primitive.name in (p, d))
-        decode = request.runs[plan.rider[prefill_name]]
-        prefill = request.runs.get(prefill_name)
-        if prefill is None:  # it had ended well; its KV is gone with the decode
-            prefill = PrimitiveRun(plan.primitives[prefill_name], plan, decode.region, 0)
-            request.runs[prefill_name] = prefill
+        prefill = run if run.prefill is None else run.prefill
+        assert prefill.plan.rider is not None, f"{prefill.primitive.name!r} has no decode"
+        decode = request.runs[prefill.plan.rider]
+        # One that had ended well runs again: its KV is gone with the decode.
+        request.runs[prefill.primitive.name] = prefill
         for half in (prefill, decode):
             self.tasks.detach(request, half)
             half.start_over()

@@ -26,6 +26,7 @@ from heddle.runtime.region_plan import RegionPlanner
 from heddle.runtime.request import EventSink, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.retries import Retries
+from heddle.runtime.rounds import Rounds
 from heddle.runtime.steering import Steering
 from heddle.runtime.task_table import TaskTable
 from heddle.workflow.workflow import Workflow
@@ -86,7 +87,8 @@ class Runtime:
             self.counters,
             self.tracer,
         )
-        self._controls = Controls(self._readiness, self.requests, self.clock)
+        rounds = Rounds(self._readiness, self.tokenizer)
+        self._controls = Controls(self._readiness, self.requests, rounds, self.clock)
         self._steering = Steering(self.planner.runner, self.lanes)
 
     def submit(

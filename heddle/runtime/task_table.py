@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from heddle.core.commands import Admit, Cancel, Release
 from heddle.core.payloads import Payload
-from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import KvHandle
 from heddle.core.tasks import Identity, Task
 from heddle.runtime.lane import Lane
@@ -61,35 +60,27 @@ class TaskTable:
         *,
         credit_rows: int = 1,
         first_row: int = 0,
+        report_every: int = 0,
         now_s: float,
     ) -> int:
-        """Send a payload to a lane as a new task, and return its id."""
+        """Send a payload to a lane as a new task, and return its id.
+
+        It takes `credit_rows` credits; the lane reports progress every `report_every` units,
+        0 = never.
+        """
         task_id = self._next_id
         self._next_id += 1
-        primitive = run.primitive
+        primitive, port = run.primitive, lane.port
         identity = Identity(
-            request_id=request.id,
-            node=primitive.node,
-            depth=run.plan.depth[primitive.name],
-            tenant=request.tenant,
-            priority=request.priority,
+            request.id, primitive.node, run.plan.depth, request.tenant, request.priority
         )
-        task = Task(
-            task_id,
-            primitive.kind,
-            identity,
-            payload,
-            request.deadline_s - now_s,
-            request.optimizations,
-        )
-        lane.port.credits.take(credit_rows)
+        seconds_left = request.deadline_s - now_s
+        task = Task(task_id, primitive.kind, identity, payload, seconds_left, request.optimizations)
+        port.credits.take(credit_rows)
         lane.in_flight += 1
         request.tasks.add(task_id)
-        self.open[task_id] = TaskRun(
-            request, run, lane, lane.port.epoch, credit_rows, first_row, now_s
-        )
-        report = 1 if primitive.kind is PrimitiveKind.DECODING else 0
-        lane.port.send(Admit(task, report))
+        self.open[task_id] = TaskRun(request, run, lane, port.epoch, credit_rows, first_row, now_s)
+        port.send(Admit(task, report_every))
         return task_id
 
     def lease(self, prefill_id: int, decode_id: int) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from heddle.core.errors import WorkflowError
 from heddle.core.passages import Passage
+from heddle.core.results import Generated
 from heddle.graph.primitive import Part, Read
 from heddle.runtime.object_store import ObjectStore
 
@@ -58,6 +59,13 @@ def query_texts(parts: Sequence[Part], store: ObjectStore, reader: str) -> tuple
         part if isinstance(part, str) else as_text(resolve(part, store, reader)) for part in parts
     ]
     return ("".join(texts).strip(),)
+
+
+def generated(store: ObjectStore, key: str) -> Generated:
+    """Return what a round of a generation has written."""
+    value = store.get(key)
+    assert isinstance(value, Generated), f"{key!r} holds {type(value).__name__}, not a generation"
+    return value
 
 
 def as_text(value: object) -> str:

@@ -46,8 +46,10 @@ class CostModelLlmWorker:
         )
         token_ids, slots = batch.token_ids.tolist(), batch.slots.tolist()
         ends = [self._write(row, token_ids, slots) for row in batch.rows]
-        drawn = [_next_token(end) for end, row in zip(ends, batch.rows, strict=True) if row.draw]
-        return StepResult(tuple(drawn))
+        draws = [(end, row.draw) for end, row in zip(ends, batch.rows, strict=True) if row.draw]
+        drawn = tuple(_next_token(end) for end, _ in draws)
+        probabilities = tuple(_probability(end) for end, draw in draws if draw.wants_probability)
+        return StepResult(drawn, probabilities=probabilities)
 
     def export_kv(self, slots: NDArray[np.int64]) -> object:
         """Copy the digests of these slots out. Shapes: slots [n] int64."""
@@ -82,6 +84,11 @@ def _next_token(digest: int) -> int:
     if mixed % STOP_ONE_IN == 0:
         return EOS_ID
     return TAIL_ID + 1 + (mixed >> 8) % (VOCABULARY - TAIL_ID - 1)
+
+
+def _probability(digest: int) -> float:
+    """Return how sure the model is of the next token: anything in [0, 1)."""
+    return (digest * 0xD1B54A32D192ED03 >> 16) % 1000 / 1000
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from heddle.core.commands import Admit, Command
@@ -123,7 +123,7 @@ class SimulatedPort:
     def _end_step(self, frame: Frame, fault: Fault | None) -> None:
         self._is_stepping = False
         if fault is Fault.FAIL_TASK:
-            frame = replace(frame, events=_with_failure(frame.events))
+            frame = frame._replace(events=_with_failure(frame.events))
         if fault is Fault.LOSE_FRAME:
             self._number += 1
             # The next sign of life shows the gap, even if the lane has nothing more to say.
@@ -131,7 +131,7 @@ class SimulatedPort:
         else:
             self._post(frame)
         if fault is Fault.REPEAT_FRAME:
-            self._travel(replace(frame, number=self._number))
+            self._travel(frame._replace(number=self._number))
         self._turn()
 
     def _beat(self, epoch: int, number: int) -> None:
@@ -140,7 +140,7 @@ class SimulatedPort:
 
     def _post(self, frame: Frame) -> None:
         self._number += 1
-        self._travel(replace(frame, number=self._number))
+        self._travel(frame._replace(number=self._number))
 
     def _travel(self, frame: Frame) -> None:
         self.timeline.after(self.lane.latency_s, partial(self._arrive, frame))

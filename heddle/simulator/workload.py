@@ -190,6 +190,25 @@ def faulty_edge(draws: random.Random) -> Workflow:
     return graph.compile()
 
 
+def rounds(draws: random.Random) -> Workflow:
+    """Return: search, then an answer that searches again while it is written."""
+    graph = RAGraph("rounds")
+    graph.add_retrieval("find", topk=draws.randint(1, 2))
+    below = draws.choice((None, 0.3, 0.9))
+    graph.add_generation(
+        "answer",
+        "Answer {query} from {docs}",
+        max_tokens=draws.randint(4, 16),
+        retrieve_every=draws.randint(1, 4) if below is None else None,
+        retrieve_below=below,
+        query="{query} {sentence}",
+        retrievals_max=draws.randint(1, 5),
+        added_max=draws.randint(1, 4),
+    )
+    graph.add_generation("shorten", "Shorten {output_answer}", max_tokens=3)
+    return graph.compile()
+
+
 SHAPES: Final[Sequence[Callable[[random.Random], Workflow]]] = (
     one_shot,
     chain,
@@ -198,6 +217,7 @@ SHAPES: Final[Sequence[Callable[[random.Random], Workflow]]] = (
     list_loop,
     counted_loop,
     faulty_edge,
+    rounds,
 )
 
 

@@ -4,7 +4,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from heddle.core.errors import WorkflowError
-from heddle.workflow.nodes import GenerationNode, Node, NodeId, Parse
+from heddle.workflow.nodes import (
+    OWN_SLOTS,
+    GenerationNode,
+    Node,
+    NodeId,
+    Parse,
+    RetrievalNode,
+)
 from heddle.workflow.workflow import Branch, Chooser, Workflow, static_order
 
 Edge = tuple[NodeId, NodeId]
@@ -37,6 +44,7 @@ def compile_draft(draft: Draft) -> Workflow:
         raise WorkflowError(f"max_steps must be at least 1, got {draft.max_steps}")
     _check_edge_ends(draft)
     writers = _writers(draft)
+    _check_decode_retrievals(draft, writers)
     branches = tuple(
         Branch(source, choose, tuple(draft.nodes) if targets is None else targets)
         for source, choose, targets in draft.branches
@@ -74,6 +82,17 @@ def reachable(starts: Iterable[NodeId], step: Callable[[NodeId], Iterable[NodeId
     return seen
 
 
+def shown_retrieval(
+    node: GenerationNode, nodes: Mapping[NodeId, Node], writers: Mapping[str, NodeId]
+) -> RetrievalNode | None:
+    """Return the retrieval whose passages a prompt shows last, None where it shows none."""
+    for slot in reversed(node.prompt.slots):
+        writer = nodes[writers[slot]] if slot in writers else None
+        if isinstance(writer, RetrievalNode):
+            return writer
+    return None
+
+
 def _after(edges: Iterable[Edge], node: NodeId) -> list[NodeId]:
     return [target for source, target in edges if source == node]
 
@@ -99,6 +118,29 @@ def _writers(draft: Draft) -> dict[str, NodeId]:
             raise WorkflowError(f"node {node.id!r} writes {node.output!r}, which is an input")
         writers[node.output] = node.id
     return writers
+
+
+def _check_decode_retrievals(draft: Draft, writers: Mapping[str, NodeId]) -> None:
+    for node in draft.nodes.values():
+        if not isinstance(node, GenerationNode) or node.decode_retrieval is None:
+            continue
+        where = f"generation node {node.id!r}"
+        if shown_retrieval(node, draft.nodes, writers) is None:
+            raise WorkflowError(
+                f"{where}: to retrieve while it decodes, its prompt must show the passages of a "
+                "retrieval, such as {docs}: new ones are added there, searched for in its way"
+            )
+        for slot in node.decode_retrieval.query.slots:
+            if slot not in OWN_SLOTS and slot not in writers and slot not in draft.inputs:
+                known = ", ".join(sorted({*OWN_SLOTS, *writers, *draft.inputs}))
+                raise WorkflowError(
+                    f"{where}, query: nothing writes {{{slot}}}; it can be one of {known}"
+                )
+            if slot in OWN_SLOTS and writers.get(slot, node.id) != node.id:
+                raise WorkflowError(
+                    f"{where}, query: {{{slot}}} is what this node has written so far, and node "
+                    f"{writers[slot]!r} writes a slot of that name; give that one another output="
+                )
 
 
 def _with_data_edges(draft: Draft, writers: Mapping[str, NodeId], loops: bool) -> frozenset[Edge]:

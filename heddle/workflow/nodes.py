@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
-from heddle.core.payloads import Sampling
+from heddle.core.payloads import Pause, Sampling
+from heddle.graph.primitive import SoFar
 from heddle.workflow.template import Template
 
 NodeId = int | str
+OWN_SLOTS: Final = frozenset(part.value for part in SoFar)
 
 
 class Parse(Enum):
@@ -19,19 +22,37 @@ class Parse(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class DecodeRetrieval:
+    """When a generation pauses to retrieve, what it searches for, and how often and much at most.
+
+    In `query`, {answer} is the text so far and {sentence} the sentence that is being written.
+    (FLARE, Jiang et al. 2023; Trinity §3.3)
+    """
+
+    pause: Pause
+    query: Template
+    retrievals_max: int
+    added_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationNode:
-    """LLM generation from a prompt into `output`."""
+    """LLM generation from a prompt into `output`, with retrievals on the way if it has any."""
 
     id: NodeId
     prompt: Template
     output: str
     sampling: Sampling
     parse: Parse = Parse.AUTO
+    decode_retrieval: DecodeRetrieval | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The slots its prompt shows."""
-        return self.prompt.slots
+        """The slots its prompt shows, and those of its own retrievals' queries."""
+        if self.decode_retrieval is None:
+            return self.prompt.slots
+        others = (slot for slot in self.decode_retrieval.query.slots if slot not in OWN_SLOTS)
+        return tuple(dict.fromkeys((*self.prompt.slots, *others)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +106,27 @@ class IndexingNode:
         return (self.texts, self.chunk_ids)
 
 
-Node = GenerationNode | RetrievalNode | ToolNode | IndexingNode
+@dataclass(frozen=True, slots=True)
+class PrimingNode:
+    """Compute the KV of a chunk behind a prompt's prefix and its neighbours, and store it.
+
+    `passage` is the chunk's slot, `vectors` that of its own vector. Among the `topk` chunks nearest
+    to it, itself and what others own included, up to `neighbours_max` become its neighbours;
+    without any (0) the KV is raw. (FusionRAG §3.1)
+    """
+
+    id: NodeId
+    prefix: str
+    passage: str
+    vectors: str
+    neighbours_max: int
+    topk: int
+    output: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The slots with the chunk and, for its neighbours, with its vector."""
+        return (self.passage, self.vectors) if self.neighbours_max else (self.passage,)
+
+
+Node = GenerationNode | RetrievalNode | ToolNode | IndexingNode | PrimingNode

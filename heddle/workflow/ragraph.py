@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from heddle.core.errors import WorkflowError
-from heddle.core.payloads import Sampling
+from heddle.core.payloads import NO_PAUSE, Pause, Sampling
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import (
+    DecodeRetrieval,
     GenerationNode,
     Node,
     NodeId,
@@ -34,6 +35,9 @@ END: Final = Endpoint("END")
 
 DEFAULT_MAX_STEPS = 64
 DEFAULT_TOPK = 5
+DEFAULT_RETRIEVALS_MAX = 8
+DEFAULT_ADDED_MAX = 10
+DEFAULT_DECODE_QUERY = "{query} {sentence}"
 TOPK_MAX = 1000
 RESERVED: Final = QUESTION_ALIASES | {TURN}
 
@@ -67,11 +71,23 @@ class RAGraph:
         seed: int = 0,
         stop: Sequence[str] = (),
         parse: str = "auto",
+        retrieve_every: int | None = None,
+        retrieve_below: float | None = None,
+        query: str | None = None,
+        retrievals_max: int = DEFAULT_RETRIEVALS_MAX,
+        added_max: int = DEFAULT_ADDED_MAX,
     ) -> "RAGraph":
         """Add an LLM call; `output` names the slot that gets its text.
 
         `parse="lines"` makes the slot a list, one item a line (JSON strings or plain text);
         "auto" does so for a slot that a loop consumes.
+
+        With `retrieve_every=n` it pauses after every n tokens, with `retrieve_below=p` before a
+        token of a probability under p; it searches as the retrieval does whose passages its
+        prompt shows last, adds what is new to them and writes on. `query` is what it searches
+        for: {answer} is the text so far, {sentence} the sentence it is writing; the default is
+        "{query} {sentence}". It searches `retrievals_max` times at most; of more than `added_max`
+        added passages, or more than fit into the context, the oldest are dropped.
 
         Raises:
             WorkflowError: a taken id, a bad prompt, or a value out of range.
@@ -92,6 +108,9 @@ class RAGraph:
                 output or _default_slot(node),
                 sampling,
                 _parse(parse, where),
+                _decode_retrieval(
+                    Pause(retrieve_every, retrieve_below), query, retrievals_max, added_max, where
+                ),
             )
         )
         return self
@@ -219,6 +238,36 @@ def _query(query: str, where: str) -> Template:
     if query.isidentifier():
         return Template((Slot(_question(query)),))
     return parse_template(query, where=f"{where}, query")
+
+
+def _decode_retrieval(
+    pause: Pause, query: str | None, retrievals_max: int, added_max: int, where: str
+) -> DecodeRetrieval | None:
+    if pause == NO_PAUSE:
+        if query is not None:
+            raise WorkflowError(
+                f"{where}: query= is what it searches for while it decodes; say when, with "
+                "retrieve_every= or retrieve_below=, or leave it out"
+            )
+        return None
+    if pause.after is not None and pause.below is not None:
+        raise WorkflowError(
+            f"{where}: retrieve_every and retrieve_below are both given; leave one out"
+        )
+    if pause.after is not None and pause.after < 1:
+        raise WorkflowError(
+            f"{where}: retrieve_every is {pause.after}; it counts tokens, so give 1 or more"
+        )
+    if pause.below is not None and not 0.0 < pause.below < 1.0:
+        raise WorkflowError(
+            f"{where}: retrieve_below is {pause.below}; it is a probability, so give one "
+            "between 0 and 1"
+        )
+    for name, value in (("retrievals_max", retrievals_max), ("added_max", added_max)):
+        if value < 1:
+            raise WorkflowError(f"{where}: {name} must be at least 1, got {value}")
+    template = _query(DEFAULT_DECODE_QUERY if query is None else query, where)
+    return DecodeRetrieval(pause, template, retrievals_max, added_max)
 
 
 def _parse(parse: str, where: str) -> Parse:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from heddle import Server
+from tests.helpers.command import Command
 from tests.helpers.tiny_server import index_documents, write_documents, write_model
 
 KV_BYTES = 32 << 20
@@ -48,3 +49,18 @@ def inline_server(model: Path, corpus: Path) -> Iterator[Server]:
     settings = {"host": "inline", "dtype": "float32", "kv_bytes": KV_BYTES}
     with Server(model, corpus, **settings) as running:
         yield running
+
+
+@pytest.fixture
+def start() -> Iterator:
+    running: list[Command] = []
+
+    def launch(*arguments: object) -> Command:
+        running.append(Command(arguments))
+        return running[-1]
+
+    yield launch
+    for command in running:
+        if command.process.poll() is None:
+            command.process.kill()
+            command.end()

@@ -46,7 +46,8 @@ class FakePort:
     """An EnginePort that answers at once, holds what `holds` says, and does what it is told.
 
     `texts` maps a node to what its generations write, one after another, the last again and
-    again. `tokens` says how many pieces a text streams in.
+    again: texts, or results such as the rounds of one generation. `tokens` says how many pieces
+    a text streams in.
     """
 
     def __init__(self, name, kinds, credits=64, tokens=2):
@@ -55,6 +56,7 @@ class FakePort:
         self.holds: Callable[[object], bool] = lambda task: False
         self.on_admit: Callable[[object], tuple | None] = lambda task: None
         self.texts = {}
+        self.shown = {}
         self.tokens = tokens
         self.commands = []
         self.open = {}
@@ -91,7 +93,10 @@ class FakePort:
         result = result or self.result(task)
         pieces = ()
         if isinstance(result, Generated):
-            pieces = self.pieces(task_id, result.text)
+            node = task.identity.node
+            shown = self.shown.get(node, "") if task.payload.continues else ""
+            self.shown[node] = result.text
+            pieces = self.pieces(task_id, result.text.removeprefix(shown))
         self.post(*pieces, Done(task_id, result))
 
     def answer_all(self):
@@ -153,6 +158,8 @@ class FakePort:
             return ToolResult(payload.function(*payload.arguments))
         texts = self.texts.get(task.identity.node, ["hello"])
         text = texts.pop(0) if len(texts) > 1 else texts[0]
+        if isinstance(text, Generated):
+            return text
         return Generated(text, (1, 2), FinishReason.STOP)
 
 

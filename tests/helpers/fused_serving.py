@@ -1,14 +1,22 @@
 """An LLM engine with a chunk KV store, driven by hand; it keeps the logits behind each token."""
 
+import threading
 from pathlib import Path
 
 from benchmarks.llm_parity import NoText, RecordingWorker
 from heddle.core.commands import Admit, Release
 from heddle.core.frames import Done, Failed, Progress
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
-from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment, SegmentRole
+from heddle.core.payloads import (
+    DecodePayload,
+    PrefillPayload,
+    PrimePayload,
+    Sampling,
+    Segment,
+    SegmentRole,
+)
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Prefilled
+from heddle.core.results import Prefilled, Primed
 from heddle.core.tasks import Identity, Optimizations, Task
 from heddle.engines.llm.build import LlmSettings, spec_of
 from heddle.engines.llm.engine import LlmEngine
@@ -32,7 +40,9 @@ def segments(prefix, chunks, question):
 class FusedServing:
     """One engine and its store; requests run one at a time unless started together."""
 
-    def __init__(self, model, *, step_tokens=512, pages=256, **store):
+    def __init__(
+        self, model, *, step_tokens=512, pages=256, fingerprint="tiny", kernel=False, **store
+    ):
         token_bytes = kv_shape(model.config, model.dtype).token_bytes
         settings = LlmSettings(
             Path("unused"),
@@ -46,11 +56,12 @@ class FusedServing:
             ChunkStoreSettings(
                 **{"host_bytes_max": 1 << 28, "encoding": KvEncoding.AS_COMPUTED, **store}
             ),
-            "tiny",
+            fingerprint,
             WorkerClock(),
         )
         limits = spec.limits
-        self.worker = RecordingWorker(model, limits.page_count * limits.page_size)
+        pool_tokens = limits.page_count * limits.page_size
+        self.worker = RecordingWorker(model, pool_tokens, has_kernel=kernel)
         self.engine = LlmEngine(
             "llm",
             1,
@@ -58,12 +69,15 @@ class FusedServing:
             spec,
             NoText(),
             WorkerClock(),
-            fuser=Fuser(self.store, self.worker, "tiny"),
+            fuser=Fuser(self.store, self.worker, fingerprint),
         )
+        self.model = model
         self.prefilled = {}
+        self.primed = {}
         self.tokens = {}
         self.logits = {}
         self.preemptions = {}
+        self.seconds_left = float("inf")  # to the deadline of what is sent from now on
         self._next = 0
 
     def start(self, prompt, reuse=EVERYTHING, new_tokens=1, *, decodes=True):
@@ -75,6 +89,20 @@ class FusedServing:
             self.decode(number, new_tokens)
         return number
 
+    def start_priming(self, prompt, salt=""):
+        """Send a prompt whose last chunk is to be stored; return the request's number."""
+        number, self._next = self._next, self._next + 2
+        self._admit(number, PrimitiveKind.PRIMING, PrimePayload(tuple(prompt), salt))
+        return number
+
+    def prime(self, prompt, salt=""):
+        """Have a prompt's last chunk stored; return what is answered once it is on disk."""
+        number = self.start_priming(prompt, salt)
+        while number not in self.primed:
+            self.drain_loads([])
+            self.store.flush()
+        return self.primed[number]
+
     def decode(self, number, new_tokens):
         """Send a request's decode."""
         payload = DecodePayload(number, Sampling(new_tokens, ignore_eos=True))
@@ -82,25 +110,62 @@ class FusedServing:
 
     def _admit(self, task_id, kind, payload):
         who = Identity(task_id, "test")
-        task = Task(task_id, kind, who, payload, optimizations=Optimizations.APPROX)
+        task = Task(
+            task_id, kind, who, payload, self.seconds_left, optimizations=Optimizations.APPROX
+        )
         self.engine.apply(Admit(task, 1))
 
     def drain(self):
-        """Step until nothing is left to do; each token's Progress comes in the logits' order."""
+        """Step until nothing is left to do."""
         while self.engine.has_work:
-            frame = self.engine.step(0.0, float("inf"))
-            self.engine.check()
-            drawn = [e for e in frame.events if isinstance(e, Progress) and e.token_ids]
-            for progress, row in zip(drawn, self.worker.last if drawn else (), strict=True):
-                self.logits.setdefault(progress.task_id - 1, []).append(row.clone())
-            for event in frame.events:
-                assert not isinstance(event, Failed), event
-                if isinstance(event, Done) and isinstance(event.result, Prefilled):
-                    self.prefilled[event.task_id] = event.result
-                elif isinstance(event, Done):
-                    self.tokens[event.task_id - 1] = event.result.token_ids
-                    self.preemptions[event.task_id - 1] = event.result.preemptions
-                    self.engine.apply(Release(self.prefilled[event.task_id - 1].handle))
+            self.step()
+
+    def drain_loads(self, numbers):
+        """Step until these requests are answered, waiting for what comes from disk."""
+        woken = threading.Event()
+        self.engine.subscribe(woken.set)
+        self.drain()
+        while not set(numbers) <= self.tokens.keys():
+            assert woken.wait(10), "no load has ended"
+            woken.clear()
+            self.drain()
+
+    def step(self):
+        """Run one step; each token's Progress comes in the logits' order."""
+        frame = self.engine.step(0.0, float("inf"))
+        self.engine.check()
+        drawn = [e for e in frame.events if isinstance(e, Progress) and e.token_ids]
+        for progress, row in zip(drawn, self.worker.last if drawn else (), strict=True):
+            self.logits.setdefault(progress.task_id - 1, []).append(row.clone())
+        for event in frame.events:
+            assert not isinstance(event, Failed), event
+            if isinstance(event, Done) and isinstance(event.result, Prefilled):
+                self.prefilled[event.task_id] = event.result
+            elif isinstance(event, Done) and isinstance(event.result, Primed):
+                self.primed[event.task_id] = event.result
+            elif isinstance(event, Done):
+                self.tokens[event.task_id - 1] = event.result.token_ids
+                self.preemptions[event.task_id - 1] = event.result.preemptions
+                self.engine.apply(Release(self.prefilled[event.task_id - 1].handle))
+
+    @property
+    def held_pages(self):
+        """Pages of the pool that sequences hold, each counted once."""
+        return self.engine._scheduler.ledger.held_count
+
+    @property
+    def pinned_chunks(self):
+        """Fetches of stored chunks that were not given back."""
+        return sum(self.store._directory._pins.values())
+
+    def kv(self, prompt, reuse=EVERYTHING):
+        """Put a prompt in alone; return the KV of its row, as a KvBlock."""
+        number = self.start(prompt, reuse, decodes=False)
+        self.drain()
+        handle = self.prefilled[number].handle
+        block = self.engine.export_sequence(handle).block
+        self.engine.apply(Release(handle))
+        return block
 
     def ask(self, prompt, reuse=EVERYTHING, new_tokens=1):
         """Run one request alone; return its first token's logits."""

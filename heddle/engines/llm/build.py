@@ -1,15 +1,17 @@
 """Settings of an LLM engine (made in the main process), and the engine from them (in its lane)."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heddle.core.errors import ConfigError
+from heddle.engines.llm.attention_choice import ATTENTIONS, TRITON, choose_attention
 from heddle.engines.llm.engine import LlmEngine, LlmSpec, TextDecoder
 from heddle.engines.llm.fuser import Fuser
 from heddle.engines.llm.handover import KvExchange
 from heddle.engines.llm.scheduler import SchedulerLimits
+from heddle.engines.llm.step_batch import CHECK_LAYER
 from heddle.engines.llm.warm_up import warm_up
 
 if TYPE_CHECKING:
@@ -26,11 +28,12 @@ class LlmSettings:
     """How to load and serve a model.
 
     `dtype` auto is bfloat16 on CUDA and on CPUs with AMX, else float32. `device` auto is CUDA
-    where there is one. `context_tokens_max` None is the model's own, or what the KV pool of
+    where there is one. `attention` torch or triton, a kernel for NVIDIA GPUs that auto takes where
+    it can. `context_tokens_max` None is the model's own, or what the KV pool of
     `kv_bytes` holds if that is less. `packs_weights` keeps a second copy of the weights, for
     decoding, on CPUs in float32. `threads` 0 leaves torch's setting as it is. `chunk_kv_bytes` of
     host memory keep the KV of retrieved chunks for reuse, 0 = none; `chunk_kv_disk_bytes` more lie
-    in `chunk_kv_dir`.
+    in `chunk_kv_dir`. What is deleted from the corpus in `corpus_dir` is forgotten.
 
     Raises: ConfigError: a field is out of its range; the message names it.
     """
@@ -38,6 +41,7 @@ class LlmSettings:
     model_dir: Path
     dtype: str = "auto"
     device: str = "auto"
+    attention: str = "auto"
     max_num_seqs: int = 16
     max_num_batched_tokens: int = 512
     page_size: int = 16
@@ -45,6 +49,7 @@ class LlmSettings:
     context_tokens_max: int | None = None
     packs_weights: bool = True
     chunk_kv_bytes: int = 0
+    corpus_dir: Path | None = None
     chunk_kv_dir: Path | None = None
     chunk_kv_disk_bytes: int = 0
     threads: int = 0
@@ -52,6 +57,10 @@ class LlmSettings:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise ConfigError(f"dtype is {self.dtype!r}; use one of {', '.join(DTYPES)}")
+        if self.attention not in ATTENTIONS:
+            raise ConfigError(
+                f"attention is {self.attention!r}; use one of {', '.join(ATTENTIONS)}"
+            )
         for name in ("max_num_seqs", "max_num_batched_tokens", "page_size", "kv_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
@@ -96,37 +105,75 @@ def assemble(
 ) -> LlmEngine:
     """Return the engine of a model that is loaded already; its first steps are done.
 
-    Mutates: the model's linear layers may be packed.
-    Raises: ConfigError: the architecture can't be served, or the pool can't hold one context.
+    Mutates: the model's layers may be fused, its linear layers packed.
+    Raises: ConfigError: the architecture can't be served, the attention that is wanted can't run,
+        or the pool can't hold one context.
     """
+    from heddle.engines.llm.fused_layers import PAIRED, can_fuse, fuse_layers
     from heddle.engines.llm.packed_linear import can_pack, pack_linears
     from heddle.engines.llm.worker import TransformersWorker, WorkerClock
 
+    if can_fuse(model):
+        fuse_layers(model)
+        fingerprint += PAIRED
     spec = spec_of(settings, model, fingerprint)
     if settings.packs_weights and can_pack(model.device, model.dtype):
         pack_linears(model)
-    worker = TransformersWorker(model, spec.limits.page_count * spec.limits.page_size)
-    warm_up(worker, spec.limits.context_tokens_max)
-    fuser = _fuser(settings, worker, fingerprint)
+    has_kernel = _has_kernel(settings, model)
+    pool_tokens = spec.limits.page_count * spec.limits.page_size
+    worker = TransformersWorker(model, pool_tokens, has_kernel=has_kernel)
+    warm_up(worker, spec.limits.context_tokens_max, has_kernel=has_kernel)
+    spec = replace(spec, reuse_problem=_reuse_problem(settings, worker))
+    fuser = None if spec.reuse_problem else _fuser(settings, worker, fingerprint)
     return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), exchange, fuser)
 
 
-def _fuser(settings: LlmSettings, worker: "TransformersWorker", fingerprint: str) -> Fuser | None:
-    """Return what reuses chunk KV, or None where it is off or the model fails the check."""
-    from heddle.engines.llm.reuse_gate import keys_can_be_turned
+def _has_kernel(settings: LlmSettings, model: Any) -> bool:  # noqa: ANN401
+    from heddle.engines.llm.ragged_attention import HEAD_DIM_MAX
+    from heddle.engines.llm.worker import kv_shape
+
+    attention = choose_attention(settings.attention, on_gpu=model.device.type == "cuda")
+    head_dim = kv_shape(model.config, model.dtype).head_dim
+    if attention == TRITON and head_dim > HEAD_DIM_MAX:
+        raise ConfigError(
+            f"attention {TRITON} takes heads of up to {HEAD_DIM_MAX} numbers, the model's have "
+            f"{head_dim}; use attention torch"
+        )
+    log.info("attention is computed by %s", attention)
+    return attention == TRITON
+
+
+def _reuse_problem(settings: LlmSettings, worker: "TransformersWorker") -> str:
+    """Return why no chunk KV can be reused; empty where it can."""
+    from heddle.engines.llm.reuse_gate import reuse_problem
+
+    if not settings.chunk_kv_bytes:
+        return "no memory is set aside for chunk KV (chunk_kv_bytes is 0)"
+    problem = reuse_problem(worker)
+    if problem is None:
+        return ""
+    log.error("chunk KV is not reused: %s", problem)
+    return problem
+
+
+def _fuser(settings: LlmSettings, worker: "TransformersWorker", fingerprint: str) -> Fuser:
+    """Return what reuses chunk KV."""
+    from heddle.corpus.store import CorpusStore
+    from heddle.engines.llm.corpus_chunk_store import CorpusChunkStore
     from heddle.engines.llm.worker import WorkerClock
     from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
 
-    if not settings.chunk_kv_bytes:
-        return None
-    if not keys_can_be_turned(worker):
-        log.error("chunk KV is not reused: this model's keys can't be turned to another position")
-        return None
     directory = settings.chunk_kv_dir if settings.chunk_kv_disk_bytes else None
     store_settings = ChunkStoreSettings(
         settings.chunk_kv_bytes, directory, settings.chunk_kv_disk_bytes
     )
-    store = ChunkStore(store_settings, fingerprint, WorkerClock())
+    store = (
+        ChunkStore(store_settings, fingerprint, WorkerClock())
+        if settings.corpus_dir is None
+        else CorpusChunkStore(
+            store_settings, fingerprint, WorkerClock(), CorpusStore.open(settings.corpus_dir)
+        )
+    )
     return Fuser(store, worker, fingerprint)
 
 
@@ -249,5 +296,6 @@ def _prior_s(model: Any) -> dict[str, float]:  # noqa: ANN401 - transformers' cl
         "call": 2e-3 + 4.0 * weights / 5e9,  # the weights are read once: 5 GB/s
         "decode_tokens": token_s,
         "prefill_tokens": token_s,
+        "checked_tokens": token_s * (CHECK_LAYER + 1) / model.config.num_hidden_layers,
         "context_tokens": 2e-6,
     }

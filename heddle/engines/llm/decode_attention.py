@@ -52,7 +52,7 @@ def decode_rows(rows: Sequence[BatchRow], store: PageStore, heads: int) -> Decod
 
 
 def attend_decodes(
-    decodes: DecodeRows, store: PageStore, layer: int, query: Tensor, scaling: float | None
+    decodes: DecodeRows, store: PageStore, layer: int, query: Tensor, scaling: float
 ) -> Tensor:
     """Return the output of the rows that decode.
 
@@ -64,9 +64,8 @@ def attend_decodes(
     """
     keys, values = store.keys[layer], store.values[layer]
     heads, count, head_dim = query.shape
-    scale = head_dim**-0.5 if scaling is None else scaling
     # The heads of a group share their keys, so they may as well be queries of one head.
-    queries = (query * scale).transpose(0, 1).reshape(count, keys.shape[0], -1, head_dim)
+    queries = (query * scaling).transpose(0, 1).reshape(count, keys.shape[0], -1, head_dim)
     weights = []
     for grouped, row in zip(queries, decodes.rows, strict=True):
         scores = [
@@ -86,7 +85,7 @@ def attend_decodes(
 
 def _is_decode(row: BatchRow) -> bool:
     is_turned = any(segment.rotation for segment in row.segments)
-    return row.queries == 1 and row.places is None and not row.scored and not is_turned
+    return row.queries == 1 and row.places is None and row.measure is None and not is_turned
 
 
 def _slots(row: BatchRow) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

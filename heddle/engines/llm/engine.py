@@ -19,15 +19,19 @@ from heddle.core.commands import (
     Transfer,
 )
 from heddle.core.errors import ConfigError
-from heddle.core.frames import Cancelled, Done, Event, Failed, Frame, Load, Progress
-from heddle.core.payloads import DecodePayload, PrefillPayload, Segment
+from heddle.core.frames import Frame, Load, Progress
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.payloads import DecodePayload, PrefillPayload, PrimePayload, Segment
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import FinishReason, Generated, KvHandle, Prefilled
+from heddle.core.results import FinishReason, FusedKv, Generated, KvHandle, Prefilled
 from heddle.core.tasks import Optimizations, Priority, Task
-from heddle.costs.linear_fit import LinearFit
+from heddle.costs.step_report import StepReport
 from heddle.engines.llm.fuser import Fuser
+from heddle.engines.llm.fusion.fused_prompt import FusedPrompt
+from heddle.engines.llm.fusion.ratio_choice import chosen_ratio
 from heddle.engines.llm.handover import KvExchange, SequenceKv
+from heddle.engines.llm.primer import Primer, fitting
 from heddle.engines.llm.requests import change_segment, refusal
 from heddle.engines.llm.scheduler import Scheduler, SchedulerLimits, StepPlan
 from heddle.engines.llm.sequence import Decode, Sequence
@@ -40,8 +44,10 @@ KINDS = frozenset(
         PrimitiveKind.FULL_PREFILLING,
         PrimitiveKind.DECODING,
         PrimitiveKind.PARTIAL_DECODING,
+        PrimitiveKind.PRIMING,
     }
 )
+BACKGROUND_STEP_S = 0.25  # as long as a query may have to wait for a step without any
 PREFILL_TOKENS_MIN = 16  # a step always moves prompts by this much, however small its budget
 
 
@@ -83,13 +89,18 @@ class TextDecoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LlmSpec:
-    """What the engine must know of its model; `prior_s` is the first guess of the cost model."""
+    """What the engine must know of its model.
+
+    `prior_s` is the first guess of the cost model; `reuse_problem` says why no chunk KV is
+    reused, where the engine has no fuser.
+    """
 
     limits: SchedulerLimits
     eos_ids: frozenset[int]
     fingerprint: str
     page_bytes: int
     prior_s: Mapping[str, float]
+    reuse_problem: str = "this engine keeps no chunk KV"
 
 
 @dataclass(slots=True, eq=False)
@@ -125,27 +136,25 @@ class LlmEngine:
         exchange: KvExchange | None = None,
         fuser: Fuser | None = None,
     ) -> None:
-        self._name = name
-        self._epoch = epoch
         self._worker = worker
         self._spec = spec
         self._decoder = decoder
         self._clock = clock
         self._exchange = exchange
         self._fuser = fuser
-        self._scheduler = Scheduler(spec.limits, spec.fingerprint)
-        self._costs = LinearFit(name, spec.prior_s)
+        self._primer = None if fuser is None else Primer(fuser)
+        self._scheduler = Scheduler(spec.limits, spec.fingerprint, self._ratio_of)
+        self._report = StepReport(name, epoch, clock, spec.prior_s)
         self._sequences: dict[int, Sequence] = {}
         self._decoding: dict[int, Sequence] = {}  # by the decode's task id
         self._outputs: dict[int, _Output] = {}
-        self._events: list[Event] = []
         self._arrivals = 0
         self._budget_s = math.inf
 
     @property
     def name(self) -> str:
         """The lane's name."""
-        return self._name
+        return self._report.lane
 
     @property
     def kinds(self) -> frozenset[PrimitiveKind]:
@@ -153,15 +162,20 @@ class LlmEngine:
         return KINDS
 
     @property
+    def reuse_problem(self) -> str:
+        """Why no chunk KV is reused; empty where it is."""
+        return "" if self._fuser is not None else self._spec.reuse_problem
+
+    @property
     def has_work(self) -> bool:
         """Whether a step would compute something, take in loads or has events to send."""
-        has_arrivals = self._fuser is not None and self._fuser.has_arrivals
-        return bool(self._events) or has_arrivals or self._scheduler.has_work
+        return self._report.has_events or self._has_more
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Call `wake`, from a loader thread, when chunk KV has arrived from disk."""
-        if self._fuser is not None:
+        if self._fuser is not None and self._primer is not None:
             self._fuser.subscribe(wake)
+            self._primer.subscribe(wake)
 
     def close(self) -> None:
         """End the chunk KV store's threads; what it has to write is written first."""
@@ -170,7 +184,7 @@ class LlmEngine:
 
     def predicted_step_s(self) -> float:
         """Return how long the next step should take, by its own cost model [s]."""
-        return self._costs.predict_s(self._scheduler.backlog())
+        return self._report.costs.predict_s(self._scheduler.backlog())
 
     def apply(self, command: Command) -> None:
         """Take a command in; those for unknown or ended tasks are ignored.
@@ -193,25 +207,19 @@ class LlmEngine:
 
     def step(self, now_s: float, budget_s: float) -> Frame:
         """Run one iteration: decodes, then prompt chunks that fit the budget, then new prompts."""
-        started_s = self._clock.now_s()
+        self._report.begin()
         self._receive()
-        plan = self._scheduler.plan(self._prefill_tokens_within(min(budget_s, self._budget_s)))
+        budget_s = min(budget_s, self._budget_s)
+        if not self._scheduler.has_queries:
+            budget_s = min(budget_s, BACKGROUND_STEP_S)
+        plan = self._scheduler.plan(self._prefill_tokens_within(budget_s))
         if plan is not None:
             self._run(plan)
-        seconds = self._clock.now_s() - started_s
-        features = plan.features if plan is not None else {}
-        if plan is not None:
-            self._costs.observe(features, seconds)
-        events, self._events = tuple(self._events), []
-        return Frame(
-            lane=self._name,
-            epoch=self._epoch,
-            seconds=seconds,
-            events=events,
-            features=features,
-            load=self._load(),
-            costs=self._costs.snapshot(),
-            has_work=self.has_work,
+        return self._report.frame(
+            plan.features if plan is not None else {},
+            self._load(),
+            has_computed=plan is not None,
+            has_work=self._has_more,
         )
 
     def export_sequence(self, handle: KvHandle) -> SequenceKv | None:
@@ -247,7 +255,7 @@ class LlmEngine:
             slots = sequence.row.slots(np.arange(incoming.num_computed_tokens))
             self._worker.load_kv(slots, incoming.block)
             sequence.num_computed_tokens = incoming.num_computed_tokens
-        return KvHandle(self._name, self._epoch, sequence.id)
+        return KvHandle(self.name, self._report.epoch, sequence.id)
 
     def check(self) -> None:
         """Assert that every page has an owner and every sequence a place."""
@@ -261,17 +269,22 @@ class LlmEngine:
             self._admit_prefill(command.task, payload)
         elif isinstance(payload, DecodePayload):
             self._admit_decode(command, payload)
+        elif isinstance(payload, PrimePayload):
+            self._admit_priming(command.task, payload)
         else:
             kind = type(payload).__name__
-            self._fail(command.task.task_id, f"{self._name} can't carry out a {kind}")
+            self._report.failed(command.task.task_id, f"{self.name} can't carry out a {kind}")
 
     def _admit_prefill(self, task: Task, payload: PrefillPayload) -> None:
         sequence = self._new_sequence(
             task.task_id, task.identity.priority, payload.cache_salt, payload.segments
         )
         sequence.may_reuse = task.optimizations is not Optimizations.OFF
+        sequence.deadline_s = self._clock.now_s() + task.seconds_left
         if task.optimizations is Optimizations.APPROX:
             sequence.reuse = payload.reuse
+            if self._fuser is None and payload.reuse.is_approximate:
+                sequence.fused = self._nothing_reused(payload.reuse)
         self._sequences[sequence.id] = sequence
         self._scheduler.add(sequence)
         self._reread_prompt(sequence)
@@ -279,32 +292,63 @@ class LlmEngine:
     def _admit_decode(self, command: Admit, payload: DecodePayload) -> None:
         task_id = command.task.task_id
         sequence = self._sequences.get(payload.prefill_task)
-        problem = refusal(payload.sampling)
-        if problem is not None:
-            self._fail(task_id, problem, is_input=True)
-        elif sequence is None:
-            self._fail(
+        if sequence is None:
+            self._report.failed(
                 task_id,
                 f"prefill task {payload.prefill_task} is unknown here or its lease is over; "
                 "send the prefill again",
             )
+            return
+        known = 0 if sequence.has_pending else sequence.num_prompt_tokens
+        problem = refusal(payload, known)
+        if problem is not None:
+            self._report.failed(task_id, problem, is_input=True)
         elif sequence.decode is not None:
-            self._fail(
+            self._report.failed(
                 task_id, f"prefill task {sequence.id} is being decoded by {sequence.decode.task_id}"
             )
         else:
-            self._start_decode(sequence, Decode(task_id, payload.sampling, command.report_every))
+            decode = Decode(task_id, payload.sampling, command.report_every, payload.pause)
+            self._start_decode(sequence, decode, payload.continues)
 
-    def _start_decode(self, sequence: Sequence, decode: Decode) -> None:
+    def _admit_priming(self, task: Task, payload: PrimePayload) -> None:
+        limit = self._spec.limits.context_tokens_max
+        segments = fitting(payload.segments, limit)
+        sequence = self._new_sequence(
+            task.task_id, task.identity.priority, payload.cache_salt, segments
+        )
+        sequence.token_ids = sequence.known_prompt()
+        sequence.num_prompt_tokens = len(sequence.token_ids)
+        if self._primer is None:
+            self._report.failed(task.task_id, f"nothing is primed: {self._spec.reuse_problem}")
+        elif sequence.num_prompt_tokens > limit:
+            self._report.failed(
+                task.task_id,
+                f"the chunk and the prompt's prefix have {sequence.num_prompt_tokens} tokens and "
+                f"{limit} fit (context_tokens_max)",
+                is_input=True,
+            )
+        else:
+            stored = self._primer.begin(sequence, self._clock.now_s())
+            if stored is not None:
+                self._report.done(task.task_id, stored)
+                return
+            self._sequences[sequence.id] = sequence
+            self._scheduler.add(sequence)
+
+    def _start_decode(self, sequence: Sequence, decode: Decode, continues: int) -> None:
         if len(sequence.token_ids) > sequence.num_prompt_tokens:  # an earlier decode went on
             self._scheduler.set_tokens(sequence, sequence.token_ids[: sequence.num_prompt_tokens])
-        is_in = sequence.fusion is None and sequence.num_remaining_tokens == 0
+        is_in = sequence.fusing is None and sequence.num_remaining_tokens == 0
         if is_in and not sequence.has_pending:
             # The first token needs the logits of the prompt's last one: compute that one again.
             self._scheduler.rewind(sequence, len(sequence.token_ids) - 1)
         sequence.decode = decode
+        decode.take_over(sequence.token_ids[len(sequence.token_ids) - continues :])
+        stream = self._decoder.stream(decode.sampling.stop)
+        shown, _ = stream.push(decode.output_ids)
         self._decoding[decode.task_id] = sequence
-        self._outputs[decode.task_id] = _Output(self._decoder.stream(decode.sampling.stop), [])
+        self._outputs[decode.task_id] = _Output(stream, [shown])
         self._scheduler.settle(sequence)
 
     def _amend(self, command: Amend) -> None:
@@ -322,7 +366,7 @@ class LlmEngine:
     def _reread_prompt(self, sequence: Sequence) -> None:
         """Take over changed segments; refuse a prompt that is empty or too long."""
         self._end_fusion(sequence)
-        sequence.captures = ()
+        sequence.captures, sequence.attention = (), None
         prompt = sequence.known_prompt()
         sequence.has_pending = any(segment.is_pending for segment in sequence.segments)
         sequence.num_prompt_tokens = len(prompt)
@@ -364,16 +408,18 @@ class LlmEngine:
     def _cancel(self, task_id: int) -> None:
         sequence = self._decoding.get(task_id)
         if sequence is not None:
-            self._events.append(Cancelled(task_id))
+            self._report.cancelled(task_id)
             self._end_decode(sequence)
             return
         sequence = self._sequences.get(task_id)
         if sequence is not None and sequence.prefill_open:
             # A decode that was to ride along can't: it ends with its prefill.
-            self._events.append(Cancelled(task_id))
+            self._report.cancelled(task_id)
             if sequence.decode is not None:
-                self._events.append(Cancelled(sequence.decode.task_id))
+                self._report.cancelled(sequence.decode.task_id)
             self._forget(sequence)
+        elif self._primer is not None and self._primer.cancel(task_id):
+            self._report.cancelled(task_id)
 
     def _release(self, handle: KvHandle) -> None:
         sequence = self._leased(handle)
@@ -384,52 +430,51 @@ class LlmEngine:
 
     def _transfer(self, command: Transfer) -> None:
         if self._exchange is None:
-            raise ConfigError(f"{self._name} has no KV exchange, so it can't transfer a sequence")
+            raise ConfigError(f"{self.name} has no KV exchange, so it can't transfer a sequence")
         sequence = self.export_sequence(command.handle)
         if sequence is not None:
             self._exchange.send(command.lane, sequence)
 
     def _receive(self) -> None:
         if self._fuser is not None:
-            for ready in self._fuser.collect():
+            for ready in self._fuser.collect(self._clock.now_s()):
                 self._scheduler.settle(ready)
+        if self._primer is not None:
+            for task_id, primed, problem in self._primer.ended():
+                if problem is None:
+                    self._report.done(task_id, primed)
+                else:
+                    self._report.failed(task_id, problem)
         if self._exchange is not None:
-            for sequence in self._exchange.receive(self._name):
+            for sequence in self._exchange.receive(self.name):
                 self.import_sequence(sequence)
 
     # One step ---------------------------------------------------------------------------------
 
     def _run(self, plan: StepPlan) -> None:
+        started_s = self._clock.now_s()
         try:
             result = self._worker.run(plan.batch)
         except Exception as error:  # whatever the device raised is told to every task of the step
             for part in plan.slices:
                 self._fail_sequence(part.sequence, f"{type(error).__name__}: {error}")
             return
-        drawn, scores = iter(result.token_ids), iter(result.scores)
+        step_s = self._clock.now_s() - started_s
+        drawn, probabilities = iter(result.token_ids), iter(result.probabilities)
         for row, part in enumerate(plan.slices):
+            draw = plan.batch.rows[row].draw
             token = next(drawn) if part.samples else None
-            row_scores = next(scores) if plan.batch.rows[row].scored else ()
+            is_judged = draw is not None and draw.wants_probability
+            probability = next(probabilities) if is_judged else 1.0
             if row in result.broken_rows:
                 self._fail_sequence(part.sequence, "the model gave numbers that are not finite")
                 continue
-            self._scheduler.commit(part)
-            self._advance_fusion(part.sequence, row_scores)
+            self._scheduler.commit(part, result.measured.get(row, ()), step_s)
             self._report_prefill(part.sequence)
             if token is not None:
-                self._take_token(part.sequence, token)
+                self._take_token(part.sequence, token, probability)
             else:
                 self._forget_if_over(part.sequence)
-
-    def _advance_fusion(self, sequence: Sequence, scores: tuple[NDArray[np.float32], ...]) -> None:
-        fusion = sequence.fusion
-        if fusion is None:
-            return
-        if scores:
-            fusion.take_scores(scores)
-        elif fusion.num_remaining_tokens == 0:
-            self._scheduler.end_fusion(sequence)
-            self._end_fusion(sequence)
 
     def _end_fusion(self, sequence: Sequence) -> None:
         """Give back what a sequence holds of the chunk KV store."""
@@ -437,21 +482,15 @@ class LlmEngine:
         if self._fuser is not None:
             self._fuser.drop(sequence)
 
-    def _keep_chunks(self, sequence: Sequence) -> None:
-        """Store the KV of chunks that this prompt has computed, for prompts to come."""
-        if self._fuser is None:
-            return
-        for capture in sequence.captures:
-            if capture.stop <= sequence.num_computed_tokens:
-                slots = sequence.row.slots(np.arange(capture.start, capture.stop))
-                self._fuser.keep(capture.record, slots, self._clock.now_s())
-
     def _report_prefill(self, sequence: Sequence) -> None:
         is_in = sequence.num_computed_tokens >= sequence.num_prompt_tokens
         if not sequence.prefill_open or sequence.has_pending or not is_in:
             return
         sequence.prefill_open = False
-        handle = KvHandle(self._name, self._epoch, sequence.id)
+        if sequence.primes is not None:
+            sequence.released = True  # nobody continues it
+            return
+        handle = KvHandle(self.name, self._report.epoch, sequence.id)
         result = Prefilled(
             handle,
             sequence.num_prompt_tokens,
@@ -459,11 +498,14 @@ class LlmEngine:
             sequence.preemptions,
             sequence.fused,
         )
-        self._events.append(Done(sequence.id, result))
+        self._report.done(sequence.id, result)
 
-    def _take_token(self, sequence: Sequence, token: int) -> None:
+    def _take_token(self, sequence: Sequence, token: int, probability: float) -> None:
         decode = sequence.decode
         if decode is None:
+            return
+        if decode.doubts(probability):
+            self._finish(sequence, decode, FinishReason.LOW_CONFIDENCE)
             return
         if token in self._spec.eos_ids and not decode.sampling.ignore_eos:
             self._finish(sequence, decode, FinishReason.STOP)
@@ -480,29 +522,35 @@ class LlmEngine:
             or len(sequence.token_ids) >= self._spec.limits.context_tokens_max
         ):
             self._finish(sequence, decode, FinishReason.LENGTH)
+        elif decode.is_at_interval:
+            self._finish(sequence, decode, FinishReason.INTERVAL)
         elif decode.report_every and len(decode.output_ids) % decode.report_every == 0:
-            self._report(decode, output)
+            self._report_tokens(decode, output)
 
     def _finish(
         self, sequence: Sequence, decode: Decode, reason: FinishReason, *, rest: bool = True
     ) -> None:
         output = self._outputs[decode.task_id]
-        if rest:
+        if rest and not reason.is_pause:
             output.add(output.stream.finish())
         if decode.report_every:
-            self._report(decode, output)
+            self._report_tokens(decode, output)
         generated = Generated(
-            "".join(output.parts), tuple(decode.output_ids), reason, sequence.preemptions
+            "".join(output.parts),
+            tuple(decode.output_ids),
+            reason,
+            sequence.preemptions,
+            self._spec.limits.context_tokens_max - len(sequence.token_ids),
         )
-        self._events.append(Done(decode.task_id, generated))
+        self._report.done(decode.task_id, generated)
         self._end_decode(sequence)
 
-    def _report(self, decode: Decode, output: _Output) -> None:
+    def _report_tokens(self, decode: Decode, output: _Output) -> None:
         tokens = tuple(decode.output_ids[decode.reported :])
         if not tokens and not output.unreported:
             return
         fraction = len(decode.output_ids) / decode.sampling.max_tokens
-        self._events.append(
+        self._report.tell(
             Progress(decode.task_id, tokens, output.unreported, fraction=min(1.0, fraction))
         )
         decode.reported = len(decode.output_ids)
@@ -513,27 +561,24 @@ class LlmEngine:
         if math.isinf(budget_s):
             return tokens_max
         fixed = {**self._scheduler.backlog(), "prefill_tokens": 0.0}
-        one_s = self._costs.predict_s({"prefill_tokens": 1.0})
-        left_s = budget_s - self._costs.predict_s(fixed)
+        one_s = self._report.costs.predict_s({"prefill_tokens": 1.0})
+        left_s = budget_s - self._report.costs.predict_s(fixed)
         tokens = int(left_s / one_s) if one_s > 0 else tokens_max
         return min(max(tokens, PREFILL_TOKENS_MIN), tokens_max)
 
     # Ends -------------------------------------------------------------------------------------
 
-    def _fail(self, task_id: int, message: str, *, is_input: bool = False) -> None:
-        self._events.append(Failed(task_id, message, is_input))
-
     def _fail_sequence(self, sequence: Sequence, message: str, *, is_input: bool = False) -> None:
         """End everything that hangs on a sequence and drop its KV, which can't be trusted."""
         if sequence.prefill_open:
-            self._fail(sequence.id, message, is_input=is_input)
+            self._report.failed(sequence.id, message, is_input=is_input)
         if sequence.decode is not None:
-            self._fail(sequence.decode.task_id, message, is_input=is_input)
+            self._report.failed(sequence.decode.task_id, message, is_input=is_input)
         self._forget(sequence)
 
     def _fail_decode(self, sequence: Sequence, message: str) -> None:
         if sequence.decode is not None:
-            self._fail(sequence.decode.task_id, message)
+            self._report.failed(sequence.decode.task_id, message)
             self._end_decode(sequence)
 
     def _end_decode(self, sequence: Sequence) -> None:
@@ -550,6 +595,13 @@ class LlmEngine:
         else:
             self._scheduler.settle(sequence)
 
+    def _keep_chunks(self, sequence: Sequence) -> None:
+        """Store the KV of the chunks that it has computed."""
+        if sequence.primes is not None and self._primer is not None:
+            self._primer.store(sequence, self._clock.now_s())
+        elif self._fuser is not None:
+            self._fuser.keep(sequence, self._clock.now_s())
+
     def _forget(self, sequence: Sequence) -> None:
         if sequence.decode is not None:
             self._decoding.pop(sequence.decode.task_id)
@@ -560,6 +612,27 @@ class LlmEngine:
         self._scheduler.remove(sequence)
 
     # Small things -----------------------------------------------------------------------------
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether another step would do something, beside telling what happened."""
+        has_arrivals = self._fuser is not None and self._fuser.has_arrivals
+        has_written = self._primer is not None and self._primer.has_ended
+        return has_arrivals or has_written or self._scheduler.has_work
+
+    def _ratio_of(self, sequence: Sequence, prompt: FusedPrompt) -> float:
+        """Return a fused prompt's ratio: its answer, however long, should meet the deadline."""
+        costs = self._report.costs
+        left_s = sequence.deadline_s - self._clock.now_s()
+        if sequence.decode is not None:
+            context = float(prompt.layout.tokens)
+            one = {"call": 1.0, "decode_tokens": 1.0, "context_tokens": context}
+            left_s -= sequence.decode.sampling.max_tokens * costs.predict_s(one)
+        return chosen_ratio(prompt, left_s, costs, self._spec.limits.max_num_batched_tokens)
+
+    def _nothing_reused(self, asked: KvReuse) -> FusedKv:
+        problem = f"{asked.policy.value} reused nothing: {self._spec.reuse_problem}"
+        return FusedKv(ReusePolicy.FULL.value, 1.0, {}, fallbacks=(problem,))
 
     def _new_sequence(
         self, task_id: int, priority: Priority, salt: str, segments: tuple[Segment, ...]
@@ -576,7 +649,7 @@ class LlmEngine:
         )
 
     def _leased(self, handle: KvHandle) -> Sequence | None:
-        if (handle.lane, handle.epoch) != (self._name, self._epoch):
+        if (handle.lane, handle.epoch) != (self.name, self._report.epoch):
             return None
         return self._sequences.get(handle.id)
 

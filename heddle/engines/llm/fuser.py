@@ -1,18 +1,22 @@
 """Finds stored KV for the chunks of prompts, waits for what is on disk, stores what is new."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.kv_reuse import ReusePolicy
-from heddle.engines.llm.fusion.fusion import Fusion, ReusedChunk
+from heddle.core.results import FusedKv
+from heddle.engines.llm.fusion.attention_log import AttentionLog
+from heddle.engines.llm.fusion.fused_prompt import ReusedChunk
+from heddle.engines.llm.fusion.fusion import Fusion
 from heddle.engines.llm.fusion.prompt_layout import PromptLayout, layout_of
 from heddle.engines.llm.sequence import Capture
 from heddle.engines.llm.sequence import Sequence as Prompt
 from heddle.kv.chunk_directory import Fetch, Found, Tier
-from heddle.kv.chunk_key import Probe, PromptKeys
+from heddle.kv.chunk_key import HitKind, Probe, PromptKeys
 from heddle.kv.chunk_record import ChunkRecord
 
 
@@ -54,8 +58,17 @@ class ChunkCache(Protocol):
         """Give back one fetch."""
         ...
 
-    def put(self, entry: Any, now_s: float) -> bool:  # noqa: ANN401 - tensors are not known here
-        """Store an entry."""
+    def put(
+        self,
+        entry: Any,  # noqa: ANN401 - tensors are not known here
+        now_s: float,
+        ended: Callable[[str | None], None] | None = None,
+    ) -> bool:
+        """Store an entry; `ended` is told when it is on disk, or why not."""
+        ...
+
+    def keeps(self, record: ChunkRecord) -> bool:
+        """Whether this very entry lies on disk, or is on its way there."""
         ...
 
     @property
@@ -87,7 +100,8 @@ class ChunkExporter(Protocol):
 class Fuser:
     """Puts prompts on their way through fusion and takes them off it.
 
-    Mutates: a prompt's `fusion` and `captures`; pins entries of the store until `drop`.
+    Mutates: a prompt's `fusion`, `fused`, `captures` and `attention`; pins entries of the store
+    until `drop`.
     """
 
     def __init__(self, cache: ChunkCache, exporter: ChunkExporter, fingerprint: str) -> None:
@@ -112,32 +126,54 @@ class Fuser:
 
     def begin(self, prompt: Prompt, now_s: float) -> None:
         """Look for stored KV; without any the prompt stays an ordinary one."""
+        policy = prompt.reuse.policy
         layout = layout_of(prompt.segments)
-        if layout is None or prompt.reuse.policy is ReusePolicy.FULL or not prompt.may_reuse:
+        if layout is None or policy is ReusePolicy.FULL or not prompt.may_reuse:
             return
-        keys = self._keys(prompt, layout)
-        reused: dict[int, ReusedChunk] = {}
-        for index in range(len(layout.chunks)):
-            # The first chunk's raw KV right behind the prefix is lossless; primed KV isn't.
-            probes = keys.probes(index, primed=prompt.reuse.primed and index > 0)
-            found = self._cache.lookup(probes, now_s)
-            chunk = self._fetch(found) if found is not None else None
-            if chunk is not None:
-                reused[index] = chunk
+        keys = self.keys_of(prompt, layout)
+        # The first chunk's raw KV right behind the prefix is lossless; primed KV isn't.
+        probes = [
+            keys.probes(index, primed=prompt.reuse.primed and index > 0)
+            for index in range(len(layout.chunks))
+        ]
+        reused = self.fuse(prompt, layout, keys, probes, now_s)
         name = keys.approximate_record if reused else keys.exact_record
         prompt.captures = tuple(
             Capture(chunk.start, chunk.stop, name(index, chunk.start))
             for index, chunk in enumerate(layout.chunks)
             if index not in reused
         )
+        if prompt.captures and policy in (ReusePolicy.CACHECRAFT, ReusePolicy.CACHECRAFT_FIXED):
+            prompt.attention = AttentionLog(layout, [capture.start for capture in prompt.captures])
         if not reused:
-            return
-        prompt.fusion = Fusion(layout, prompt.reuse, reused)
-        self._held[prompt.id] = tuple(chunk.key for chunk in reused.values())
-        for key in {chunk.key for chunk in reused.values() if chunk.block is None}:
-            self._loading.setdefault(key, []).append(prompt)
+            prompt.fused = FusedKv(policy.value, 0.0, {HitKind.MISS.value: len(layout.chunks)})
 
-    def collect(self) -> list[Prompt]:
+    def fuse(
+        self,
+        prompt: Prompt,
+        layout: PromptLayout,
+        keys: PromptKeys,
+        probes: Sequence[Iterable[Probe]],
+        now_s: float,
+    ) -> frozenset[int]:
+        """Put a prompt on its way with what is stored of its first len(probes) chunks.
+
+        Returns: the indices of the chunks that are reused; without any it stays as it was.
+        """
+        reused: dict[int, ReusedChunk] = {}
+        for index, wanted in enumerate(probes):
+            found = self._cache.lookup(wanted, now_s)
+            chunk = self._fetch(found, keys, layout, index) if found is not None else None
+            if chunk is not None:
+                reused[index] = chunk
+        if reused:
+            prompt.fusion = Fusion(layout, prompt.reuse, reused, now_s)
+            self._held[prompt.id] = tuple(chunk.record.key for chunk in reused.values())
+        for key in {chunk.record.key for chunk in reused.values() if chunk.block is None}:
+            self._loading.setdefault(key, []).append(prompt)
+        return frozenset(reused)
+
+    def collect(self, now_s: float) -> list[Prompt]:
         """Hand out the loads that have ended; return the prompts whose chunks are all there.
 
         A chunk whose load failed is a miss: its tokens are computed.
@@ -146,8 +182,8 @@ class Fuser:
         for loaded in self._cache.completed():
             for prompt in self._loading.pop(loaded.key, ()):
                 assert prompt.fusion is not None, "a prompt without fusion waits for a load"
-                entry = loaded.entry
-                if prompt.fusion.take_load(loaded.key, None if entry is None else entry.block):
+                block = None if loaded.entry is None else loaded.entry.block
+                if prompt.fusion.take_load(loaded.key, block, now_s):
                     ready.append(prompt)
         return ready
 
@@ -158,22 +194,50 @@ class Fuser:
                 self._loading[key].remove(prompt)
             self._cache.release(key)
 
-    def keep(self, record: ChunkRecord, slots: NDArray[np.int64], now_s: float) -> None:
-        """Store the KV of a chunk that lies in these slots. Shapes: slots [record.tokens]."""
-        self._cache.put(self._exporter.export_chunk(slots, record), now_s)
+    def keep(self, prompt: Prompt, now_s: float) -> None:
+        """Store the KV of the chunks that a prompt has computed, for prompts to come."""
+        for capture in prompt.captures:
+            if capture.stop <= prompt.num_computed_tokens:
+                self.store(prompt, capture, now_s)
 
-    def _keys(self, prompt: Prompt, layout: PromptLayout) -> PromptKeys:
+    def keeps(self, record: ChunkRecord) -> bool:
+        """Whether this very KV lies on disk, or is on its way there."""
+        return self._cache.keeps(record)
+
+    def store(
+        self,
+        prompt: Prompt,
+        capture: Capture,
+        now_s: float,
+        ended: Callable[[str | None], None] | None = None,
+    ) -> None:
+        """Store the KV of one chunk; `ended` is told when it is on disk (None), or why not."""
+        record = capture.record
+        if prompt.attention is not None:
+            record = replace(record, attention=prompt.attention.of_chunk_at(capture.start))
+        slots = prompt.row.slots(np.arange(capture.start, capture.stop))
+        self._cache.put(self._exporter.export_chunk(slots, record), now_s, ended)
+
+    def keys_of(self, prompt: Prompt, layout: PromptLayout) -> PromptKeys:
+        """Return the keys of a prompt's chunks."""
         prefix = prompt.token_ids[: layout.prefix_stop]
         keys = PromptKeys(self._fingerprint, prompt.salt, prefix)
         for chunk in layout.chunks:
-            keys.append(chunk.token_ids)
+            keys.append(chunk.token_ids, chunk.chunk_id)
         return keys
 
-    def _fetch(self, found: Found) -> ReusedChunk | None:
+    def _fetch(
+        self, found: Found, keys: PromptKeys, layout: PromptLayout, index: int
+    ) -> ReusedChunk | None:
         fetched = self._cache.fetch(found.record.key)
         if fetched is Fetch.MISSING:
             return None
         block = None if isinstance(fetched, Fetch) else fetched.block
         return ReusedChunk(
-            found.record.key, found.kind, found.record.base, found.tier is Tier.DISK, block
+            span=layout.chunks[index],
+            record=found.record,
+            kind=found.kind,
+            from_disk=found.tier is Tier.DISK,
+            block=block,
+            before=tuple(keys.chunk(i) for i in range(index)),
         )

@@ -3,11 +3,28 @@
 import math
 
 from heddle.core.commands import Amend, AmendMode
-from heddle.core.payloads import Sampling, Segment
+from heddle.core.payloads import DecodePayload, Pause, Sampling, Segment
 
 
-def refusal(sampling: Sampling) -> str | None:
-    """Return why a sampling can't be carried out, or None."""
+def refusal(payload: DecodePayload, prompt_tokens: int) -> str | None:
+    """Return why a decode can't be carried out, or None.
+
+    `prompt_tokens` are the known tokens of its prompt, 0 while a part of it is pending.
+    """
+    if payload.continues > prompt_tokens:
+        return f"continues is {payload.continues}; {prompt_tokens} tokens of the prompt are known"
+    return _sampling_refusal(payload.sampling) or _pause_refusal(payload.pause)
+
+
+def _pause_refusal(pause: Pause) -> str | None:
+    if pause.after is not None and pause.after < 1:
+        return f"pause.after is {pause.after}; it must be at least 1"
+    if pause.below is not None and not 0.0 < pause.below < 1.0:
+        return f"pause.below is {pause.below}; it must be in (0, 1)"
+    return None
+
+
+def _sampling_refusal(sampling: Sampling) -> str | None:
     if sampling.max_tokens < 1:
         return f"max_tokens is {sampling.max_tokens}; it must be at least 1"
     if not 0.0 <= sampling.temperature < math.inf:

@@ -1,8 +1,10 @@
-"""Whether a model's stored keys may be used at another position: tried when it is loaded."""
+"""Whether a model's stored KV may be reused, and used elsewhere: tried when it is loaded."""
 
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from heddle.engines.llm.step_batch import BatchRow, SlotLoad, StepBatch
 from heddle.engines.llm.worker import TransformersWorker
@@ -11,6 +13,18 @@ from heddle.kv.rows import RowSegment, SlotRun
 _TOKENS: Final = 12
 _DISTANCE: Final = 37
 _TOLERANCE: Final = {4: 1e-4, 2: 2e-2}  # by the bytes of a number: what rounding alone may do
+
+
+def reuse_problem(worker: TransformersWorker) -> str | None:
+    """Return why this model's stored KV can't be reused, or None where it can.
+
+    Mutates: writes KV into the first slots of the pool, before any sequence owns them.
+    """
+    if not keys_can_be_turned(worker):
+        return "this model's keys can't be turned to another position"
+    if not tokens_can_be_left_out(worker):
+        return "this model computes something else where it is given some tokens' KV"
+    return None
 
 
 def keys_can_be_turned(worker: TransformersWorker) -> bool:
@@ -28,13 +42,33 @@ def keys_can_be_turned(worker: TransformersWorker) -> bool:
     fresh = worker.export_kv(slots)
     worker.load(SlotLoad(slots, stored, 0, _DISTANCE))
     turned = worker.export_kv(slots)
-    tolerance = _TOLERANCE[fresh.keys.element_size()]
-    pairs = ((turned.keys, fresh.keys), (turned.values, fresh.values))
-    return all(
-        float((a.float() - b.float()).norm() / b.float().norm()) < tolerance for a, b in pairs
+    return _are_close(turned.keys, fresh.keys) and _are_close(turned.values, fresh.values)
+
+
+def tokens_can_be_left_out(worker: TransformersWorker) -> bool:
+    """Compute some tokens over the exact KV of the others and compare with computing all.
+
+    Mutates: as `reuse_problem`.
+    """
+    slots = np.arange(_TOKENS, dtype=np.int64)
+    whole = worker.hidden_states(_step(slots, 0))
+    some = slots[slots % 3 > 0]
+    return _are_close(worker.hidden_states(_step(some, 0)), whole[some])
+
+
+def _are_close(a: Tensor, b: Tensor) -> bool:
+    distance = float((a.float() - b.float()).norm() / b.float().norm())
+    return distance < _TOLERANCE[b.element_size()]
+
+
+def _step(places: NDArray[np.int64], start: int) -> StepBatch:
+    """Return a step that computes some places of a short text, which begins at `start`."""
+    row = BatchRow(
+        query_start=0,
+        query_stop=len(places),
+        context=_TOKENS,
+        runs=(SlotRun(0, _TOKENS),),
+        segments=(RowSegment(0, _TOKENS),),
+        places=places,
     )
-
-
-def _step(slots: np.ndarray[tuple[int], np.dtype[np.int64]], start: int) -> StepBatch:
-    row = BatchRow(0, _TOKENS, _TOKENS, (SlotRun(0, _TOKENS),), (RowSegment(0, _TOKENS),))
-    return StepBatch(slots % 3 + 3, slots + start, slots, (row,))
+    return StepBatch(places % 3 + 3, places + start, places, (row,))

@@ -20,6 +20,22 @@ def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> tuple[int, ...]:
     )
 
 
+def probabilities_of(
+    tokens: Sequence[int], logits: Tensor, draws: Sequence[Draw]
+) -> tuple[float, ...]:
+    """Return how likely the model found the drawn tokens of the rows whose draw wants it.
+
+    Shapes: logits [n, vocabulary] float, for n tokens and draws.
+    """
+    rows = [row for row, draw in enumerate(draws) if draw.wants_probability]
+    if not rows:
+        return ()
+    wanted = logits[rows]
+    chosen = torch.tensor([[tokens[row]] for row in rows], device=logits.device)
+    logs = wanted.gather(-1, chosen).squeeze(-1) - wanted.logsumexp(dim=-1)
+    return tuple(logs.exp().tolist())
+
+
 def _sample(logits: Tensor, draw: Draw) -> int:
     """Invert the cumulative distribution at the draw's uniform, after top-k, then top-p.
 

@@ -1,7 +1,7 @@
 """Which tokens of which sequences the next step computes, and which pages hold them."""
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -9,14 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import ConfigError
+from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, Measured
 from heddle.engines.llm.fusion.fusion import Stage
 from heddle.engines.llm.sequence import Sequence
-from heddle.engines.llm.step_batch import BatchRow, SlotLoad, StepBatch
+from heddle.engines.llm.step_batch import (
+    BatchRow,
+    Measure,
+    SlotLoad,
+    SpanAttention,
+    StepBatch,
+    TokenScores,
+    ValueDeviation,
+)
 from heddle.kv.page_ledger import PageLedger
 from heddle.kv.prefix_index import PageChain, PrefixIndex
 from heddle.kv.rows import Row, RowSegment
 
 _ORDER = attrgetter("order")
+
+RatioOf = Callable[[Sequence, FusedPrompt], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,7 @@ class SchedulerLimits:
 class Slice:
     """Tokens [start, stop) of a sequence in one step; `samples`: its next token is drawn.
 
-    While a prompt is fused they are counted among the positions that its stage computes.
+    While a prompt is fused they are counted among the positions of its present pass.
     """
 
     sequence: Sequence
@@ -63,10 +74,16 @@ class Slice:
     @property
     def positions(self) -> NDArray[np.int64]:
         """Where the tokens stand. Shapes: [stop - start] int64, ascending."""
-        fusion = self.sequence.fusion
+        fusion = self.sequence.fusing
         if fusion is not None:
-            return fusion.positions[self.start : self.stop]
+            return fusion.now.positions[self.start : self.stop]
         return np.arange(self.start, self.stop, dtype=np.int64)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the tokens go through the first layers only."""
+        fusion = self.sequence.fusing
+        return fusion is not None and fusion.now.checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +100,8 @@ class StepPlan:
         return {
             "call": 1.0,
             "decode_tokens": float(decodes),
-            "prefill_tokens": float(self.batch.tokens - decodes),
+            "prefill_tokens": float(self.batch.tokens - self.batch.checked_tokens - decodes),
+            "checked_tokens": float(self.batch.checked_tokens),
             "context_tokens": float(sum(row.context for row in self.batch.rows)),
         }
 
@@ -94,14 +112,20 @@ class Scheduler:
     Every live sequence is in one of three places: *running* (has a seat), *waiting* (has work
     but no seat) or *parked* (nothing to compute until a segment is filled, a decode arrives or
     its lease ends). Decodes go first, then chunks of running prompts, then new ones; within each
-    the order is class, then arrival. Pages run out: parked sequences lose theirs first, then the
+    the order is class, then arrival. What runs in the background has a seat only while no query
+    has one or wants one. Pages run out: parked sequences lose theirs first, then the
     last in order; a preempted sequence recomputes what its cached pages no longer hold.
+
+    Args:
+        ratio_of: the share of its reused tokens that a prompt computes anew, asked when it gets
+            its seat.
 
     Mutates: sequences' rows and counts; the ledger and the index are its own.
     """
 
-    def __init__(self, limits: SchedulerLimits, fingerprint: str) -> None:
+    def __init__(self, limits: SchedulerLimits, fingerprint: str, ratio_of: RatioOf) -> None:
         self.limits = limits
+        self._ratio_of = ratio_of
         self.ledger = PageLedger(limits.page_count, limits.page_size)
         self.index = PrefixIndex(self.ledger)
         self._fingerprint = fingerprint
@@ -217,32 +241,41 @@ class Scheduler:
             sequence removed.
         """
         slices: dict[int, Slice] = {}
+        self._unseat_background()
         budget = self.limits.max_num_batched_tokens
         for sequence in [s for s in self._running if s.is_decoding]:
             # An earlier one may have preempted this one for its pages.
             if sequence in self._running and self._reach(
                 sequence, len(sequence.token_ids), slices, from_running=True
             ):
-                slices[sequence.id] = _slice(sequence, 1)
+                slices[sequence.id] = self._slice(sequence, 1)
         budget = min(budget - len(slices), max(1, prefill_tokens_max))
         budget = self._continue_prefills(slices, budget)
         self._admit(slices, budget)
         if not slices:
             return None
-        parts = tuple(slices.values())
+        # Stable: decodes stay first. Rows that leave after the first layers come last.
+        parts = tuple(sorted(slices.values(), key=lambda part: part.is_checked))
         return StepPlan(parts, _pack(parts))
 
-    def commit(self, part: Slice) -> None:
-        """Note that a slice has run well: its KV is there, full pages can be found by others."""
-        fusion = part.sequence.fusion
-        if fusion is None:
-            part.sequence.num_computed_tokens = part.stop
-            self._publish(part.sequence)
-        else:
-            fusion.done = part.stop
-            fusion.needs_loads = False
+    def commit(self, part: Slice, measured: Measured, step_s: float) -> None:
+        """Note that a slice has run well: its KV is there, full pages can be found by others.
 
-    def end_fusion(self, sequence: Sequence) -> None:
+        `measured` is what the step has found out about it, where anything was wanted; the step
+        took `step_s`.
+        """
+        sequence, fusion = part.sequence, part.sequence.fusing
+        if sequence.attention is not None and sequence.attention.wants(part.positions):
+            sequence.attention.take(part.positions, measured)
+        if fusion is None:
+            sequence.num_computed_tokens = part.stop
+            self._publish(sequence)
+            return
+        fusion.advance(part.stop, measured, step_s)
+        if fusion.stage is Stage.DONE:
+            self._end_fusion(sequence)
+
+    def _end_fusion(self, sequence: Sequence) -> None:
         """Count a fused prompt as computed; only its exact part can be found by others."""
         fusion = sequence.fusion
         assert fusion is not None, f"sequence {sequence.id} is not fused"
@@ -252,8 +285,7 @@ class Scheduler:
         exact = fusion.num_exact_tokens
         sequence.num_exact_tokens_max = exact if before is None else min(before, exact)
         sequence.num_computed_tokens = fusion.layout.tokens
-        sequence.num_reused_tokens = fusion.layout.tokens - len(fusion.positions)
-        sequence.fusion = None
+        sequence.num_reused_tokens = fusion.num_reused_tokens
         self._publish(sequence)
 
     def check(self, live: Iterable[Sequence]) -> None:
@@ -273,6 +305,36 @@ class Scheduler:
         for page in range(self.limits.page_count):
             assert self.ledger.refcount(page) == holders.get(page, 0), f"page {page} leaked"
 
+    def _slice(self, sequence: Sequence, tokens_max: int) -> Slice:
+        """Return the next tokens of a sequence whose row has pages for them."""
+        fusion = sequence.fusing
+        if fusion is not None:
+            if fusion.stage is Stage.READY:
+                prompt = fusion.prompt(sequence.num_computed_tokens)
+                fusion.seat(prompt, self._ratio_of(sequence, prompt))
+            start, end = fusion.done, len(fusion.now.positions)
+            # One that comes back after a preemption goes on with the tokens that it has drawn.
+            is_end = fusion.now.is_last and fusion.layout.tokens == len(sequence.token_ids)
+        else:
+            start, end = sequence.num_computed_tokens, len(sequence.token_ids)
+            is_end = not sequence.has_pending
+        stop = min(end, start + tokens_max)
+        samples = is_end and stop == end and sequence.decode is not None
+        return Slice(sequence, start, stop, samples)
+
+    @property
+    def has_queries(self) -> bool:
+        """Whether anything but the background has a seat or wants one."""
+        return any(not s.is_background for s in (*self._running, *self._waiting))
+
+    def _unseat_background(self) -> None:
+        """Take the background's seats while there are queries; what it has computed stays."""
+        background = [s for s in self._running if s.is_background]
+        if background and self.has_queries:
+            for sequence in background:
+                self._running.remove(sequence)
+                insort(self._waiting, sequence, key=_ORDER)
+
     def _continue_prefills(self, slices: dict[int, Slice], budget: int) -> int:
         for sequence in [s for s in self._running if s.id not in slices]:
             if budget <= 0:
@@ -280,13 +342,15 @@ class Scheduler:
             if sequence in self._running and self._reach(
                 sequence, len(sequence.token_ids), slices, from_running=True
             ):
-                slices[sequence.id] = _slice(sequence, budget)
+                slices[sequence.id] = self._slice(sequence, budget)
                 budget -= slices[sequence.id].stop - slices[sequence.id].start
         return budget
 
     def _admit(self, slices: dict[int, Slice], budget: int) -> None:
         while self._waiting and len(self._running) < self.limits.max_num_seqs and budget > 0:
             sequence = self._waiting[0]
+            if sequence.is_background and self.has_queries:
+                break  # the background comes last in order, so no query waits behind it
             self._reuse_prefix(sequence)
             # One page in hand for each running sequence, or the next decodes would preempt.
             spare = len(self._running) * self.limits.page_size
@@ -296,7 +360,7 @@ class Scheduler:
                 break
             self._waiting.remove(sequence)
             insort(self._running, sequence, key=_ORDER)
-            slices[sequence.id] = _slice(sequence, budget)
+            slices[sequence.id] = self._slice(sequence, budget)
             budget -= slices[sequence.id].stop - slices[sequence.id].start
 
     def _reuse_prefix(self, sequence: Sequence) -> None:
@@ -378,24 +442,10 @@ class Scheduler:
         if full <= sequence.num_published_pages or not sequence.may_reuse:
             return
         digests = sequence.chain.extend(sequence.token_ids, full)
-        for page in range(sequence.num_published_pages, full):
-            self.index.publish(digests[page], sequence.row.pages[page])
+        for page, digest in enumerate(digests):
+            if page >= sequence.num_published_pages:
+                self.index.publish(digest, sequence.row.pages[page])
         sequence.num_published_pages = full
-
-
-def _slice(sequence: Sequence, tokens_max: int) -> Slice:
-    fusion = sequence.fusion
-    if fusion is not None:
-        if fusion.stage is Stage.READY:
-            fusion.seat(sequence.num_computed_tokens)
-        stop = min(len(fusion.positions), fusion.done + tokens_max)
-        is_last = stop == len(fusion.positions) and fusion.is_last_stage
-        return Slice(sequence, fusion.done, stop, is_last and sequence.decode is not None)
-    start = sequence.num_computed_tokens
-    stop = min(len(sequence.token_ids), start + tokens_max)
-    is_last = stop == len(sequence.token_ids)
-    wanted = is_last and sequence.decode is not None and not sequence.has_pending
-    return Slice(sequence, start, stop, samples=wanted)
 
 
 def _pack(slices: tuple[Slice, ...]) -> StepBatch:
@@ -422,11 +472,10 @@ def _pack(slices: tuple[Slice, ...]) -> StepBatch:
 
 
 def _row(part: Slice, query_start: int) -> BatchRow:
-    sequence, fusion = part.sequence, part.sequence.fusion
+    sequence, fusion = part.sequence, part.sequence.fusing
     draw = sequence.decode.next_draw() if part.samples and sequence.decode else None
     visible = fusion.visible(part.stop) if fusion is not None else ((0, part.stop),)
     context = sum(stop - start for start, stop in visible)
-    is_scattered = fusion is not None and fusion.is_last_stage
     return BatchRow(
         query_start=query_start,
         query_stop=query_start + part.stop - part.start,
@@ -434,17 +483,28 @@ def _row(part: Slice, query_start: int) -> BatchRow:
         runs=tuple(run for start, stop in visible for run in sequence.row.runs(start, stop)),
         segments=(RowSegment(0, context),),
         draw=draw,
-        places=part.positions if is_scattered else None,
-        scored=fusion.scored(part.stop) if fusion is not None else (),
+        places=fusion.places(part.start, part.stop) if fusion is not None else None,
+        measure=_measure(part),
     )
+
+
+def _measure(part: Slice) -> Measure | None:
+    sequence, fusion = part.sequence, part.sequence.fusing
+    if fusion is not None and fusion.now.checks:
+        return ValueDeviation()
+    if fusion is not None and fusion.now.scored:
+        chunks = fusion.now.scored
+        return TokenScores(tuple(sequence.row.runs(c.start, c.stop) for c in chunks))
+    if sequence.attention is not None and sequence.attention.wants(part.positions):
+        return SpanAttention(sequence.attention.spans)
+    return None
 
 
 def _loads(part: Slice) -> list[SlotLoad]:
     """Return the copies that fill a fused row before its first positions are computed."""
-    fusion = part.sequence.fusion
-    if fusion is None or not fusion.needs_loads or part.start > 0:
+    fusion, row = part.sequence.fusing, part.sequence.row
+    if fusion is None:
         return []
-    row = part.sequence.row
     return [
         SlotLoad(
             row.slots(np.arange(load.start, load.stop)), load.block, load.offset, load.rotation

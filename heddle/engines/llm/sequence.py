@@ -1,14 +1,16 @@
 """One prompt and what is generated after it: tokens, pages and who waits for them."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
-from heddle.core.payloads import Sampling, Segment
-from heddle.core.results import FusedKv
+from heddle.core.payloads import NO_PAUSE, Pause, Sampling, Segment
+from heddle.core.results import FusedKv, Primed
 from heddle.core.tasks import Priority
-from heddle.engines.llm.fusion.fusion import Fusion
+from heddle.engines.llm.fusion.attention_log import AttentionLog
+from heddle.engines.llm.fusion.fusion import Fusion, Stage
 from heddle.engines.llm.step_batch import Draw
 from heddle.kv.chunk_record import ChunkRecord
 from heddle.kv.prefix_index import PageChain
@@ -19,23 +21,45 @@ from heddle.kv.rows import Row
 class Decode:
     """A decode task that continues a sequence.
 
+    The first `num_continued_tokens` of `output_ids` were written by earlier decodes.
+
     Mutates: the engine appends to `output_ids` and moves `reported` along.
     """
 
     task_id: int
     sampling: Sampling
     report_every: int
+    pause: Pause = NO_PAUSE
     output_ids: list[int] = field(default_factory=list)
+    num_continued_tokens: int = 0
     reported: int = 0
+
+    def take_over(self, token_ids: list[int]) -> None:
+        """Go on after what earlier decodes of the same answer have written and reported."""
+        self.output_ids = token_ids
+        self.num_continued_tokens = self.reported = len(token_ids)
+
+    @property
+    def is_at_interval(self) -> bool:
+        """Whether it has written as many tokens of its own as it should before it pauses."""
+        own = len(self.output_ids) - self.num_continued_tokens
+        return self.pause.after is not None and own >= self.pause.after
+
+    def doubts(self, probability: float) -> bool:
+        """Whether it should pause before a token of this probability."""
+        has_begun = len(self.output_ids) > self.num_continued_tokens
+        return has_begun and self.pause.below is not None and probability < self.pause.below
 
     def next_draw(self) -> Draw:
         """Return how the next token is chosen; depends on the seed and its number only."""
-        sampling = self.sampling
+        sampling, wants_probability = self.sampling, self.pause.below is not None
         if sampling.temperature <= 0.0:
-            return Draw()
+            return Draw(wants_probability=wants_probability)
         bits = np.random.Philox(key=sampling.seed, counter=[0, 0, 0, len(self.output_ids)])
         uniform = float(np.random.Generator(bits).random())
-        return Draw(sampling.temperature, sampling.top_p, sampling.top_k, uniform)
+        return Draw(
+            sampling.temperature, sampling.top_p, sampling.top_k, uniform, wants_probability
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +76,10 @@ class Sequence:
     """A sequence lives from its prefill's Admit until its lease and its decode are both over.
 
     `token_ids` are the known prompt (up to the first pending segment) and then the generated
-    tokens; the KV of the first `num_computed_tokens` is in the row's pages. While `fusion` is
-    there the prompt is put together from reused KV, and only then counted as computed. The KV
-    of the first `num_exact_tokens_max` is what full attention gives; None: all of it.
+    tokens; the KV of the first `num_computed_tokens` is in the row's pages. With a `fusion` the
+    prompt is put together from reused KV, and only then counted as computed; an `attention` log
+    notes what tokens look at while they are computed. The KV of the first `num_exact_tokens_max`
+    is what full attention gives; None: all of it. `deadline_s` is by the lane's clock.
     """
 
     id: int
@@ -68,7 +93,9 @@ class Sequence:
     reuse: KvReuse = FULL_ATTENTION
     fusion: Fusion | None = None
     fused: FusedKv | None = None
+    attention: AttentionLog | None = None
     captures: tuple[Capture, ...] = ()
+    deadline_s: float = math.inf
     num_exact_tokens_max: int | None = None
     token_ids: list[int] = field(default_factory=list)
     num_prompt_tokens: int = 0
@@ -79,19 +106,32 @@ class Sequence:
     prefill_open: bool = True
     released: bool = False
     decode: Decode | None = None
+    primes: Primed | None = None
     preemptions: int = 0
 
     @property
+    def is_background(self) -> bool:
+        """Whether it runs only while nothing else does."""
+        return self.primes is not None
+
+    @property
     def order(self) -> tuple[int, int]:
-        """Who is served first: by class, then by arrival."""
-        return (self.priority.value, self.arrival)
+        """Who is served first: by class, what runs in the background last, then by arrival."""
+        return (self.priority.value + self.is_background, self.arrival)
 
     @property
     def num_remaining_tokens(self) -> int:
         """Tokens whose KV is still to be computed."""
-        if self.fusion is not None:
-            return self.fusion.num_remaining_tokens
+        if self.fusing is not None:
+            return self.fusing.num_remaining_tokens
         return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def fusing(self) -> Fusion | None:
+        """The fusion that the prompt is going through; None before and after."""
+        if self.fusion is None or self.fusion.stage is Stage.DONE:
+            return None
+        return self.fusion
 
     @property
     def wants_seat(self) -> bool:
@@ -101,7 +141,7 @@ class Sequence:
     @property
     def is_decoding(self) -> bool:
         """Whether one more token through the model gives the next one of the decode."""
-        is_ready = self.decode is not None and not self.has_pending and self.fusion is None
+        is_ready = self.decode is not None and not self.has_pending and self.fusing is None
         return is_ready and self.num_remaining_tokens == 1
 
     def known_prompt(self) -> list[int]:

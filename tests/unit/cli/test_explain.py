@@ -36,6 +36,38 @@ def test_a_loop_is_told(capsys):
     assert "a callable edge chooses among retrieve, answer or END" in capsys.readouterr().out
 
 
+def test_rounds_are_shown(capsys, tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from heddle import RAGraph\n"
+        "flow = RAGraph('mine').add_retrieval('find')\n"
+        "flow.add_generation('write', '{docs}{query}', retrieve_below=0.25, retrievals_max=3)\n"
+    )
+    assert main(["explain", f"{file}:flow"]) == 0
+    said = capsys.readouterr().out
+    assert "write.rounds@0  depth 0  <- write.decoding@0 (data)" in said
+    assert (
+        "node 'write' retrieves before a token of a probability under 0.25, at most 3 times; "
+        "the first time it goes on with:\n"
+        "write.embedding.1@0  depth 5\n"
+        "write.searching.1@0  depth 4  <- write.embedding.1@0 (data)\n"
+        "write.aggregate.1@0  depth 3  <- write.searching.1@0 (data)\n"
+        "write.prefilling.1@0  depth 2  <- write.aggregate.1@0 (data)\n"
+        "write.decoding.1@0  depth 1  <- write.prefilling.1@0 (data)\n"
+    ) in said
+    main(["explain", f"{file}:flow", "--mermaid"])
+    assert capsys.readouterr().out.count("flowchart LR") == 3
+
+
+@pytest.mark.parametrize("name", ["every_16", "in_doubt"])
+def test_the_example_of_the_documentation(capsys, tmp_path: Path, name: str):
+    text = (Path(__file__).parents[3] / "docs/retrieval-while-decoding.md").read_text()
+    file = tmp_path / "mine.py"
+    file.write_text(text.split("```python\n")[1].split("```")[0])
+    assert main(["explain", f"{file}:{name}"]) == 0
+    assert "the first time it goes on with" in capsys.readouterr().out
+
+
 def test_times_that_were_measured_before(capsys, cache: Path):
     cache.mkdir()
     (cache / "profile.json").write_text('{"embedding": 0.5, "decoding": 2.0}')

@@ -1,16 +1,13 @@
 """What commands print: passages, receipts, progress, and the files they keep."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from heddle.cli.ask import SNIPPET_CHARS, Printer, passage_line, receipt_lines
-from heddle.cli.cache import cache_directory, cache_root, read_json, write_json
 from heddle.cli.progress import ProgressLines, status
 from heddle.core.errors import EngineError
 from heddle.core.passages import Passage
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import FinishReason
 from heddle.core.tasks import Optimizations
 from heddle.runtime.events import (
     Answer,
@@ -21,7 +18,7 @@ from heddle.runtime.events import (
     Retrieved,
     TokenDelta,
 )
-from heddle.runtime.receipt import ReceiptDraft, Span
+from heddle.runtime.receipt import ReceiptDraft, Span, Splice
 
 PASSAGE = Passage(1, "a", "Title", "One\n\n  two " + "x" * 200, 0.5)
 RECEIPT = ReceiptDraft(
@@ -42,6 +39,29 @@ def test_a_receipt_tells_times_and_fallbacks():
     assert "receipt: 1.50 s, optimizations exact, passes none" in text
     assert "fallback: retried" in text
     assert "waited  0.200 s, ran  0.400 s" in text
+
+
+def test_a_receipt_tells_of_retrievals_while_decoding():
+    splice = Splice("answer", 0, FinishReason.LOW_CONFIDENCE, 12, 0.5, 3, 2, 1, 40, 200)
+    receipt = ReceiptDraft(splices={"answer.prefilling.1@0": splice}).close(
+        Optimizations.EXACT, 1.5, "exact"
+    )
+    assert (
+        "  retrieved while decoding answer, after 12 tokens (low_confidence, 0.50 s): "
+        "2 of 3 passages added, 1 dropped; prompt tokens computed 40, reused 200"
+    ) in receipt_lines(receipt)
+
+
+def test_a_retrieval_while_decoding_doesn_t_break_the_line(capsys):
+    events = [
+        NodeStarted("answer", 0),
+        TokenDelta("answer", "A"),
+        Retrieved("answer", (PASSAGE,)),
+        TokenDelta("answer", "da"),
+        NodeFinished("answer", 0),
+        Answer("Ada", (), {}, RECEIPT),
+    ]
+    assert printed(capsys, *events) == ("Ada\n", "")
 
 
 def printed(capsys, *events: RequestEvent, with_receipt: bool = False) -> tuple[str, str]:
@@ -126,22 +146,3 @@ def test_a_status_is_for_terminals_only(capsys):
     with status("loading"):
         pass
     assert capsys.readouterr() == ("", "")
-
-
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.delenv("HEDDLE_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_root() == tmp_path / "heddle"
-    monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path / "mine"))
-    assert cache_directory("a", "b") == tmp_path / "mine" / "a" / "b"
-    assert (tmp_path / "mine" / "a" / "b").is_dir()
-
-
-def test_a_torn_file_is_none(tmp_path: Path):
-    path = tmp_path / "x.json"
-    assert read_json(path) is None
-    write_json(path, {"é": 1})
-    assert read_json(path) == {"é": 1}
-    assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
-    path.write_text(json.dumps({"a": 1})[:-1])
-    assert read_json(path) is None

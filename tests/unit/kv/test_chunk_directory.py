@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from heddle.core.errors import InternalError
 from heddle.kv.chunk_directory import ChunkDirectory, Tier
-from heddle.kv.chunk_key import HitKind, Probe, PromptKeys, chunk_digest
+from heddle.kv.chunk_key import HitKind, Probe, PromptKeys
 from heddle.kv.chunk_record import ChunkRecord
 
 BIG = 1 << 40
@@ -22,7 +22,7 @@ def directory(host=BIG, disk=0, half_life_s=10.0):
 def keys_of(*chunks, prefix=(0,), salt=""):
     keys = PromptKeys("m", salt, prefix)
     for chunk in chunks:
-        keys.append((chunk,))
+        keys.append((chunk,), source=chunk)
     return keys
 
 
@@ -36,7 +36,8 @@ def found(it, keys, now_s=0.0, **options):
 
 def record(name, tokens=1, context=()):
     digest = name.encode() if isinstance(name, str) else name
-    return ChunkRecord(digest, b"chunk " + digest, tokens, 0, context=context)
+    source = int.from_bytes(digest, "little")
+    return ChunkRecord(digest, b"chunk " + digest, tokens, 0, context=context, sources=(source,))
 
 
 def keys_probe(name):
@@ -85,7 +86,7 @@ def test_an_alias_means_the_entry_that_saw_no_other_chunk_then_the_hottest():
 def test_primed_kv_is_only_for_those_who_ask():
     it = directory()
     keys = keys_of(1, 2)
-    primed = keys.primed_record(1, 0, [b"neighbour"])
+    primed = keys.primed_record(1, 0)
     it.add(primed, 1, 0.0, to_disk=False)
     assert found(it, keys) is None
     assert found(it, keys, primed=True).record == primed
@@ -221,7 +222,7 @@ def test_a_load_that_was_forgotten_meanwhile_brings_nothing_back():
     it = directory(host=2, disk=9)
     put_on_disk(it, record("a"))
     plan = it.begin_load(b"a")
-    it.forget([record("a").chunk])
+    it.forget(record("a").sources)
     put_on_disk(it, record("a"))  # the same key, another entry
     assert not it.end_load(plan.ticket, is_read=True)
     assert it.tier_of(b"a") is Tier.DISK
@@ -294,7 +295,33 @@ def test_tensors_of_another_entry_do_not_replace_those_on_disk():
     put_on_disk(it, record("a"))
     assert it.add(record("a", context=(b"other",)), 2, 0.0, to_disk=True) is None
     assert it.tier_of(b"a") is Tier.DISK
-    assert it.forget([b"other"]) == ()
+
+
+def test_primed_kv_takes_the_place_of_what_saw_other_neighbours():
+    it = directory(host=9, disk=9)
+    old, new = keys_of(1, 2, 5).primed_record(2, 7), keys_of(2, 3, 5).primed_record(2, 7)
+    assert old.key == new.key
+    put_on_disk(it, old)
+    assert (it.keeps(old), it.keeps(new)) == (True, False)
+    admission = it.add(new, 3, 0.0, to_disk=True)
+    assert (admission.in_host, admission.to_disk) == (True, True)
+    assert (it.keeps(old), it.keeps(new)) == (False, True)  # on its way already
+    assert it.begin_write(admission.ticket, 4) == ()
+    it.end_write(admission.ticket, is_written=True)
+    assert it.disk.bytes_used == 4
+    assert it.forget([1]) == ()
+    assert it.forget([3]) == (new.key,)
+    it.check()
+
+
+def test_what_is_only_in_host_memory_is_not_kept():
+    it = directory()
+    it.add(record("a"), 2, 0.0, to_disk=False)
+    assert not it.keeps(record("a"))
+    ticket = it.add(record("b"), 2, 0.0, to_disk=True).ticket
+    assert it.keeps(record("b"))
+    it.end_write(ticket, is_written=False)
+    assert not it.keeps(record("b"))
 
 
 def test_a_restored_entry_waits_for_room_and_drives_nothing_out():
@@ -310,18 +337,16 @@ def test_a_restored_entry_waits_for_room_and_drives_nothing_out():
 def test_forgetting_a_chunk_takes_all_that_has_seen_it():
     it = directory(disk=9)
     keys = keys_of(1, 2, 3)
-    gone, kept = chunk_digest("m", "", (1,)), keys.chunk(2)
     canonical = [keys_of(i).canonical_record(0, 0) for i in (1, 2, 3)]
     behind = keys.exact_record(1, 0)
-    primed = keys.primed_record(2, 0, [keys.chunk(1), gone])
-    other_tenant = keys_of(1, salt="t").canonical_record(0, 0)
-    for entry in (*canonical, behind, primed, other_tenant):
+    primed = keys.primed_record(2, 0)
+    for entry in (*canonical, behind, primed):
         it.add(entry, 1, 0.0, to_disk=False)
     it.pin(primed.key)
-    assert set(it.forget([gone])) == {canonical[0].key, behind.key, primed.key}
-    assert it.forget([gone]) == ()
-    assert found(it, keys, primed=True).record.chunk == kept
-    assert len(it) == 3
+    assert set(it.forget([1, 7])) == {canonical[0].key, behind.key, primed.key}
+    assert it.forget([1]) == ()
+    assert found(it, keys, primed=True).record == canonical[2]
+    assert len(it) == 2
     it.check()
     it.release(primed.key)  # a pin outlives its entry
 
@@ -405,5 +430,5 @@ def _move(it, model, move, key, size, now_s):
         model.pins[key] -= 1
         it.release(key)
     elif move == "forget":
-        return set(it.forget([record(key).chunk]))
+        return set(it.forget(record(key).sources))
     return set()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from heddle.kv import chunk_files
+from heddle.kv import chunk_header
 from heddle.kv.chunk_codec import KvEncoding
 from heddle.kv.chunk_entry import ChunkEntry, StoredChunk
 from heddle.kv.chunk_files import ChunkFiles
@@ -25,6 +25,7 @@ def stored(name="a", encoding=KvEncoding.BF16, seed=0):
         base=17,
         variant=ChunkVariant.PRIMED,
         context=(digest_of(b"one"), digest_of(b"two")),
+        sources=(5, 1, 2),
     )
     return StoredChunk.of(ChunkEntry(record, KvBlock(keys, values)), encoding)
 
@@ -54,6 +55,7 @@ def test_an_entry_is_read_back_bit_for_bit(tmp_path, encoding):
     files = written(tmp_path, chunk)
     read = files.read(chunk.record.key)
     assert read.record == chunk.record
+    assert read.record.sources == chunk.record.sources
     assert (read.kv.dtype, read.kv.error) == (chunk.kv.dtype, chunk.kv.error)
     assert read.kv.tensors.keys() == chunk.kv.tensors.keys()
     for name, tensor in chunk.kv.tensors.items():
@@ -118,7 +120,7 @@ def test_a_file_of_another_model_or_layout_or_name_is_a_miss(tmp_path, monkeypat
     refused()
 
     with monkeypatch.context() as patch:
-        patch.setattr(chunk_files, "LAYOUT", "0")
+        patch.setattr(chunk_header, "LAYOUT", "0")
         old = ours.pack(chunk)
     (ours.folder / name).write_bytes(old)
     refused()

@@ -15,7 +15,7 @@ PREFIX = (7, 8)
 def keys_of(chunks, prefix=PREFIX, salt="", fingerprint="m"):
     keys = PromptKeys(fingerprint, salt, prefix)
     for chunk in chunks:
-        keys.append(chunk)
+        keys.append(chunk, source=sum(chunk))
     return keys
 
 
@@ -50,7 +50,7 @@ def test_the_first_chunk_is_canonical_and_exact_at_once():
 
 def test_primed_kv_comes_after_exact_and_before_any_other_raw():
     keys = keys_of([(1,), (2,)])
-    primed = keys.primed_record(1, 2, [b"neighbour"])
+    primed = keys.primed_record(1, 2)
     asked = list(keys.probes(1, primed=True))
     assert asked[0].kind is HitKind.EXACT
     assert [(p.key, p.kind) for p in asked[1:3]] == [
@@ -104,9 +104,30 @@ def test_records_name_what_their_values_have_seen():
     keys = keys_of([(1,), (2,), (3, 3)])
     assert keys.exact_record(2, 5).context == (keys.chunk(0), keys.chunk(1))
     assert keys.canonical_record(2, 5).context == ()
-    primed = keys.primed_record(2, 5, [b"x", b"y"])
-    assert (primed.context, primed.variant) == ((b"x", b"y"), ChunkVariant.PRIMED)
+    primed = keys.primed_record(2, 5)
+    before = (keys.chunk(0), keys.chunk(1))
+    assert (primed.context, primed.variant) == (before, ChunkVariant.PRIMED)
     assert (primed.tokens, primed.base, primed.chunk) == (2, 5, keys.chunk(2))
+
+
+def test_records_name_the_corpus_s_chunks_that_their_values_have_seen():
+    keys = keys_of([(1,), (2,), (3, 3)])
+    assert keys.exact_record(2, 5).sources == (6, 1, 2)
+    assert keys.approximate_record(1, 5).sources == (2, 1)
+    assert keys.primed_record(2, 5).sources == (6, 1, 2)
+    assert keys.canonical_record(2, 5).sources == (6,)
+    keys.append((9,))  # of no corpus
+    assert keys.exact_record(3, 5).sources == (1, 2, 6)
+    twice = keys_of([(1,), (1,)])
+    assert twice.exact_record(1, 1).sources == (1,)
+
+
+def test_raw_kv_is_asked_for_by_the_prefix_then_by_its_content():
+    keys = keys_of([(1,), (2,)])
+    assert [(p.key, p.kind) for p in keys.raw_probes(1)] == [
+        (keys.canonical_record(1, 0).key, HitKind.CANONICAL),
+        (keys.chunk(1), HitKind.ALIAS),
+    ]
 
 
 def test_the_same_chunk_twice_and_an_empty_chunk_have_keys_of_their_own():

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -45,7 +47,7 @@ class Bell:
 def keys_of(*chunks, salt=""):
     keys = PromptKeys("m", salt, (1, 2))
     for chunk in chunks:
-        keys.append((chunk,) * TOKENS)
+        keys.append((chunk,) * TOKENS, source=chunk)
     return keys
 
 
@@ -246,7 +248,7 @@ def test_a_load_without_room_in_host_memory_is_a_miss(tmp_path):
 def test_a_restart_finds_what_was_written(tmp_path):
     filled(tmp_path, 1, 2)
     keys = keys_of(1, 2)
-    primed = entry_of(keys.primed_record(1, 2, [keys.chunk(0)]))
+    primed = entry_of(keys.primed_record(1, 2))
     with opened(tmp_path) as store:
         store.put(primed, 0.0)
     bell = Bell()
@@ -299,6 +301,42 @@ def test_a_full_queue_is_counted_and_the_entry_stays_in_host_memory(tmp_path, mo
         assert store.put(canonical(2), 0.0)  # offered again, written after all
         store.flush()
         assert len(files_in(tmp_path)) == 2
+
+
+def test_a_killed_writer_leaves_no_torn_file(tmp_path):
+    """The third file is cut short under its writer's hands, which is then killed."""
+    code = (
+        "import os, sys, threading\n"
+        "from pathlib import Path\n"
+        "from tests.unit.kv.test_chunk_store import canonical, settings, Clock\n"
+        "from heddle.kv.chunk_store import ChunkStore\n"
+        "store = ChunkStore(settings(Path(sys.argv[1])), 'm', Clock())\n"
+        "for chunk in (1, 2):\n"
+        "    store.put(canonical(chunk), 0.0)\n"
+        "    store.flush()\n"
+        "def cut(descriptor):\n"
+        "    os.ftruncate(descriptor, 500)\n"
+        "    print('cut', flush=True)\n"
+        "    threading.Event().wait()\n"
+        "os.fsync = cut\n"
+        "store.put(canonical(3), 0.0)\n"
+        "store.flush()\n"
+    )
+    writer = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    with writer:
+        assert writer.stdout.readline() == "cut\n"
+        writer.kill()
+    assert len(files_in(tmp_path)) == 3
+    bell = Bell()
+    with opened(tmp_path, wake=bell) as store:
+        assert store.stats().entries == len(files_in(tmp_path)) == 2
+        for chunk in (1, 2):
+            assert store.fetch(key(chunk)) is Fetch.LOADING
+            bell.wait()
+            assert same(store.completed()[0].entry, canonical(chunk))
+        assert look(store, 3) is None
 
 
 def test_the_disk_budget_holds_and_the_coldest_files_go(tmp_path):
@@ -366,7 +404,7 @@ def test_a_folder_that_can_not_be_made_turns_the_disk_tier_off(tmp_path, caplog)
         assert store.put(canonical(1), 0.0)
         assert store.fetch(key(1)) is not Fetch.MISSING
         assert not store.stats().writes_to_disk
-        assert store.forget([keys_of(1).chunk(0)]) == 1
+        assert store.forget([1]) == 1
     assert "has no disk tier" in caplog.text
 
 
@@ -424,28 +462,19 @@ def test_entries_of_another_process_are_taken_in_on_refresh(tmp_path):
 
 def test_a_forgotten_chunk_is_gone_from_memory_disk_and_primed_neighbours(tmp_path):
     keys = keys_of(1, 2, 3)
-    primed = entry_of(keys.primed_record(2, 2, [keys.chunk(0)]))
+    primed = entry_of(keys.primed_record(2, 2))
     behind = entry_of(keys.exact_record(1, 6))
     with opened(tmp_path) as store:
         for entry in (canonical(1), primed, behind, canonical(3)):
             assert store.put(entry, 0.0)
         store.flush()
-        assert store.forget([keys.chunk(0)]) == 3
+        assert store.forget([1]) == 3
         assert [p.name[:64] for p in files_in(tmp_path)] == [key(3).hex()]
         assert look(store, 1) is None
         assert look(store, 1, 2, 3, primed=True).record == canonical(3).record
         check(store)
     with opened(tmp_path) as store:
         assert store.stats().entries == 1
-
-
-def test_a_tenant_forgets_only_its_own():
-    theirs = entry_of(keys_of(1, salt="t").canonical_record(0, 2))
-    with opened() as store:
-        store.put(canonical(1), 0.0)
-        store.put(theirs, 0.0)
-        assert store.forget([keys_of(1).chunk(0)]) == 1
-        assert store.lookup(keys_of(1, salt="t").probes(0), 0.0).record == theirs.record
 
 
 def test_what_is_forgotten_while_it_is_loaded_does_not_come_back(tmp_path, monkeypatch):
@@ -461,7 +490,7 @@ def test_what_is_forgotten_while_it_is_loaded_does_not_come_back(tmp_path, monke
     monkeypatch.setattr(ChunkFiles, "read", slow)
     with opened(tmp_path, wake=bell) as store:
         assert store.fetch(key(1)) is Fetch.LOADING
-        assert store.forget([keys_of(1).chunk(0)]) == 1
+        assert store.forget([1]) == 1
         gate.set()
         bell.wait()
         assert store.completed()[0].entry is None
@@ -485,7 +514,7 @@ def test_what_is_forgotten_while_it_is_written_leaves_no_file(tmp_path, monkeypa
     with opened(tmp_path) as store:
         store.put(canonical(1), 0.0)
         assert packed.wait(30)
-        assert store.forget([keys_of(1).chunk(0)]) == 1
+        assert store.forget([1]) == 1
         gate.set()
         store.flush()
         assert files_in(tmp_path) == []
@@ -493,10 +522,94 @@ def test_what_is_forgotten_while_it_is_written_leaves_no_file(tmp_path, monkeypa
         assert (stats.entries, stats.disk_bytes, stats.unwritten) == (0, 0, 0)
 
 
+def test_what_was_primed_anew_takes_the_place_of_the_old(tmp_path):
+    old, new = (entry_of(keys_of(*chunks).primed_record(1, 2)) for chunks in ((1, 5), (2, 5)))
+    bell = Bell()
+    with opened(tmp_path, wake=bell) as store:
+        for entry in (old, new):
+            assert store.put(entry, 0.0)
+            store.flush()
+            check(store)
+            assert same(store.fetch(entry.record.key), entry)
+            store.release(entry.record.key)
+        assert len(files_in(tmp_path)) == 1
+        assert (store.keeps(old.record), store.keeps(new.record)) == (False, True)
+        assert store.put(old, 0.0)  # too much for host memory alone
+        for chunk in range(10, 14):
+            store.put(canonical(chunk), 1.0)
+        store.flush()
+        check(store)
+    with opened(tmp_path) as store:
+        assert store.keeps(old.record)
+
+
+def test_who_stores_an_entry_is_told_when_it_is_on_disk(tmp_path, monkeypatch):
+    told = []
+    with opened(tmp_path) as store:
+        store.put(canonical(1), 0.0, told.append)
+        store.flush()
+        assert told.pop() is None
+        assert store.keeps(canonical(1).record)
+        store.put(canonical(1), 0.0, told.append)  # it is there already
+        assert told.pop() is None
+
+        def full(descriptor):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        store.put(canonical(2), 0.0, told.append)
+        store.flush()
+        assert "No space left" in told.pop()
+        store.put(canonical(3), 0.0, told.append)  # the disk isn't tried again
+        assert "No space left" in told.pop()
+        assert told == []
+
+
+def test_who_stores_an_entry_is_told_why_it_is_not_on_disk(tmp_path, monkeypatch):
+    told = []
+    with opened() as store:
+        store.put(canonical(1), 0.0, told.append)
+    assert "no disk tier" in told.pop()
+    with opened(tmp_path, disk_bytes_max=FILE_BYTES // 2) as store:
+        store.put(canonical(1), 0.0, told.append)
+        store.flush()
+        assert f"({FILE_BYTES // 2}) is full" in told.pop()
+        broken = replace(
+            canonical(2), block=KvBlock(*(torch.full((2, 3, TOKENS, 8), torch.nan),) * 2)
+        )
+        assert not store.put(broken, 0.0, told.append)
+        assert "NaN" in told.pop()
+    gate = threading.Event()
+    pack = ChunkFiles.pack
+
+    def slow(self, stored):
+        assert gate.wait(30)
+        return pack(self, stored)
+
+    monkeypatch.setattr(ChunkFiles, "pack", slow)
+    with opened(tmp_path, write_queue_bytes_max=ENTRY_BYTES) as store:
+        store.put(canonical(1), 0.0, told.append)
+        store.put(canonical(2), 0.0, told.append)
+        assert "write_queue_bytes_max" in told.pop()
+        store.forget([1])
+        gate.set()
+        store.flush()
+        assert told == [None]  # forgotten meanwhile: nothing is missing
+
+
+def test_files_of_a_process_with_a_larger_budget_are_left_to_it(tmp_path, caplog):
+    with opened(tmp_path, disk_bytes_max=FILE_BYTES) as store:
+        filled(tmp_path, 1, 2, 3)
+        store.refresh()
+        assert store.stats().entries == 1
+        assert len(files_in(tmp_path)) == 3
+    assert "2 files of chunk KV exceed disk_bytes_max: not used here" in caplog.text
+
+
 def test_another_process_s_entry_of_a_forgotten_chunk_is_removed_too(tmp_path):
     with opened(tmp_path) as store:
         filled(tmp_path, 1)
-        assert store.forget([keys_of(1).chunk(0)]) == 1
+        assert store.forget([1]) == 1
         assert files_in(tmp_path) == []
 
 
@@ -523,7 +636,7 @@ def test_many_threads_at_once_keep_the_books(tmp_path):
                 for loaded in store.completed():
                     assert loaded.entry is None or same(loaded.entry, entry_of(loaded.entry.record))
                 if step % 20 == 19:
-                    store.forget([keys_of(chunk).chunk(0)])
+                    store.forget([chunk])
         except BaseException as fault:
             faults.append(fault)
 

@@ -35,7 +35,7 @@ def test_a_digest_binds_model_tenant_and_every_token_before():
 
 def test_a_truncated_chain_goes_on_with_other_tokens():
     chain = PageChain("m", "", PAGE)
-    chain.extend([1, 2, 3, 4, 5, 6, 7, 8], 2)
+    assert len(list(chain.extend([1, 2, 3, 4, 5, 6, 7, 8], 2))) == 2
     chain.truncate(1)
     assert list(chain.extend([1, 2, 3, 4, 9, 9, 9, 9], 2)) == digests([1, 2, 3, 4, 9, 9, 9, 9])
 
@@ -46,6 +46,15 @@ def test_a_tenant_never_sees_anothers_pages():
     stored(index, ledger, [1, 2, 3, 4], salt="a")
     assert index.match(digests([1, 2, 3, 4], "b")) == []
     assert len(index.match(digests([1, 2, 3, 4], "a"))) == 1
+
+
+def test_nothing_is_digested_after_the_first_page_that_is_unknown():
+    ledger = PageLedger(8, PAGE)
+    index = PrefixIndex(ledger)
+    stored(index, ledger, [1, 2, 3, 4])
+    chain = PageChain("m", "", PAGE).extend([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], 3)
+    assert len(index.match(chain)) == 1
+    assert len(list(chain)) == 1, "the third page's digest was made already"
 
 
 def test_eviction_takes_the_end_of_a_prefix_first_and_spares_the_held():

@@ -200,7 +200,7 @@ class TestFromElsewhere:
     def test_a_loop_that_is_gone_is_not_woken(self, handle):
         async def give_up():
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(handle._wait_for(lambda: False)), 0)
+                await asyncio.wait_for(asyncio.shield(anext(aiter(handle))), 0)
 
         asyncio.run(give_up())
         handle.push(ANSWER)

@@ -2,6 +2,7 @@
 
 from heddle.lowering.scope import initial_scope
 from heddle.passes.runner import PassRunner
+from heddle.runtime.events import NodeFinished, NodeStarted
 from heddle.runtime.region_plan import PLANS_MAX, RegionPlanner
 from heddle.workflow.ragraph import RAGraph
 from tests.helpers.fake_ports import ManualClock
@@ -18,27 +19,39 @@ def plan(planner, workflow, optimize=True, scope=SCOPE):
 
 
 def test_a_decode_rides_with_its_prefill(hyde):
-    found = plan(planner(), hyde)
-    assert found.rider == {
+    found = plan(planner(), hyde).primitives
+    assert {name: planned.rider for name, planned in found.items() if planned.rider} == {
         "imagine.prefilling@0": "imagine.decoding@0",
         "answer.prefilling@0": "answer.decoding@0",
     }
 
 
 def test_depth_falls_to_the_output(hyde):
-    found = plan(planner(), hyde)
+    found = plan(planner(), hyde).primitives
     order = ["imagine.prefilling@0", "imagine.decoding@0", "find.embedding@0"]
     order += ["find.searching@0", "answer.prefilling@0", "answer.decoding@0"]
-    assert [found.depth[name] for name in order] == [5, 4, 3, 2, 1, 0]
+    assert [found[name].depth for name in order] == [5, 4, 3, 2, 1, 0]
 
 
 def test_what_waits_for_what(hyde):
     found = plan(planner(), hyde)
-    assert found.waits["imagine.prefilling@0"] == 0
-    assert found.waits["answer.prefilling@0"] == 1
-    assert found.after["find.searching@0"] == ("answer.prefilling@0",)
-    assert found.last["find.searching@0"] == "find"
+    assert found.primitives["imagine.prefilling@0"].waits == 0
+    assert found.primitives["answer.prefilling@0"].waits == 1
+    assert found.primitives["find.searching@0"].after == ("answer.prefilling@0",)
     assert found.readers["query@input"] == ("imagine.prefilling@0", "answer.prefilling@0")
+
+
+def test_what_callers_hear_of_a_node(hyde):
+    found = plan(planner(), hyde).primitives
+    told = {name: (planned.started, planned.finished) for name, planned in found.items()}
+    assert told == {
+        "imagine.prefilling@0": (NodeStarted("imagine", 0), None),
+        "imagine.decoding@0": (None, NodeFinished("imagine", 0)),
+        "find.embedding@0": (NodeStarted("find", 0), None),
+        "find.searching@0": (None, NodeFinished("find", 0)),
+        "answer.prefilling@0": (NodeStarted("answer", 0), None),
+        "answer.decoding@0": (None, NodeFinished("answer", 0)),
+    }
 
 
 def test_plans_are_reused(hyde, search):

@@ -1,7 +1,5 @@
 """What is tried once more, what is not, and what a lost lane or frame does."""
 
-from dataclasses import replace
-
 import pytest
 
 from heddle.core.commands import Admit, Cancel
@@ -304,7 +302,7 @@ class TestLostFrame:
         frame = Frame("vector", 1, 0.0, (Failed(task_id, "once"),), number=1)
         bench.vector.holds = lambda task: False
         bench.vector.deliver(frame)
-        bench.vector.deliver(replace(frame))
+        bench.vector.deliver(frame._replace())
         bench.vector._number = 1
         bench.vector.open.clear()
         bench.cycle()

@@ -1,7 +1,6 @@
 """One prompt on its way through fusion: what is loaded, and which positions are computed."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -9,32 +8,28 @@ import numpy as np
 
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.results import FusedKv
-from heddle.engines.llm.fusion.prompt_layout import ChunkSpan, PromptLayout
-from heddle.engines.llm.fusion.selection import Positions, Scores, budget_of, highest, leading
+from heddle.engines.llm.fusion.fused_prompt import (
+    FusedPrompt,
+    Measured,
+    Pass,
+    Passes,
+    Positions,
+    ReusedChunk,
+    Span,
+)
+from heddle.engines.llm.fusion.policies import passes_of
+from heddle.engines.llm.fusion.prompt_layout import PromptLayout
 from heddle.kv.chunk_key import HitKind
+from heddle.kv.chunk_record import ChunkVariant
 
 
 class Stage(Enum):
-    """What a fused prompt waits for or computes."""
+    """What a fused prompt waits for or does."""
 
     LOADING = "loading"  # chunks on their way from disk
     READY = "ready"  # all in host memory; waits for a seat and pages
-    SCORING = "scoring"  # the question looks at the reused chunks
-    COMPUTING = "computing"  # what isn't reused is computed
-
-
-@dataclass(slots=True, eq=False)
-class ReusedChunk:
-    """KV found for a chunk; `block` is None until it is in host memory.
-
-    `base` is the position at which its first key was computed.
-    """
-
-    key: bytes
-    kind: HitKind
-    base: int
-    from_disk: bool
-    block: object | None
+    COMPUTING = "computing"  # its policy's passes
+    DONE = "done"  # an ordinary sequence from here on
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,40 +47,62 @@ class RowLoad:
 
 
 @dataclass(slots=True, eq=False)
+class _Seated:
+    """A prompt that has a row: its policy at work, and how far the present pass is."""
+
+    prompt: FusedPrompt
+    ratio: float
+    passes: Passes
+    now: Pass
+    measured: list[Measured] = field(default_factory=list)
+    done: int = 0
+    surveyed: int = 0
+    surveying_s: float = 0.0
+    computing_s: float = 0.0
+    needs_loads: bool = True
+
+
 class Fusion:
     """The fused prefill of one prompt. (FusionRAG §3.2)
 
-    First the reused chunks are written into the row (`loads`), then, where the policy asks for
-    it, the question runs over them (SCORING), and then every position that is neither exact nor
-    reused, or that was selected, is computed in ascending order (COMPUTING).
+    First the reused chunks are written into the row (`loads`); then come the passes of the
+    policy: those that find out which tokens matter, and the one that computes all positions that
+    are neither exact nor reused, or that were selected. Done, it stays with its sequence: one that
+    loses its pages is put together again in the same way.
 
-    Mutates: the scheduler moves `done` along; the fuser fills blocks in and hands scores over.
+    Mutates: the fuser fills blocks in, the scheduler seats it and moves it along.
     """
 
-    layout: PromptLayout
-    reuse: KvReuse
-    reused: dict[int, ReusedChunk]  # by the chunk's index
-    stage: Stage = Stage.LOADING
-    positions: Positions = field(default_factory=lambda: np.empty(0, np.int64))
-    done: int = 0
-    exact_tokens: int = 0
-    recomputed: int = 0
-    needs_loads: bool = True
-    _scores: list[Scores] = field(default_factory=list)
+    def __init__(
+        self, layout: PromptLayout, reuse: KvReuse, reused: dict[int, ReusedChunk], now_s: float
+    ) -> None:
+        self.layout = layout
+        self.stage = Stage.LOADING
+        self._reuse = reuse
+        self._reused = reused  # by the chunk's index
+        self._seated: _Seated | None = None
+        self._began_s = now_s
+        self._loading_s = 0.0
+        self._end_loading(now_s)
 
     @property
     def num_remaining_tokens(self) -> int:
-        """Tokens still to be computed, as far as they are known."""
-        if self.stage is Stage.LOADING:
-            return 0
+        """Tokens of the prompt still to be computed, as far as they are known."""
         if self.stage is Stage.READY:
             return self.layout.tokens
-        return len(self.positions) - self.done
+        if self.stage is Stage.COMPUTING:
+            return len(self.now.positions) - self.done
+        return 0
 
     @property
-    def is_last_stage(self) -> bool:
-        """Whether the prompt is in once `positions` are computed."""
-        return self.stage is Stage.COMPUTING
+    def now(self) -> Pass:
+        """The present pass."""
+        return self._at_work.now
+
+    @property
+    def done(self) -> int:
+        """Positions of the present pass that are computed."""
+        return self._at_work.done
 
     @property
     def num_exact_tokens(self) -> int:
@@ -93,133 +110,142 @@ class Fusion:
 
         A stored chunk may be lossless in kind and yet rounded by the store, so none counts.
         """
-        return max(self.exact_tokens, self.layout.prefix_stop)
+        return max(self._at_work.prompt.exact_tokens, self.layout.prefix_stop)
 
     @property
-    def candidates(self) -> tuple[ChunkSpan, ...]:
-        """Reused chunks whose tokens may be computed anew; lossless ones need it nowhere."""
-        chunks = self.layout.chunks
-        return tuple(
-            chunks[index]
-            for index, reused in self.reused.items()
-            if reused.kind is not HitKind.EXACT and chunks[index].start >= self.exact_tokens
-        )
+    def num_recomputed_tokens(self) -> int:
+        """Reused tokens that the present pass computes anew."""
+        return np.setdiff1d(self.now.positions, self._at_work.prompt.uncovered).size
 
-    def visible(self, stop: int) -> tuple[tuple[int, int], ...]:
-        """Return the spans of positions that hold KV while `positions[:stop]` are computed.
+    @property
+    def num_reused_tokens(self) -> int:
+        """Tokens that keep exact or stored KV to the end."""
+        uncovered = len(self._at_work.prompt.uncovered)
+        return self.layout.tokens - uncovered - self.num_recomputed_tokens
 
-        In the last stage everything before a position is there; what the question looks at in
-        SCORING has gaps where chunks were not found.
-        """
-        end = int(self.positions[stop - 1]) + 1
-        if self.is_last_stage:
-            return ((0, end),)
-        loaded = ((load.start, load.stop) for load in self.loads())
-        spans = ((0, self.exact_tokens), *loaded, (int(self.positions[0]), end))
-        return tuple(span for span in spans if span[0] < span[1])
-
-    def scored(self, stop: int) -> tuple[tuple[int, int], ...]:
-        """Return where the candidates lie among the visible positions, counted without gaps."""
-        if self.stage is not Stage.SCORING:
-            return ()
-        starts = {chunk.start for chunk in self.candidates}
-        found, length = [], 0
-        for start, end in self.visible(stop):
-            if start in starts:
-                found.append((length, length + end - start))
-            length += end - start
-        return tuple(found)
-
-    def __post_init__(self) -> None:
-        self._end_loading()
-
-    def take_load(self, key: bytes, block: object | None) -> bool:
+    def take_load(self, key: bytes, block: object | None, now_s: float) -> bool:
         """Take the KV of a chunk that was on its way, None where the load failed (a miss).
 
         Returns: whether no chunk is on its way any more.
         """
-        for index, chunk in list(self.reused.items()):
-            if chunk.key == key and block is None:
-                del self.reused[index]
-            elif chunk.key == key:
+        for index, chunk in list(self._reused.items()):
+            if chunk.record.key == key and block is None:
+                del self._reused[index]
+            elif chunk.record.key == key:
                 chunk.block = block
-        return self._end_loading()
+        return self._end_loading(now_s)
 
-    def _end_loading(self) -> bool:
-        if all(chunk.block is not None for chunk in self.reused.values()):
-            self.stage = Stage.READY
-        return self.stage is Stage.READY
+    def prompt(self, exact_tokens: int) -> FusedPrompt:
+        """Return the prompt as it is on a row whose first positions hold exact KV already."""
+        return FusedPrompt(self.layout, self._reuse, dict(self._reused), exact_tokens)
 
-    def seat(self, exact_tokens: int) -> None:
-        """Begin on a row whose first positions hold exact KV already (the prefix cache)."""
-        self.exact_tokens = exact_tokens
-        if self.reuse.policy is ReusePolicy.FUSIONRAG and budget_of(
-            self.candidates, self.reuse.ratio
-        ):
-            start = max(self.layout.question_start, exact_tokens)
-            self._begin(Stage.SCORING, np.arange(start, self.layout.tokens, dtype=np.int64))
-        else:
-            self._compute(self._selected_by_place())
+    def seat(self, prompt: FusedPrompt, ratio: float) -> None:
+        """Begin with the passes; the row has pages."""
+        passes = passes_of(prompt, ratio)
+        self._seated = _Seated(prompt, ratio, passes, next(passes))
+        self.stage = Stage.COMPUTING
 
     def unseat(self) -> None:
         """Forget what was done: the row has lost its pages."""
         if self.stage is not Stage.LOADING:
-            self.needs_loads = True
-            self._begin(Stage.READY, np.empty(0, np.int64))
+            self._seated = None
+            self.stage = Stage.READY
 
     def loads(self) -> tuple[RowLoad, ...]:
-        """Return what the row must be filled with before the first position is computed."""
+        """Return what the row must be filled with before the next slice; mostly nothing."""
+        if not self._at_work.needs_loads:
+            return ()
+        exact_tokens = self._at_work.prompt.exact_tokens
         loads = []
-        for index, reused in self.reused.items():
-            chunk = self.layout.chunks[index]
-            start = max(chunk.start, self.exact_tokens)
-            if start < chunk.stop:
-                offset, rotation = start - chunk.start, chunk.start - reused.base
-                loads.append(RowLoad(start, chunk.stop, reused.block, offset, rotation))
+        for chunk in self._reused.values():
+            start, span = max(chunk.span.start, exact_tokens), chunk.span
+            if start < span.stop:
+                rotation = span.start - chunk.record.base
+                load = RowLoad(start, span.stop, chunk.block, start - span.start, rotation)
+                loads.append(load)
         return tuple(loads)
 
-    def take_scores(self, scores: Sequence[Scores]) -> None:
-        """Add the scores of a slice of the question, one array for each candidate."""
-        self._scores = (
-            [a + b for a, b in zip(self._scores, scores, strict=True)]
-            if self._scores
-            else list(scores)
-        )
-        if self.done == len(self.positions):
-            self._compute(highest(self.candidates, self._scores, self.reuse.ratio))
+    def visible(self, stop: int) -> tuple[Span, ...]:
+        """Return the spans of positions that `now.positions[:stop]` look at; the KV is there."""
+        now = self.now
+        if now.is_bottom_right:
+            return ((0, self.layout.tokens - len(now.positions) + stop),)
+        end = int(now.positions[stop - 1]) + 1
+        if now.before is None:
+            return ((0, end),)
+        spans = (*now.before, (int(now.positions[0]), end))
+        return tuple(span for span in spans if span[0] < span[1])
+
+    def places(self, start: int, stop: int) -> Positions | None:
+        """Return which of the visible positions `now.positions[start:stop]` count as.
+
+        None: the last ones. Each sees what lies before its place.
+        """
+        now = self.now
+        if now.is_bottom_right:
+            first = self.layout.tokens - len(now.positions)
+            return np.arange(first + start, first + stop, dtype=np.int64)
+        return now.positions[start:stop] if now.before is None else None
+
+    def advance(self, stop: int, measured: Measured, step_s: float) -> None:
+        """Count `now.positions[:stop]` as computed, with what the last slice has measured."""
+        seated = self._at_work
+        seated.done, seated.needs_loads = stop, False
+        seated.measured.append(measured)
+        if seated.now.is_last:
+            seated.computing_s += step_s
+        else:
+            seated.surveying_s += step_s
+        if stop < len(seated.now.positions):
+            return
+        if seated.now.is_last:
+            self.stage = Stage.DONE
+        else:
+            seated.surveyed += stop
+            seated.now = seated.passes.send(seated.measured)
+            seated.measured, seated.done = [], 0
 
     def summary(self) -> FusedKv:
         """Return what the prompt took from the store."""
-        kinds = [self._kind(index).value for index in range(len(self.layout.chunks))]
-        from_disk = [i for i, chunk in self.reused.items() if chunk.from_disk]
+        seated = self._at_work
+        chunks = range(len(self.layout.chunks))
+        kinds = [self._reused[i].kind if i in self._reused else HitKind.MISS for i in chunks]
+        from_disk = [chunk for chunk in self._reused.values() if chunk.from_disk]
         return FusedKv(
-            policy=self.reuse.policy.value,
-            ratio=self.reuse.ratio,
-            chunks=Counter(kinds),
-            tokens_recomputed=self.recomputed,
-            tokens_from_disk=sum(self.layout.chunks[index].tokens for index in from_disk),
+            policy=self._reuse.policy.value,
+            ratio=seated.ratio,
+            chunks=Counter(kind.value for kind in kinds),
+            tokens_recomputed=self.num_recomputed_tokens,
+            tokens_from_disk=sum(chunk.span.tokens for chunk in from_disk),
+            tokens_surveyed=seated.surveyed,
+            chunks_primed=sum(
+                chunk.record.variant is ChunkVariant.PRIMED for chunk in self._reused.values()
+            ),
+            fallbacks=self._fallbacks(),
+            loading_s=self._loading_s,
+            surveying_s=seated.surveying_s,
+            computing_s=seated.computing_s,
         )
 
-    def _kind(self, index: int) -> HitKind:
-        return self.reused[index].kind if index in self.reused else HitKind.MISS
+    def _fallbacks(self) -> tuple[str, ...]:
+        if self._reuse.policy not in (ReusePolicy.CACHECRAFT, ReusePolicy.CACHECRAFT_FIXED):
+            return ()
+        candidates = self._at_work.prompt.candidates
+        unknown = sum(chunk.record.attention is None for chunk in candidates)
+        if not unknown:
+            return ()
+        return (
+            f"{unknown} of {len(candidates)} reused chunks were stored without their attention: "
+            f"{self._reuse.policy.value} took their first tokens, as epic does",
+        )
 
-    def _selected_by_place(self) -> Positions:
-        if self.reuse.policy is ReusePolicy.EPIC:
-            return leading(self.candidates, self.reuse.ratio)
-        return np.empty(0, np.int64)
+    def _end_loading(self, now_s: float) -> bool:
+        if all(chunk.block is not None for chunk in self._reused.values()):
+            self.stage = Stage.READY
+            self._loading_s = now_s - self._began_s
+        return self.stage is Stage.READY
 
-    def _compute(self, selected: Positions) -> None:
-        is_kept = np.zeros(self.layout.tokens, dtype=np.bool_)
-        is_kept[: self.exact_tokens] = True
-        for index in self.reused:
-            chunk = self.layout.chunks[index]
-            is_kept[chunk.start : chunk.stop] = True
-        is_kept[selected] = False
-        self.recomputed = len(selected)
-        self._begin(Stage.COMPUTING, np.flatnonzero(~is_kept))
-
-    def _begin(self, stage: Stage, positions: Positions) -> None:
-        self.stage = stage
-        self.positions = positions
-        self.done = 0
-        self._scores = []
+    @property
+    def _at_work(self) -> _Seated:
+        assert self._seated is not None, "a fused prompt without a seat was asked for its passes"
+        return self._seated

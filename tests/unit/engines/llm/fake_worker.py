@@ -6,7 +6,7 @@ import numpy as np
 
 from heddle.core.commands import Admit
 from heddle.core.frames import Cancelled, Done, Failed, Progress
-from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
+from heddle.core.payloads import NO_PAUSE, DecodePayload, PrefillPayload, Sampling, Segment
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Optimizations, Priority, Task
 from heddle.engines.llm.engine import LlmEngine, LlmSpec
@@ -41,6 +41,7 @@ class FakeWorker:
         self.batches = []
         self.error = None
         self.next_ids = {}  # prompt -> token, instead of the hash
+        self.unsure = {}  # prompt -> probability of the token after it, instead of 1
         self.bad_token = None  # who sees this one gets numbers that are not finite
         self.now = 0.0
 
@@ -56,6 +57,7 @@ class FakeWorker:
         self.tokens[batch.slots] = batch.token_ids
         self.positions[batch.slots] = batch.positions
         drawn = []
+        probabilities = []
         broken = set()
         for index, row in enumerate(batch.rows):
             slots = np.concatenate([np.arange(r.start, r.start + r.length) for r in row.runs])
@@ -67,7 +69,9 @@ class FakeWorker:
             if row.draw is not None:
                 default = next_token(ids, row.draw.uniform)
                 drawn.append(self.next_ids.get(ids, default))
-        return StepResult(tuple(drawn), frozenset(broken))
+                if row.draw.wants_probability:
+                    probabilities.append(self.unsure.get(ids, 1.0))
+        return StepResult(tuple(drawn), frozenset(broken), probabilities=tuple(probabilities))
 
     def export_kv(self, slots):
         return self.tokens[slots].copy(), self.positions[slots].copy()
@@ -119,7 +123,8 @@ class Lane:
             },
         )
         self.worker = FakeWorker(pages * page_size)
-        self.engine = LlmEngine(name, 3, self.worker, spec, FakeDecoder(), self.worker, **more)
+        decoder = more.pop("decoder", FakeDecoder())
+        self.engine = LlmEngine(name, 3, self.worker, spec, decoder, self.worker, **more)
         self.events = {}
         self.frames = []
 
@@ -131,8 +136,19 @@ class Lane:
         kind = PrimitiveKind.PREFILLING
         self.engine.apply(Admit(Task(task_id, kind, identity, payload, optimizations=level)))
 
-    def decode(self, task_id, prefill, max_tokens=8, report_every=1, **sampling):
-        payload = DecodePayload(prefill, Sampling(max_tokens=max_tokens, **sampling))
+    def decode(
+        self,
+        task_id,
+        prefill,
+        max_tokens=8,
+        report_every=1,
+        *,
+        pause=NO_PAUSE,
+        continues=0,
+        **sampling,
+    ):
+        how = Sampling(max_tokens=max_tokens, **sampling)
+        payload = DecodePayload(prefill, how, pause, continues)
         task = Task(task_id, PrimitiveKind.DECODING, Identity(task_id, "node"), payload)
         self.engine.apply(Admit(task, report_every))
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from heddle.engines.llm.sampler import draw_tokens
+from heddle.engines.llm.sampler import draw_tokens, probabilities_of
 from heddle.engines.llm.step_batch import Draw
 
 LOGITS = torch.tensor([[0.5, 0.1, 0.3, 0.06, 0.04]]).log()
@@ -61,3 +61,15 @@ def test_a_row_that_is_not_finite_has_some_token_and_leaves_the_others_alone(bad
     first, broken, last = draw_tokens(logits, [Draw(), how, Draw()])
     assert (first, last) == (1, 0)
     assert broken in (0, 1)
+
+
+def test_a_probability_is_that_of_the_plain_softmax():
+    logits = LOGITS.repeat(4, 1) + torch.arange(4.0)[:, None]
+    draws = [
+        Draw(wants_probability=True),
+        Draw(),
+        Draw(0.3, 0.5, 2, 0.99, wants_probability=True),
+        Draw(wants_probability=True),
+    ]
+    assert probabilities_of((0, 1, 2, 4), logits, draws) == pytest.approx((0.5, 0.3, 0.04))
+    assert probabilities_of((0, 1), logits[:2], [Draw(), Draw(1.0)]) == ()

@@ -1,4 +1,4 @@
-"""Where the command line keeps what can be made again: outside every work tree."""
+"""Where Heddle keeps what can be made again: outside every work tree."""
 
 import json
 import os

@@ -1,0 +1,340 @@
+"""How well a model answers from reused chunk KV: policies, ratios, primed or not. (FusionRAG §5)
+
+Who is compared with whom: one model and the same questions, each with its own passages, under full
+attention and under every reuse policy, in one engine (figures 13, 16 and 18), and FusionRAG with
+more or fewer neighbours (figure 17). Neighbours are found by MiniLM among the passages of 250
+questions of the data set. F1 and exact match are SQuAD's; greedy, at most 32 tokens.
+
+nf1 is normalised F1 in percent: 0 = as bad as full reuse, 100 = as good as full attention. The
+gain is FusionRAG's F1 (15 %, primed) minus the best other policy's at 15 %, primed or not, paired
+by question: its lower 95 % bound. drop_KIND is what full reuse loses in F1 on a kind of question.
+Where full reuse loses less than 0.10 in all, the questions don't measure what they should.
+
+--model NAME: the reader, smollm2, or any that `heddle ask` takes. --dataset NAME: instead of both
+reader-notes and the real multi-hop questions. --questions N of each. --bar: only the cells that
+decide the headline, on reader-notes. Scores of a full run are kept in the cache as they come, so a
+run that was stopped goes on; other code, weights or questions begin anew.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from benchmarks.support.data import file_digest, made_from
+from benchmarks.support.neighbours import Neighbourhood, shown_passages
+from benchmarks.support.reusing_model import Prompts, Reply, ReusingModel
+from benchmarks.support.score_file import Score, ScoreFile
+from heddle.app.model_source import DEFAULT_MODEL
+from heddle.cli.progress import ProgressLines
+from heddle.core.errors import InputError
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.passages import Passage
+from heddle.engines.llm import model_gate
+from heddle.evals.catalogue import READER_NOTES, load_dataset
+from heddle.evals.context import sample
+from heddle.evals.dataset import Dataset
+from heddle.evals.metrics.bootstrap import estimate_difference, estimate_mean
+from heddle.evals.metrics.exact_match import exact_match
+from heddle.evals.metrics.normalized_f1 import normalized_f1
+from heddle.evals.metrics.token_f1 import token_f1
+from heddle.evals.question import EvalQuestion
+
+# Of each data set; the real prompts are five times as long.
+QUESTIONS: Final = {READER_NOTES: 250, "wiki_multihop": 50}
+TOP_N: Final = 10
+TOP_NS: Final = (2, 5, 10, 15)
+RATIO: Final = 0.15
+RATIOS: Final = (0.05, 0.10, RATIO, 0.30)
+LOSS_MIN: Final = 0.10  # what full reuse has to lose for the set to measure anything
+KINDS: Final = ("coreference", "two_hop")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One way to answer: a policy, its ratio, and the neighbours of primed KV (0 = raw KV)."""
+
+    policy: ReusePolicy
+    ratio: float = 0.0
+    top_n: int = 0
+
+    @property
+    def name(self) -> str:
+        """What tables and the score file call it."""
+        primed = f" top-{self.top_n}" if self.top_n else ""
+        return f"{self.policy.value} {self.ratio:.2f}{primed}"
+
+    @property
+    def reuse(self) -> KvReuse:
+        """What its requests ask for."""
+        return KvReuse(self.policy, self.ratio, primed=self.top_n > 0)
+
+
+FULL: Final = Cell(ReusePolicy.FULL)
+REUSE: Final = Cell(ReusePolicy.FULL_REUSE)
+PRIMED: Final = Cell(ReusePolicy.FULL_REUSE, top_n=TOP_N)
+FUSIONRAG: Final = Cell(ReusePolicy.FUSIONRAG, RATIO, TOP_N)
+# The best of the others in the full table of docs/results; a full run says if it is another.
+BEST_OTHER: Final = Cell(ReusePolicy.EPIC, RATIO, TOP_N)
+BAR: Final = (FULL, REUSE, PRIMED, FUSIONRAG, BEST_OTHER)
+
+
+def table_cells() -> tuple[Cell, ...]:
+    """Return the cells of the full table, those with equal neighbours side by side."""
+    policies = [p for p in ReusePolicy if p not in (ReusePolicy.FULL, ReusePolicy.FULL_REUSE)]
+    cells = [FULL, REUSE, PRIMED]
+    cells += [Cell(p, ratio, n) for n in (0, TOP_N) for p in policies for ratio in RATIOS]
+    for top_n in TOP_NS:
+        cells.append(Cell(ReusePolicy.FULL_REUSE, 0.0, top_n))
+        cells.append(Cell(ReusePolicy.FUSIONRAG, RATIOS[0], top_n))
+    return tuple(dict.fromkeys(cells))
+
+
+def run(
+    quick: bool,
+    seed: int,
+    *,
+    model: str = DEFAULT_MODEL,
+    dataset: str | None = None,
+    questions: int | None = None,
+    bar: bool = False,
+) -> dict[str, object]:
+    """Answer every question in every cell; the headline is that of the first data set."""
+    is_short = quick or bar
+    names = (dataset,) if dataset else (READER_NOTES,) if is_short else tuple(QUESTIONS)
+    cells = BAR if is_short else table_cells()
+    prompts = Prompts.of(model)
+    tables = []
+    for name in names:
+        count = 10 if quick else QUESTIONS.get(name, QUESTIONS[READER_NOTES])
+        try:
+            whole = _with_passages(name)
+        except InputError as error:
+            if dataset or name == READER_NOTES:  # nothing could be said without it
+                raise
+            print(f"{name} is left out: {error}")
+            continue
+        chosen = sample(whole, count if questions is None else questions, seed)
+        asked = replace(whole, questions=tuple(filter(prompts.fit, chosen)))
+        if left_out := len(chosen) - len(asked.questions):
+            print(f"{name}: {left_out} prompts exceed the model's context and are left out")
+        kept = None if is_short else _score_path(asked, prompts)
+        table = _table(asked, whole, cells, prompts, ScoreFile(kept), seed)
+        table.show()
+        tables.append(table)
+    return {
+        "settings": {
+            "model": model,
+            "datasets": {table.name: len(table.questions) for table in tables},
+            "cells": [cell.name for cell in cells],
+            "threads": torch.get_num_threads(),
+        },
+        "rows": [row for table in tables for row in table.rows()],
+        "headline": tables[0].headline(),
+    }
+
+
+def _with_passages(name: str) -> Dataset:
+    """Return a data set.
+
+    Raises:
+        InputError: it isn't there, or its questions have no passages of their own.
+    """
+    found = load_dataset(name)
+    if not found.has_passages:
+        raise InputError(f"the questions of {name} have no passages of their own")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The scores of a data set's questions in every cell, in the same order everywhere."""
+
+    name: str
+    questions: tuple[EvalQuestion, ...]
+    scores: Mapping[Cell, tuple[Score, ...]]
+    seed: int
+
+    def f1(self, cell: Cell, kind: str | None = None) -> tuple[float, ...]:
+        """Return a cell's F1 by question, of one kind or of all."""
+        return tuple(s.f1 for s in self.scores[cell] if kind in (None, s.kind))
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of its questions."""
+        return tuple(sorted({question.kind for question in self.questions}))
+
+    @property
+    def best_other(self) -> Cell:
+        """The best cell at FusionRAG's ratio that is not FusionRAG."""
+        others = [
+            cell
+            for cell in self.scores
+            if cell.ratio == RATIO and cell.policy is not ReusePolicy.FUSIONRAG
+        ]
+        return max(others, key=lambda cell: sum(self.f1(cell)))
+
+    def headline(self) -> dict[str, float]:
+        """Return the figures that the bars are about."""
+        full, reuse = self.f1(FULL), self.f1(REUSE)
+        found = normalized_f1(self.f1(FUSIONRAG), full, reuse, self.seed)
+        gain = estimate_difference(self.f1(FUSIONRAG), self.f1(self.best_other), self.seed)
+        return {
+            "nf1_fusionrag_15": 100 * found.share.mean if found.share else 0.0,
+            "gain_over_best_other_low95": gain.low,
+            "f1_full": found.full_attention.mean,
+            "f1_reuse": found.full_reuse.mean,
+            "f1_primed_0": estimate_mean(self.f1(PRIMED), self.seed).mean,
+            **{f"drop_{kind}": self._drop(kind) for kind in KINDS if kind in self.kinds},
+        }
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return a row for each cell, with its F1 by kind."""
+        return [self._row(cell) for cell in self.scores]
+
+    def show(self) -> None:
+        """Print the table, and what stands against it."""
+        print(f"\n{self.name}, {len(self.questions)} questions")
+        columns = ("F1", "95 %", "EM", "nf1", "computed", "surveyed", *self.kinds)
+        print(f"{'':<28}" + "".join(f"{column:>13}" for column in columns))
+        for row in self.rows():
+            by_kind = row["f1_by_kind"]
+            assert isinstance(by_kind, dict)
+            shown = (
+                f"{row['f1']:.3f}",
+                f"{row['f1_low']:.3f}–{row['f1_high']:.3f}",
+                f"{row['exact_match']:.3f}",
+                "–" if row["nf1"] is None else f"{row['nf1']:.0f}",
+                f"{row['computed']:.1%}",
+                f"{row['surveyed']:.1%}",
+                *(f"{by_kind[kind]:.3f}" for kind in self.kinds),
+            )
+            print(f"{row['cell']:<28}" + "".join(f"{text:>13}" for text in shown))
+        best = self.best_other
+        gain = estimate_difference(self.f1(FUSIONRAG), self.f1(best), self.seed)
+        print(
+            f"{FUSIONRAG.name} − {best.name}, paired: {gain.mean:+.3f} "
+            f"({gain.low:+.3f} … {gain.high:+.3f})"
+        )
+        if best != BEST_OTHER:
+            print(f"the best other is {best.name}: write that into BEST_OTHER of this benchmark")
+        loss = estimate_difference(self.f1(FULL), self.f1(REUSE), self.seed)
+        if loss.mean < LOSS_MIN:
+            print(
+                f"NOT MEASURED: full reuse loses only {loss.mean:.3f} F1 ({loss.low:.3f} … "
+                f"{loss.high:.3f}) to full attention here, less than {LOSS_MIN:.2f}: these "
+                "questions with this model don't tell policies apart"
+            )
+
+    def _drop(self, kind: str) -> float:
+        full, reuse = self.f1(FULL, kind), self.f1(REUSE, kind)
+        return estimate_difference(full, reuse, self.seed).mean
+
+    def _row(self, cell: Cell) -> dict[str, object]:
+        scores = self.scores[cell]
+        mean = estimate_mean(self.f1(cell), self.seed)
+        found = normalized_f1(self.f1(cell), self.f1(FULL), self.f1(REUSE), self.seed)
+        share = found.share
+        tokens = sum(score.prompt_tokens for score in scores)
+        return {
+            "dataset": self.name,
+            "cell": cell.name,
+            "policy": cell.policy.value,
+            "ratio": cell.ratio,
+            "top_n": cell.top_n,
+            "f1": mean.mean,
+            "f1_low": mean.low,
+            "f1_high": mean.high,
+            "exact_match": sum(score.exact_match for score in scores) / len(scores),
+            "nf1": 100 * share.mean if share else None,
+            "nf1_low": 100 * share.low if share else None,
+            "nf1_high": 100 * share.high if share else None,
+            "nf1_is_stable": found.is_stable,
+            "computed": sum(score.tokens_computed for score in scores) / tokens,
+            "surveyed": sum(score.tokens_surveyed for score in scores) / tokens,
+            "f1_by_kind": {
+                kind: estimate_mean(self.f1(cell, kind), self.seed).mean for kind in self.kinds
+            },
+        }
+
+
+def _table(
+    asked: Dataset,
+    whole: Dataset,
+    cells: Sequence[Cell],
+    prompts: Prompts,
+    scores: ScoreFile,
+    seed: int,
+) -> Table:
+    """Answer what has no score yet, in one model for each number of neighbours."""
+    by_top_n: dict[int, list[Cell]] = {}
+    for cell in cells:
+        by_top_n.setdefault(cell.top_n or TOP_N, []).append(cell)
+    for top_n, group in by_top_n.items():
+        left = {
+            cell: [q for q in asked.questions if q.id not in scores.of(cell.name)] for cell in group
+        }
+        if any(left.values()):
+            near = Neighbourhood(asked, whole, seed)
+            neighbours = {p: near.of(p, top_n) for p in shown_passages(asked)}
+            _answer(left, neighbours, prompts, scores)
+    found = {
+        cell: tuple(scores.of(cell.name)[question.id] for question in asked.questions)
+        for cell in cells
+    }
+    return Table(asked.name, asked.questions, found, seed)
+
+
+def _answer(
+    left: Mapping[Cell, Sequence[EvalQuestion]],
+    neighbours: Mapping[Passage, Sequence[Passage]],
+    prompts: Prompts,
+    scores: ScoreFile,
+) -> None:
+    """Answer questions in cells. Mutates: `scores` gets one for each."""
+    with tempfile.TemporaryDirectory() as folder, ProgressLines() as progress:
+        model = ReusingModel(prompts, Path(folder))
+        try:
+            progress.update(f"priming {len(neighbours)} passages", 0, 1)
+            model.prime(neighbours)
+            for cell, questions in left.items():
+                for done, reply in enumerate(model.replies(questions, cell.reuse), start=1):
+                    scores.add(_score(cell, reply))
+                    progress.update(cell.name, done, len(questions))
+        finally:
+            model.close()
+
+
+def _score(cell: Cell, reply: Reply) -> Score:
+    question = reply.question
+    return Score(
+        cell=cell.name,
+        question=question.id,
+        kind=question.kind,
+        f1=token_f1(reply.text, question.answers),
+        exact_match=exact_match(reply.text, question.answers),
+        answer=reply.text,
+        prompt_tokens=reply.prompt_tokens,
+        tokens_computed=reply.tokens_computed,
+        tokens_surveyed=reply.tokens_surveyed,
+    )
+
+
+def _score_path(asked: Dataset, prompts: Prompts) -> Path:
+    root = Path(__file__).resolve().parents[1]
+    support = root / "benchmarks/support"
+    code = [root / "heddle/core/kv_reuse.py", support / "reusing_model.py"]
+    code.append(support / "neighbours.py")
+    for folder in ("heddle/engines/llm", "heddle/kv"):
+        code += sorted((root / folder).rglob("*.py"))
+    ingredients = {
+        "code": [file_digest(path) for path in code],
+        "model": model_gate.fingerprint(prompts.directory, "auto"),
+        "questions": [repr(question) for question in asked.questions],
+    }
+    path = made_from("fusion-quality", ingredients) / "scores.jsonl"
+    print(f"scores are kept in {path}")
+    return path

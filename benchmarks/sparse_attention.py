@@ -1,0 +1,323 @@
+"""Attention of scattered queries over a long context, beside what torch offers. (fig. 14b)
+
+Who is compared with whom: one layer's attention for a share of the positions of one prompt, which
+see all keys before them, as recomputing selected tokens needs it. heddle: what the engine runs,
+the Triton kernel on CUDA and blocks of queries on a CPU; keys lie in pages, in runs of 256 in no
+order; storing the new keys is counted. causal: SDPA over all positions, what full attention
+computes. masked: SDPA of the same queries with a mask. flex: FlexAttention, compiled (CUDA). What
+a step needs once for all its layers is not counted for anyone (heddle's plan, masks, block masks;
+`prepare_ms` tells it). The others get contiguous keys, the masked one expanded to all heads. All
+give the same numbers (`rel_diff`).
+
+`--device cuda`: 32 heads of 128 over 8 KV heads, bfloat16, 32k keys; more rows: sixteen decodes,
+and other tiles of the kernel. `--device cpu`: 8 heads of 64, float32, 8k keys. The headline is at
+15 %.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from unittest.mock import patch
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from heddle.core.errors import InputError
+from heddle.engines.llm import ragged_attention
+from heddle.engines.llm.attention import AttentionContext, attend
+from heddle.engines.llm.block_attention import query_blocks
+from heddle.engines.llm.ragged_attention import LARGE, Tiling, plan_ragged
+from heddle.engines.llm.step_batch import BatchRow
+from heddle.kv.page_store import KvShape, PageStore
+from heddle.kv.rows import RowSegment, SlotRun
+
+RATIOS = (0.05, 0.15, 0.30, 1.0)
+HEADLINE_RATIO = 0.15
+RUN_TOKENS = 256
+DECODES = 16
+# Beside the engine's own, all of a size that an H100 can hold.
+TILINGS = (Tiling(128, 64, 8, 7), Tiling(128, 128, 8, 5), Tiling(64, 64, 4, 5))
+# Without the plain one, which would write all weights out.
+FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What one layer attends with."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    dtype: torch.dtype
+    keys: int
+
+
+CUDA = Shape(32, 8, 128, torch.bfloat16, 32768)
+CPU = Shape(8, 8, 64, torch.float32, 8192)
+
+
+def run(quick: bool, seed: int, device: str | None = None) -> dict[str, object]:
+    """Measure every ratio; headline: how many times faster heddle's attention is."""
+    place = _device(device)
+    on_gpu = place.type == "cuda"
+    shape = CUDA if on_gpu else CPU
+    if quick:
+        shape = Shape(shape.heads, shape.kv_heads, shape.head_dim, shape.dtype, shape.keys // 8)
+    repetitions = (20 if on_gpu else 7) // (4 if quick else 1)
+    torch.manual_seed(seed)
+    bench = _Bench(shape, place, repetitions, np.random.default_rng(seed))
+    rows = [row for ratio in RATIOS for row in bench.ratio(ratio)]
+    if on_gpu:
+        rows += [*bench.decodes(), *bench.tilings()]
+    for row in rows:
+        print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)
+    decided = {row["operator"]: row for row in rows if row.get("ratio") == HEADLINE_RATIO}
+    others = ("causal", "masked", "flex") if on_gpu else ("causal", "masked")
+    return {
+        "settings": {
+            "device": torch.cuda.get_device_name(place) if on_gpu else "cpu",
+            "shape": f"{shape.heads}/{shape.kv_heads} heads of {shape.head_dim}",
+            "dtype": str(shape.dtype),
+            "keys": shape.keys,
+            "repetitions": repetitions,
+            "threads": torch.get_num_threads(),
+        },
+        "rows": rows,
+        "headline": {f"x_{name}": float(str(decided[name]["x_heddle"])) for name in others},
+    }
+
+
+def _device(wanted: str | None) -> torch.device:
+    has_gpu = torch.cuda.is_available()
+    if wanted is None:
+        return torch.device("cuda" if has_gpu else "cpu")
+    if wanted not in ("cpu", "cuda"):
+        raise InputError(f"--device is {wanted!r}; use cpu or cuda")
+    if wanted == "cuda" and not has_gpu:
+        raise InputError(
+            "--device is cuda, and torch finds no CUDA device: run it on a machine with an NVIDIA "
+            "GPU and torch for CUDA, or measure the path for CPUs with --device cpu"
+        )
+    return torch.device(wanted)
+
+
+@dataclass(slots=True)
+class _Bench:
+    shape: Shape
+    device: torch.device
+    repetitions: int
+    random: np.random.Generator
+
+    def ratio(self, ratio: float) -> list[dict[str, object]]:
+        """Compare all operators at one share of the positions."""
+        shape = self.shape
+        keys, values = self._noise(shape.kv_heads), self._noise(shape.kv_heads)
+        whole = self._noise(shape.heads)
+        count = round(ratio * shape.keys)
+        places = np.sort(self.random.choice(shape.keys, count, replace=False))
+        index = torch.from_numpy(places).to(self.device)
+        queries = whole[:, index]
+        store, rows = self._rows([places])
+        slots = _slots(rows[0])
+        store.keys[0][:, slots], store.values[0][:, slots] = keys, values
+        new = (keys[:, index], values[:, index])
+        on_gpu = self.device.type == "cuda"
+        prepared = {
+            "heddle": lambda: self._attend(store, rows, queries, *new, has_kernel=on_gpu),
+            "causal": lambda: _sdpa(whole, keys, values, is_causal=True),
+            "masked": lambda: self._masked(index, queries, keys, values),
+        }
+        if on_gpu:
+            prepared["flex"] = lambda: _flex(index, queries, keys, values)
+        calls, prepare_s = {}, {}
+        for name, prepare in prepared.items():
+            with _stopwatch(self.device) as taken:
+                calls[name] = prepare()
+            prepare_s[name] = taken[0]
+        outputs = {name: call() for name, call in calls.items()}
+        outputs["heddle"] = outputs["heddle"].transpose(0, 1)
+        outputs["causal"] = outputs["causal"][:, index]
+        seconds = self._seconds(calls)
+        flops = 4.0 * shape.heads * shape.head_dim * float((places + 1).sum())
+        return [
+            {
+                "operator": name,
+                "ratio": ratio,
+                "queries": shape.keys if name == "causal" else count,
+                "ms": round(1e3 * seconds[name], 4),
+                "x_heddle": round(seconds[name] / seconds["heddle"], 3),
+                "useful_tflops": round(flops / seconds[name] / 1e12, 3),
+                "prepare_ms": round(1e3 * prepare_s[name], 2),
+                "rel_diff": round(_rel_diff(outputs[name], outputs["masked"]), 6),
+            }
+            for name in calls
+        ]
+
+    def decodes(self) -> list[dict[str, object]]:
+        """Compare the kernel with torch, row by row, for sequences that decode together."""
+        store, rows = self._rows([np.asarray([self.shape.keys - 1])] * DECODES)
+        query = self._noise(self.shape.heads, DECODES)
+        new = self._noise(self.shape.kv_heads, DECODES)
+        calls = {
+            name: self._attend(store, rows, query, new, new, has_kernel=name == "heddle")
+            for name in ("heddle", "torch")
+        }
+        seconds = self._seconds(calls)
+        item = self.shape.dtype.itemsize * self.shape.head_dim * self.shape.kv_heads
+        read = 2.0 * DECODES * self.shape.keys * item
+        return [
+            {
+                "operator": f"{name}, {DECODES} decodes",
+                "queries": DECODES,
+                "ms": round(1e3 * seconds[name], 4),
+                "x_heddle": round(seconds[name] / seconds["heddle"], 3),
+                "gb_per_s": round(read / seconds[name] / 1e9, 1),
+                "rel_diff": round(_rel_diff(calls[name](), calls["torch"]()), 6),
+            }
+            for name in calls
+        ]
+
+    def tilings(self) -> list[dict[str, object]]:
+        """Measure the kernel at the headline's ratio with other tiles."""
+        shape = self.shape
+        count = round(HEADLINE_RATIO * shape.keys)
+        places = np.sort(self.random.choice(shape.keys, count, replace=False))
+        store, rows = self._rows([places])
+        query, new = self._noise(shape.heads, count), self._noise(shape.kv_heads, count)
+        calls = {}
+        for tiling in (LARGE[shape.dtype.itemsize], *TILINGS):
+            with patch.dict(ragged_attention.LARGE, {shape.dtype.itemsize: tiling}):
+                calls[str(tiling)] = self._attend(store, rows, query, new, new, has_kernel=True)
+        return [
+            {"operator": tiling, "ms": round(1e3 * seconds, 4)}
+            for tiling, seconds in self._seconds(calls).items()
+        ]
+
+    def _noise(self, heads: int, tokens: int | None = None) -> Tensor:
+        """Return random states. Shapes: result [heads, tokens, head_dim]."""
+        size = (heads, tokens or self.shape.keys, self.shape.head_dim)
+        return torch.randn(size, device=self.device, dtype=self.shape.dtype)
+
+    def _rows(self, places: list[np.ndarray]) -> tuple[PageStore, tuple[BatchRow, ...]]:
+        """Return rows whose runs lie in a pool twice as large, in no order."""
+        keys = self.shape.keys
+        shape = KvShape(1, self.shape.kv_heads, self.shape.head_dim, self.shape.dtype)
+        store = PageStore(shape, 2 * len(places) * keys, self.device)
+        for pool in (*store.keys, *store.values):
+            pool.normal_()
+        starts = iter(self.random.permutation(store.slots // RUN_TOKENS) * RUN_TOKENS)
+        rows, first = [], 0
+        for own in places:
+            runs = tuple(
+                SlotRun(int(next(starts)), min(RUN_TOKENS, keys - start))
+                for start in range(0, keys, RUN_TOKENS)
+            )
+            segments = (RowSegment(0, keys),)
+            rows.append(BatchRow(first, first + len(own), keys, runs, segments, places=own))
+            first += len(own)
+        return store, tuple(rows)
+
+    def _attend(
+        self,
+        store: PageStore,
+        rows: tuple[BatchRow, ...],
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        has_kernel: bool,
+    ) -> Callable[[], Tensor]:
+        """Return what the engine does in one layer of a step."""
+        places = [_slots(row)[row.places] for row in rows]
+        ragged, blocks = None, ()
+        if has_kernel:
+            ragged = plan_ragged(rows, store, query.shape[0], None)  # no key is turned
+        else:
+            blocks = tuple(query_blocks(row, self.shape.dtype, self.device) for row in rows)
+        slots = torch.from_numpy(np.concatenate(places)).to(self.device)
+        context = AttentionContext(store, slots, None, rows, blocks, None, ragged=ragged)
+        scaling = self.shape.head_dim**-0.5
+        return lambda: attend(context, 0, query, key, value, scaling)
+
+    def _masked(
+        self, index: Tensor, queries: Tensor, keys: Tensor, values: Tensor
+    ) -> Callable[[], Tensor]:
+        hidden = torch.arange(self.shape.keys, device=self.device) > index[:, None]
+        mask = torch.zeros(hidden.shape, dtype=self.shape.dtype, device=self.device)
+        mask.masked_fill_(hidden, float("-inf"))
+        group = self.shape.heads // self.shape.kv_heads
+        expanded = (states.repeat_interleave(group, dim=0) for states in (keys, values))
+        return _sdpa(queries, *expanded, attn_mask=mask)
+
+    def _seconds(self, calls: dict[str, Callable[[], Tensor]]) -> dict[str, float]:
+        """Return the median of each, measured in turns."""
+        found: dict[str, list[float]] = {name: [] for name in calls}
+        for repetition in range(self.repetitions + 2):
+            for name, call in calls.items():
+                with _stopwatch(self.device) as taken:
+                    call()
+                if repetition > 1:
+                    found[name] += taken
+        return {name: statistics.median(taken) for name, taken in found.items()}
+
+
+def _slots(row: BatchRow) -> np.ndarray:
+    """Return where each key of a row lies."""
+    return np.concatenate([np.arange(run.start, run.start + run.length) for run in row.runs])
+
+
+def _sdpa(query: Tensor, keys: Tensor, values: Tensor, **options: object) -> Callable[[], Tensor]:
+    def call() -> Tensor:
+        with sdpa_kernel(FUSED):
+            return F.scaled_dot_product_attention(
+                query[None],
+                keys[None],
+                values[None],
+                enable_gqa=len(query) != len(keys),
+                **options,
+            )[0]
+
+    return call
+
+
+def _flex(index: Tensor, query: Tensor, keys: Tensor, values: Tensor) -> Callable[[], Tensor]:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    def sees(batch: Tensor, head: Tensor, query_index: Tensor, key_index: Tensor) -> Tensor:
+        return key_index <= index[query_index]
+
+    mask = create_block_mask(
+        sees, None, None, query.shape[1], keys.shape[1], device=query.device, _compile=True
+    )
+    compiled = torch.compile(flex_attention, dynamic=False)
+    enable_gqa = len(query) != len(keys)
+    return lambda: compiled(
+        query[None], keys[None], values[None], block_mask=mask, enable_gqa=enable_gqa
+    )[0]
+
+
+@contextmanager
+def _stopwatch(device: torch.device) -> Iterator[list[float]]:
+    """Yield a list that holds the seconds once the block has ended, on the device, too."""
+    taken: list[float] = []
+    if device.type == "cuda":
+        torch.cuda._sleep(2_000_000)  # about a millisecond, in which the launches are queued
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        yield taken
+        stop.record()
+        stop.synchronize()
+        taken.append(start.elapsed_time(stop) / 1e3)
+    else:
+        started_s = time.perf_counter()
+        yield taken
+        taken.append(time.perf_counter() - started_s)
+
+
+def _rel_diff(got: Tensor, expected: Tensor) -> float:
+    return float((got - expected).float().abs().max() / expected.float().abs().max())

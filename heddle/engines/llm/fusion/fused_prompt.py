@@ -1,0 +1,112 @@
+"""What a policy may know of the prompt whose tokens it selects, and what it answers."""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.core.kv_reuse import KvReuse
+from heddle.engines.llm.fusion.prompt_layout import ChunkSpan, PromptLayout
+from heddle.kv.chunk_key import HitKind
+from heddle.kv.chunk_record import ChunkRecord
+
+Positions = NDArray[np.int64]
+Measured = tuple[NDArray[np.float32], ...]
+Span = tuple[int, int]
+
+
+@dataclass(slots=True, eq=False)
+class ReusedChunk:
+    """A chunk and the KV found for it; `block` is None until it is in host memory.
+
+    `before` are the digests of the chunks that stand before it in this prompt.
+    """
+
+    span: ChunkSpan
+    record: ChunkRecord
+    kind: HitKind
+    from_disk: bool
+    block: object | None
+    before: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """Positions that go through the model together, in slices from step to step.
+
+    Where `before` is None each sees everything before it. Else the positions are neighbours, and
+    see these spans and one another. `scored` chunks: how much the positions look at each of their
+    tokens is measured. `checks`: the positions go through the first layers only, to measure how
+    far their values move. `is_last`: the prompt is in once they are computed.
+    `is_bottom_right`: they see what they would see as the last positions of the prompt.
+
+    Shapes: positions [n] int64, ascending, at least one.
+    """
+
+    positions: Positions
+    before: tuple[Span, ...] | None = None
+    scored: tuple[ChunkSpan, ...] = ()
+    checks: bool = False
+    is_last: bool = False
+    is_bottom_right: bool = False
+
+
+Passes = Generator[Pass, Sequence[Measured], None]
+"""A policy at work: it yields passes, the last one last, and after each of the others is sent what
+its slices have measured, in order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FusedPrompt:
+    """A prompt on a row: where its parts lie, and which of its positions hold KV already.
+
+    The first `exact_tokens` positions hold exact KV (the prefix cache).
+    """
+
+    layout: PromptLayout
+    options: KvReuse
+    reused: Mapping[int, ReusedChunk]  # by the chunk's index, ascending
+    exact_tokens: int
+
+    @property
+    def candidates(self) -> tuple[ReusedChunk, ...]:
+        """Reused chunks whose tokens may be computed anew; lossless ones need it nowhere."""
+        return tuple(
+            chunk
+            for chunk in self.reused.values()
+            if chunk.kind is not HitKind.EXACT and chunk.span.start >= self.exact_tokens
+        )
+
+    @property
+    def candidate_spans(self) -> tuple[ChunkSpan, ...]:
+        """Where the candidates lie: a ratio is a share of their tokens."""
+        return tuple(chunk.span for chunk in self.candidates)
+
+    @property
+    def loaded(self) -> tuple[Span, ...]:
+        """Where stored KV is written before the first pass."""
+        spans = [chunk.span for chunk in self.reused.values()]
+        starts = [max(span.start, self.exact_tokens) for span in spans]
+        return tuple((a, span.stop) for a, span in zip(starts, spans, strict=True) if a < span.stop)
+
+    @property
+    def question(self) -> Positions:
+        """The positions of the question that hold no exact KV."""
+        start = max(self.layout.question_start, self.exact_tokens)
+        return np.arange(start, self.layout.tokens, dtype=np.int64)
+
+    @property
+    def uncovered(self) -> Positions:
+        """The positions that hold neither exact nor stored KV, the question's among them."""
+        is_covered = np.zeros(self.layout.tokens, dtype=np.bool_)
+        for start, stop in ((0, self.exact_tokens), *self.loaded):
+            is_covered[start:stop] = True
+        return np.flatnonzero(~is_covered)
+
+    def last_pass(self, selected: Positions) -> Pass:
+        """Return the pass that computes what holds no KV, and what was selected. (FusionRAG §4.3)
+
+        Shapes: selected [n] int64, positions of candidates.
+        """
+        return Pass(np.union1d(self.uncovered, selected), is_last=True)

@@ -1,0 +1,36 @@
+"""Which share of its reused tokens a prompt computes anew."""
+
+import math
+
+from heddle.core.cost_snapshot import CostSnapshot
+from heddle.core.kv_reuse import AUTO, RATIO_DEFAULT, ReusePolicy
+from heddle.costs.reuse_ratio import largest_ratio
+from heddle.engines.llm.fusion.fused_prompt import FusedPrompt
+
+
+def chosen_ratio(
+    prompt: FusedPrompt, left_s: float, costs: CostSnapshot, step_tokens: int
+) -> float:
+    """Return the ratio asked for, or the largest with which the prompt is in before its time.
+
+    Args:
+        prompt: as it gets its seat.
+        left_s: time until the prompt must be in [s]; infinite without a deadline.
+        costs: of the engine's steps.
+        step_tokens: most prompt tokens of a step.
+    """
+    asked = prompt.options.ratio
+    if asked != AUTO:
+        return float(asked)
+    if math.isinf(left_s):
+        return RATIO_DEFAULT
+    step = {"call": 1.0, "prefill_tokens": step_tokens, "context_tokens": prompt.layout.tokens}
+    token_s = costs.predict_s(step) / step_tokens
+    other_s = len(prompt.uncovered) * token_s
+    if prompt.options.policy is ReusePolicy.FUSIONRAG:
+        other_s += len(prompt.question) * token_s
+    if prompt.options.policy is ReusePolicy.CACHEBLEND:
+        checked = prompt.layout.tokens - prompt.exact_tokens
+        other_s += costs.predict_s({"checked_tokens": checked})
+    reused = sum(span.tokens for span in prompt.candidate_spans)
+    return largest_ratio(reused, token_s, left_s - other_s)

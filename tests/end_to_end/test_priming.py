@@ -1,0 +1,294 @@
+"""Chunk KV made ahead: what a command or a server leaves on disk, and what prompts take from it."""
+
+import json
+import os
+import re
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heddle import ConfigError, EngineError, Server
+from heddle.app.chunk_kv_disk import chunk_kv_directory
+from heddle.app.priming_plan import PrimingProgress, PrimingStage
+from heddle.cli.main import main
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.tasks import Optimizations
+from heddle.corpus.chunking import Chunking, chunk_document
+from heddle.corpus.document import Document
+from heddle.corpus.records import EmbedderStamp
+from heddle.corpus.store import CorpusStore
+from heddle.kv.chunk_header import described
+from heddle.kv.chunk_record import ChunkRecord, ChunkVariant
+from tests.helpers.command import Command
+from tests.helpers.server_state import holds_nothing
+from tests.helpers.tiny_server import index_documents, write_documents
+
+RAW, PRIMED = PrimingStage.RAW, PrimingStage.PRIMED
+QUESTION = "Who is the keeper of Rock 3?"
+NEIGHBOURS = 3
+FUSIONRAG = KvReuse(ReusePolicy.FUSIONRAG, 0.15)
+
+
+@pytest.fixture
+def own(corpus: Path, tmp_path: Path) -> Path:
+    """A copy of the corpus that a test may prime and change."""
+    return Path(shutil.copytree(corpus, tmp_path / "own"))
+
+
+def serve(model: Path, corpus: Path, **settings: object) -> Server:
+    base = {"host": "inline", "dtype": "float32", "kv_bytes": 32 << 20}
+    return Server(model, corpus, **{**base, "optimizations": Optimizations.APPROX, **settings})
+
+
+def records(corpus: Path) -> dict[ChunkVariant, list[ChunkRecord]]:
+    found: dict[ChunkVariant, list[ChunkRecord]] = {variant: [] for variant in ChunkVariant}
+    for path in chunk_kv_directory(corpus).glob("*/*.kv.safetensors"):
+        record = described(path).record
+        found[record.variant].append(record)
+    return found
+
+
+# --- the commands ----------------------------------------------------------------------------
+
+
+def test_what_index_fuses_is_what_ask_finds(start, documents: Path, model: Path, tmp_path: Path):
+    corpus = tmp_path / "corpus"
+    index: Command = start(
+        *("index", documents, "--into", corpus, "--fuse", "--top-n", NEIGHBOURS, "--model", model)
+    )
+    assert index.end() == 0, index.said
+    assert "10 raw computed now, 10 primed computed now" in index.said
+    assert re.search(r"chunk KV of 10 chunks, \d+ tokens: about \d", index.said)
+    assert re.search(r"computing primed KV: 10/10, [\d.]+ chunks/s, about 0 s left", index.said)
+
+    ask: Command = start(
+        *("ask", corpus, QUESTION, "--model", model, "--kv-reuse", "fusionrag", "--receipt")
+    )
+    assert ask.end() == 0, ask.said
+    assert "fusionrag at 15%: 1 exact, 4 canonical, 4 primed" in ask.said
+
+
+BARGES = 150
+
+
+@pytest.fixture(scope="module")
+def barges(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of many short documents, with their corpus beside it."""
+    folder = tmp_path_factory.mktemp("barges")
+    rows = [
+        {"id": f"b{number}", "title": f"Barge {number}", "text": f"Slate for lock {number}."}
+        for number in range(BARGES)
+    ]
+    file = folder / "barges.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    index_documents([file], folder / "corpus")
+    return file
+
+
+def test_a_run_that_was_killed_goes_on(start, barges: Path, model: Path):
+    corpus = barges.parent / "corpus"
+    fuse = ("index", barges, "--into", corpus, "--fuse", "--top-n", NEIGHBOURS, "--model", model)
+    killed: Command = start(*fuse)
+    killed.until("computing primed KV: [1-9]")
+    killed.end(signal.SIGKILL)
+    kept = len(records(corpus)[ChunkVariant.PRIMED])
+    assert 0 < kept < BARGES
+
+    again: Command = start(*fuse)
+    assert again.end() == 0, again.said
+    assert f"0 raw computed now, {BARGES - kept} primed computed now" in again.said
+    primed = records(corpus)[ChunkVariant.PRIMED]
+    assert len(primed) == BARGES
+    assert {len(record.context) for record in primed} == {NEIGHBOURS}
+
+
+def test_a_run_is_interrupted_without_a_trace(start, own: Path, model: Path, documents: Path):
+    command: Command = start(
+        *("index", documents, "--into", own, "--fuse", "--top-n", 1, "--model", model)
+    )
+    command.until("computing raw KV: 0")
+    assert command.end(signal.SIGINT) == 130
+    assert command.said.endswith("stopped\n")
+
+
+def test_what_can_not_be_held_is_refused_before_it_begins(
+    own: Path, model: Path, documents: Path, capsys: pytest.CaptureFixture[str]
+):
+    fuse = ["index", str(documents), "--into", str(own), "--fuse", "--model", str(model)]
+    in_its_place = chunk_kv_directory(own)
+    in_its_place.write_text("a file")
+    assert main(fuse) == 1
+    assert "chunk KV can't be written to" in capsys.readouterr().err
+    in_its_place.unlink()
+    assert main([*fuse, "--kv-disk", "10K"]) == 2
+    assert "raise chunk_kv_disk_bytes (--kv-disk)" in capsys.readouterr().err
+    assert main([*fuse, "--top-n", "0"]) == 2
+    assert "(--top-n) must be at least 1, got 0" in capsys.readouterr().err
+
+
+# --- a server --------------------------------------------------------------------------------
+
+
+def test_a_server_primes_beside_its_requests(own: Path, model: Path):
+    told: list[PrimingProgress] = []
+    with serve(model, own, kv_reuse=FUSIONRAG) as server:
+        app = server.app("oneshot")
+        questions = [app.submit(QUESTION)]
+
+        def on_progress(progress: PrimingProgress) -> None:
+            told.append(progress)
+            questions.append(app.submit(QUESTION))
+
+        report = server.prime(NEIGHBOURS, on_progress=on_progress)
+        assert report.computed[PRIMED] == 10
+        # A question may have stored the raw KV of the chunk that its prompt showed first.
+        assert report.computed[RAW] in (9, 10)
+        for question in questions:
+            assert question.result().passages
+        [fused] = app.invoke("Whose lamp is on Rock 9?").receipt.fused
+        assert fused.chunks_primed >= 3  # the first isn't, nor what stands where it stood before
+        assert "miss" not in fused.chunks
+        assert server.prime(NEIGHBOURS).computed == {RAW: 0, PRIMED: 0}
+        assert holds_nothing(server)
+    assert [(p.stage, p.chunks_done) for p in told] == [
+        (stage, done) for stage in (RAW, PRIMED) for done in range(11)
+    ]
+    assert told[-1].seconds_left == 0.0
+
+
+def test_a_deleted_document_takes_its_kv_and_what_has_seen_it_along(model: Path, tmp_path: Path):
+    documents = write_documents(tmp_path / "documents")
+    corpus = index_documents([documents], tmp_path / "corpus")
+    with serve(model, corpus) as server:
+        server.prime(NEIGHBOURS)
+    before = records(corpus)
+    (documents / "lighthouse-4.md").unlink()
+    index_documents([documents], corpus, prune=True)
+    [gone] = CorpusStore.open(corpus).deleted(0).tolist()
+
+    left = records(corpus)
+    seen_by = [r for r in before[ChunkVariant.PRIMED] if gone in r.sources]
+    assert len(left[ChunkVariant.RAW]) == 9
+    assert len(left[ChunkVariant.PRIMED]) == 10 - len(seen_by)
+    assert 1 < len(seen_by) < 10
+    assert not any(gone in r.sources for kept in left.values() for r in kept)
+
+    with serve(model, corpus) as server:
+        report = server.prime(NEIGHBOURS)
+    assert report.computed == {RAW: 0, PRIMED: len(seen_by) - 1}
+
+
+def test_a_running_server_forgets_what_another_process_deletes(own: Path, model: Path):
+    with serve(model, own, kv_reuse=FUSIONRAG) as server:
+        server.prime(NEIGHBOURS)
+        app = server.app("oneshot")
+        first = app.invoke(QUESTION).passages[0]
+        assert any(first.chunk_id in r.sources[1:] for r in records(own)[ChunkVariant.PRIMED])
+        with CorpusStore.open(own) as other:
+            other.delete_document(first.document_id)
+        answer = app.invoke(QUESTION)
+        left = records(own)
+        assert not any(
+            first.chunk_id in record.sources for kept in left.values() for record in kept
+        )
+        primed = {record.sources[0] for record in left[ChunkVariant.PRIMED]}
+        [fused] = answer.receipt.fused
+        assert fused.chunks_primed == sum(p.chunk_id in primed for p in answer.passages[1:])
+        assert sum(fused.chunks.values()) == 5
+        assert "miss" not in fused.chunks  # raw KV takes the place of what has seen it
+
+
+def test_a_changed_document_is_primed_anew(model: Path, tmp_path: Path):
+    documents = write_documents(tmp_path / "documents")
+    corpus = index_documents([documents], tmp_path / "corpus")
+    with serve(model, corpus) as server:
+        server.prime(NEIGHBOURS)
+    changed = documents / "lighthouse-4.md"
+    changed.write_text(changed.read_text(encoding="utf-8").replace("Dora", "Doris"))
+    index_documents([documents], corpus)
+    with serve(model, corpus) as server:
+        report = server.prime(NEIGHBOURS)
+        assert report.computed[RAW] == 1
+        assert 1 <= report.computed[PRIMED] <= 10
+        assert server.prime(NEIGHBOURS).computed == {RAW: 0, PRIMED: 0}
+    live = records(corpus)
+    assert len(live[ChunkVariant.RAW]) == len(live[ChunkVariant.PRIMED]) == 10
+
+
+def test_neighbours_have_the_same_owner(corpus: Path, model: Path, tmp_path: Path):
+    owners = {"a": ("north", ""), "b": ("north", "letters"), "c": ("south", "")}
+    shared = tmp_path / "shared"
+    with CorpusStore.open(corpus) as source, CorpusStore.open(shared, create=True) as store:
+        stamp = source.embedder
+        assert stamp is not None
+        store.set_embedder(EmbedderStamp(stamp.model, stamp.dims, stamp.dtype))
+        rng = np.random.default_rng(0)
+        owner_of = {}
+        for number in range(12):
+            name = "abc"[number % 3]
+            document = Document(f"{name}{number}", f"Page {number}", "The tide is low.", name)
+            tenant, collection = owners[name]
+            store.put_document(
+                document, chunk_document(document, Chunking()), tenant=tenant, collection=collection
+            )
+            [chunk] = store.pending_chunks(1)
+            owner_of[chunk.chunk_id] = name
+            vector = rng.normal(size=(1, stamp.dims)).astype(np.float32)
+            store.store_vectors([chunk.chunk_id], vector / np.linalg.norm(vector))
+    with serve(model, shared) as server:
+        assert server.prime(2).computed == {RAW: 12, PRIMED: 12}
+    primed = records(shared)[ChunkVariant.PRIMED]
+    assert len(primed) == 12
+    for record in primed:
+        assert len({owner_of[source] for source in record.sources}) == 1
+        assert len(record.context) == 2
+
+
+def test_a_server_that_can_not_prime_says_why(own: Path, model: Path):
+    refusals: dict[str, dict[str, object]] = {
+        "optimizations=Optimizations.APPROX": {"optimizations": Optimizations.EXACT},
+        "chunk_kv_bytes is 0": {"chunk_kv_bytes": 0},
+        "more than chunk_kv_bytes": {"chunk_kv_bytes": 1000},
+        r"raise chunk_kv_disk_bytes \(--kv-disk\)": {"chunk_kv_disk_bytes": 0},
+    }
+    for message, settings in refusals.items():
+        with serve(model, own, **settings) as server, pytest.raises(ConfigError, match=message):
+            server.prime(NEIGHBOURS)
+
+
+def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_is_stored(
+    own: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fsync, calls = os.fsync, iter(range(100))
+
+    def full(descriptor: int) -> None:
+        if next(calls) >= 8:
+            raise OSError(28, "No space left on device")
+        fsync(descriptor)
+
+    with serve(model, own) as server:
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(EngineError, match="No space left on device"):
+            server.prime(NEIGHBOURS)
+        monkeypatch.undo()
+    kept = len(records(own)[ChunkVariant.RAW])
+    assert 0 < kept < 10
+    with serve(model, own) as server:
+        assert server.prime(NEIGHBOURS).computed == {RAW: 10 - kept, PRIMED: 10}
+
+
+@pytest.fixture(autouse=True)
+def _no_leftovers(tmp_path: Path) -> Iterator[None]:
+    yield
+    assert not list(tmp_path.glob("**/*.tmp"))
+
+
+def test_a_chunk_longer_than_the_context_is_counted_and_left_out(own: Path, model: Path):
+    with serve(model, own, context_tokens_max=40) as server:
+        report = server.prime(NEIGHBOURS)
+    assert report.too_long == 10
+    assert report.computed == {RAW: 0, PRIMED: 0}

@@ -1,0 +1,48 @@
+"""How many chunks are primed at once, and which settings can't hold them."""
+
+import pytest
+
+from heddle.app.priming_plan import (
+    HITS_MAX,
+    IN_FLIGHT_MAX,
+    LOADS_MAX,
+    PREFIX,
+    PrimingPlan,
+    chunks_at_once,
+    hits_wanted,
+)
+from heddle.app.server_config import ServerConfig
+from heddle.core.errors import ConfigError
+from heddle.workflow.presets import ANSWER, COMPRESS
+
+
+def at_once(neighbours_max: int, chunk_bytes: int, memory: int) -> int:
+    config = ServerConfig(chunk_kv_bytes=memory)
+    return chunks_at_once(config, PrimingPlan(5, 50, chunk_bytes, 0, {}), neighbours_max)
+
+
+def test_the_prefix_is_that_of_the_prompts():
+    assert ANSWER.startswith(PREFIX + "{docs}")
+    assert not COMPRESS.startswith(PREFIX)
+
+
+def test_neighbours_on_their_way_from_disk_bound_it():
+    assert at_once(1, 1, 1 << 20) == IN_FLIGHT_MAX
+    assert at_once(10, 1, 1 << 20) == 6
+    assert at_once(LOADS_MAX * 2, 1, 1 << 20) == 1
+
+
+def test_host_memory_bounds_it():
+    assert at_once(10, 100, 3500) == 3
+    assert at_once(10, 100, 1000) == 1
+    with pytest.raises(ConfigError, match=r"takes up to 1,000 .*chunk_kv_bytes \(999"):
+        at_once(10, 100, 999)
+
+
+def test_more_is_searched_for_where_others_own_most():
+    plan = PrimingPlan(1000, 9, 9, 9, {("", ""): 900, ("a", ""): 99, ("b", ""): 1})
+    assert hits_wanted(plan, ("", ""), 10) == 24
+    assert hits_wanted(plan, ("a", ""), 10) == 204
+    assert hits_wanted(plan, ("b", ""), 10) == HITS_MAX
+    alone = PrimingPlan(7, 9, 9, 9, {("", ""): 7})
+    assert hits_wanted(alone, ("", ""), 10) == 21

@@ -1,0 +1,54 @@
+import pytest
+
+from heddle.core.errors import ConfigError
+from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, QuestionPass, ReusePolicy, kv_reuse_of
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("full", FULL_ATTENTION),
+        ("fusionrag", KvReuse(ReusePolicy.FUSIONRAG, 0.15)),
+        ("epic,0.3", KvReuse(ReusePolicy.EPIC, 0.3)),
+        ("cachecraft, auto", KvReuse(ReusePolicy.CACHECRAFT, "auto")),
+        ("cachecraft_fixed,0,raw", KvReuse(ReusePolicy.CACHECRAFT_FIXED, 0.0, primed=False)),
+        ("fusionrag,alone", KvReuse(ReusePolicy.FUSIONRAG, question=QuestionPass.ALONE)),
+        ("cacheblend,1,legacy_mask", KvReuse(ReusePolicy.CACHEBLEND, 1.0, legacy_mask=True)),
+    ],
+)
+def test_a_text_says_policy_ratio_and_options(text, expected):
+    assert kv_reuse_of(text) == expected
+    assert kv_reuse_of(expected) is expected
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            "fusion",
+            "kv_reuse: policy 'fusion' is unknown; write POLICY.*cachecraft_fixed.*raw, alone",
+        ),
+        ("epic,half", "kv_reuse: 'half' is no ratio or option; write POLICY"),
+        ("epic,1.5", "kv_reuse.ratio is 1.5; it is a share of tokens, from 0 to 1, or 'auto'"),
+        ("epic,nan", "kv_reuse.ratio is nan"),
+        ("", "kv_reuse: policy '' is unknown"),
+        (
+            "fusionrag,legacy_mask",
+            "kv_reuse.legacy_mask is an option of cacheblend, not of fusionrag",
+        ),
+        (
+            "cacheblend,alone",
+            "kv_reuse.question 'alone' is an option of fusionrag, not of cacheblend",
+        ),
+        (0.15, "kv_reuse is 0.15; give a KvReuse, or POLICY"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_is_allowed(value, message):
+    with pytest.raises(ConfigError, match=message):
+        kv_reuse_of(value)
+
+
+def test_a_ratio_is_a_share_or_auto():
+    with pytest.raises(ConfigError, match=r"kv_reuse\.ratio is 'Auto'"):
+        KvReuse(ReusePolicy.EPIC, "Auto")
+    assert KvReuse(ReusePolicy.EPIC, 1).ratio == 1

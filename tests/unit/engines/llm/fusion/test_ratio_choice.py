@@ -1,0 +1,51 @@
+import math
+
+import pytest
+
+from heddle.core.cost_snapshot import CostSnapshot
+from heddle.core.kv_reuse import AUTO, KvReuse, ReusePolicy
+from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ReusedChunk
+from heddle.engines.llm.fusion.prompt_layout import ChunkSpan, PromptLayout
+from heddle.engines.llm.fusion.ratio_choice import chosen_ratio
+from heddle.kv.chunk_key import HitKind
+from heddle.kv.chunk_record import ChunkRecord
+
+COSTS = CostSnapshot(
+    "llm", 1, {"call": 0.1, "prefill_tokens": 0.009, "checked_tokens": 0.001, "context_tokens": 0.0}
+)
+STEP_TOKENS = 100  # so a token takes 10 ms, calls included
+
+
+def prompt_of(policy=ReusePolicy.EPIC, ratio=AUTO):
+    """A prefix of 10 tokens, chunks of 200 and 100, a question of 20; all chunks are stored."""
+    spans = (ChunkSpan(10, 210, (0,) * 200), ChunkSpan(210, 310, (0,) * 100))
+    record = ChunkRecord(b"k", b"c", 1, 0)
+    reused = {i: ReusedChunk(s, record, HitKind.ALIAS, False, 1) for i, s in enumerate(spans)}
+    layout = PromptLayout(10, spans, 310, 330)
+    return FusedPrompt(layout, KvReuse(policy, ratio), reused, 10)
+
+
+def ratio_in(left_s, policy=ReusePolicy.EPIC):
+    return chosen_ratio(prompt_of(policy), left_s, COSTS, STEP_TOKENS)
+
+
+def test_a_fixed_ratio_stays():
+    assert chosen_ratio(prompt_of(ratio=0.4), 0.0, COSTS, STEP_TOKENS) == 0.4
+
+
+def test_without_a_deadline_it_is_the_default():
+    assert ratio_in(math.inf) == KvReuse().ratio
+
+
+@pytest.mark.parametrize(
+    ("left_s", "ratio"), [(3.3, 1.0), (3.1, 0.5), (0.7, 0.15), (0.3, 0.0), (-1.0, 0.0)]
+)
+def test_the_question_comes_first_and_the_rest_of_the_time_goes_to_chunks(left_s, ratio):
+    assert ratio_in(left_s) == ratio  # 0.2 s for the question, 3 s for all chunks
+
+
+def test_finding_out_which_tokens_matter_takes_time_too():
+    assert ratio_in(3.3, ReusePolicy.FUSIONRAG) == 0.5  # the question once more: 0.2 s
+    assert ratio_in(3.45, ReusePolicy.FUSIONRAG) == 1.0
+    assert ratio_in(3.45, ReusePolicy.CACHEBLEND) == 0.5  # the first layers: 0.32 s
+    assert ratio_in(3.6, ReusePolicy.CACHEBLEND) == 1.0

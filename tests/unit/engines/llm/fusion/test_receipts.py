@@ -1,0 +1,78 @@
+"""What the receipt says: the ratio that was chosen, and why nothing was reused."""
+
+from dataclasses import replace
+
+import pytest
+
+from heddle.core.kv_reuse import AUTO, KvReuse, ReusePolicy
+from heddle.core.results import FusedKv
+from tests.helpers.fused_serving import FusedServing
+from tests.helpers.three_chunks import CHUNKS, ThreeChunks, rel_diff, served
+from tests.helpers.tiny_models import tiny_model
+
+CHOSEN = KvReuse(ReusePolicy.FUSIONRAG, AUTO)
+
+
+@pytest.fixture(scope="module")
+def case():
+    return ThreeChunks(tiny_model("llama"))
+
+
+def last_fused(serving):
+    return next(reversed(serving.prefilled.values())).fused
+
+
+@pytest.mark.parametrize(("seconds_left", "ratio"), [(float("inf"), 0.15), (-1.0, 0.0), (1e6, 1.0)])
+def test_the_ratio_follows_the_deadline(case, seconds_left, ratio):
+    serving = served(case.model)
+    serving.seconds_left = seconds_left
+    logits = serving.ask(case.segments, CHOSEN)
+    fused = last_fused(serving)
+    assert fused.ratio == ratio
+    assert fused.tokens_recomputed == int(ratio * len(case.candidates))
+    expected = serving.ask(case.segments, KvReuse(ReusePolicy.FUSIONRAG, ratio))
+    assert rel_diff(logits, expected) < 5e-6
+
+
+def test_an_answer_takes_its_share_of_the_time(case):
+    """However long the deadline, an answer that may be longer leaves none for chunks."""
+    serving = served(case.model)
+    serving.seconds_left = 1e6
+    costs = serving.engine._report.costs
+    token_s = costs.coefficients_s["call"]
+    serving.ask(case.segments, CHOSEN, new_tokens=1)
+    assert last_fused(serving).ratio == 1.0
+    serving.seconds_left = 40 * token_s
+    number = serving.start(case.segments, CHOSEN, 500)
+    serving.drain()
+    assert serving.prefilled[number].fused.ratio == 0.0
+
+
+def test_the_time_is_told_by_part(case):
+    serving = served(case.model)
+    for reuse, chooses in ((CHOSEN, True), (KvReuse(ReusePolicy.EPIC, 0.3), False)):
+        serving.ask(case.segments, reuse)
+        fused = last_fused(serving)
+        assert fused.computing_s > 0.0
+        assert (fused.surveying_s > 0.0) == (fused.tokens_surveyed > 0) == chooses
+        assert fused.loading_s == 0.0, "all chunks were in memory"
+
+
+def test_chunks_that_nobody_has_stored_are_all_missed(case):
+    serving = FusedServing(case.model)
+    serving.ask(case.segments, CHOSEN)
+    assert last_fused(serving) == FusedKv("fusionrag", 0.0, {"miss": len(CHUNKS)})
+    serving.ask(case.segments, KvReuse())
+    assert last_fused(serving) is None
+
+
+def test_an_engine_that_can_reuse_nothing_says_why(case):
+    serving = FusedServing(case.model)
+    serving.engine._fuser = None
+    serving.engine._spec = replace(serving.engine._spec, reuse_problem="its keys can't be turned")
+    serving.ask(case.segments, CHOSEN)
+    assert last_fused(serving) == FusedKv(
+        "full", 1.0, {}, fallbacks=("fusionrag reused nothing: its keys can't be turned",)
+    )
+    serving.ask(case.segments, KvReuse())
+    assert last_fused(serving) is None

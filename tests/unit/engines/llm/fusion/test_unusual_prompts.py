@@ -1,0 +1,198 @@
+"""Prompts that break reuse engines: chunks twice, empty, too long, all or none known, preempted."""
+
+import pytest
+import torch
+
+from heddle.core.frames import Failed
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from tests.helpers.fused_serving import EVERYTHING, FusedServing, segments
+from tests.helpers.fusion_oracle import FusionOracle, PlainKv
+from tests.helpers.three_chunks import (
+    CHUNKS,
+    PREFIX,
+    QUESTION,
+    TOLERANCE,
+    ThreeChunks,
+    full_logits,
+    ids_of,
+    rel_diff,
+    reused_logits,
+    served,
+    spans_of,
+)
+from tests.helpers.tiny_models import prompt, tiny_model
+
+A, B, C = CHUNKS
+SOME = KvReuse(ReusePolicy.FUSIONRAG, 0.3)
+ALL = KvReuse(ReusePolicy.FUSIONRAG, 1.0)
+POLICIES = [KvReuse(policy, 0.3) for policy in ReusePolicy]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model("qwen3")
+
+
+def _fused(serving):
+    return next(reversed(serving.prefilled.values())).fused
+
+
+# --- chunks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunks", [[A, B, A], [A, A, A]], ids=["apart", "side by side"])
+def test_the_same_chunk_twice_is_reused_at_each_of_its_places(model, chunks):
+    serving = served(model)
+    asked = segments(PREFIX, chunks, QUESTION)
+    assert rel_diff(serving.ask(asked), reused_logits(model, chunks)) < TOLERANCE
+    assert _fused(serving).chunks == {"exact": 1, "canonical": 2}
+    assert rel_diff(serving.ask(asked, ALL), full_logits(model, ids_of(chunks))) < TOLERANCE
+    assert serving.pinned_chunks == 0
+
+
+def test_the_same_new_chunk_twice_is_stored_for_both_places(model):
+    serving = FusedServing(model)
+    asked = segments(PREFIX, [A, A], QUESTION)
+    exact = full_logits(model, ids_of([A, A]))
+    assert rel_diff(serving.ask(asked), exact) < TOLERANCE
+    assert rel_diff(serving.ask(asked), exact) < TOLERANCE
+    assert _fused(serving).chunks == {"exact": 2}
+
+
+@pytest.mark.parametrize("reuse", POLICIES, ids=lambda reuse: reuse.policy.value)
+def test_an_empty_chunk_is_as_if_it_were_not_there(model, reuse):
+    serving = served(model)
+    expected = serving.ask(segments(PREFIX, [B, C], QUESTION), reuse)
+    got = serving.ask(segments(PREFIX, [(), B, (), C, ()], QUESTION), reuse)
+    assert rel_diff(got, expected) < TOLERANCE
+    serving.ask(segments(PREFIX, [(), ()], QUESTION), reuse)
+    assert _fused(serving) is None
+
+
+def test_a_chunk_longer_than_the_context_is_refused_and_leaves_nothing(model):
+    serving = served(model)
+    entries = serving.store.stats().entries
+    number = serving.start(segments(PREFIX, [A, prompt(1100, 5)], QUESTION), decodes=False)
+    (event,) = serving.engine.step(0.0, float("inf")).events
+    assert isinstance(event, Failed)
+    assert (event.task_id, event.is_input) == (number, True)
+    assert "1024 fit (context_tokens_max)" in event.message
+    assert (serving.pinned_chunks, serving.held_pages) == (0, 0)
+    assert serving.store.stats().entries == entries
+    logits = serving.ask(segments(PREFIX, [A], QUESTION))
+    assert rel_diff(logits, full_logits(model, ids_of([A]))) < TOLERANCE
+
+
+# --- questions and hits ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reuse", POLICIES, ids=lambda reuse: reuse.policy.value)
+def test_a_question_of_one_token_is_answered(model, reuse):
+    serving = served(model)
+    question = prompt(1, 6)
+    logits = serving.ask(segments(PREFIX, CHUNKS, question), reuse, new_tokens=3)
+    if reuse.policy is ReusePolicy.FULL:
+        expected = full_logits(model, ids_of(CHUNKS, question=question))
+        assert rel_diff(logits, expected) < TOLERANCE
+    elif reuse.policy is ReusePolicy.FULL_REUSE:
+        assert rel_diff(logits, reused_logits(model, CHUNKS, question)) < TOLERANCE
+    else:
+        recomputed = _fused(serving).tokens_recomputed
+        assert 0 < recomputed <= 0.3 * sum(len(chunk) for chunk in CHUNKS)
+
+
+def test_all_chunks_hit_and_the_whole_prompt_is_known_already(model):
+    serving = served(model)
+    asked = segments(PREFIX, [B, A, C], QUESTION)
+    first = serving.ask(asked)
+    assert _fused(serving).chunks == {"exact": 1, "canonical": 2}
+    assert rel_diff(serving.ask(asked), first) < TOLERANCE
+    one = segments(PREFIX, [C], QUESTION)
+    exact = full_logits(model, ids_of([C]))
+    for _ in range(2):  # the second time prefix, chunk and question are all cached
+        assert rel_diff(serving.ask(one), exact) < TOLERANCE
+        assert _fused(serving).chunks == {"exact": 1}
+
+
+@pytest.mark.parametrize("reuse", POLICIES, ids=lambda reuse: reuse.policy.value)
+def test_no_chunk_hits(model, reuse):
+    serving = FusedServing(model)
+    logits = serving.ask(segments(PREFIX, CHUNKS, QUESTION), reuse)
+    assert rel_diff(logits, full_logits(model, ids_of(CHUNKS))) < TOLERANCE
+    if reuse.policy is ReusePolicy.FULL:
+        assert _fused(serving) is None
+    else:
+        assert _fused(serving).chunks == {"miss": 3}
+
+
+def test_the_question_does_not_look_where_a_missing_chunk_will_be(model):
+    case = ThreeChunks(model, [C, prompt(40, 8), A])
+    serving = served(model)
+    logits = serving.ask(case.segments, SOME)
+    assert _fused(serving).chunks == {"exact": 1, "miss": 1, "canonical": 1}
+
+    stored = [case.stored[0], case.stored[2]]
+    _, row, queries = case.oracle.run(case.ids, stored, case.uncovered)
+    _, missing, candidate = spans_of(case.chunks)
+    places = torch.arange(candidate.start, candidate.stop)
+    keys = case.oracle._rotate(row.keys[-1][None][:, :, places], places)[0]
+    scores = case.looks(queries[:, -len(QUESTION) :], keys)
+    selected = places[scores.topk(int(SOME.ratio * len(A))).indices].tolist()
+    active = sorted({*case.uncovered, *range(missing.start, missing.stop), *selected})
+    expected = case.oracle.run(case.ids, stored, active)[0][-1]
+    assert rel_diff(logits, expected) < TOLERANCE
+
+
+def test_reordered_chunks_are_found_whatever_stood_before_them(model):
+    """Stored in the middle of another prompt, they turn forwards and backwards."""
+    serving = FusedServing(model)
+    serving.ask(segments(PREFIX, [A, B, C], QUESTION))
+    logits = serving.ask(segments(PREFIX, [C, A, B], QUESTION))
+    assert _fused(serving).chunks == {"alias": 1, "suffix": 1, "canonical": 1}
+
+    oracle = FusionOracle(model)
+    _, kv, _ = oracle.run(ids_of([A, B, C]))
+    before = dict(zip(CHUNKS, spans_of([A, B, C]), strict=True))
+    stored = []
+    for chunk, span in zip([C, A, B], spans_of([C, A, B]), strict=True):
+        old = before[chunk]
+        stored.append((span.start, PlainKv(kv.keys[:, :, old], kv.values[:, :, old])))
+    expected = oracle.run(ids_of([C, A, B]), stored)[0][-1]
+    assert rel_diff(logits, expected) < TOLERANCE
+
+
+def test_chunks_without_a_prefix_or_a_question(model):
+    serving = FusedServing(model)
+    for chunk in (A, B):
+        serving.ask(segments((), [chunk], prompt(3, 9)))
+    logits = serving.ask(segments((), [B, A], ()))
+    assert rel_diff(logits, full_logits(model, [*B, *A])) < TOLERANCE, "nothing asks: no reuse"
+    assert _fused(serving) is None
+
+
+# --- preempted -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reuse", [EVERYTHING, SOME, ALL], ids=["0", "0.3", "1"])
+def test_a_prompt_preempted_at_any_step_answers_as_alone(model, reuse):
+    """Before, while and after its passes run, and while it decodes."""
+    asked = segments(PREFIX, [C, A, B, prompt(40, 8)], QUESTION)
+    serving = served(model, step_tokens=16)
+    alone = serving.start(asked, reuse, 4)
+    steps = 0
+    while serving.engine.has_work:
+        serving.step()
+        steps += 1
+    assert steps > 5, "a weak test"
+    for taken_after in range(1, steps):
+        again = served(model, step_tokens=16)
+        number = again.start(asked, reuse, 4)
+        sequence = again.engine._sequences[number]
+        for _ in range(taken_after):
+            again.step()
+        again.engine._scheduler._preempt(sequence)
+        again.drain()
+        assert again.preemptions[number] == 1
+        for got, expected in zip(again.logits[number], serving.logits[alone], strict=True):
+            assert rel_diff(got, expected) < TOLERANCE, f"preempted after {taken_after} steps"
+        assert (again.pinned_chunks, again.held_pages) == (0, 0)

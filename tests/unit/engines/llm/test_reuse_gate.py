@@ -1,0 +1,43 @@
+"""A model whose KV can't be reused is found out when it is loaded."""
+
+import pytest
+
+from heddle.engines.llm.reuse_gate import reuse_problem
+from heddle.engines.llm.worker import TransformersWorker
+from tests.helpers.tiny_models import FAMILIES, tiny_model
+
+
+class TurnsWrongly(TransformersWorker):
+    """Puts stored keys a token further than it should."""
+
+    def load(self, load):
+        super().load(type(load)(load.slots, load.block, load.offset, load.rotation + 1))
+
+
+class ForgetsPlaces(TransformersWorker):
+    """Takes the tokens of a step for the last ones of their row, wherever they stand."""
+
+    def hidden_states(self, batch):
+        rows = tuple(type(row)(*(getattr(row, n) for n in ROW), None) for row in batch.rows)
+        return super().hidden_states(
+            type(batch)(batch.token_ids, batch.positions, batch.slots, rows)
+        )
+
+
+ROW = ("query_start", "query_stop", "context", "runs", "segments", "draw")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_known_families_pass(family):
+    assert reuse_problem(TransformersWorker(tiny_model(family), 16)) is None
+
+
+@pytest.mark.parametrize(
+    ("worker", "problem"),
+    [
+        (TurnsWrongly, "keys can't be turned to another position"),
+        (ForgetsPlaces, "computes something else where it is given some tokens' KV"),
+    ],
+)
+def test_what_is_wrong_is_named(worker, problem):
+    assert problem in reuse_problem(worker(tiny_model("llama"), 16))

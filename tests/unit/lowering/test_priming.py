@@ -1,0 +1,37 @@
+"""Priming lowers to a Searching and a Priming, or to a Priming alone."""
+
+from heddle.app.priming import priming_workflow
+from heddle.core.primitives import PrimitiveKind
+from heddle.graph.pgraph import Edge, EdgeKind
+from heddle.graph.primitive import PrimeConfig, SearchConfig
+from heddle.graph.verify import verify
+from heddle.lowering.lower import lower_region
+from heddle.lowering.scope import initial_scope
+
+
+def primitives(neighbours_max):
+    workflow = priming_workflow(neighbours_max, 41)
+    scope = initial_scope(dict.fromkeys(workflow.inputs, ""))
+    region = lower_region(workflow, workflow.entries, scope)
+    verify(region.graph)
+    return region.graph
+
+
+def test_neighbours_are_searched_for_with_the_chunk_s_own_vector():
+    graph = primitives(10)
+    search, prime = graph.primitives
+    assert (search.kind, prime.kind) == (PrimitiveKind.SEARCHING, PrimitiveKind.PRIMING)
+    assert search.config == SearchConfig("vectors@input", 41, None)
+    assert isinstance(prime.config, PrimeConfig)
+    assert (prime.config.passage, prime.config.near) == ("passage@input", "prime.hits@0")
+    assert prime.config.neighbours_max == 10
+    assert Edge(search.name, prime.name, EdgeKind.DATA) in graph.edges
+
+
+def test_without_neighbours_nothing_is_searched_for():
+    workflow = priming_workflow(0, 1)
+    assert workflow.inputs == {"passage"}
+    [prime] = primitives(0).primitives
+    assert isinstance(prime.config, PrimeConfig)
+    assert prime.config.near is None
+    assert prime.reads == ("passage@input",)
