@@ -106,13 +106,16 @@ def test_a_run_that_was_killed_goes_on(start, barges: Path, model: Path):
     assert {len(record.context) for record in primed} == {NEIGHBOURS}
 
 
-def test_a_run_is_interrupted_without_a_trace(start, own: Path, model: Path, documents: Path):
-    command: Command = start(
-        *("index", documents, "--into", own, "--fuse", "--top-n", 1, "--model", model)
-    )
+def test_a_run_that_was_interrupted_goes_on_without_a_trace(
+    start, own: Path, model: Path, documents: Path
+):
+    fuse = ["index", str(documents), "--into", str(own), "--fuse", "--top-n", "1"]
+    fuse += ["--model", str(model)]
+    command: Command = start(*fuse)
     command.until("computing raw KV: 0")
     assert command.end(signal.SIGINT) == 130
     assert command.said.endswith("stopped\n")
+    assert main(fuse) == 0
 
 
 def test_what_can_not_be_held_is_refused_before_it_begins(

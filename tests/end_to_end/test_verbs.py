@@ -148,7 +148,7 @@ def test_listing_1_of_hedrarag_runs(model: Path, corpus: Path, monkeypatch: pyte
 
 def test_cancel_in_mid_generation_frees_everything(server: Server):
     async def run() -> None:
-        handle = server.submit(talker(1500), QUESTION)
+        handle = server.submit(talker(1900), QUESTION)
         async for event in handle:
             if isinstance(event, TokenDelta):
                 break
@@ -164,7 +164,7 @@ def test_cancel_in_mid_generation_frees_everything(server: Server):
 
 def test_cancelling_the_task_that_awaits_is_the_same(server: Server):
     async def run() -> None:
-        handle = server.submit(talker(1500), QUESTION)
+        handle = server.submit(talker(1900), QUESTION)
 
         async def wait() -> Answer:
             return await handle
@@ -184,7 +184,7 @@ def test_cancelling_the_task_that_awaits_is_the_same(server: Server):
 
 
 def test_a_stream_that_is_left_is_cancelled(server: Server):
-    for event in server.app(talker(1500)).stream(QUESTION):
+    for event in server.app(talker(1900)).stream(QUESTION):
         if isinstance(event, TokenDelta):
             break
     eventually(lambda: holds_nothing(server))
