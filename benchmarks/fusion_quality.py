@@ -77,7 +77,7 @@ FULL: Final = Cell(ReusePolicy.FULL)
 REUSE: Final = Cell(ReusePolicy.FULL_REUSE)
 PRIMED: Final = Cell(ReusePolicy.FULL_REUSE, top_n=TOP_N)
 FUSIONRAG: Final = Cell(ReusePolicy.FUSIONRAG, RATIO, TOP_N)
-# The best of the others in the full table of docs/results; a full run says if it is another.
+# A guess until the full table has been run with a trained reader: it says if another is better.
 BEST_OTHER: Final = Cell(ReusePolicy.EPIC, RATIO, TOP_N)
 BAR: Final = (FULL, REUSE, PRIMED, FUSIONRAG, BEST_OTHER)
 
