@@ -51,3 +51,44 @@ def aside(rng: random.Random) -> str:
             f" and {verb} {thing}",
         )
     )
+
+
+_ROLES = (
+    "ancestor,cousin,customer,friend,guest,lodger,member,neighbour,newcomer,pupil,relative,"
+    "resident,stranger,traveller,visitor,witness"
+).split(",")
+
+
+def role(rng: random.Random) -> str:
+    """What a person may be called without stating a fact."""
+    return f"{rng.choice(_ADJECTIVES)} {rng.choice(_ROLES)}"
+
+
+def appositive(is_person: bool, rng: random.Random) -> str:
+    """A phrase without a fact, to be set between commas after a name."""
+    people, verb = rng.choice(_PEOPLE), rng.choice(_VERBS)
+    place = f"{rng.choice(_PREPOSITIONS)} the {rng.choice(_ADJECTIVES)} {rng.choice(_NOUNS)}"
+    if not is_person:
+        return rng.choice((f"which {people} {verb}", place))
+    phrase = role(rng)
+    article = "an" if phrase[0] in "aeiou" else "a"
+    return rng.choice(
+        (f"whom {people} {verb}", f"{article} {phrase}", f"{article} {phrase} {place}")
+    )
+
+
+def filler(rng: random.Random) -> str:
+    """A sentence without a fact."""
+    thing = f"the {rng.choice(_ADJECTIVES)} {rng.choice(_NOUNS)}"
+    other = f"{rng.choice(_PREPOSITIONS)} the {rng.choice(_NOUNS)}"
+    people, verb = rng.choice(_PEOPLE), rng.choice(_VERBS)
+    sentence = rng.choice(
+        (
+            f"{people} {verb} {thing}",
+            f"{people} {verb} {thing} {other}",
+            f"{thing} was {rng.choice(_ADJECTIVES)}, as {people} {verb}",
+            f"{other[:1].upper()}{other[1:]} {people} {verb} {thing}",
+            f"there was {thing} {other}",
+        )
+    )
+    return f"{sentence[0].upper()}{sentence[1:]}."

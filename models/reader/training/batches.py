@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +11,10 @@ from transformers import LlamaForCausalLM
 
 from .prompts import SPECIAL_TOKENS
 from .samples import Sample
+from .sight_loss import SightLoss
+from .sights import Look, looks
+
+_TURN_TOKENS = 4  # that close a user's turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,8 @@ class Encoded:
 
     ids: list[int]
     replies: list[tuple[str, int, int]]
+    looks: list[Look] = field(default_factory=list)
+    """Where the shown heads ought to look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +38,23 @@ class Batch:
 def encode(sample: Sample, tokenizer: Tokenizer) -> Encoded:
     ids: list[int] = []
     replies = []
+    asked = []
+    before = range(0)
     for piece in sample.pieces:
         tokens = tokenizer.encode(piece.text).ids
+        here = range(len(ids), len(ids) + len(tokens))
         if piece.is_reply:
-            replies.append((piece.kind, len(ids), len(ids) + len(tokens)))
+            replies.append((piece.kind, here.start, here.stop))
+            if piece.question is not None:
+                size = len(tokenizer.encode(piece.question.text).ids) + _TURN_TOKENS
+                start = max(before.start, before.stop - size)
+                asked.append((piece.question, range(start, before.stop), here))
+        before = here
         ids.extend(tokens)
-    return Encoded(ids, replies)
+    shown = []
+    if sample.notes is not None and asked:
+        shown = looks(sample.notes, asked, ids, lambda text: tokenizer.encode(text).ids)
+    return Encoded(ids, replies, shown)
 
 
 def copy_row(rng: random.Random, vocabulary: int, n_tokens: int) -> Encoded:
@@ -88,16 +105,29 @@ def special_id(tokenizer: Tokenizer, token: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Weights:
+    """Of the loss on words that are only read, and of the loss on where the shown heads look."""
+
+    reading: float
+    sight: float
+
+
+@dataclass(frozen=True, slots=True)
 class Scores:
-    """loss: what training lowers; reply_loss: its share from replies; right: per reply."""
+    """What a batch gave.
+
+    loss: what training lowers; reply_loss: its share from replies; right: per reply; seen: how
+    well each shown role looked, between 0 and 1.
+    """
 
     loss: torch.Tensor
     reply_loss: float
     right: list[tuple[str, bool]]
+    seen: dict[str, float]
 
 
 def score(
-    model: LlamaForCausalLM, batch: Batch, rng: random.Random, reading_weight: float
+    model: LlamaForCausalLM, sight: SightLoss, batch: Batch, weights: Weights, rng: random.Random
 ) -> Scores:
     """Teacher-forced loss on replies plus a small share on sampled tokens of the rest.
 
@@ -110,21 +140,19 @@ def score(
     for i, row in enumerate(batch.rows):
         for _, first, end in row.replies:
             reply_at.extend(i * width + t for t in range(first - 1, end - 1))
-        if reading_weight:
-            read_at.extend(i * width + rng.randrange(len(row.ids) - 1) for _ in range(24))
+        read_at.extend(i * width + rng.randrange(len(row.ids) - 1) for _ in range(24))
     at = torch.tensor(reply_at + read_at)
     logits = F.linear(hidden.reshape(-1, hidden.shape[-1])[at], model.lm_head.weight).float()
     targets = batch.ids.reshape(-1)[at + 1]
     losses = F.cross_entropy(logits, targets, reduction="none")
     n_reply = len(reply_at)
     reply_loss = losses[:n_reply].mean()
-    loss = reply_loss
-    if read_at:
-        loss = loss + reading_weight * losses[n_reply:].mean()
+    missed, seen = sight([row.looks for row in batch.rows])
+    loss = reply_loss + weights.reading * losses[n_reply:].mean() + weights.sight * missed
     hits = (logits[:n_reply].argmax(-1) == targets[:n_reply]).tolist()
     right, position = [], 0
     for row in batch.rows:
         for kind, first, end in row.replies:
             right.append((kind, all(hits[position : position + end - first])))
             position += end - first
-    return Scores(loss, float(reply_loss.detach()), right)
+    return Scores(loss, float(reply_loss.detach()), right, seen)

@@ -12,12 +12,16 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
+from .sights import HEADS, NAMING, Role
+
 ROPE_THETA = 500_000.0
 _CONSTANT = 0.32  # value of embedding dimension 0, the same for every token
 _LOOK_BACK = (1, 1, 2)  # how far back the copy heads of the first layer look
 _WINDOWS = (range(2, 7), range(3, 8))  # rotary pairs that make a window of about 8, 16 words
 _IDENTITY_GAIN = 3.0
 _SLOW_PAIR = 6  # rotary pairs from here on turn slowly enough to match content far away
+_NAME_GAIN = 0.1  # of what the naming heads write, against their input
+_NAME_MATCH = 0.4  # how strongly the source heads compare names at first
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,32 @@ def _write_copy_heads(
                 row = head * dim + slot
                 attention.k_proj.weight[row] += 0.7 * attention.q_proj.weight[row]
         attention.o_proj.weight += 0.1 * attention.v_proj.weight.T
+    _write_naming_heads(model, basis, slow, generator)
+
+
+@torch.no_grad()
+def _write_naming_heads(
+    model: LlamaForCausalLM, basis: torch.Tensor, slow: list[int], generator: torch.Generator
+) -> None:
+    """Let the naming heads carry what tokens are, and the source heads compare what they carried.
+
+    Where they look is learned. Left alone, they write a twentieth of what is already there, and
+    the source heads find the right relation of the wrong subject.
+    """
+    dim = model.config.hidden_size // model.config.num_attention_heads
+    identity = torch.cat([basis[:dim], basis[2 * dim : 3 * dim]])
+    for (layer, head), (reader, reading) in zip(NAMING, HEADS[Role.SOURCE], strict=True):
+        mixed = torch.linalg.qr(torch.randn(2 * dim, dim, generator=generator))[0]
+        written = torch.linalg.qr(torch.randn(basis.shape[1], dim, generator=generator))[0]
+        rows = slice(head * dim, (head + 1) * dim)
+        names = model.model.layers[layer].self_attn
+        names.v_proj.weight[rows] = mixed.T @ identity
+        names.o_proj.weight[:, rows] = _NAME_GAIN * written
+        source = model.model.layers[reader].self_attn
+        for slot, column in zip(slow, range(dim), strict=False):
+            row = reading * dim + slot
+            source.q_proj.weight[row] += _NAME_MATCH * written[:, column]
+            source.k_proj.weight[row] += _NAME_MATCH * written[:, column]
 
 
 def written_weights(model: LlamaForCausalLM) -> list[nn.Parameter]:

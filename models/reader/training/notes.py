@@ -7,9 +7,10 @@ A document is about one subject. Its first chunk names the subject; a second chu
 import random
 from dataclasses import dataclass, field
 
-from .asides import aside
+from .asides import appositive, aside, filler
+from .pairs import partner, state_pair
 from .prompts import render_passage
-from .world import Fact, Subject, capitalised, state, state_both
+from .world import Fact, Subject, capitalised, mention, state, state_both
 
 _BLANK_TITLES = ("Archive page {i}", "Page {i}", "Notes {i}", "Record {i}", "File {i}", "Sheet {i}")
 _NAMED_TITLES = ("{n}", "{n}", "{n}", "About {n}", "{n}: an overview", "Notes on {n}")
@@ -45,6 +46,9 @@ class NotesStyle:
     apart_rate: split documents whose chunks are not neighbours.
     joined_rate: chance that a sentence states the next fact, too.
     aside_rate: chance of a phrase without a fact at the end of a sentence.
+    appositive_rate: chance of a phrase without a fact after a name that opens a sentence.
+    pair_rate: chance that a value is followed by another one in a wording made for both.
+    free_fillers: sentences without a fact are made up instead of taken from a short list.
     """
 
     pronoun_rate: float = 0.0
@@ -55,6 +59,9 @@ class NotesStyle:
     apart_rate: float = 0.0
     joined_rate: float = 0.0
     aside_rate: float = 0.0
+    appositive_rate: float = 0.0
+    pair_rate: float = 0.0
+    free_fillers: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -100,27 +107,47 @@ def _anonymous_style(subject: Subject, rng: random.Random) -> str:
     return "noun" if subject.kind != "person" and rng.random() < 0.5 else "pronoun"
 
 
+def _happens(rate: float, rng: random.Random) -> bool:
+    """Draws nothing where the rate is 0, so that a new rate leaves older sets as they are."""
+    return rate > 0 and rng.random() < rate
+
+
+def _sentence(
+    passage: Passage, waiting: list[Fact], style: NotesStyle, rng: random.Random
+) -> tuple[str, list[Fact]]:
+    """The next sentence and the facts it states, which are taken from those waiting."""
+    subject = passage.subject
+    if passage.anonymous:
+        how = _anonymous_style(subject, rng)
+    else:
+        how = _style(not passage.sentences, style, rng)
+    fact = waiting.pop(0)
+    other = partner(fact, waiting) if _happens(style.pair_rate, rng) else None
+    if other is not None and subject.pronoun != "they":
+        waiting.remove(other)
+        name = mention(subject, how, rng)["S"]
+        return state_pair(subject, fact, other, name, rng), [fact, other]
+    if waiting and rng.random() < style.joined_rate:
+        other = waiting.pop(0)
+        return state_both(subject, (fact, other), how, rng), [fact, other]
+    return state(subject, fact, how, rng), [fact]
+
+
 def _write(passage: Passage, facts: list[Fact], style: NotesStyle, rng: random.Random) -> None:
     subject = passage.subject
     waiting = list(facts)
     while waiting:
-        if passage.anonymous:
-            how = _anonymous_style(subject, rng)
-        else:
-            how = _style(not passage.sentences, style, rng)
-        fact = waiting.pop(0)
-        stated = [fact]
-        if waiting and rng.random() < style.joined_rate:
-            stated.append(waiting.pop(0))
-            sentence = state_both(subject, (fact, stated[1]), how, rng)
-        else:
-            sentence = state(subject, fact, how, rng)
+        sentence, stated = _sentence(passage, waiting, style, rng)
+        opening = f"{capitalised(subject.name)} "
+        if sentence.startswith(opening) and _happens(style.appositive_rate, rng):
+            phrase = appositive(subject.kind == "person", rng)
+            sentence = f"{opening[:-1]}, {phrase}, {sentence[len(opening) :]}"
         if rng.random() < style.aside_rate:
             sentence = f"{sentence[:-1]}{aside(rng)}."
         passage.sentences.append(sentence)
         passage.facts.update(dict.fromkeys(stated, sentence))
         if rng.random() < style.filler_rate:
-            passage.sentences.append(rng.choice(_FILLERS))
+            passage.sentences.append(filler(rng) if style.free_fillers else rng.choice(_FILLERS))
 
 
 def _titles(n_titles: int, rng: random.Random) -> list[str]:

@@ -92,16 +92,19 @@ PHASES = (
     Phase(
         "long",
         Recipe(
-            (2, 10),
-            (3, 6),
+            (2, 9),
+            (3, 7),
             NotesStyle(
                 pronoun_rate=0.7,
                 split_rate=0.5,
                 blank_title_rate=0.5,
                 apart_rate=0.1,
-                filler_rate=0.15,
+                filler_rate=0.25,
                 joined_rate=0.2,
                 aside_rate=0.3,
+                appositive_rate=0.15,
+                pair_rate=0.4,
+                free_fillers=True,
             ),
             {
                 _K.SINGLE_HOP: 4,
@@ -113,6 +116,7 @@ PHASES = (
             max_questions=20,
             step_share=0.2,
             single_share=0.1,
+            described_rate=0.2,
             wordings=ALL_PLAIN,
         ),
         leave_at=2.0,

@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass
 from enum import StrEnum
 
+from .asides import role
 from .fillings import Fillings
 from .notes import Notes, Passage
 from .prompts import NOT_IN_NOTES
@@ -32,6 +33,7 @@ class Question:
     answer: str
     evidence: tuple[str, ...]
     sub_questions: tuple[str, ...]
+    steps: tuple[tuple[Subject, Fact], ...] = ()
 
 
 def _evidence(notes: Notes, subject: Subject, fact: Fact) -> str:
@@ -42,15 +44,33 @@ def _kind_of(passage: Passage) -> Kind:
     return Kind.COREFERENCE if passage.anonymous else Kind.SINGLE_HOP
 
 
-def ask_fact(notes: Notes, subject: Subject, fact: Fact, rng: random.Random) -> Question:
+def _role(subject: Subject, rng: random.Random) -> str:
+    """What to call the subject in a question: what the notes say of it, or nothing of weight."""
+    occupation = subject.fact("occupation")
+    return occupation.value if occupation else role(rng)
+
+
+def _described(subject: Subject, fact: Fact, rng: random.Random) -> tuple[str, ...]:
+    """Wordings that add to the name who it is, as in "Where was Ann Lee, the baker, born?"."""
+    name = f"{subject.name}, the {_role(subject, rng)},"
+    plain = [q for q in fact.relation.questions if "{n}'" not in q]
+    return tuple(q.format(n=name).replace(",?", "?") for q in plain)
+
+
+def ask_fact(
+    notes: Notes, subject: Subject, fact: Fact, rng: random.Random, described: bool = False
+) -> Question:
     """A question whose answer is one sentence of the notes."""
     passage = notes.passage_of(subject, fact)
     wordings = fact.questions(subject.name)
+    if described and subject.kind == "person" and fact.key != "occupation":
+        wordings = _described(subject, fact, rng) or wordings
     text, answer = rng.choice(wordings), fact.value
     inverse = fact.inverse_questions()
     if inverse and rng.random() < 0.15 and _holders(notes, fact) == 1:
         text, answer = rng.choice(inverse), subject.name
-    return Question(_kind_of(passage), text, answer, (passage.facts[fact],), (text,))
+    steps = () if answer != fact.value else ((subject, fact),)
+    return Question(_kind_of(passage), text, answer, (passage.facts[fact],), (text,), steps)
 
 
 def _holders(notes: Notes, fact: Fact) -> int:
@@ -67,7 +87,7 @@ def two_hop_paths(notes: Notes) -> list[tuple[Subject, Fact, Subject]]:
     ]
 
 
-def ask_two_hop(notes: Notes, rng: random.Random) -> Question | None:
+def ask_two_hop(notes: Notes, rng: random.Random, described: bool = False) -> Question | None:
     """A question about "the founder of X", whose answer stands in the founder's own passage."""
     paths = two_hop_paths(notes)
     if not paths:
@@ -78,6 +98,8 @@ def ask_two_hop(notes: Notes, rng: random.Random) -> Question | None:
         return None
     second = rng.choice(facts)
     descriptor = rng.choice(first.relation.descriptors).format(n=subject.name)
+    if described and second.key != "occupation":
+        descriptor = descriptor.replace("the person who", f"the {_role(middle, rng)} who", 1)
     text = rng.choice([q for q in second.questions(descriptor) if f"{descriptor}'s" not in q])
     return Question(
         Kind.TWO_HOP,
@@ -85,6 +107,7 @@ def ask_two_hop(notes: Notes, rng: random.Random) -> Question | None:
         second.value,
         (_evidence(notes, subject, first), _evidence(notes, middle, second)),
         (first.questions(subject.name)[0], text),
+        ((subject, first), (middle, second)),
     )
 
 
@@ -111,6 +134,7 @@ def ask_comparison(notes: Notes, rng: random.Random) -> Question | None:
         answer,
         (_evidence(notes, a, fact_a), _evidence(notes, b, fact_b)),
         (fact_a.questions(a.name)[0], fact_b.questions(b.name)[0]),
+        ((a, fact_a), (b, fact_b)),
     )
 
 
@@ -137,19 +161,24 @@ def ask(
     n_questions: int,
     fillings: Fillings,
     rng: random.Random,
+    described_rate: float = 0.0,
 ) -> list[Question]:
-    """Up to n_questions different questions, of kinds drawn by their weights."""
+    """Up to n_questions different questions, of kinds drawn by their weights.
+
+    described_rate: share of the questions that say more of a person than the name.
+    """
     facts: dict[Kind, list[tuple[Subject, Fact]]] = {Kind.SINGLE_HOP: [], Kind.COREFERENCE: []}
     for passage in notes.passages:
         facts[_kind_of(passage)].extend((passage.subject, fact) for fact in passage.facts)
     questions: dict[str, Question] = {}
     for kind in rng.choices(list(weights), list(weights.values()), k=n_questions):
         question: Question | None = None
+        described = described_rate > 0 and rng.random() < described_rate
         if facts.get(kind):
             subject, fact = rng.choice(facts[kind])
-            question = ask_fact(notes, subject, fact, rng)
+            question = ask_fact(notes, subject, fact, rng, described)
         elif kind is Kind.TWO_HOP:
-            question = ask_two_hop(notes, rng)
+            question = ask_two_hop(notes, rng, described)
         elif kind is Kind.COMPARISON:
             question = ask_comparison(notes, rng)
         elif kind is Kind.NOT_IN_NOTES:

@@ -24,6 +24,7 @@ class Recipe:
     single_share: samples with one question only, as in use.
     cloze_share: further turns that give a sentence up to its value instead of a question; they
         lead from copying to answering.
+    described_rate: share of the questions that say more of a person than the name.
     wordings: how many plain wordings of each relation are used (Relation.plain); 0: all, also
         those that are not plain.
     """
@@ -36,6 +37,7 @@ class Recipe:
     step_share: float = 0.0
     single_share: float = 0.0
     cloze_share: float = 0.0
+    described_rate: float = 0.0
     wordings: int = 0
 
 
@@ -46,6 +48,7 @@ class Piece:
     text: str
     is_reply: bool = False
     kind: str = ""
+    question: Question | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,34 +58,47 @@ class Turn:
     text: str
     answer: str
     kind: str
+    question: Question | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     pieces: tuple[Piece, ...]
+    notes: Notes | None = None
 
 
-def _chat(opening: tuple[str, str, str], rest: Sequence[Turn] = ()) -> Sample:
+def _chat(
+    opening: tuple[str, str, str],
+    rest: Sequence[Turn] = (),
+    notes: Notes | None = None,
+    first: Question | None = None,
+) -> Sample:
     """One full prompt, then further questions on the same notes, worded as its last line."""
     content, reply, kind = opening
     pieces = [Piece(prompts.BOS), Piece(prompts.user_turn(content))]
-    pieces.append(Piece(reply + prompts.EOS, is_reply=True, kind=kind))
+    pieces.append(Piece(reply + prompts.EOS, is_reply=True, kind=kind, question=first))
     for turn in rest:
         pieces.append(Piece(prompts.user_turn(prompts.QUESTION.format(query=turn.text))))
-        pieces.append(Piece(turn.answer + prompts.EOS, is_reply=True, kind=turn.kind))
-    return Sample(tuple(pieces))
+        pieces.append(
+            Piece(turn.answer + prompts.EOS, is_reply=True, kind=turn.kind, question=turn.question)
+        )
+    return Sample(tuple(pieces), notes)
 
 
 def _turns(questions: list[Question], cloze_share: float, rng: random.Random) -> list[Turn]:
     turns = []
     for question in questions:
-        turn = Turn(question.text, question.answer, question.kind.value)
+        turn = Turn(question.text, question.answer, question.kind.value, question)
         if question.kind is Kind.SINGLE_HOP and rng.random() < cloze_share:
             opening = question.evidence[0].partition(question.answer)[0].strip()
             words = opening.split()
             if rng.random() < _SHUFFLED:
                 rng.shuffle(words)
-            turn = Turn(" ".join(words), question.answer, "cloze") if len(words) > 2 else turn
+            turn = (
+                Turn(" ".join(words), question.answer, "cloze", question)
+                if len(words) > 2
+                else turn
+            )
         turns.append(turn)
     return turns
 
@@ -90,7 +106,7 @@ def _turns(questions: list[Question], cloze_share: float, rng: random.Random) ->
 def answer_sample(notes: Notes, first: Question, rest: Sequence[Turn]) -> Sample:
     """The ANSWER prompt for the first question, bare questions for the further turns."""
     opening = prompts.ANSWER.format(docs=notes.render(), query=first.text)
-    return _chat((opening, first.answer, first.kind.value), rest)
+    return _chat((opening, first.answer, first.kind.value), rest, notes, first)
 
 
 def _hyde_turn(notes: Notes, rng: random.Random) -> tuple[str, str]:
@@ -135,7 +151,7 @@ def step_sample(notes: Notes, first: Question, rest: Sequence[Turn], rng: random
         turn = _judge_turn(notes, first)
     else:
         turn = _refine_turn(notes, first, rng)
-    return _chat((*turn, step), rest)
+    return _chat((*turn, step), rest, notes)
 
 
 def draw_notes(recipe: Recipe, fillings: Fillings, rng: random.Random) -> Notes:
@@ -150,7 +166,7 @@ def draw_sample(recipe: Recipe, rng: random.Random, split: Split = Split.TRAIN) 
     while True:
         notes = draw_notes(recipe, fillings, rng)
         n_questions = 1 if rng.random() < recipe.single_share else recipe.max_questions
-        questions = ask(notes, recipe.weights, n_questions, fillings, rng)
+        questions = ask(notes, recipe.weights, n_questions, fillings, rng, recipe.described_rate)
         if not questions:
             continue
         first, *others = questions

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
-from .batches import Batch, Encoded, copy_row, encode, pack, score, special_id
+from .batches import Batch, Encoded, Scores, Weights, copy_row, encode, pack, score, special_id
 from .export import export_reader
 from .fillings import Split
 from .model import CPU_SHAPE, GPU_SHAPE, Shape, new_reader, reader_config, written_weights
@@ -27,12 +27,13 @@ from .muon import Muon
 from .phases import PHASES
 from .prompts import BOS, EOS, PAD
 from .samples import draw_sample
+from .sight_loss import SightLoss
 from .tokenizer import commonest, load_or_train
 
 _CHECKPOINT_EVERY_S = 90.0
 _COPY_SHARE = 0.4  # of the rows, which are short: a tenth of the tokens
 _N_COMMON = 40  # tokens too frequent to tell what a sentence is about
-_READING_WEIGHT = 0.1  # of the loss on words that are only read
+_WEIGHTS = Weights(reading=0.1, sight=0.25)
 _WRITTEN_UNTIL = 0.4  # accuracy up to which the written heads stay as they are
 _USABLE = 0.4  # single-hop accuracy from which a reader is worth exporting
 _SETTLED_STEPS = 150  # after which the running accuracies belong to the phase
@@ -71,16 +72,20 @@ class Progress:
     phase_step: int = 0
     reply_loss: float = 9.0
     accuracy: dict[str, float] = field(default_factory=dict)
+    seen: dict[str, float] = field(default_factory=dict)
 
-    def observe(self, reply_loss: float, right: list[tuple[str, bool]]) -> None:
-        self.reply_loss = 0.97 * self.reply_loss + 0.03 * reply_loss
+    def observe(self, scores: Scores) -> None:
+        self.reply_loss = 0.97 * self.reply_loss + 0.03 * scores.reply_loss
         by_kind: dict[str, list[bool]] = {}
-        for kind, is_right in right:
+        for kind, is_right in scores.right:
             by_kind.setdefault(kind, []).append(is_right)
         for kind, hits in by_kind.items():
             share = sum(hits) / len(hits)
             past = self.accuracy.get(kind, 0.0)
             self.accuracy[kind] = _AVERAGE * past + (1 - _AVERAGE) * share
+        for role, share in scores.seen.items():
+            past = self.seen.get(role, share)
+            self.seen[role] = _AVERAGE * past + (1 - _AVERAGE) * share
 
     def reads_by_itself(self) -> bool:
         """Whether the rest of the network has learned to use the written heads.
@@ -154,6 +159,7 @@ class Trainer:
         config = reader_config(self.profile.shape, self.tokenizer.get_vocab_size(), *ids)
         common = commonest(self.tokenizer, PHASES[0].recipe, args.seed, _N_COMMON)
         self.model = new_reader(config, common, args.seed).to(self.profile.device)
+        self.sight = SightLoss(self.model)
         self.optimizers = _optimizers(self.model, self.profile.learning_rate)
         self.progress = Progress()
         self._stopping = False
@@ -191,7 +197,7 @@ class Trainer:
         progress = self.progress
         rate = learning_rate(self.profile, progress, self.budget_s)
         batch = Batch(batch.ids.to(self.profile.device), batch.rows)
-        scores = score(self.model, batch, self.rng, _READING_WEIGHT)
+        scores = score(self.model, self.sight, batch, _WEIGHTS, self.rng)
         scores.loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         if not progress.reads_by_itself():
@@ -205,7 +211,7 @@ class Trainer:
         progress.step += 1
         progress.phase_step += 1
         progress.tokens += sum(len(row.ids) for row in batch.rows)
-        progress.observe(scores.reply_loss, scores.right)
+        progress.observe(scores)
 
     def _batches(self) -> Iterator[Batch]:
         last = self.progress.phase >= len(PHASES) - 1
@@ -214,7 +220,7 @@ class Trainer:
             rows,
             special_id(self.tokenizer, PAD),
             self.profile.batch_tokens[last],
-            128 if last else 48,
+            256 if last else 128,
         )
 
     def _export(self, folder: Path | None) -> None:
@@ -230,10 +236,12 @@ class Trainer:
         p = self.progress
         known = [k for k in (*_KINDS, "cloze", "copy") if k in p.accuracy]
         shares = " ".join(f"{k} {p.accuracy[k]:.2f}" for k in known)
+        seen = " ".join(f"{k} {v:.2f}" for k, v in p.seen.items())
         speed = p.tokens / max(p.seconds, 1e-9)
         return (
             f"step {p.step} {p.seconds / 60:.1f} min {p.tokens / 1e6:.2f}M tokens "
-            f"{speed:.0f}/s phase {PHASES[p.phase].name} loss {p.reply_loss:.3f} | {shares}"
+            f"{speed:.0f}/s phase {PHASES[p.phase].name} loss {p.reply_loss:.3f} | "
+            f"{shares} | {seen}"
         )
 
     def run(self, minutes: float, export_to: Path | None) -> None:

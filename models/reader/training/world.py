@@ -94,7 +94,7 @@ def capitalised(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _mention(subject: Subject, style: str, rng: random.Random) -> dict[str, str]:
+def mention(subject: Subject, style: str, rng: random.Random) -> dict[str, str]:
     """Slot fillings for a mention of the subject by `name`, `pronoun`, `noun` or `short` name."""
     name = subject.name
     if style == "pronoun":
@@ -138,7 +138,7 @@ def state_both(subject: Subject, facts: tuple[Fact, Fact], style: str, rng: rand
 
 
 def _worded(subject: Subject, template: str, fact: Fact, style: str, rng: random.Random) -> str:
-    slots = _mention(subject, style, rng)
+    slots = mention(subject, style, rng)
     sentence = template.format(v=fact.value, av=with_article(fact.value), **slots)
     if style == "pronoun" and subject.pronoun == "they":
         for singular, plural in _VERBS_AFTER_THEY:

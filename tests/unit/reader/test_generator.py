@@ -1,9 +1,10 @@
 import random
+from dataclasses import replace
 
 import pytest
 from training import prompts
 from training.fillings import Fillings, Split, split_of
-from training.notes import write_notes
+from training.notes import NotesStyle, write_notes
 from training.phases import PHASES
 from training.questions import Kind, ask
 from training.relations import COMPARISONS, RELATIONS
@@ -24,7 +25,8 @@ def _notes_and_questions(seed: int, recipe=PHASES[-1].recipe, split=Split.TRAIN)
 def test_same_seed_same_samples(phase):
     def drawn(seed):
         rng = random.Random(seed)
-        return [draw_sample(phase.recipe, rng) for _ in range(10)]
+        samples = [draw_sample(phase.recipe, rng) for _ in range(10)]
+        return [[(p.text, p.is_reply, p.kind) for p in sample.pieces] for sample in samples]
 
     assert drawn(3) == drawn(3)
     assert drawn(3) != drawn(4)
@@ -137,3 +139,37 @@ def test_every_fact_is_written_once():
         notes = write_notes(world, PHASES[-1].recipe.style, rng)
         written = [(p.subject.name, f.key) for p in notes.passages for f in p.facts]
         assert sorted(written) == sorted((s.name, f.key) for s in world for f in s.facts)
+
+
+def test_a_sentence_for_two_facts_holds_both_values_after_the_subject():
+    style = NotesStyle(pair_rate=1.0)
+    pairs = 0
+    for seed in range(40):
+        rng = random.Random(seed)
+        world = draw_world(rng, Fillings(rng, Split.TRAIN), 4, 4, 7)
+        for passage in write_notes(world, style, rng).passages:
+            name = passage.subject.name.lower()
+            for sentence in set(passage.facts.values()):
+                stated = [f.value.lower() for f, s in passage.facts.items() if s == sentence]
+                assert all(value in sentence.lower() for value in stated)
+                if len(stated) == 2:
+                    pairs += 1
+                    assert sentence.lower().startswith(name)
+    assert pairs > 10
+
+
+def test_a_described_person_is_named_and_described():
+    recipe = replace(PHASES[-1].recipe, described_rate=1.0)
+    described = 0
+    for seed in range(20):
+        rng = random.Random(seed)
+        fillings = Fillings(rng, Split.TRAIN)
+        notes = draw_notes(recipe, fillings, rng)
+        for question in ask(notes, {Kind.SINGLE_HOP: 1.0}, 12, fillings, rng, 1.0):
+            (subject, _), *_ = question.steps
+            if f"{subject.name}, the " in question.text:
+                described += 1
+                occupation = subject.fact("occupation")
+                assert occupation is None or occupation.value in question.text
+                assert ",?" not in question.text
+    assert described > 20

@@ -4,6 +4,7 @@ import pytest
 import torch
 from training import batches
 from training.model import CPU_SHAPE, GPU_SHAPE, new_reader, reader_config
+from training.sight_loss import SightLoss
 from transformers import LlamaForCausalLM
 
 VOCABULARY = 1200
@@ -45,10 +46,13 @@ def test_both_shapes_hold_between_five_and_nineteen_million_parameters():
 
 def test_padding_does_not_change_the_score(reader):
     rows = [batches.copy_row(random.Random(seed), VOCABULARY, n) for seed, n in ((1, 12), (2, 30))]
-    alone = [
-        batches.score(reader, batches.collate([row], 0), random.Random(0), 0.0) for row in rows
-    ]
-    together = batches.score(reader, batches.collate(rows, 0), random.Random(0), 0.0)
+    sight, weights = SightLoss(reader), batches.Weights(reading=0.0, sight=0.0)
+
+    def scored(some):
+        return batches.score(reader, sight, batches.collate(some, 0), weights, random.Random(0))
+
+    alone = [scored([row]) for row in rows]
+    together = scored(rows)
     assert together.right == alone[0].right + alone[1].right
 
 
