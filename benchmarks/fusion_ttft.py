@@ -7,75 +7,111 @@ pass that selects, computing what was selected. Tier `disk`: host memory is empt
 is read from its file first (the page cache is warm). Random weights: this is about time, not about
 quality. fp32 on the CPU, bfloat16 on CUDA.
 
+--device cpu (what it takes by itself): two small shapes; the headline is the worse of the two.
+--device cuda: the shape of a 7B (28 layers of 3584, 28 heads, 4 of them with KV), 27k tokens, all
+of their KV in pinned host memory.
+
 limit = T / (r T + 2 Q): what computing the selected tokens and the question twice would cost if
-time went with the number of tokens. The headline is the worse of the two shapes.
+time went with the number of tokens.
 """
 
 import statistics
 import tempfile
-import threading
-import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from benchmarks.llm_parity import NoText
-from heddle.core.commands import Admit, Release
-from heddle.core.frames import Done, Failed, Progress
+from benchmarks.support.engine_driver import EngineDriver, Prompt
+from benchmarks.support.random_llama import Shape, random_llama, random_tokens
+from heddle.core.errors import InputError
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
-from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment, SegmentRole
-from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Prefilled
-from heddle.core.tasks import Identity, Optimizations, Task
+from heddle.core.payloads import Segment, SegmentRole
+from heddle.core.tasks import Optimizations
 from heddle.engines.llm.build import LlmSettings, assemble
 from heddle.engines.llm.engine import LlmEngine
 
-CHUNK_TOKENS = 256
-PREFIX_TOKENS = 32
-QUESTION_TOKENS = 64
-VOCABULARY = 9216
-RATIOS = (0.0, 0.05, 0.15, 0.30)
-FULL = "full"
+CHUNK_TOKENS: Final = 256
+PREFIX_TOKENS: Final = 32
+QUESTION_TOKENS: Final = 64
+FULL: Final = "full"
+DISK_RATIO: Final = 0.15
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """A Llama's sizes."""
+class Plan:
+    """What is measured on a device, and how much memory it takes there and beside it.
 
-    name: str
-    layers: int
-    hidden: int
-    heads: int
-    intermediate: int
+    `lengths` [tokens] are the prompts' chunks together.
+    """
+
+    shapes: tuple[Shape, ...]
+    lengths: tuple[int, ...]
+    ratios: tuple[float, ...]
+    repetitions: int
+    has_disk: bool
+    kv_bytes: int
+    chunk_kv_bytes: int
+
+    @property
+    def context_tokens_max(self) -> int:
+        """What the longest prompt and its answer take."""
+        return max(self.lengths) + 2 * CHUNK_TOKENS
 
 
-SHAPES = (Shape("reader", 6, 256, 8, 256), Shape("8x512", 8, 512, 8, 1376))
+_RATIOS = (0.0, 0.05, 0.15, 0.30)
+SMALL = (Shape("reader", 6, 256, 8, 256), Shape("8x512", 8, 512, 8, 1376))
+PLANS: Final = {
+    "cpu": Plan(SMALL, (2048, 8192), _RATIOS, 5, True, 2 << 30, 2 << 30),
+    "cuda": Plan(
+        (Shape("7B", 28, 3584, 28, 18944, kv_heads=4),),
+        (105 * CHUNK_TOKENS,),
+        (0.0, 0.15),
+        5,
+        False,
+        4 << 30,
+        4 << 30,
+    ),
+}
+QUICK: Final = {
+    "cpu": Plan(SMALL[:1], (1024,), _RATIOS, 2, True, 2 << 30, 2 << 30),
+    "cuda": Plan(SMALL[1:], (8192,), (0.0, 0.15), 2, False, 2 << 30, 2 << 30),
+}
 
 
-def run(quick: bool, seed: int) -> dict[str, object]:
-    """Measure every shape, length and ratio in turns; headline: how many times faster."""
-    lengths = (1024,) if quick else (2048, 8192)
-    repetitions = 2 if quick else 5
+def run(quick: bool, seed: int, *, device: str = "cpu") -> dict[str, object]:
+    """Measure every shape, length and ratio in turns; headline: how many times faster.
+
+    Raises: InputError: the device isn't one of these, or torch finds none.
+    """
+    if device not in PLANS:
+        raise InputError(f"device {device!r} is unknown; use one of {', '.join(PLANS)}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("torch finds no CUDA device here; run this on a machine with a GPU")
+    plan = (QUICK if quick else PLANS)[device]
     rows: list[dict[str, object]] = []
-    for shape in SHAPES[:1] if quick else SHAPES:
-        model = _model(shape, seed)
-        for length in lengths:
-            rows += _measure(model, shape, length, repetitions, seed)
+    for shape in plan.shapes:
+        model = random_llama(shape, seed, plan.context_tokens_max, device)
+        for length in plan.lengths:
+            rows += _measure(model, plan, shape, length, seed)
     return {
         "settings": {
             "chunk_tokens": CHUNK_TOKENS,
             "prefix_tokens": PREFIX_TOKENS,
             "question_tokens": QUESTION_TOKENS,
-            "repetitions": repetitions,
+            "repetitions": plan.repetitions,
             "dtype": str(model.dtype),
+            "device": device,
             "threads": torch.get_num_threads(),
         },
         "rows": rows,
-        "headline": _headline(rows, lengths),
+        "headline": _headline(rows, plan.lengths),
     }
 
 
@@ -88,33 +124,38 @@ def _headline(rows: list[dict[str, object]], lengths: tuple[int, ...]) -> dict[s
         )
 
     found = {
-        f"x_{length // 1024}k_r{round(100 * ratio)}": worst(length, ratio, "x_full")
+        f"x_{_thousands(length)}k_r{round(100 * ratio)}": worst(length, ratio, "x_full")
         for length in lengths
         for ratio in (0.15, 0.0)
     }
     longest = lengths[-1]
-    name = f"share_of_limit_{longest // 1024}k_r15"
+    name = f"share_of_limit_{_thousands(longest)}k_r15"
     return {**found, name: worst(longest, 0.15, "share_of_limit")}
 
 
+def _thousands(tokens: int) -> int:
+    return round(tokens / 1000)
+
+
 def _measure(
-    model: LlamaForCausalLM, shape: Shape, length: int, repetitions: int, seed: int
+    model: LlamaForCausalLM, plan: Plan, shape: Shape, length: int, seed: int
 ) -> list[dict[str, object]]:
-    prompt = _Prompt.drawn(length, seed)
-    seconds: dict[tuple[object, str], list[float]] = {}
-    with tempfile.TemporaryDirectory() as folder, _engine(model, Path(folder)) as engine:
-        asker = _Asker(engine)
-        for chunk in prompt.chunks:
-            asker.ask(_Prompt(prompt.prefix, (chunk,), prompt.question), 0.0)
-        for _ in range(repetitions):
-            seconds.setdefault((FULL, "host"), []).append(asker.ask(prompt, None))
-            for ratio in RATIOS:
-                seconds.setdefault((ratio, "host"), []).append(asker.ask(prompt, ratio))
-        engine.close()
-        for _ in range(repetitions):
+    prefix, *chunks, question = prompt = _drawn(length, seed)
+    seconds: defaultdict[tuple[float | str, str], list[float]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) if plan.has_disk else None
+        with _engine(model, plan, folder) as engine:
+            driver = EngineDriver(engine)
+            for chunk in chunks:
+                _ask(driver, (prefix, chunk, question), 0.0)
+            for _ in range(plan.repetitions):
+                seconds[FULL, "host"].append(driver.first_token_s(prompt))
+                for share in plan.ratios:
+                    seconds[share, "host"].append(_ask(driver, prompt, share))
+        for _ in range(plan.repetitions if plan.has_disk else 0):
             # A new engine knows the files only.
-            with _engine(model, Path(folder)) as cold:
-                seconds.setdefault((0.15, "disk"), []).append(_Asker(cold).ask(prompt, 0.15))
+            with _engine(model, plan, folder) as cold:
+                seconds[DISK_RATIO, "disk"].append(_ask(EngineDriver(cold), prompt, DISK_RATIO))
     full_s = statistics.median(seconds[FULL, "host"])
     rows: list[dict[str, object]] = []
     for (ratio, tier), taken in seconds.items():
@@ -134,98 +175,35 @@ def _measure(
     return rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Prompt:
-    prefix: tuple[int, ...]
-    chunks: tuple[tuple[int, ...], ...]
-    question: tuple[int, ...]
+def _ask(driver: EngineDriver, prompt: Prompt, ratio: float) -> float:
+    reuse = KvReuse(ReusePolicy.FUSIONRAG, ratio)
+    return driver.first_token_s(prompt, reuse, Optimizations.APPROX)
 
-    @classmethod
-    def drawn(cls, length: int, seed: int) -> "_Prompt":
-        """Draw a prompt of `length` tokens of chunks."""
-        generator = torch.Generator().manual_seed(seed)
 
-        def tokens(count: int) -> tuple[int, ...]:
-            return tuple(torch.randint(5, VOCABULARY, (count,), generator=generator).tolist())
-
-        chunks = tuple(tokens(CHUNK_TOKENS) for _ in range(length // CHUNK_TOKENS))
-        return cls(tokens(PREFIX_TOKENS), chunks, tokens(QUESTION_TOKENS))
-
-    def segments(self) -> tuple[Segment, ...]:
-        chunks = (Segment(chunk, SegmentRole.CHUNK) for chunk in self.chunks)
-        return (Segment(self.prefix), *chunks, Segment(self.question))
+def _drawn(length: int, seed: int) -> Prompt:
+    """Draw a prompt of `length` tokens of chunks."""
+    chunks = (random_tokens(CHUNK_TOKENS, seed, 2, i) for i in range(length // CHUNK_TOKENS))
+    return (
+        Segment(random_tokens(PREFIX_TOKENS, seed, 0)),
+        *(Segment(chunk, SegmentRole.CHUNK) for chunk in chunks),
+        Segment(random_tokens(QUESTION_TOKENS, seed, 1)),
+    )
 
 
 @contextmanager
-def _engine(model: LlamaForCausalLM, folder: Path) -> Iterator[LlmEngine]:
+def _engine(model: LlamaForCausalLM, plan: Plan, folder: Path | None) -> Iterator[LlmEngine]:
     tokens_max = model.config.max_position_embeddings
     settings = LlmSettings(
         Path("in memory"),
         max_num_batched_tokens=tokens_max,
-        kv_bytes=2 << 30,
+        kv_bytes=plan.kv_bytes,
         context_tokens_max=tokens_max,
-        chunk_kv_bytes=2 << 30,
+        chunk_kv_bytes=plan.chunk_kv_bytes,
         chunk_kv_dir=folder,
-        chunk_kv_disk_bytes=2 << 30,
+        chunk_kv_disk_bytes=0 if folder is None else plan.chunk_kv_bytes,
     )
     engine = assemble("llm", 1, settings, model, "bench", NoText())
     try:
         yield engine
     finally:
         engine.close()
-
-
-class _Asker:
-    """Sends prompts to an engine one at a time."""
-
-    def __init__(self, engine: LlmEngine) -> None:
-        self._engine = engine
-        self._next = 0
-        self._woken = threading.Event()
-        engine.subscribe(self._woken.set)
-
-    def ask(self, prompt: _Prompt, ratio: float | None) -> float:
-        """Return the seconds to the first token; ratio None: full attention."""
-        prefill, self._next = self._next, self._next + 2
-        who = Identity(prefill, "bench")
-        reuse = KvReuse() if ratio is None else KvReuse(ReusePolicy.FUSIONRAG, ratio)
-        mode = Optimizations.OFF if ratio is None else Optimizations.APPROX
-        payloads = (
-            (PrimitiveKind.PREFILLING, PrefillPayload(prompt.segments(), reuse=reuse)),
-            (PrimitiveKind.DECODING, DecodePayload(prefill, Sampling(1, ignore_eos=True))),
-        )
-        started_s = time.perf_counter()
-        for offset, (kind, payload) in enumerate(payloads):
-            task = Task(prefill + offset, kind, who, payload, optimizations=mode)
-            self._engine.apply(Admit(task, 1))
-        first_s = 0.0
-        handle = None
-        while handle is None or not first_s:
-            self._woken.clear()
-            if not self._engine.has_work:
-                self._woken.wait()  # for chunks from disk
-            for event in self._engine.step(0.0, float("inf")).events:
-                assert not isinstance(event, Failed), event
-                if isinstance(event, Progress):
-                    first_s = time.perf_counter() - started_s
-                if isinstance(event, Done) and isinstance(event.result, Prefilled):
-                    handle = event.result.handle
-        self._engine.apply(Release(handle))
-        return first_s
-
-
-def _model(shape: Shape, seed: int) -> LlamaForCausalLM:
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        hidden_size=shape.hidden,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.heads,
-        intermediate_size=shape.intermediate,
-        vocab_size=VOCABULARY,
-        max_position_embeddings=8448,
-        eos_token_id=None,
-        attn_implementation="sdpa",
-    )
-    model = LlamaForCausalLM(config).eval()
-    return model.to("cuda", torch.bfloat16) if torch.cuda.is_available() else model

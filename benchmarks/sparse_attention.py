@@ -34,7 +34,7 @@ from heddle.engines.llm.block_attention import query_blocks
 from heddle.engines.llm.ragged_attention import LARGE, Tiling, plan_ragged
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import KvShape, PageStore
-from heddle.kv.rows import RowSegment, SlotRun
+from heddle.kv.rows import SlotRun
 
 RATIOS = (0.05, 0.15, 0.30, 1.0)
 HEADLINE_RATIO = 0.15
@@ -217,8 +217,7 @@ class _Bench:
                 SlotRun(int(next(starts)), min(RUN_TOKENS, keys - start))
                 for start in range(0, keys, RUN_TOKENS)
             )
-            segments = (RowSegment(0, keys),)
-            rows.append(BatchRow(first, first + len(own), keys, runs, segments, places=own))
+            rows.append(BatchRow(first, first + len(own), keys, runs, places=own))
             first += len(own)
         return store, tuple(rows)
 

@@ -113,8 +113,9 @@ def _fused_line(fused: FusedKv) -> str:
     hits = ", ".join(f"{count} {kind}" for kind, count in fused.chunks.items())
     return (
         f"  chunk KV, {fused.policy} at {fused.ratio:.0%}: {hits}, {fused.chunks_primed} primed; "
-        f"tokens computed anew {fused.tokens_recomputed}, from disk {fused.tokens_from_disk}, only "
-        f"to choose {fused.tokens_surveyed}; loading {fused.loading_s:.3f} s, choosing "
+        f"tokens computed anew {fused.tokens_recomputed}, read from shared pages "
+        f"{fused.tokens_shared}, from disk {fused.tokens_from_disk}, only to choose "
+        f"{fused.tokens_surveyed}; loading {fused.loading_s:.3f} s, choosing "
         f"{fused.surveying_s:.3f} s, computing {fused.computing_s:.3f} s"
     )
 

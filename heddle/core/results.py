@@ -67,17 +67,19 @@ class FusedKv:
 
     `ratio` is the one that was used, also where it was chosen from the deadline. `chunks` counts
     its chunks by kind of hit, misses included; `tokens_recomputed` were reused and computed anew
-    all the same, because the policy selected them; `tokens_surveyed` went through the model, or
-    its first layers, only to find out which. `chunks_primed` of the chunks had primed KV.
-    `fallbacks` says what went another way than asked. Times [s]: until all chunks were in memory,
-    and of the steps that found out which tokens matter and that computed, whatever else ran in
-    these steps.
+    all the same, because the policy selected them; `tokens_shared` were read from pages that other
+    prompts may read as well, the rest of those reused from copies; `tokens_surveyed` went through
+    the model, or its first layers, only to find out which. `chunks_primed` of the chunks had primed
+    KV. `fallbacks` says what went another way than asked. Times [s]: until all chunks were in
+    memory, and of the steps that found out which tokens matter and that computed, whatever else
+    ran in these steps.
     """
 
     policy: str
     ratio: float
     chunks: Mapping[str, int]
     tokens_recomputed: int = 0
+    tokens_shared: int = 0
     tokens_from_disk: int = 0
     tokens_surveyed: int = 0
     chunks_primed: int = 0

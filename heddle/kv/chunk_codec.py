@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import torch
@@ -40,6 +40,11 @@ class EncodedKv:
     def nbytes(self) -> int:
         """Bytes of the tensors."""
         return sum(tensor.nbytes for tensor in self.tensors.values())
+
+    def pinned(self) -> "EncodedKv":
+        """Return a copy in page-locked memory; needs a CUDA device."""
+        tensors = {name: tensor.pin_memory() for name, tensor in self.tensors.items()}
+        return replace(self, tensors=tensors)
 
 
 def encode(block: KvBlock, encoding: KvEncoding) -> EncodedKv:

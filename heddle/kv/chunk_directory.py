@@ -137,10 +137,10 @@ class ChunkDirectory:
             return False
         return record.key in self.disk or entry.is_writing
 
-    def is_loading(self, key: bytes) -> bool:
-        """Whether an entry is on its way to host memory."""
+    def load_of(self, key: bytes) -> Ticket | None:
+        """Return the load that brings an entry to host memory; None if none is under way."""
         entry = self._entries.get(key)
-        return entry is not None and entry.is_loading
+        return Ticket(key, entry.serial) if entry is not None and entry.is_loading else None
 
     def uses(self, key: bytes, now_s: float) -> float:
         """Return the decayed number of an entry's uses."""

@@ -44,6 +44,10 @@ class StoredChunk:
         """
         return cls(entry.record, encode(entry.block, encoding))
 
+    def pinned(self) -> "StoredChunk":
+        """Return the same in page-locked memory; needs a CUDA device."""
+        return StoredChunk(self.record, self.kv.pinned())
+
     def entry(self) -> ChunkEntry:
         """Return the entry, ready to be read; tensors that need no decoding are shared."""
         return ChunkEntry(self.record, decode(self.kv), self.kv.error)

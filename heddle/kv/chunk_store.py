@@ -36,6 +36,7 @@ class ChunkStoreSettings:
         loads_max: loads that were started and not collected by `completed`; each holds its KV.
         write_queue_bytes_max: entries that wait to be written.
         load_bytes_per_s: hold the disk to this rate, for benchmarks; None = as fast as it is.
+        pins_host_memory: keep entries where a CUDA device reads them without a copy in between.
     """
 
     host_bytes_max: int
@@ -47,6 +48,7 @@ class ChunkStoreSettings:
     loads_max: int = 64
     write_queue_bytes_max: int = 256 << 20
     load_bytes_per_s: float | None = None
+    pins_host_memory: bool = False
 
     def __post_init__(self) -> None:
         for name in ("host_bytes_max", "half_life_s", "loader_threads", "loads_max"):
@@ -152,7 +154,7 @@ class ChunkStore:
         """
         with self._lock:
             tier = self._directory.tier_of(key)
-            is_loading = self._directory.is_loading(key)
+            is_loading = self._directory.load_of(key) is not None
             if tier is not Tier.HOST and not is_loading and not self._start_load(key, tier):
                 return Fetch.MISSING
             self._directory.pin(key)
@@ -183,9 +185,25 @@ class ChunkStore:
         with self._lock:
             self._directory.release(key)
 
-    def predicted_load_s(self, nbytes: int) -> float:
-        """Return how long a load of so many bytes would take, behind those that wait [s]."""
-        return self._loader.predicted_s(nbytes)
+    def predicted_load_s(self, found: Iterable[Found]) -> list[float]:
+        """Return when each of these would be in host memory, all fetched now in this order [s].
+
+        From now, behind the loads that wait; 0 for what is there already.
+        """
+        with self._lock:
+            ends_s: dict[bytes, float] = {}
+            sizes: dict[bytes, int] = {}
+            keys = []
+            for one in found:
+                key = one.record.key
+                keys.append(key)
+                under_way = self._directory.load_of(key)
+                if under_way is not None:
+                    ends_s[key] = self._loader.left_s(under_way)
+                elif self._directory.tier_of(key) is Tier.DISK:
+                    sizes[key] = one.nbytes
+            ends_s.update(zip(sizes, self._loader.predicted_s(sizes.values()), strict=True))
+        return [ends_s.get(key, 0.0) for key in keys]
 
     def put(self, entry: ChunkEntry, now_s: float, ended: EndOfWrite | None = None) -> bool:
         """Store an entry in host memory, and on disk a little later.
@@ -202,7 +220,7 @@ class ChunkStore:
         """
         ended = ended or _nobody_asks
         try:
-            stored = StoredChunk.of(entry, self._settings.encoding)
+            stored = self._pinned(StoredChunk.of(entry, self._settings.encoding))
         except InputError as error:
             log.warning("%s", error)
             ended(str(error))
@@ -346,7 +364,13 @@ class ChunkStore:
         """Read and decode an entry, on a loader thread."""
         assert self._files is not None, "there is no disk to load from"
         stored = self._files.read(ticket.key)
-        return None if stored is None else _Read(stored, stored.entry())
+        if stored is None:
+            return None
+        stored = self._pinned(stored)
+        return _Read(stored, stored.entry())
+
+    def _pinned(self, stored: StoredChunk) -> StoredChunk:
+        return stored.pinned() if self._settings.pins_host_memory else stored
 
     def _end_load(self, ticket: Ticket, nbytes: int, read: "_Read | None", seconds: float) -> None:
         with self._lock:

@@ -1,7 +1,7 @@
 """Who holds which page: refcounts, the free set, and the pages kept only as a cache."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -24,7 +24,7 @@ class PageLedger:
         self._refcounts = [0] * page_count
         self._is_free = np.ones(page_count, dtype=np.bool_)
         self._free_count = page_count
-        self._cached: set[int] = set()
+        self._cached: dict[int, Callable[[], None]] = {}  # whom to tell of a page's eviction
         self._idle: OrderedDict[int, None] = OrderedDict()
 
     @property
@@ -47,7 +47,7 @@ class PageLedger:
         return self._refcounts[page]
 
     def is_cached(self, page: int) -> bool:
-        """Whether the prefix index knows this page, so its content must not change."""
+        """Whether others can find this page, so its content must not change."""
         return page in self._cached
 
     def allocate(self, count: int, after: int | None = None) -> list[int]:
@@ -101,20 +101,39 @@ class PageLedger:
             else:
                 self._free(page)
 
-    def mark_cached(self, page: int) -> None:
-        """Keep a held page's content when its last holder leaves."""
+    def mark_cached(self, page: int, evicted: Callable[[], None]) -> None:
+        """Keep a held page's content when its last holder leaves.
+
+        `evicted` is called once the page was evicted all the same; it may discard other pages.
+        """
         if self._refcounts[page] <= 0:
             raise InternalError(f"page {page} has no holder and can't become cached")
-        self._cached.add(page)
+        self._cached[page] = evicted
+
+    def discard(self, pages: Iterable[int]) -> None:
+        """Forget that pages are cached: idle ones are free now, others with their last holder."""
+        for page in pages:
+            if self._cached.pop(page, None) is not None and page in self._idle:
+                del self._idle[page]
+                self._free(page)
 
     def evict_oldest(self) -> int:
         """Free the least recently used idle page and return it."""
         if not self._idle:
             raise InternalError("no idle page to evict")
         page, _ = self._idle.popitem(last=False)
-        self._cached.discard(page)
+        evicted = self._cached.pop(page)
         self._free(page)
+        evicted()
         return page
+
+    def make_room(self, count: int) -> bool:
+        """Evict until `count` pages are free; False, and nothing evicted, if it can't be."""
+        if self._free_count + len(self._idle) < count:
+            return False
+        while self._free_count < count:
+            self.evict_oldest()
+        return True
 
     def check(self) -> None:
         """Assert every invariant; cheap enough for tests and for an idle engine."""
@@ -126,7 +145,8 @@ class PageLedger:
         assert not held & idle, "an idle page is held"
         assert not (held | idle) & free, "a free page is held or idle"
         assert len(held) + len(idle) + len(free) == self.page_count, "a page is lost"
-        assert idle <= self._cached <= held | idle, "a cached page is free or an idle one unknown"
+        cached = self._cached.keys()
+        assert idle <= cached <= held | idle, "a cached page is free or an idle one unknown"
 
     def _free(self, page: int) -> None:
         self._is_free[page] = True

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class PageChain:
 class PrefixIndex:
     """Finds pages by digest. Only exact KV is ever published. (DESIGN §3)
 
-    Mutates: marks published pages in the ledger; evicts idle ones, oldest first.
+    Mutates: marks published pages in the ledger; what is evicted there is not found any more.
     """
 
     def __init__(self, ledger: PageLedger) -> None:
@@ -76,14 +77,8 @@ class PrefixIndex:
             return
         self._page_of[digest] = page
         self._digest_of[page] = digest
-        self._ledger.mark_cached(page)
+        self._ledger.mark_cached(page, partial(self._evicted, page))
 
-    def make_room(self, count: int) -> bool:
-        """Evict until `count` pages are free; False, and nothing evicted, if it can't be."""
-        if self._ledger.free_count + self._ledger.idle_count < count:
-            return False
-        while self._ledger.free_count < count:
-            page = self._ledger.evict_oldest()
-            del self._page_of[self._digest_of.pop(page)]
-            self.evictions += 1
-        return True
+    def _evicted(self, page: int) -> None:
+        del self._page_of[self._digest_of.pop(page)]
+        self.evictions += 1

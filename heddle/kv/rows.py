@@ -1,24 +1,16 @@
-"""A request's row: where the key and value of each position lie, and how far they are turned."""
+"""A request's row: where the key and value of each position lie, its own or shared with others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.kv.chunk_pages import SharedPages
 
-@dataclass(frozen=True, slots=True)
-class RowSegment:
-    """Positions [start, stop) of a row whose keys share one rotation.
-
-    `rotation` is the real start minus the base position at which the keys were stored [tokens];
-    0 means the keys are stored where they are used.
-    """
-
-    start: int
-    stop: int
-    rotation: int = 0
+Numbers = NDArray[np.int64]
+_NONE: Numbers = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +21,54 @@ class SlotRun:
     length: int
 
 
-def runs_of(slots: NDArray[np.int64]) -> tuple[SlotRun, ...]:
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedKeys:
+    """Keys that a row reads from a chunk's pages, which others read and nobody writes.
+
+    A row counts the keys that it shows in the order of their positions: these are number `places`
+    in it, and lie in `slots`. `runs` are the slots of all the chunk's tokens that the row has use
+    for, of which only `kept` count (None: all): what is computed anew has slots of the row's own.
+    `rotation` is where they are used minus where they were stored [tokens]: to meet them as they
+    are, a query is turned back by as much.
+
+    Shapes: places, slots and kept [n] int64, n > 0, ascending.
+    """
+
+    places: Numbers
+    slots: Numbers
+    runs: tuple[SlotRun, ...]
+    kept: Numbers | None = None
+    rotation: int = 0
+
+    def part(self, start: int, stop: int, shift: int) -> "SharedKeys":
+        """Return those of the keys [start, stop), at places `shift` further on."""
+        kept = np.arange(len(self.places)) if self.kept is None else self.kept
+        some = slice(start, stop)
+        return replace(
+            self, places=self.places[some] + shift, slots=self.slots[some], kept=kept[some]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSpan:
+    """Positions [start, stop) of a row that lie in a chunk's pages; its first token at `origin`."""
+
+    start: int
+    stop: int
+    origin: int
+    pages: SharedPages
+
+    @property
+    def rotation(self) -> int:
+        """Where its keys are used minus where they were stored [tokens]."""
+        return self.origin - self.pages.record.base
+
+    def slots(self, positions: Numbers, page_size: int) -> Numbers:
+        """Return the slots of some of its positions. Shapes: positions and result [n] int64."""
+        return _slots_in(self.pages.pages, positions - self.origin, page_size)
+
+
+def runs_of(slots: Numbers) -> tuple[SlotRun, ...]:
     """Return slots as runs of neighbours, in their order. Shapes: slots [n] int64."""
     if not len(slots):
         return ()
@@ -38,23 +77,55 @@ def runs_of(slots: NDArray[np.int64]) -> tuple[SlotRun, ...]:
     return tuple(SlotRun(int(slots[a]), b - a) for a, b in pairwise(bounds))
 
 
-class Row:
-    """The pages of one sequence, and the same as runs of neighbouring slots.
+def slots_of(runs: Sequence[SlotRun]) -> Numbers:
+    """Return the slots of runs, one after another. Shapes: result [n] int64."""
+    return np.concatenate([_NONE, *(np.arange(r.start, r.start + r.length) for r in runs)])
 
-    Mutates: `extend` and `truncate` keep `pages` and `runs` in step.
+
+def _slots_in(pages: Sequence[int], places: Numbers, page_size: int) -> Numbers:
+    table = np.asarray(pages, dtype=np.int64)
+    return table[places // page_size] * page_size + places % page_size
+
+
+class Row:
+    """The pages of one sequence, and the chunks' pages that it reads beside them.
+
+    Positions have slots of the row's own, one after another in its `pages`, except where a span
+    covers them. Even there, what is computed anew has slots of its own (`lay`), so that no shared
+    page is written and what has become stale is found by nobody. (FusionRAG §4.3)
+
+    Mutates: `extend` and `truncate` keep `pages` and their runs in step; `share`, `lay` and `cut`
+    say which positions lie where.
     """
 
-    __slots__ = ("_runs", "page_size", "pages")
+    __slots__ = ("_laid", "_own", "_runs", "_shared", "page_size", "pages", "spans")
 
     def __init__(self, page_size: int) -> None:
         self.page_size = page_size
         self.pages: list[int] = []
+        self.spans: list[SharedSpan] = []
         self._runs: list[list[int]] = []  # [first page, number of pages]
+        # Of the first `_laid` positions these have slots of the row's own, one after another;
+        # from there on all have.
+        self._own: Numbers = _NONE
+        self._laid = 0
+        self._shared: tuple[SharedKeys, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no page at all."""
+        return not self.pages and not self.spans
 
     @property
     def capacity(self) -> int:
-        """Positions that the pages can hold."""
+        """Positions that the row's own pages can hold."""
         return len(self.pages) * self.page_size
+
+    def own_count(self, length: int) -> int:
+        """Return how many of the first `length` positions have slots of the row's own."""
+        if length >= self._laid:
+            return len(self._own) + length - self._laid
+        return int(np.searchsorted(self._own, length))
 
     def extend(self, pages: Sequence[int]) -> None:
         """Append pages."""
@@ -73,16 +144,57 @@ class Row:
         self.extend(kept)
         return dropped
 
-    def slots(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the slot of each position. Shapes: positions and result [n] int64."""
-        if positions.size == 0:
-            return positions
-        table = np.asarray(self.pages, dtype=np.int64)
-        return table[positions // self.page_size] * self.page_size + positions % self.page_size
+    def share(self, span: SharedSpan) -> None:
+        """Read a span's positions from a chunk's pages."""
+        self.spans.append(span)
+        self._shared += self._read_keys(span)
+
+    def lay(self, start: int, computed: Numbers, stop: int) -> None:
+        """Give these of the positions [start, stop) slots of the row's own, the others none.
+
+        Shapes: computed [n] int64, ascending.
+        """
+        self._own, self._laid = np.concatenate([self._own_before(start), computed]), stop
+        self._shared = tuple(keys for span in self.spans for keys in self._read_keys(span))
+
+    def cut(self, length: int) -> list[SharedPages]:
+        """Forget where the positions from `length` on lie; return the pages read no more."""
+        dropped = [span.pages for span in self.spans if span.start >= length]
+        kept = [span for span in self.spans if span.start < length]
+        self._own, self._laid = (self._own_before(length), length) if kept else (_NONE, 0)
+        self.spans = [replace(span, stop=min(span.stop, length)) for span in kept]
+        self._shared = tuple(keys for span in self.spans for keys in self._read_keys(span))
+        return dropped
+
+    def slots(self, positions: Numbers) -> Numbers:
+        """Return the slot of each position. Shapes: positions and result [n] int64, ascending."""
+        if positions.size == 0 or positions[0] >= self._laid:
+            return _slots_in(self.pages, positions + len(self._own) - self._laid, self.page_size)
+        is_own = (positions >= self._laid) | np.isin(positions, self._own)
+        own = positions[is_own]
+        places = np.searchsorted(self._own, own) + np.maximum(own - self._laid, 0)
+        slots = np.full(len(positions), -1)
+        slots[is_own] = _slots_in(self.pages, places, self.page_size)
+        for span in self.spans:
+            is_in = ~is_own & (positions >= span.start) & (positions < span.stop)
+            slots[is_in] = span.slots(positions[is_in], self.page_size)
+        assert not (slots < 0).any(), "a position that lies nowhere"
+        return slots
+
+    def rotations(self, length: int) -> Numbers:
+        """Return how far each of the first keys is turned from where it was stored.
+
+        Shapes: result [length] int64.
+        """
+        rotations = np.zeros(length, np.int64)
+        for keys in self._shared:
+            rotations[keys.places[keys.places < length]] = keys.rotation
+        return rotations
 
     def runs(self, start: int, stop: int) -> tuple[SlotRun, ...]:
-        """Return positions [start, stop) as runs of neighbouring slots, in order of position."""
+        """Return what of the positions [start, stop) is the row's own, as runs of its slots."""
         runs: list[SlotRun] = []
+        start, stop = self.own_count(start), self.own_count(stop)
         position = 0  # where the run at hand begins
         for first_page, page_count in self._runs:
             end = position + page_count * self.page_size
@@ -92,3 +204,54 @@ class Row:
             position = end
         assert stop <= position, f"the row holds {self.capacity} positions, not {stop}"
         return tuple(runs)
+
+    def shared(self, visible: Sequence[tuple[int, int]]) -> tuple[SharedKeys, ...]:
+        """Return what of these spans of positions, ascending, lies in chunks' pages."""
+        found = []
+        shift = 0  # from a position to the number of its key
+        for start, stop in _joined(visible):
+            shift -= start
+            for keys in self._shared:
+                first, last = int(keys.places[0]), int(keys.places[-1])
+                if start <= first and last < stop and not shift:
+                    found.append(keys)
+                elif first < stop and last >= start:
+                    low, high = np.searchsorted(keys.places, (start, stop)).tolist()
+                    if low < high:
+                        found.append(keys.part(low, high, shift))
+            shift += stop
+        return tuple(found)
+
+    def stored(self, start: int, stop: int) -> tuple[tuple[SlotRun, ...], int]:
+        """Return where the keys of a chunk lie as they were loaded, and how far they are turned."""
+        for span in self.spans:
+            if span.start <= start and stop <= span.stop:
+                slots = span.slots(np.arange(start, stop), self.page_size)
+                return runs_of(slots), span.rotation
+        return self.runs(start, stop), 0
+
+    def _own_before(self, stop: int) -> Numbers:
+        """Return the positions before `stop` with slots of the row's own."""
+        return np.append(self._own[self._own < stop], np.arange(self._laid, stop))
+
+    def _read_keys(self, span: SharedSpan) -> tuple[SharedKeys, ...]:
+        """Return a span's keys that the row has no slots of its own for, if there are any."""
+        positions = np.arange(span.start, span.stop)
+        slots = span.slots(positions, self.page_size)
+        is_kept = (positions < self._laid) & ~np.isin(positions, self._own)
+        if not is_kept.any():
+            return ()
+        kept = None if is_kept.all() else np.flatnonzero(is_kept)
+        return (
+            SharedKeys(positions[is_kept], slots[is_kept], runs_of(slots), kept, span.rotation),
+        )
+
+
+def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ascending spans with those joined that touch."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in spans:
+        if joined and joined[-1][1] == start:
+            start = joined.pop()[0]
+        joined.append((start, stop))
+    return joined

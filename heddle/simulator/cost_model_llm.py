@@ -51,8 +51,11 @@ class CostModelLlmWorker:
         probabilities = tuple(_probability(end) for end, draw in draws if draw.wants_probability)
         return StepResult(drawn, probabilities=probabilities)
 
-    def export_kv(self, slots: NDArray[np.int64]) -> object:
-        """Copy the digests of these slots out. Shapes: slots [n] int64."""
+    def export_kv(
+        self, slots: NDArray[np.int64], rotations: NDArray[np.int64] | None = None
+    ) -> object:
+        """Copy the digests of these slots out; none is turned. Shapes: slots [n] int64."""
+        assert rotations is None or not rotations.any(), "nothing is shared here"
         return [self._digests[slot] for slot in slots.tolist()]
 
     def load_kv(self, slots: NDArray[np.int64], block: object) -> None:

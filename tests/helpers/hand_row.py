@@ -6,21 +6,25 @@ import numpy as np
 
 from benchmarks.llm_parity import RecordingWorker
 from heddle.engines.llm.step_batch import BatchRow, Draw, SlotLoad, StepBatch
-from heddle.kv.rows import RowSegment, SlotRun
+from heddle.kv.rows import SharedKeys, runs_of
 
 
 @dataclass
 class HandRow:
-    """A prompt whose position p lies in slot `slots[p]`, its key turned by `rotations[p]`."""
+    """A prompt whose position p lies in slot `slots[p]`: the chunk's that begins at `chunks[p]`.
+
+    -1: a slot of its own.
+    """
 
     ids: list
     slots: np.ndarray
-    rotations: np.ndarray = field(init=False)
+    chunks: np.ndarray = field(init=False)
+    stored: dict = field(default_factory=dict)
     loads: list = field(default_factory=list)
 
     def __post_init__(self):
         self.ids = np.asarray(self.ids)
-        self.rotations = np.zeros(len(self.ids), np.int64)
+        self.chunks = np.full(len(self.ids), -1)
 
     def copy_in(self, start, block, base):
         """Fill positions from `start` on with a copy of stored KV."""
@@ -30,36 +34,33 @@ class HandRow:
     def share(self, start, slots, base):
         """Let positions from `start` on read KV where it lies, as it was stored."""
         span = slice(start, start + len(slots))
-        self.slots[span], self.rotations[span] = slots, start - base
+        self.slots[span], self.chunks[span] = slots, start
+        self.stored[start] = (runs_of(slots), start - base)
 
     def own(self, places, slots):
         """Give positions slots of their own."""
-        self.slots[places], self.rotations[places] = slots, 0
+        self.slots[places], self.chunks[places] = slots, -1
 
     def batch_row(self, query_start, places):
         """Return the row of a step that computes these positions."""
         context = int(places[-1]) + 1
+        chunks = np.unique(self.chunks[:context]).tolist()
         return BatchRow(
             query_start,
             query_start + len(places),
             context,
-            tuple(SlotRun(int(s[0]), len(s)) for s in _runs(self.slots[:context], 1)),
-            _segments(self.rotations[:context]),
+            runs_of(self.slots[:context][self.chunks[:context] < 0]),
             Draw(),
             np.asarray(places) if len(places) > 1 else None,  # one query sees all before it
+            shared=tuple(self._shared(chunk, context) for chunk in chunks if chunk >= 0),
         )
 
-
-def _runs(numbers, step):
-    return np.split(numbers, np.flatnonzero(np.diff(numbers) != step) + 1)
-
-
-def _segments(rotations):
-    segments, start = [], 0
-    for part in _runs(rotations, 0):
-        segments.append(RowSegment(start, start + len(part), int(part[0])))
-        start += len(part)
-    return tuple(segments)
+    def _shared(self, chunk, context):
+        """Return what the row reads of the chunk that begins there."""
+        places = np.flatnonzero(self.chunks[:context] == chunk)
+        runs, rotation = self.stored[chunk]
+        kept = places - chunk if len(places) < sum(run.length for run in runs) else None
+        return SharedKeys(places, self.slots[places], runs, kept, rotation)
 
 
 def compute(worker: RecordingWorker, parts):

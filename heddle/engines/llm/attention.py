@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from heddle.engines.llm.block_attention import KeyPart, QueryBlock, attend_blocks
 from heddle.engines.llm.decode_attention import DecodeRows, attend_decodes
+from heddle.engines.llm.gathered_keys import GatheredKeys
 from heddle.engines.llm.key_rotation import KeyRotation
 from heddle.engines.llm.meters import Meter
 from heddle.engines.llm.ragged_attention import RaggedPlan, attend_ragged, plan_ragged
@@ -24,9 +25,10 @@ class AttentionContext:
 
     `slots` [t] int64 says where new keys and values go; `decodes` are the first rows, if they are
     computed together, `rows` the others; `blocks` are the parts in which each of these computes
-    its queries; `rotation` turns stored keys by a distance. `meters` watch some of `rows`, by
-    their index there. Without any row, keys and values are stored and that is all. With `ragged`,
-    one kernel computes all rows: there are no `decodes` and no `blocks` then.
+    its queries, `gathered` the keys of those that read pages of others, and `meters` watch some:
+    both by the row's index there. `rotation` turns stored keys by a distance. Without any row, keys
+    and values are stored and that is all. With `ragged`, one kernel computes all rows: there are
+    no `decodes` and no `blocks` then.
     """
 
     store: PageStore
@@ -36,6 +38,7 @@ class AttentionContext:
     blocks: tuple[tuple[QueryBlock, ...], ...]
     rotation: KeyRotation
     meters: Mapping[int, Meter] = field(default_factory=dict)
+    gathered: Mapping[int, GatheredKeys] = field(default_factory=dict)
     ragged: RaggedPlan | None = None
 
     @property
@@ -103,24 +106,20 @@ def attend(
     if rows.decodes is not None:
         first = query[:, : len(rows.decodes.rows)]
         parts.append(attend_decodes(rows.decodes, rows.store, layer, first, scaling))
-    for row, blocks in zip(rows.rows, rows.blocks, strict=True):
+    for index, (row, blocks) in enumerate(zip(rows.rows, rows.blocks, strict=True)):
         if blocks:
             own = query[:, row.query_start : row.query_stop]
-            parts.append(attend_blocks(own, _read(rows, layer, row), blocks, scaling))
+            parts.append(attend_blocks(own, _read(rows, layer, index), blocks, scaling))
     if not parts:
         return torch.zeros_like(query).transpose(0, 1)
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _read(rows: AttentionContext, layer: int, row: BatchRow) -> list[KeyPart]:
-    """Return a row's keys and values where they lie, or else joined, the keys turned."""
-    is_turned = any(segment.rotation for segment in row.segments)
-    if len(row.runs) <= PARTS_MAX and not is_turned:
+def _read(rows: AttentionContext, layer: int, index: int) -> list[KeyPart]:
+    """Return a row's keys and values where they lie, or else brought together."""
+    row = rows.rows[index]
+    if index in rows.gathered:
+        return [KeyPart(*rows.gathered[index].read(rows.store, layer))]
+    if len(row.runs) <= PARTS_MAX:
         return [KeyPart(*rows.store.read(layer, (run,))) for run in row.runs]
-    keys, values = rows.store.read(layer, row.runs)
-    if is_turned:
-        stored, keys = keys, torch.empty_like(keys)
-        for segment in row.segments:
-            part = slice(segment.start, segment.stop)
-            rows.rotation.turn(stored[:, part], segment.rotation, keys[:, part])
-    return [KeyPart(keys, values)]
+    return [KeyPart(*rows.store.read(layer, row.runs))]

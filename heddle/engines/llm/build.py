@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from heddle.core.errors import ConfigError
 from heddle.engines.llm.attention_choice import ATTENTIONS, TRITON, choose_attention
 from heddle.engines.llm.engine import LlmEngine, LlmSpec, TextDecoder
-from heddle.engines.llm.fuser import Fuser
+from heddle.engines.llm.fuser import ChunkCache, Fuser
 from heddle.engines.llm.handover import KvExchange
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.llm.step_batch import CHECK_LAYER
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from heddle.engines.llm.worker import TransformersWorker
+    from heddle.kv.chunk_store import ChunkStore
 
 DTYPES = ("auto", "float32", "bfloat16")
 log = logging.getLogger(__name__)
@@ -102,8 +103,11 @@ def assemble(
     fingerprint: str,
     decoder: TextDecoder,
     exchange: KvExchange | None = None,
+    chunk_cache: ChunkCache | None = None,
 ) -> LlmEngine:
     """Return the engine of a model that is loaded already; its first steps are done.
+
+    A `chunk_cache` takes the place of the chunk KV store that the settings describe.
 
     Mutates: the model's layers may be fused, its linear layers packed.
     Raises: ConfigError: the architecture can't be served, the attention that is wanted can't run,
@@ -124,7 +128,10 @@ def assemble(
     worker = TransformersWorker(model, pool_tokens, has_kernel=has_kernel)
     warm_up(worker, spec.limits.context_tokens_max, has_kernel=has_kernel)
     spec = replace(spec, reuse_problem=_reuse_problem(settings, worker))
-    fuser = None if spec.reuse_problem else _fuser(settings, worker, fingerprint)
+    fuser = None
+    if not spec.reuse_problem:
+        cache = chunk_cache or _chunk_store(settings, fingerprint, model.device)
+        fuser = Fuser(cache, worker, fingerprint)
     return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), exchange, fuser)
 
 
@@ -156,8 +163,8 @@ def _reuse_problem(settings: LlmSettings, worker: "TransformersWorker") -> str:
     return problem
 
 
-def _fuser(settings: LlmSettings, worker: "TransformersWorker", fingerprint: str) -> Fuser:
-    """Return what reuses chunk KV."""
+def _chunk_store(settings: LlmSettings, fingerprint: str, device: "torch.device") -> "ChunkStore":
+    """Return where chunk KV is kept: pinned beside a GPU, which then reads it at full speed."""
     from heddle.corpus.store import CorpusStore
     from heddle.engines.llm.corpus_chunk_store import CorpusChunkStore
     from heddle.engines.llm.worker import WorkerClock
@@ -165,16 +172,15 @@ def _fuser(settings: LlmSettings, worker: "TransformersWorker", fingerprint: str
 
     directory = settings.chunk_kv_dir if settings.chunk_kv_disk_bytes else None
     store_settings = ChunkStoreSettings(
-        settings.chunk_kv_bytes, directory, settings.chunk_kv_disk_bytes
+        settings.chunk_kv_bytes,
+        directory,
+        settings.chunk_kv_disk_bytes,
+        pins_host_memory=device.type == "cuda",
     )
-    store = (
-        ChunkStore(store_settings, fingerprint, WorkerClock())
-        if settings.corpus_dir is None
-        else CorpusChunkStore(
-            store_settings, fingerprint, WorkerClock(), CorpusStore.open(settings.corpus_dir)
-        )
-    )
-    return Fuser(store, worker, fingerprint)
+    if settings.corpus_dir is None:
+        return ChunkStore(store_settings, fingerprint, WorkerClock())
+    corpus = CorpusStore.open(settings.corpus_dir)
+    return CorpusChunkStore(store_settings, fingerprint, WorkerClock(), corpus)
 
 
 def spec_of(settings: LlmSettings, model: Any, fingerprint: str) -> LlmSpec:  # noqa: ANN401

@@ -26,6 +26,7 @@ from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import FinishReason, FusedKv, Generated, KvHandle, Prefilled
 from heddle.core.tasks import Optimizations, Priority, Task
+from heddle.costs.prefill import prefill_token_s
 from heddle.costs.step_report import StepReport
 from heddle.engines.llm.fuser import Fuser
 from heddle.engines.llm.fusion.fused_prompt import FusedPrompt
@@ -58,8 +59,13 @@ class LlmWorker(Protocol):
         """Compute one step: write the KV of its tokens, draw the tokens that are wanted."""
         ...
 
-    def export_kv(self, slots: NDArray[np.int64]) -> object:
-        """Copy the KV of these slots out. Shapes: slots [n] int64."""
+    def export_kv(
+        self, slots: NDArray[np.int64], rotations: NDArray[np.int64] | None = None
+    ) -> object:
+        """Copy the KV of these slots out, its keys turned by as many tokens.
+
+        Shapes: slots and rotations [n] int64.
+        """
         ...
 
     def load_kv(self, slots: NDArray[np.int64], block: object) -> None:
@@ -228,6 +234,7 @@ class LlmEngine:
         if sequence is None or sequence.prefill_open:
             return None
         computed = min(sequence.num_computed_tokens, sequence.num_prompt_tokens)
+        slots = sequence.row.slots(np.arange(computed))
         return SequenceKv(
             task_id=sequence.id,
             salt=sequence.salt,
@@ -236,7 +243,7 @@ class LlmEngine:
             segments=tuple(sequence.segments),
             num_computed_tokens=computed,
             fingerprint=self._spec.fingerprint,
-            block=self._worker.export_kv(sequence.row.slots(np.arange(computed))),
+            block=self._worker.export_kv(slots, sequence.row.rotations(computed)),
         )
 
     def import_sequence(self, incoming: SequenceKv) -> KvHandle:
@@ -382,8 +389,14 @@ class LlmEngine:
             self._fail_sequence(sequence, "the prompt is empty", is_input=True)
         else:
             self._scheduler.set_tokens(sequence, prompt)
-            if self._fuser is not None and not sequence.has_pending:
-                self._fuser.begin(sequence, self._clock.now_s())
+            lacks_kv = sequence.num_remaining_tokens > 0 and not sequence.has_pending
+            if self._fuser is not None and lacks_kv:
+                step_tokens = self._spec.limits.max_num_batched_tokens
+                token_s = prefill_token_s(self._report.costs, len(prompt), step_tokens)
+                busy_s = token_s * self._scheduler.tokens_ahead_of(sequence)
+                self._fuser.begin(sequence, self._clock.now_s(), token_s, busy_s)
+                # What a look into the store has made it forget is freed in the pool as well.
+                self._scheduler.chunk_pages.keep_only(self._fuser.knows)
                 self._scheduler.settle(sequence)
             if (
                 sequence.fusion is None

@@ -1,14 +1,16 @@
 """Finds stored KV for the chunks of prompts, waits for what is on disk, stores what is new."""
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.core.kv_reuse import ReusePolicy
+from heddle.core.kv_reuse import AUTO, RATIO_DEFAULT, KvReuse, ReusePolicy
 from heddle.core.results import FusedKv
+from heddle.costs.load_choice import LoadChoice, choose_loads
 from heddle.engines.llm.fusion.attention_log import AttentionLog
 from heddle.engines.llm.fusion.fused_prompt import ReusedChunk
 from heddle.engines.llm.fusion.fusion import Fusion
@@ -18,6 +20,8 @@ from heddle.engines.llm.sequence import Sequence as Prompt
 from heddle.kv.chunk_directory import Fetch, Found, Tier
 from heddle.kv.chunk_key import HitKind, Probe, PromptKeys
 from heddle.kv.chunk_record import ChunkRecord
+
+log = logging.getLogger(__name__)
 
 
 class StoredKv(Protocol):
@@ -46,8 +50,16 @@ class EndedLoad(Protocol):
 class ChunkCache(Protocol):
     """What fusion needs of the chunk KV store (heddle.kv.chunk_store.ChunkStore)."""
 
+    def __contains__(self, key: object) -> bool:
+        """Whether it has an entry of this key."""
+        ...
+
     def lookup(self, probes: Iterable[Probe], now_s: float) -> Found | None:
         """Return the first entry that a probe meets."""
+        ...
+
+    def predicted_load_s(self, found: Iterable[Found]) -> Sequence[float]:
+        """Return when each would be in host memory, all fetched now in this order [s from now]."""
         ...
 
     def fetch(self, key: bytes) -> StoredKv | Fetch:
@@ -92,6 +104,11 @@ class ChunkCache(Protocol):
 class ChunkExporter(Protocol):
     """The worker, as far as fusion needs it."""
 
+    @property
+    def can_share(self) -> bool:
+        """Whether its attention reads pages of others as fast as copies of them."""
+        ...
+
     def export_chunk(self, slots: NDArray[np.int64], record: ChunkRecord) -> object:
         """Copy a chunk's KV out, as an entry of the store. Shapes: slots [record.tokens]."""
         ...
@@ -124,8 +141,12 @@ class Fuser:
         """Write what waits to be written and end the store's threads."""
         self._cache.close()
 
-    def begin(self, prompt: Prompt, now_s: float) -> None:
-        """Look for stored KV; without any the prompt stays an ordinary one."""
+    def begin(self, prompt: Prompt, now_s: float, prefill_token_s: float, busy_s: float) -> None:
+        """Look for stored KV; without any the prompt stays an ordinary one.
+
+        What takes longer to load than to prefill, at so many seconds a token and while the engine
+        is busy with others for so long, is left on disk, and the receipt says so.
+        """
         policy = prompt.reuse.policy
         layout = layout_of(prompt.segments)
         if layout is None or policy is ReusePolicy.FULL or not prompt.may_reuse:
@@ -136,39 +157,85 @@ class Fuser:
             keys.probes(index, primed=prompt.reuse.primed and index > 0)
             for index in range(len(layout.chunks))
         ]
-        reused = self.fuse(prompt, layout, keys, probes, now_s)
+        found = self.look_up(probes, now_s)
+        fetched, choice = _worth_fetching(
+            layout,
+            found,
+            dict(zip(found, self._cache.predicted_load_s(found.values()), strict=True)),
+            (1.0 - _share_computed_anew(prompt.reuse)) * prefill_token_s,
+            busy_s,
+        )
+        notes: tuple[str, ...] = ()
+        if len(fetched) < len(found):
+            notes = (
+                f"{len(found) - len(fetched)} of {len(found)} stored chunks were prefilled, not "
+                f"loaded: the prompt was predicted to be in after {choice.predicted_s:.3g} s so, "
+                f"and after {choice.all_loaded_s:.3g} s with all of them loaded",
+            )
+        reused = self.fuse(prompt, layout, keys, fetched, now_s, notes)
         name = keys.approximate_record if reused else keys.exact_record
         prompt.captures = tuple(
             Capture(chunk.start, chunk.stop, name(index, chunk.start))
             for index, chunk in enumerate(layout.chunks)
             if index not in reused
         )
-        if prompt.captures and policy in (ReusePolicy.CACHECRAFT, ReusePolicy.CACHECRAFT_FIXED):
+        logs = policy in (ReusePolicy.CACHECRAFT, ReusePolicy.CACHECRAFT_FIXED)
+        if prompt.captures and logs and not prompt.row.spans:
             prompt.attention = AttentionLog(layout, [capture.start for capture in prompt.captures])
-        if not reused:
-            prompt.fused = FusedKv(policy.value, 0.0, {HitKind.MISS.value: len(layout.chunks)})
+
+    def knows(self, key: bytes) -> bool:
+        """Whether the store has KV of this key."""
+        return key in self._cache
+
+    def look_up(self, probes: Iterable[Iterable[Probe]], now_s: float) -> dict[int, Found]:
+        """Return what is stored of a prompt's first chunks, by their indices."""
+        found = {}
+        for index, wanted in enumerate(probes):
+            one = self._cache.lookup(wanted, now_s)
+            if one is not None:
+                found[index] = one
+        return found
 
     def fuse(
         self,
         prompt: Prompt,
         layout: PromptLayout,
         keys: PromptKeys,
-        probes: Sequence[Iterable[Probe]],
+        found: Mapping[int, Found],
         now_s: float,
+        notes: tuple[str, ...] = (),
     ) -> frozenset[int]:
-        """Put a prompt on its way with what is stored of its first len(probes) chunks.
+        """Put a prompt on its way with what was found of its chunks, fetched in this order.
+
+        The receipt takes over the `notes`, which are logged here.
 
         Returns: the indices of the chunks that are reused; without any it stays as it was.
         """
         reused: dict[int, ReusedChunk] = {}
-        for index, wanted in enumerate(probes):
-            found = self._cache.lookup(wanted, now_s)
-            chunk = self._fetch(found, keys, layout, index) if found is not None else None
+        for index, one in found.items():
+            chunk = self._fetch(one, keys, layout, index)
             if chunk is not None:
                 reused[index] = chunk
-        if reused:
-            prompt.fusion = Fusion(layout, prompt.reuse, reused, now_s)
-            self._held[prompt.id] = tuple(chunk.record.key for chunk in reused.values())
+        if len(reused) < len(found):
+            notes += (
+                f"{len(found) - len(reused)} of {len(found)} stored chunks were prefilled: host "
+                "memory is full of chunks in use, or too many loads wait",
+            )
+        for note in notes:
+            log.info("prompt %d: %s", prompt.id, note)
+        if not reused:
+            misses = {HitKind.MISS.value: len(layout.chunks)}
+            prompt.fused = FusedKv(prompt.reuse.policy.value, 0.0, misses, fallbacks=notes)
+            return frozenset()
+        prompt.fusion = Fusion(
+            layout,
+            prompt.reuse,
+            dict(sorted(reused.items())),
+            now_s,
+            notes,
+            can_share=self._exporter.can_share,
+        )
+        self._held[prompt.id] = tuple(chunk.record.key for chunk in reused.values())
         for key in {chunk.record.key for chunk in reused.values() if chunk.block is None}:
             self._loading.setdefault(key, []).append(prompt)
         return frozenset(reused)
@@ -241,3 +308,31 @@ class Fuser:
             block=block,
             before=tuple(keys.chunk(i) for i in range(index)),
         )
+
+
+def _worth_fetching(
+    layout: PromptLayout,
+    found: Mapping[int, Found],
+    ends_s: Mapping[int, float],
+    saved_token_s: float,
+    busy_s: float,
+) -> tuple[dict[int, Found], LoadChoice]:
+    """Return what to fetch of what was found, soonest there first, and the choice behind it.
+
+    Each would be in host memory after `ends_s`, a token that is loaded saves `saved_token_s`, and
+    the engine is busy with others for `busy_s`.
+    """
+    order = sorted(found, key=lambda index: ends_s[index])
+    choice = choose_loads(
+        [ends_s[index] for index in order],
+        [saved_token_s * layout.chunks[index].tokens for index in order],
+        busy_s,
+    )
+    return {index: found[index] for index in order[: choice.loads]}, choice
+
+
+def _share_computed_anew(reuse: KvReuse) -> float:
+    """Return the share of a reused chunk's tokens that loading it does not save."""
+    if reuse.policy is ReusePolicy.FULL_REUSE:
+        return 0.0
+    return RATIO_DEFAULT if reuse.ratio == AUTO else float(reuse.ratio)

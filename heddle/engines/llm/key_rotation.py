@@ -1,10 +1,13 @@
 """Turning keys and queries to their positions, by whoever knows how a model's numbers pair up."""
 
 import sys
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+Turning = Callable[[Tensor], None]  # keys [kv_heads, n, head_dim], where they lie
 
 
 class KeyRotation(Protocol):
@@ -24,6 +27,10 @@ class KeyRotation(Protocol):
 
         Shapes: keys and out [..., kv_heads, n, head_dim].
         """
+        ...
+
+    def turning(self, distances: Tensor) -> Turning:
+        """Return what turns keys each by its own distance. Shapes: distances [n] int64."""
         ...
 
 
@@ -49,12 +56,23 @@ class LibraryRotation:
         if tokens == 0 or keys.shape[-2] == 0:
             out.copy_(keys)
             return
-        exact = keys.float().reshape(1, -1, *keys.shape[-2:])
-        cos, sin = self._rotary(exact, torch.full((1, 1), tokens, device=keys.device))
+        out.copy_(keys)
+        self.turning(torch.tensor([tokens], device=keys.device))(out)
+
+    def turning(self, distances: Tensor) -> Turning:
+        """Return what turns keys each by its own distance. Shapes: see `KeyRotation`."""
+        exact = torch.empty(0, dtype=torch.float32, device=distances.device)
+        cos, sin = self._rotary(exact, distances[None])
         scaling = getattr(self._rotary, "attention_scaling", 1.0)
-        # The function turns queries as well: it gets one key in their place.
-        _, turned = self._apply(exact[:, :, :1], exact, cos / scaling, sin / scaling)
-        out.copy_(turned.view(out.shape))
+        cos, sin = cos / scaling, sin / scaling
+
+        def turn(keys: Tensor) -> None:
+            exact = keys.float().reshape(1, -1, *keys.shape[-2:])
+            # The function turns queries as well: it gets one head in their place.
+            _, turned = self._apply(exact[:, :1], exact, cos, sin)
+            keys.copy_(turned.view(keys.shape))
+
+        return turn
 
 
 class PairRotation:
@@ -81,10 +99,23 @@ class PairRotation:
         if tokens == 0:
             out.copy_(keys)
             return
+        torch.mul(as_pairs(keys.float()), self._turns(torch.tensor([tokens])), out=as_pairs(out))
+
+    def turning(self, distances: Tensor) -> Turning:
+        """Return what turns keys each by its own distance. Shapes: see `KeyRotation`."""
+        few, index = torch.unique(distances, return_inverse=True)
+        turns = self._turns(few)[index]
+
+        def turn(keys: Tensor) -> None:
+            as_pairs(keys).mul_(turns)
+
+        return turn
+
+    def _turns(self, distances: Tensor) -> Tensor:
+        """Return the turns of some distances. Shapes: [n] to [n, head_dim / 2] complex64."""
         # In float64, so that a distance adds no rounding of an angle to those of the positions.
-        angles = self._frequencies.double() * tokens
-        turn = torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
-        torch.mul(as_pairs(keys.float()), turn, out=as_pairs(out))
+        angles = self._frequencies.double() * distances[:, None]
+        return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
 
 
 def as_pairs(states: Tensor) -> Tensor:

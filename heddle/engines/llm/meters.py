@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heddle.engines.llm.key_rotation import KeyRotation
 from heddle.engines.llm.step_batch import BatchRow, SpanAttention, TokenScores
 from heddle.kv.page_store import PageStore
 
@@ -25,11 +26,12 @@ class Meter(Protocol):
         ...
 
 
-def meter_of(row: BatchRow, store: PageStore) -> Meter | None:
+def meter_of(row: BatchRow, store: PageStore, rotation: KeyRotation) -> Meter | None:
     """Return what watches a row whose measure is one of attention."""
     if isinstance(row.measure, TokenScores):
-        return TokenScoreMeter(row.measure, store)
+        return TokenScoreMeter(row.measure, store, rotation)
     if isinstance(row.measure, SpanAttention):
+        assert not row.shared, "attention is logged over keys that lie in the row's own pages"
         return SpanAttentionMeter(row.measure, row, store)
     return None
 
@@ -37,9 +39,10 @@ def meter_of(row: BatchRow, store: PageStore) -> Meter | None:
 class TokenScoreMeter:
     """Scores the tokens of chunks, which need not be in the row's context, in the last layer."""
 
-    def __init__(self, measure: TokenScores, store: PageStore) -> None:
+    def __init__(self, measure: TokenScores, store: PageStore, rotation: KeyRotation) -> None:
         self._measure = measure
         self._store = store
+        self._rotation = rotation
         self._scores: tuple[Tensor, ...] = ()
 
     def see(self, layer: int, query: Tensor, scaling: float) -> None:
@@ -48,9 +51,11 @@ class TokenScoreMeter:
             return
         queries = _grouped(query, self._store.shape.kv_heads) * scaling
         scores = []
-        for runs in self._measure.chunks:
+        for runs, distance in self._measure.chunks:
             chunk_keys, _ = self._store.read(layer, runs)
-            logits = queries @ chunk_keys.float().transpose(1, 2)
+            keys = torch.empty_like(chunk_keys, dtype=torch.float32)
+            self._rotation.turn(chunk_keys, distance, keys)
+            logits = queries @ keys.transpose(1, 2)
             scores.append(logits.softmax(dim=-1).sum(dim=(0, 1)))
         self._scores = tuple(scores)
 

@@ -57,7 +57,8 @@ class Primer:
         prompt.reuse = AS_STORED
         prompt.captures = (Capture(chunk.start, chunk.stop, record),)
         prompt.attention = AttentionLog(layout, [chunk.start])
-        self._fuser.fuse(prompt, layout, keys, list(map(keys.raw_probes, range(neighbours))), now_s)
+        found = self._fuser.look_up(map(keys.raw_probes, range(neighbours)), now_s)
+        self._fuser.fuse(prompt, layout, keys, found, now_s)
         return None
 
     def store(self, prompt: Prompt, now_s: float) -> None:

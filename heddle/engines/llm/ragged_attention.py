@@ -20,6 +20,7 @@ from torch import Tensor
 from heddle.engines.llm.key_rotation import KeyRotation
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import PageStore
+from heddle.kv.rows import runs_of
 
 HEAD_DIM_MAX: Final = 128  # larger heads don't fit into the shared memory with these tiles
 # A row's keys are cut so that this many programs work on it: two for each multiprocessor of an
@@ -209,10 +210,12 @@ def _segments(
     starts: list[int] = []
     rotations: list[int] = []
     for row, first in zip(rows, firsts[:-1].tolist(), strict=True):
-        for segment in row.segments:
-            if not rotations or rotations[-1] != segment.rotation:
-                starts.append(first + segment.start)
-                rotations.append(segment.rotation)
+        turned = row.key_table()[1] if row.shared else np.zeros(1, np.int64)
+        changes = [0, *(np.flatnonzero(np.diff(turned)) + 1).tolist()]
+        for start, rotation in zip(changes, turned[changes].tolist(), strict=True):
+            if not rotations or rotations[-1] != rotation:
+                starts.append(first + start)
+                rotations.append(rotation)
     stops = [*starts[1:], int(firsts[-1])]
     return np.stack([starts, stops], axis=1), np.asarray(rotations, dtype=np.int64)
 
@@ -250,7 +253,8 @@ def _slots(rows: Sequence[BatchRow], device: torch.device) -> Tensor:
 
     Only the runs travel to the device: a slot for each key would be megabytes for long contexts.
     """
-    runs = [run for row in rows for run in row.runs]
+    of_rows = (runs_of(row.key_table()[0]) if row.shared else row.runs for row in rows)
+    runs = [run for runs in of_rows for run in runs]
     lengths = np.asarray([run.length for run in runs])
     shifts = np.asarray([run.start for run in runs]) - (np.cumsum(lengths) - lengths)
     count = int(lengths.sum())

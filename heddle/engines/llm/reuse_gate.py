@@ -8,7 +8,7 @@ from torch import Tensor
 
 from heddle.engines.llm.step_batch import BatchRow, SlotLoad, StepBatch
 from heddle.engines.llm.worker import TransformersWorker
-from heddle.kv.rows import RowSegment, SlotRun
+from heddle.kv.rows import SlotRun
 
 _TOKENS: Final = 12
 _DISTANCE: Final = 37
@@ -68,7 +68,6 @@ def _step(places: NDArray[np.int64], start: int) -> StepBatch:
         query_stop=len(places),
         context=_TOKENS,
         runs=(SlotRun(0, _TOKENS),),
-        segments=(RowSegment(0, _TOKENS),),
         places=places,
     )
     return StepBatch(places % 3 + 3, places + start, places, (row,))

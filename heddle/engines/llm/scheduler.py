@@ -3,14 +3,15 @@
 from bisect import insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import ConfigError
-from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, Measured
-from heddle.engines.llm.fusion.fusion import Stage
+from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, Measured, ReusedChunk
+from heddle.engines.llm.fusion.fusion import Fusion, Stage
 from heddle.engines.llm.sequence import Sequence
 from heddle.engines.llm.step_batch import (
     BatchRow,
@@ -21,9 +22,10 @@ from heddle.engines.llm.step_batch import (
     TokenScores,
     ValueDeviation,
 )
+from heddle.kv.chunk_pages import ChunkPages, SharedPages
 from heddle.kv.page_ledger import PageLedger
 from heddle.kv.prefix_index import PageChain, PrefixIndex
-from heddle.kv.rows import Row, RowSegment
+from heddle.kv.rows import Row, SharedSpan
 
 _ORDER = attrgetter("order")
 
@@ -128,6 +130,7 @@ class Scheduler:
         self._ratio_of = ratio_of
         self.ledger = PageLedger(limits.page_count, limits.page_size)
         self.index = PrefixIndex(self.ledger)
+        self.chunk_pages = ChunkPages(self.ledger)
         self._fingerprint = fingerprint
         self._running: list[Sequence] = []
         self._waiting: list[Sequence] = []
@@ -147,6 +150,11 @@ class Scheduler:
     def has_work(self) -> bool:
         """Whether a step would compute something."""
         return bool(self._running or self._waiting)
+
+    def tokens_ahead_of(self, sequence: Sequence) -> int:
+        """Return the tokens still to be computed of those who come before a sequence."""
+        ahead = (s for s in (*self._running, *self._waiting) if s.order < sequence.order)
+        return sum(s.num_remaining_tokens for s in ahead)
 
     def new_row(self) -> Row:
         """Return an empty row of this pool."""
@@ -200,22 +208,23 @@ class Scheduler:
         falls into one, the whole page is dropped and its tokens are computed anew.
         """
         page_size = self.limits.page_size
-        full, rest = divmod(length, page_size)
+        row = sequence.row
+        full, rest = divmod(row.own_count(length), page_size)
         kept = full
-        if rest and full < len(sequence.row.pages):
-            page = sequence.row.pages[full]
+        if rest and full < len(row.pages):
+            page = row.pages[full]
             if self.ledger.is_cached(page) or self.ledger.refcount(page) > 1:
-                length = full * page_size
+                length = full * page_size  # such pages hold a row's first positions
             else:
                 kept = full + 1
-        self.ledger.release(sequence.row.truncate(kept))
+        self._cut(row, length, kept)
         sequence.num_computed_tokens = min(sequence.num_computed_tokens, length)
         sequence.num_published_pages = min(sequence.num_published_pages, full)
         sequence.chain.truncate(full)
 
     def hold_pages(self, sequence: Sequence) -> bool:
         """Get pages for all its known tokens, taking them from parked ones; False if none."""
-        return self._reach(sequence, len(sequence.token_ids), {}, from_running=False)
+        return self._reach(sequence, {}, from_running=False)
 
     def backlog(self) -> dict[str, float]:
         """Return the features that the next step is likely to have."""
@@ -245,9 +254,7 @@ class Scheduler:
         budget = self.limits.max_num_batched_tokens
         for sequence in [s for s in self._running if s.is_decoding]:
             # An earlier one may have preempted this one for its pages.
-            if sequence in self._running and self._reach(
-                sequence, len(sequence.token_ids), slices, from_running=True
-            ):
+            if sequence in self._running and self._reach(sequence, slices, from_running=True):
                 slices[sequence.id] = self._slice(sequence, 1)
         budget = min(budget - len(slices), max(1, prefill_tokens_max))
         budget = self._continue_prefills(slices, budget)
@@ -271,6 +278,8 @@ class Scheduler:
             sequence.num_computed_tokens = part.stop
             self._publish(sequence)
             return
+        for span in sequence.row.spans:
+            self.chunk_pages.filled(span.pages)
         fusion.advance(part.stop, measured, step_s)
         if fusion.stage is Stage.DONE:
             self._end_fusion(sequence)
@@ -299,8 +308,10 @@ class Scheduler:
                 + (sequence.id in self._parked)
             )
             assert places == 1, f"sequence {sequence.id} is in {places} places"
-            assert sequence.num_computed_tokens <= sequence.row.capacity, "KV without pages"
-            for page in sequence.row.pages:
+            row = sequence.row
+            own = row.own_count(sequence.num_computed_tokens)
+            assert own <= row.capacity, "KV without pages"
+            for page in chain(row.pages, *(span.pages.pages for span in row.spans)):
                 holders[page] = holders.get(page, 0) + 1
         for page in range(self.limits.page_count):
             assert self.ledger.refcount(page) == holders.get(page, 0), f"page {page} leaked"
@@ -309,9 +320,6 @@ class Scheduler:
         """Return the next tokens of a sequence whose row has pages for them."""
         fusion = sequence.fusing
         if fusion is not None:
-            if fusion.stage is Stage.READY:
-                prompt = fusion.prompt(sequence.num_computed_tokens)
-                fusion.seat(prompt, self._ratio_of(sequence, prompt))
             start, end = fusion.done, len(fusion.now.positions)
             # One that comes back after a preemption goes on with the tokens that it has drawn.
             is_end = fusion.now.is_last and fusion.layout.tokens == len(sequence.token_ids)
@@ -339,9 +347,7 @@ class Scheduler:
         for sequence in [s for s in self._running if s.id not in slices]:
             if budget <= 0:
                 break
-            if sequence in self._running and self._reach(
-                sequence, len(sequence.token_ids), slices, from_running=True
-            ):
+            if sequence in self._running and self._reach(sequence, slices, from_running=True):
                 slices[sequence.id] = self._slice(sequence, budget)
                 budget -= slices[sequence.id].stop - slices[sequence.id].start
         return budget
@@ -354,9 +360,9 @@ class Scheduler:
             self._reuse_prefix(sequence)
             # One page in hand for each running sequence, or the next decodes would preempt.
             spare = len(self._running) * self.limits.page_size
-            if not self._reach(
-                sequence, len(sequence.token_ids), slices, from_running=False, spare_tokens=spare
-            ):
+            if not self._reach(sequence, slices, from_running=False, spare_tokens=spare):
+                if sequence.row.is_empty or not self._running:
+                    self._drop_pages(sequence)  # it starts over, from what is cached by then
                 break
             self._waiting.remove(sequence)
             insort(self._running, sequence, key=_ORDER)
@@ -365,7 +371,7 @@ class Scheduler:
 
     def _reuse_prefix(self, sequence: Sequence) -> None:
         """Start from the cached pages of the same prefix; the last token is always computed."""
-        if sequence.row.pages or not sequence.may_reuse:
+        if not sequence.row.is_empty or not sequence.may_reuse:
             return
         full = (len(sequence.token_ids) - 1) // self.limits.page_size
         pages = self.index.match(sequence.chain.extend(sequence.token_ids, full))
@@ -378,22 +384,26 @@ class Scheduler:
     def _reach(
         self,
         sequence: Sequence,
-        length: int,
         slices: dict[int, Slice],
         *,
         from_running: bool,
         spare_tokens: int = 0,
     ) -> bool:
-        """Make the row hold `length` positions; False if the sequence lost its own seat or waits.
+        """Make the row hold all known tokens; False if the sequence lost its own seat or waits.
 
         Mutates: may preempt others, whose slices are then taken out of the plan.
         """
-        pages = sequence.row.pages
-        missing = -(-(length - sequence.row.capacity) // self.limits.page_size)
-        if missing <= 0:
+        row, page_size = sequence.row, self.limits.page_size
+        absent = self._lay_out(sequence)
+        length = row.own_count(len(sequence.token_ids)) + _reserved(sequence)
+        missing = max(0, -(-(length - row.capacity) // page_size))
+        # A prompt may hold the same chunk twice.
+        sizes = {chunk.record.key: chunk.record.tokens for chunk in absent}
+        for_chunks = sum(map(self.chunk_pages.pages_for, sizes.values()))
+        if missing + for_chunks == 0:
             return True
-        spare = spare_tokens // self.limits.page_size
-        while not self.index.make_room(missing + spare):
+        spare = spare_tokens // page_size
+        while not self.ledger.make_room(missing + for_chunks + spare):
             victim = self._victim(sequence, from_running=from_running)
             if victim is None:
                 return False
@@ -401,12 +411,66 @@ class Scheduler:
             self._preempt(victim)
             if victim is sequence:
                 return False
-        sequence.row.extend(self.ledger.allocate(missing, pages[-1] if pages else None))
+        row.extend(self.ledger.allocate(missing, row.pages[-1] if row.pages else None))
+        for chunk in absent:
+            pages = self.chunk_pages.hold(chunk.record)
+            self._share(sequence, chunk, pages or self.chunk_pages.add(chunk.record, chunk.block))
         return True
+
+    def _lay_out(self, sequence: Sequence) -> list[ReusedChunk]:
+        """Say where a fused prompt's positions lie; return the chunks that have no pages yet.
+
+        Mutates: begins with the fusion's passes; holds the chunks' pages that are there.
+        """
+        fusion, row = sequence.fusing, sequence.row
+        if fusion is None:
+            return []
+        if fusion.stage is Stage.READY:
+            self._seat(sequence, fusion)
+        if not fusion.shares:
+            return []
+        if fusion.done == 0:  # a new pass
+            row.lay(fusion.first_fused, fusion.now.positions, fusion.layout.tokens)
+        absent = []
+        known = {span.start for span in row.spans}
+        for chunk in fusion.shared():
+            if max(chunk.span.start, fusion.first_fused) in known:
+                continue
+            pages = self.chunk_pages.hold(chunk.record)
+            if pages is None:
+                absent.append(chunk)
+            else:
+                self._share(sequence, chunk, pages)
+        return absent
+
+    def _seat(self, sequence: Sequence, fusion: Fusion) -> None:
+        """Begin with a fused prompt's passes. What logs its attention has copies of its chunks."""
+        prompt = fusion.prompt(sequence.num_computed_tokens)
+        ratio = self._ratio_of(sequence, prompt)
+        shares = fusion.can_share and sequence.attention is None
+        fusion.seat(prompt, ratio, shares=shares and self._has_room(sequence.row, prompt, ratio))
+
+    def _has_room(self, row: Row, prompt: FusedPrompt, ratio: float) -> bool:
+        """Whether the pool could hold chunks' pages beside a row's own, up to a full context.
+
+        What is computed anew takes more room so than on copies; one that would not fit alone would
+        wait for ever.
+        """
+        later = self.limits.context_tokens_max - prompt.layout.tokens
+        own = row.own_count(prompt.exact_tokens) + prompt.computed_max(ratio) + later
+        tokens = (own, *(chunk.record.tokens for chunk in prompt.reused.values()))
+        held = sum(len(span.pages.pages) for span in row.spans)
+        return held + sum(map(self.chunk_pages.pages_for, tokens)) <= self.limits.page_count
+
+    def _share(self, sequence: Sequence, chunk: ReusedChunk, pages: SharedPages) -> None:
+        assert sequence.fusion is not None, f"sequence {sequence.id} is not fused"
+        start, stop = chunk.span.start, chunk.span.stop
+        first = max(start, sequence.fusion.first_fused)
+        sequence.row.share(SharedSpan(first, stop, start, pages))
 
     def _victim(self, asker: Sequence, *, from_running: bool) -> Sequence | None:
         """Return who loses its pages: a parked sequence, the last in order, or the asker."""
-        idle = [s for s in (*self._parked.values(), *self._waiting) if s.row.pages]
+        idle = [s for s in (*self._parked.values(), *self._waiting) if not s.row.is_empty]
         idle = [s for s in idle if s is not asker]
         if idle:
             return max(idle, key=_ORDER)
@@ -421,12 +485,18 @@ class Scheduler:
             insort(self._waiting, sequence, key=_ORDER)
 
     def _drop_pages(self, sequence: Sequence) -> None:
-        self.ledger.release(sequence.row.truncate(0))
+        self._cut(sequence.row, 0, 0)
         sequence.num_computed_tokens = 0
         sequence.num_published_pages = 0
         sequence.num_exact_tokens_max = None
         if sequence.fusion is not None:
             sequence.fusion.unseat()
+
+    def _cut(self, row: Row, length: int, page_count: int) -> None:
+        """Forget a row's positions from `length` on and its own pages from `page_count` on."""
+        for pages in row.cut(length):
+            self.chunk_pages.release(pages)
+        self.ledger.release(row.truncate(page_count))
 
     def _leave(self, sequence: Sequence) -> None:
         self._parked.pop(sequence.id, None)
@@ -448,12 +518,19 @@ class Scheduler:
         sequence.num_published_pages = full
 
 
+def _reserved(sequence: Sequence) -> int:
+    """Return how many tokens more than it computes now a fused prompt will need slots for."""
+    fusion = sequence.fusing
+    return fusion.num_reserved_tokens if fusion is not None and fusion.shares else 0
+
+
 def _pack(slices: tuple[Slice, ...]) -> StepBatch:
     token_ids: list[int] = []
     positions: list[NDArray[np.int64]] = []
     slots: list[NDArray[np.int64]] = []
     rows: list[BatchRow] = []
     loads: list[SlotLoad] = []
+    filled: set[SharedPages] = set()
     for part in slices:
         sequence, places = part.sequence, part.positions
         query_start = len(token_ids)
@@ -461,7 +538,11 @@ def _pack(slices: tuple[Slice, ...]) -> StepBatch:
         positions.append(places)
         slots.append(sequence.row.slots(places))
         rows.append(_row(part, query_start))
-        loads.extend(_loads(part))
+        loads.extend(_copies(part))
+        for span in sequence.row.spans:
+            if span.pages.block is not None and span.pages not in filled:
+                filled.add(span.pages)
+                loads.append(_filling(span, sequence.row.page_size))
     return StepBatch(
         np.asarray(token_ids, dtype=np.int64),
         np.concatenate(positions),
@@ -475,16 +556,15 @@ def _row(part: Slice, query_start: int) -> BatchRow:
     sequence, fusion = part.sequence, part.sequence.fusing
     draw = sequence.decode.next_draw() if part.samples and sequence.decode else None
     visible = fusion.visible(part.stop) if fusion is not None else ((0, part.stop),)
-    context = sum(stop - start for start, stop in visible)
     return BatchRow(
         query_start=query_start,
         query_stop=query_start + part.stop - part.start,
-        context=context,
+        context=sum(stop - start for start, stop in visible),
         runs=tuple(run for start, stop in visible for run in sequence.row.runs(start, stop)),
-        segments=(RowSegment(0, context),),
         draw=draw,
         places=fusion.places(part.start, part.stop) if fusion is not None else None,
         measure=_measure(part),
+        shared=sequence.row.shared(visible),
     )
 
 
@@ -494,20 +574,26 @@ def _measure(part: Slice) -> Measure | None:
         return ValueDeviation()
     if fusion is not None and fusion.now.scored:
         chunks = fusion.now.scored
-        return TokenScores(tuple(sequence.row.runs(c.start, c.stop) for c in chunks))
+        return TokenScores(tuple(sequence.row.stored(c.start, c.stop) for c in chunks))
     if sequence.attention is not None and sequence.attention.wants(part.positions):
         return SpanAttention(sequence.attention.spans)
     return None
 
 
-def _loads(part: Slice) -> list[SlotLoad]:
+def _copies(part: Slice) -> list[SlotLoad]:
     """Return the copies that fill a fused row before its first positions are computed."""
     fusion, row = part.sequence.fusing, part.sequence.row
     if fusion is None:
         return []
     return [
         SlotLoad(
-            row.slots(np.arange(load.start, load.stop)), load.block, load.offset, load.rotation
+            row.slots(np.arange(copy.start, copy.stop)), copy.block, copy.offset, copy.rotation
         )
-        for load in fusion.loads()
+        for copy in fusion.copies()
     ]
+
+
+def _filling(span: SharedSpan, page_size: int) -> SlotLoad:
+    """Return what fills a chunk's pages, its keys as they are stored."""
+    tokens = np.arange(span.pages.record.tokens)
+    return SlotLoad(span.slots(span.origin + tokens, page_size), span.pages.block, 0, 0)

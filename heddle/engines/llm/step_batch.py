@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.kv.rows import RowSegment, SlotRun
+from heddle.kv.rows import Numbers, SharedKeys, SlotRun, slots_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,11 @@ class TokenScores:
     """How much the queries look at each token of some chunks, in the last layer. (FusionRAG §3.2)
 
     Summed over heads and queries; the softmax runs over one chunk at a time, so each chunk gets the
-    same weight in all. `chunks` says where the keys of each lie. Gives [tokens] for each chunk.
+    same weight in all. `chunks` says where the keys of each lie, and by how many tokens they are
+    to be turned. Gives [tokens] for each chunk.
     """
 
-    chunks: tuple[tuple[SlotRun, ...], ...]
+    chunks: tuple[tuple[tuple[SlotRun, ...], int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,11 @@ Measure = TokenScores | SpanAttention | ValueDeviation
 class BatchRow:
     """One sequence in a step: queries [query_start, query_stop) of the packed tokens.
 
-    `runs` says where the keys of `context` positions lie, `segments` how far those of each part
-    are turned. A query attends to every position before and at its own. Mostly the queries are
-    the last of these positions; `places` says which ones they are where they have gaps between
-    them. `draw` None: no token is wanted from this row. `measure`: what else is wanted of it.
+    It shows the keys of `context` positions. Those in `shared` lie in pages of others; `runs` says
+    where the rest lie, in their order. A query attends to every position before and at its own.
+    Mostly the queries are the last of these positions; `places` says which ones they are where
+    they have gaps between them. `draw` None: no token is wanted from this row. `measure`: what
+    else is wanted of it.
 
     Shapes: places [queries] int64, ascending.
     """
@@ -75,15 +77,28 @@ class BatchRow:
     query_stop: int
     context: int
     runs: tuple[SlotRun, ...]
-    segments: tuple[RowSegment, ...]
     draw: Draw | None = None
     places: NDArray[np.int64] | None = None
     measure: Measure | None = None
+    shared: tuple[SharedKeys, ...] = ()
 
     @property
     def queries(self) -> int:
         """Tokens of this row in the step."""
         return self.query_stop - self.query_start
+
+    def key_table(self) -> tuple[Numbers, Numbers]:
+        """Return where each key lies, and by how many tokens it is to be turned.
+
+        Shapes: [context] int64 each, in the order of positions.
+        """
+        slots, rotations = np.empty(self.context, np.int64), np.zeros(self.context, np.int64)
+        is_own = np.ones(self.context, np.bool_)
+        for keys in self.shared:
+            slots[keys.places], rotations[keys.places] = keys.slots, keys.rotation
+            is_own[keys.places] = False
+        slots[is_own] = slots_of(self.runs)
+        return slots, rotations
 
 
 @dataclass(frozen=True, slots=True, eq=False)

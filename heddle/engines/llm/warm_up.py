@@ -6,7 +6,7 @@ import numpy as np
 
 from heddle.engines.llm.engine import LlmWorker
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
-from heddle.kv.rows import RowSegment, SlotRun
+from heddle.kv.rows import SlotRun
 
 # [start, stop) of one prompt and how its next token is drawn: a whole prompt, a chunk that
 # continues it, a decode. Each kind of step has kernels of its own.
@@ -36,5 +36,5 @@ def warm_up(worker: LlmWorker, context_tokens_max: int, *, has_kernel: bool = Fa
 def _step(start: int, stop: int, draw: Draw | None) -> StepBatch:
     tokens = stop - start
     positions = np.arange(start, stop, dtype=np.int64)
-    row = BatchRow(0, tokens, stop, (SlotRun(0, stop),), (RowSegment(0, stop),), draw)
+    row = BatchRow(0, tokens, stop, (SlotRun(0, stop),), draw)
     return StepBatch(np.zeros(tokens, dtype=np.int64), positions, positions, (row,))

@@ -18,6 +18,7 @@ from heddle.engines.llm.attention import (
 from heddle.engines.llm.block_attention import QueryBlock, query_blocks
 from heddle.engines.llm.decode_attention import decode_rows
 from heddle.engines.llm.fused_layers import FusedAttention
+from heddle.engines.llm.gathered_keys import GatheredKeys
 from heddle.engines.llm.key_rotation import LibraryRotation, PairRotation
 from heddle.engines.llm.meters import meter_of
 from heddle.engines.llm.ragged_attention import RaggedPlan, plan_ragged
@@ -109,15 +110,25 @@ class TransformersWorker:
 
     def _attention_context(self, batch: StepBatch) -> AttentionContext:
         heads = self._core.config.num_attention_heads
-        decodes = None if self._has_kernel else decode_rows(batch.rows, self.store, heads)
+        decodes = (
+            None if self._has_kernel else decode_rows(batch.rows, self.store, heads, self._rotation)
+        )
         others = batch.rows[len(decodes.rows) if decodes else 0 :]
-        meters = {index: meter_of(row, self.store) for index, row in enumerate(others)}
+        meters = {
+            index: meter_of(row, self.store, self._rotation) for index, row in enumerate(others)
+        }
         ragged: RaggedPlan | None = None
         blocks: tuple[tuple[QueryBlock, ...], ...] = ()
+        gathered: dict[int, GatheredKeys] = {}
         if self._has_kernel:
             ragged = plan_ragged(batch.rows, self.store, heads, self._rotation)
         else:
             blocks = tuple(query_blocks(row, self._dtype, self._device) for row in others)
+            gathered = {
+                index: GatheredKeys.of(row, self.store, self._rotation)
+                for index, row in enumerate(others)
+                if row.shared
+            }
         return AttentionContext(
             store=self.store,
             slots=torch.from_numpy(batch.slots).to(self._device),
@@ -126,6 +137,7 @@ class TransformersWorker:
             blocks=blocks,
             rotation=self._rotation,
             meters={index: meter for index, meter in meters.items() if meter is not None},
+            gathered=gathered,
             ragged=ragged,
         )
 
@@ -205,10 +217,29 @@ class TransformersWorker:
         logits: Tensor = self._head(self._core.norm(wanted)).float()
         return logits
 
+    @property
+    def can_share(self) -> bool:
+        """Whether its attention reads pages of others as fast as copies of them.
+
+        Timed in float32 on a CPU only.
+        """
+        is_timed = self._device.type == "cpu" and self._dtype is torch.float32
+        return is_timed and not self._has_kernel
+
     @torch.inference_mode()
-    def export_kv(self, slots: NDArray[np.int64]) -> KvBlock:
-        """Copy the KV of these slots to the host. Shapes: slots [n]."""
-        return self.store.export(slots)
+    def export_kv(
+        self, slots: NDArray[np.int64], rotations: NDArray[np.int64] | None = None
+    ) -> KvBlock:
+        """Copy the KV of these slots to the host, its keys turned by as many tokens.
+
+        Shapes: slots and rotations [n].
+        """
+        block = self.store.export(slots)
+        if rotations is not None and rotations.any():
+            keys = block.keys.to(self._device)
+            self._rotation.turning(torch.from_numpy(rotations).to(self._device))(keys)
+            block = KvBlock(keys.cpu(), block.values)
+        return block
 
     @torch.inference_mode()
     def export_chunk(self, slots: NDArray[np.int64], record: ChunkRecord) -> ChunkEntry:

@@ -192,10 +192,10 @@ def test_a_loading_entry_lies_on_disk_until_it_is_read():
     put_on_disk(it, record("a"))
     plan = it.begin_load(b"a")
     assert it.host.bytes_used == 2  # reserved at once
-    assert (it.tier_of(b"a"), it.is_loading(b"a")) == (Tier.DISK, True)
+    assert (it.tier_of(b"a"), it.load_of(b"a")) == (Tier.DISK, plan.ticket)
     assert it.add(record("b"), 2, 99.0, to_disk=False) is None  # nor is it driven out
     assert it.end_load(plan.ticket, is_read=True)
-    assert (it.tier_of(b"a"), it.is_loading(b"a")) == (Tier.HOST, False)
+    assert (it.tier_of(b"a"), it.load_of(b"a")) == (Tier.HOST, None)
     assert b"a" in it.disk
 
 
@@ -205,7 +205,7 @@ def test_a_load_drives_out_what_is_hotter_but_nothing_pinned():
     put_on_disk(it, record("b"))
     it.pin(b"a")
     assert it.begin_load(b"b") is None
-    assert not it.is_loading(b"b")
+    assert it.load_of(b"b") is None
     it.release(b"a")
     assert it.begin_load(b"b").evicted == (b"a",)
 
@@ -384,7 +384,7 @@ def test_budgets_hold_the_pinned_stay_and_counts_add_up(steps):
             (tier, k)
             for tier, ledger in ((Tier.HOST, it.host), (Tier.DISK, it.disk))
             for k in sizes
-            if k in ledger and (model.pins[k] or it.is_loading(k))
+            if k in ledger and (model.pins[k] or it.load_of(k))
         }
         gone = _move(it, model, move, key, sizes.setdefault(key, size), float(now))
         it.check()
@@ -404,7 +404,7 @@ def _move(it, model, move, key, size, now_s):
     elif move == "find":
         model.finds += 1
         it.find(keys_probe(key.decode()), now_s)
-    elif move == "load" and it.tier_of(key) is Tier.DISK and not it.is_loading(key):
+    elif move == "load" and it.tier_of(key) is Tier.DISK and not it.load_of(key):
         plan = it.begin_load(key)
         if plan:
             model.loads.append(plan.ticket)

@@ -5,7 +5,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from heddle.kv.chunk_loader import ChunkLoader
+from heddle.kv.chunk_loader import REMEMBERED_S, ChunkLoader
 
 
 class StepClock:
@@ -48,40 +48,88 @@ def test_it_learns_seconds_a_byte():
         return True
 
     it, done = loader(read, clock)
-    before = it.predicted_s(5_000_000)
+    before = it.predicted_s([5_000_000])[0]
     for nbytes in [1_000_000, 8_000_000, 3_000_000, 500_000, 6_000_000] * 8:
         it.start(nbytes, nbytes)
         done.get(timeout=30)
     it.close()
     assert before < 0.02  # the first guess: a fast disk
-    assert it.predicted_s(5_000_000) == pytest.approx(0.052, rel=0.02)
+    assert it.predicted_s([5_000_000]) == pytest.approx([0.052], rel=0.02)
 
 
 def test_failed_loads_teach_nothing():
     it, done = loader(lambda job: None)
-    before = it.predicted_s(1000)
+    before = it.predicted_s([1000])
     it.start("x", 1000)
     done.get(timeout=30)
     it.close()
-    assert it.predicted_s(1000) == before
+    assert it.predicted_s([1000]) == before
+
+
+def test_what_was_learnt_is_forgotten_in_time():
+    """Else a disk that was slow once would never be asked again, and never found fast."""
+    clock = StepClock()
+
+    def read(job):
+        clock.time_s += 30.0
+        return True
+
+    it, done = loader(read, clock)
+    guess = it.predicted_s([500_000_000])
+    it.start("x", 500_000_000)
+    done.get(timeout=30)
+    it.close()
+    assert it.predicted_s([500_000_000])[0] > 10 * guess[0]
+    clock.time_s += 1.1 * REMEMBERED_S
+    assert it.predicted_s([500_000_000]) == guess
 
 
 def test_what_waits_is_part_of_the_prediction():
     gate = threading.Event()
     it, done = loader(lambda job: gate.wait(30), bytes_per_s=None)
-    alone = it.predicted_s(1000)
-    for _ in range(3):
-        it.start("x", 1000)
-    assert it.predicted_s(1000) == pytest.approx(4 * alone)
+    [alone] = it.predicted_s([1000])
+    for job in "xyz":
+        it.start(job, 1000)
+    assert it.predicted_s([1000]) == pytest.approx([4 * alone])
     gate.set()
     for _ in range(3):
         done.get(timeout=30)
     it.close()
 
 
+def test_each_waits_for_those_before_it():
+    it, _ = loader(lambda job: True, bytes_per_s=1e6)
+    seconds = it.predicted_s([1_000_000, 2_000_000, 1_000_000])
+    it.close()
+    assert seconds == pytest.approx([1.0, 3.0, 4.0], rel=0.01)
+
+
+def test_threads_share_what_waits_and_none_is_foretold_before_the_one_ahead():
+    it, _ = loader(lambda job: True, threads=2, bytes_per_s=1e6)
+    seconds = it.predicted_s([4_000_000, 1_000_000])
+    it.close()
+    assert seconds == pytest.approx([4.0, 4.0], rel=0.01)
+
+
+def test_the_time_left_of_a_read_runs_down_and_ends_with_it():
+    gate, clock = threading.Event(), StepClock()
+    it, done = loader(lambda job: gate.wait(30), clock)
+    [predicted_s] = it.predicted_s([5_000_000])
+    it.start("x", 5_000_000)
+    assert it.left_s("x") == pytest.approx(predicted_s)
+    clock.time_s += predicted_s / 2
+    assert it.left_s("x") == pytest.approx(predicted_s / 2)
+    clock.time_s += predicted_s
+    assert it.left_s("x") == 0.0  # overdue
+    gate.set()
+    done.get(timeout=30)
+    it.close()
+    assert it.left_s("x") == it.left_s("never asked for") == 0.0
+
+
 def test_a_declared_rate_is_the_first_guess_and_reads_wait_for_it():
     it, done = loader(lambda job: True, bytes_per_s=1e6)
-    assert it.predicted_s(10_000_000) == pytest.approx(10.0, rel=0.01)
+    assert it.predicted_s([10_000_000]) == pytest.approx([10.0], rel=0.01)
     it.start("x", 10_000_000)  # ten seconds on the declared disk
     it.close()  # wakes the throttle
     assert done.get(timeout=30)[2] is True

@@ -655,10 +655,24 @@ def test_many_threads_at_once_keep_the_books(tmp_path):
     assert on_disk == store.stats().disk_bytes <= 5 * FILE_BYTES
 
 
-def test_a_prediction_grows_with_the_bytes(tmp_path):
-    with opened(tmp_path, load_bytes_per_s=1e8) as store:
-        assert store.predicted_load_s(100_000_000) == pytest.approx(1.0, rel=0.01)
-        assert store.predicted_load_s(1000) < 0.01
+def test_a_prediction_counts_bytes_and_what_is_fetched_before(tmp_path):
+    filled(tmp_path, 1, 2, 3)
+    with opened(tmp_path, load_bytes_per_s=ENTRY_BYTES / 10.0) as store:
+        store.put(canonical(4), 0.0)
+        found = [look(store, chunk) for chunk in (4, 1, 2, 1)]
+        seconds = store.predicted_load_s(found)
+        assert seconds == pytest.approx([0.0, 10.0, 15.0, 10.0], rel=0.01)  # two threads
+        assert seconds[0] == 0.0, "it is in host memory"
+        assert seconds[1] == seconds[3] < seconds[2], "one load serves both"
+
+
+def test_a_load_under_way_is_as_far_off_as_it_was_foretold(tmp_path):
+    filled(tmp_path, 1, 2)
+    with opened(tmp_path, loader_threads=1, load_bytes_per_s=ENTRY_BYTES / 10.0) as store:
+        one, two = look(store, 1), look(store, 2)
+        foretold = store.predicted_load_s([one, two])
+        assert store.fetch(one.record.key) is Fetch.LOADING
+        assert store.predicted_load_s([two, one]) == pytest.approx(foretold[::-1])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The ledger under random operations, against a model that is a plain dict of counts."""
 
+from functools import partial
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -19,6 +21,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger = PageLedger(PAGES, 16)
         self.holders: list[list[int]] = []
         self.cached: set[int] = set()
+        self.told: list[int] = []
 
     @rule(count=st.integers(1, 8), grow=st.booleans())
     def allocate(self, count, grow):
@@ -46,8 +49,24 @@ class LedgerMachine(RuleBasedStateMachine):
         held = sorted({page for pages in self.holders for page in pages})
         if held:
             page = data.draw(st.sampled_from(held))
-            self.ledger.mark_cached(page)
+            self.ledger.mark_cached(page, partial(self.told.append, page))
             self.cached.add(page)
+
+    @rule(data=st.data())
+    def discard(self, data):
+        pages = data.draw(st.sets(st.integers(0, PAGES - 1), max_size=6))
+        self.ledger.discard(sorted(pages))
+        self.cached -= pages
+
+    @rule(count=st.integers(0, PAGES + 2))
+    def make_room(self, count):
+        held = {page for pages in self.holders for page in pages}
+        before = self.ledger.free_count
+        assert self.ledger.make_room(count) == (count <= PAGES - len(held))
+        assert self.ledger.free_count >= min(count, PAGES - len(held)) or not self.told
+        self.cached -= set(self.told)
+        assert self.ledger.free_count == before + len(self.told)
+        self.told.clear()
 
     @rule(data=st.data())
     def release(self, data):
@@ -63,6 +82,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 self.ledger.evict_oldest()
             return
         page = self.ledger.evict_oldest()
+        assert self.told.pop() == page
         assert page in self.cached - held, "a pinned page was evicted"
         self.cached.discard(page)
 
@@ -96,7 +116,7 @@ def test_a_free_page_can_be_neither_shared_nor_cached():
     with pytest.raises(InternalError, match="free"):
         ledger.share(0)
     with pytest.raises(InternalError, match="no holder"):
-        ledger.mark_cached(0)
+        ledger.mark_cached(0, list)
 
 
 def test_sequences_grow_in_place_while_there_is_room():
@@ -113,7 +133,7 @@ def test_the_oldest_idle_page_goes_first():
     ledger = PageLedger(4, 16)
     first, second = ledger.allocate(2)
     for page in (first, second):
-        ledger.mark_cached(page)
+        ledger.mark_cached(page, list)
     ledger.release([second])
     ledger.release([first])
     ledger.share(second)

@@ -1,5 +1,6 @@
 """What a policy may know of the prompt whose tokens it selects, and what it answers."""
 
+import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -103,6 +104,12 @@ class FusedPrompt:
         for start, stop in ((0, self.exact_tokens), *self.loaded):
             is_covered[start:stop] = True
         return np.flatnonzero(~is_covered)
+
+    def computed_max(self, ratio: float) -> int:
+        """Return how many positions the last pass computes at most, whatever selects them."""
+        tokens = sum(span.tokens for span in self.candidate_spans)
+        # One policy rounds up, chunk by chunk.
+        return len(self.uncovered) + math.ceil(ratio * tokens) + len(self.candidate_spans)
 
     def last_pass(self, selected: Positions) -> Pass:
         """Return the pass that computes what holds no KV, and what was selected. (FusionRAG §4.3)

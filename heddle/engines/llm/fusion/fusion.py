@@ -19,6 +19,7 @@ from heddle.engines.llm.fusion.fused_prompt import (
 )
 from heddle.engines.llm.fusion.policies import passes_of
 from heddle.engines.llm.fusion.prompt_layout import PromptLayout
+from heddle.engines.llm.fusion.selection import NONE
 from heddle.kv.chunk_key import HitKind
 from heddle.kv.chunk_record import ChunkVariant
 
@@ -59,27 +60,39 @@ class _Seated:
     surveyed: int = 0
     surveying_s: float = 0.0
     computing_s: float = 0.0
-    needs_loads: bool = True
+    shares: bool = False
+    needs_copies: bool = True
 
 
 class Fusion:
     """The fused prefill of one prompt. (FusionRAG §3.2)
 
-    First the reused chunks are written into the row (`loads`); then come the passes of the
-    policy: those that find out which tokens matter, and the one that computes all positions that
-    are neither exact nor reused, or that were selected. Done, it stays with its sequence: one that
-    loses its pages is put together again in the same way.
+    The row reads the reused chunks from pages of others (`shared`), or else they are copied into
+    it first (`copies`). Then come the passes of the policy: those that find out which tokens
+    matter, and the one that computes all positions that are neither exact nor reused, or that were
+    selected. Done, it stays with its sequence: one that loses its pages is put together again in
+    the same way. `notes` go into its summary.
 
     Mutates: the fuser fills blocks in, the scheduler seats it and moves it along.
     """
 
     def __init__(
-        self, layout: PromptLayout, reuse: KvReuse, reused: dict[int, ReusedChunk], now_s: float
+        self,
+        layout: PromptLayout,
+        reuse: KvReuse,
+        reused: dict[int, ReusedChunk],
+        now_s: float,
+        notes: tuple[str, ...] = (),
+        *,
+        can_share: bool = False,
     ) -> None:
         self.layout = layout
         self.stage = Stage.LOADING
         self._reuse = reuse
         self._reused = reused  # by the chunk's index
+        self._notes = notes
+        # CacheBlend writes the first layers of every token.
+        self.can_share = can_share and reuse.policy is not ReusePolicy.CACHEBLEND
         self._seated: _Seated | None = None
         self._began_s = now_s
         self._loading_s = 0.0
@@ -103,6 +116,24 @@ class Fusion:
     def done(self) -> int:
         """Positions of the present pass that are computed."""
         return self._at_work.done
+
+    @property
+    def shares(self) -> bool:
+        """Whether the row reads reused chunks from pages of others."""
+        return self._at_work.shares
+
+    @property
+    def first_fused(self) -> int:
+        """The first position whose KV was not there before the fusion."""
+        return self._at_work.prompt.exact_tokens
+
+    @property
+    def num_reserved_tokens(self) -> int:
+        """How many more positions than the present one a later pass may compute."""
+        seated = self._at_work
+        if seated.now.is_last:
+            return 0
+        return max(0, seated.prompt.computed_max(seated.ratio) - len(seated.now.positions))
 
     @property
     def num_exact_tokens(self) -> int:
@@ -139,10 +170,10 @@ class Fusion:
         """Return the prompt as it is on a row whose first positions hold exact KV already."""
         return FusedPrompt(self.layout, self._reuse, dict(self._reused), exact_tokens)
 
-    def seat(self, prompt: FusedPrompt, ratio: float) -> None:
-        """Begin with the passes; the row has pages."""
+    def seat(self, prompt: FusedPrompt, ratio: float, *, shares: bool) -> None:
+        """Begin with the passes, on chunks' pages that others read as well or on copies."""
         passes = passes_of(prompt, ratio)
-        self._seated = _Seated(prompt, ratio, passes, next(passes))
+        self._seated = _Seated(prompt, ratio, passes, next(passes), shares=shares)
         self.stage = Stage.COMPUTING
 
     def unseat(self) -> None:
@@ -151,9 +182,22 @@ class Fusion:
             self._seated = None
             self.stage = Stage.READY
 
-    def loads(self) -> tuple[RowLoad, ...]:
-        """Return what the row must be filled with before the next slice; mostly nothing."""
-        if not self._at_work.needs_loads:
+    def shared(self) -> tuple[ReusedChunk, ...]:
+        """Return the chunks that the row reads from pages of others."""
+        if not self.shares:
+            return ()
+        computed = self.now.positions if self.now.is_last else NONE
+        found = []
+        for chunk in self._reused.values():
+            start, stop = max(chunk.span.start, self.first_fused), chunk.span.stop
+            first, last = np.searchsorted(computed, (start, stop))
+            if last - first < stop - start:  # at ratio 1 chunks are computed whole
+                found.append(chunk)
+        return tuple(found)
+
+    def copies(self) -> tuple[RowLoad, ...]:
+        """Return what is copied into the row before the next slice; mostly nothing."""
+        if self._at_work.shares or not self._at_work.needs_copies:
             return ()
         exact_tokens = self._at_work.prompt.exact_tokens
         loads = []
@@ -190,7 +234,7 @@ class Fusion:
     def advance(self, stop: int, measured: Measured, step_s: float) -> None:
         """Count `now.positions[:stop]` as computed, with what the last slice has measured."""
         seated = self._at_work
-        seated.done, seated.needs_loads = stop, False
+        seated.done, seated.needs_copies = stop, False
         seated.measured.append(measured)
         if seated.now.is_last:
             seated.computing_s += step_s
@@ -216,18 +260,27 @@ class Fusion:
             ratio=seated.ratio,
             chunks=Counter(kind.value for kind in kinds),
             tokens_recomputed=self.num_recomputed_tokens,
+            tokens_shared=self._num_shared_tokens,
             tokens_from_disk=sum(chunk.span.tokens for chunk in from_disk),
             tokens_surveyed=seated.surveyed,
             chunks_primed=sum(
                 chunk.record.variant is ChunkVariant.PRIMED for chunk in self._reused.values()
             ),
-            fallbacks=self._fallbacks(),
+            fallbacks=(*self._notes, *self._unlogged()),
             loading_s=self._loading_s,
             surveying_s=seated.surveying_s,
             computing_s=seated.computing_s,
         )
 
-    def _fallbacks(self) -> tuple[str, ...]:
+    @property
+    def _num_shared_tokens(self) -> int:
+        if not self.shares:
+            return 0
+        loaded = sum(stop - start for start, stop in self._at_work.prompt.loaded)
+        return loaded - self.num_recomputed_tokens
+
+    def _unlogged(self) -> tuple[str, ...]:
+        """Say how many chunks Cache-Craft had to choose from without what they looked at."""
         if self._reuse.policy not in (ReusePolicy.CACHECRAFT, ReusePolicy.CACHECRAFT_FIXED):
             return ()
         candidates = self._at_work.prompt.candidates

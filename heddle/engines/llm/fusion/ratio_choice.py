@@ -4,6 +4,7 @@ import math
 
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.kv_reuse import AUTO, RATIO_DEFAULT, ReusePolicy
+from heddle.costs.prefill import prefill_token_s
 from heddle.costs.reuse_ratio import largest_ratio
 from heddle.engines.llm.fusion.fused_prompt import FusedPrompt
 
@@ -24,8 +25,7 @@ def chosen_ratio(
         return float(asked)
     if math.isinf(left_s):
         return RATIO_DEFAULT
-    step = {"call": 1.0, "prefill_tokens": step_tokens, "context_tokens": prompt.layout.tokens}
-    token_s = costs.predict_s(step) / step_tokens
+    token_s = prefill_token_s(costs, prompt.layout.tokens, step_tokens)
     other_s = len(prompt.uncovered) * token_s
     if prompt.options.policy is ReusePolicy.FUSIONRAG:
         other_s += len(prompt.question) * token_s

@@ -62,7 +62,7 @@ class FakeWorker:
         for index, row in enumerate(batch.rows):
             slots = np.concatenate([np.arange(r.start, r.start + r.length) for r in row.runs])
             assert self.positions[slots].tolist() == list(range(row.context)), "a wrong slot"
-            assert [(s.start, s.stop, s.rotation) for s in row.segments] == [(0, row.context, 0)]
+            assert not row.shared
             ids = tuple(self.tokens[slots].tolist())
             if self.bad_token in ids:
                 broken.add(index)
@@ -73,7 +73,7 @@ class FakeWorker:
                     probabilities.append(self.unsure.get(ids, 1.0))
         return StepResult(tuple(drawn), frozenset(broken), probabilities=tuple(probabilities))
 
-    def export_kv(self, slots):
+    def export_kv(self, slots, rotations=None):
         return self.tokens[slots].copy(), self.positions[slots].copy()
 
     def load_kv(self, slots, block):

@@ -7,7 +7,7 @@ import pytest
 
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
 from heddle.engines.llm.worker import TransformersWorker
-from heddle.kv.rows import RowSegment, SlotRun
+from heddle.kv.rows import SharedKeys, SlotRun
 from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
 
 HEAD, REST = 12, 20
@@ -32,24 +32,25 @@ def logits(worker, step):
 def test_keys_stored_elsewhere_are_turned_to_their_place(family, distance):
     """Shift invariance: a whole prompt moved by `distance` has the same attention.
 
-    The head is stored as if it stood `distance` earlier and is turned back by its segment.
+    The head is stored as if it stood `distance` earlier, and is read as another's chunk.
     """
     worker = TransformersWorker(tiny_model(family), slots=128)
     head, rest = prompt(HEAD, 1), prompt(REST, 2)
     runs = (SlotRun(40, HEAD), SlotRun(7, REST))
     slots = [*range(40, 40 + HEAD)]
     tail_slots = [*range(7, 7 + REST)]
-    plain = BatchRow(0, 0, 0, runs, (RowSegment(0, HEAD + REST),), Draw())
+    plain = BatchRow(0, 0, 0, runs, Draw())
     logits(worker, batch(head, 0, slots, replace(plain, runs=runs[:1])))
     expected = logits(worker, batch(rest, HEAD, tail_slots, plain))
     # The same with every query `distance` further on: only turned keys give the same result.
-    turned = replace(plain, segments=(RowSegment(0, HEAD, distance), RowSegment(HEAD, HEAD + REST)))
+    head_slots = np.arange(40, 40 + HEAD)
+    chunk = SharedKeys(np.arange(HEAD), head_slots, runs[:1], rotation=distance)
+    turned = replace(plain, runs=runs[1:], shared=(chunk,))
     moved = batch(rest, HEAD, tail_slots, turned)
     moved = replace(moved, positions=moved.positions + distance)
     got = logits(worker, moved)
-    forgotten = logits(
-        worker, replace(moved, rows=(replace(moved.rows[0], segments=plain.segments),))
-    )
+    as_stored = replace(moved.rows[0], shared=(replace(chunk, rotation=0),))
+    forgotten = logits(worker, replace(moved, rows=(as_stored,)))
     scale = expected.abs().max()
     assert (got - expected).abs().max() / scale < 2e-4
     assert (forgotten - expected).abs().max() / scale > 1e-2, "a weak test"

@@ -35,14 +35,14 @@ def visible_keys(row):
 def scattered(count, context, seed=0):
     """Return a row whose queries stand at `count` of `context` places."""
     places = np.sort(np.random.default_rng(seed).choice(context, count, replace=False))
-    return BatchRow(0, count, int(places[-1]) + 1, (), (), places=places)
+    return BatchRow(0, count, int(places[-1]) + 1, (), places=places)
 
 
 @pytest.mark.parametrize(
     ("queries", "context"), [(1, 9), (9, 9), (3, 9), (8, 9), (150, 400), (150, 800)]
 )
 def test_queries_see_what_stands_before_them(queries, context):
-    row = BatchRow(0, queries, context, (), ())
+    row = BatchRow(0, queries, context, ())
     start = context - queries
     assert visible_keys(row) == [list(range(start + query + 1)) for query in range(queries)]
 
@@ -54,7 +54,7 @@ def test_scattered_queries_see_what_stands_before_their_places(context):
 
 
 def test_a_whole_prompt_needs_no_mask_on_a_gpu():
-    (block,) = query_blocks(BatchRow(0, 150, 150, (), ()), torch.float32, CUDA)
+    (block,) = query_blocks(BatchRow(0, 150, 150, ()), torch.float32, CUDA)
     assert block.is_causal
     assert block.mask is None
     assert (block.start, block.stop, block.keys) == (0, 150, 150)
@@ -70,9 +70,9 @@ def test_masks_hide_only_what_some_query_of_a_block_sees():
 @pytest.mark.parametrize(
     "row",
     [
-        BatchRow(0, 1, 700, (), ()),
-        BatchRow(0, 90, 90, (), ()),
-        BatchRow(0, 90, 900, (), ()),
+        BatchRow(0, 1, 700, ()),
+        BatchRow(0, 90, 90, ()),
+        BatchRow(0, 90, 900, ()),
         scattered(200, 1500),
     ],
     ids=["one", "whole", "last", "scattered"],

@@ -7,10 +7,17 @@ import torch
 from heddle.engines.llm.meters import QUERIES_AT_ONCE, meter_of
 from heddle.engines.llm.step_batch import BatchRow, SpanAttention, TokenScores, ValueDeviation
 from heddle.kv.page_store import KvShape, PageStore
-from heddle.kv.rows import RowSegment, SlotRun
+from heddle.kv.rows import SlotRun
 
 LAYERS, HEADS, KV_HEADS, DIM, SLOTS = 3, 4, 2, 8, 200
 SCALE = 0.3
+
+
+class Doubling:
+    """Doubles keys for every token by which they are turned."""
+
+    def turn(self, keys, tokens, out):
+        out.copy_(keys * 2**tokens)
 
 
 @pytest.fixture
@@ -24,7 +31,7 @@ def store():
 
 def row_of(queries, context, measure, places=None):
     run = (SlotRun(0, context),)
-    return BatchRow(0, queries, context, run, (RowSegment(0, context),), None, places, measure)
+    return BatchRow(0, queries, context, run, None, places, measure)
 
 
 def seen_by(meter, queries):
@@ -41,12 +48,13 @@ def logits(query, keys):
 
 
 def test_token_scores_are_of_the_last_layer_and_each_chunk_has_its_own_softmax(store):
-    chunks = ((SlotRun(50, 5), SlotRun(70, 3)), (SlotRun(120, 4),))
-    meter = meter_of(row_of(6, 10, TokenScores(chunks)), store)
+    chunks = (((SlotRun(50, 5), SlotRun(70, 3)), 0), ((SlotRun(120, 4),), 2))
+    meter = meter_of(row_of(6, 10, TokenScores(chunks)), store, Doubling())
     shown = seen_by(meter, 6)
     slots = ([*range(50, 55), *range(70, 73)], list(range(120, 124)))
-    for scores, where in zip(meter.result(), slots, strict=True):
-        expected = logits(shown[-1], store.keys[-1][:, where]).softmax(-1).sum((0, 1))
+    for scores, where, (_, turned) in zip(meter.result(), slots, chunks, strict=True):
+        keys = store.keys[-1][:, where] * 2**turned
+        expected = logits(shown[-1], keys).softmax(-1).sum((0, 1))
         assert np.allclose(scores, expected, rtol=1e-5)
         assert scores.sum() == pytest.approx(6 * HEADS)
 
@@ -59,7 +67,7 @@ def test_span_attention_is_the_mean_over_heads_and_layers(store, scattered):
         places = np.sort(np.random.default_rng(2).permutation(context)[:queries])
     spans = ((0, 30), (30, 31), (100, 150))
     row = row_of(queries, context, SpanAttention(spans), places if scattered else None)
-    meter = meter_of(row, store)
+    meter = meter_of(row, store, Doubling())
     shown = seen_by(meter, queries)
     weights = []
     for layer in range(LAYERS):
@@ -74,5 +82,5 @@ def test_span_attention_is_the_mean_over_heads_and_layers(store, scattered):
 
 
 def test_other_rows_have_no_meter(store):
-    assert meter_of(row_of(2, 4, None), store) is None
-    assert meter_of(row_of(2, 4, ValueDeviation()), store) is None
+    assert meter_of(row_of(2, 4, None), store, Doubling()) is None
+    assert meter_of(row_of(2, 4, ValueDeviation()), store, Doubling()) is None

@@ -16,7 +16,7 @@ from heddle.engines.llm import ragged_attention
 from heddle.engines.llm.ragged_attention import SMALL, attend_ragged, plan_ragged
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import KvShape, PageStore
-from heddle.kv.rows import RowSegment, SlotRun
+from heddle.kv.rows import SharedKeys, runs_of
 
 pytest.importorskip("triton", reason="triton isn't installed: pip install 'heddle[gpu]'")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -67,21 +67,29 @@ class Rows:
         pieces = np.split(np.arange(SLOTS), np.sort(self._random.choice(SLOTS, 60, replace=False)))
         self._free = np.concatenate([pieces[i] for i in self._random.permutation(len(pieces))])
 
-    def add(self, context, queries=None, places=None, segments=None):
+    def add(self, context, queries=None, places=None, segments=()):
+        """Add a row; of `segments` (start, stop, rotation) those with a rotation are shared."""
         queries = queries if places is None else len(places)
         own, self._free = self._free[:context], self._free[context:]
         for tensor in (*self.store.keys, *self.store.values):
             noise = self._random.standard_normal((tensor.shape[0], context, tensor.shape[2]))
             tensor[:, own] = torch.from_numpy(noise).to(tensor)
-        runs = np.split(own, np.flatnonzero(np.diff(own) != 1) + 1)
+        is_shared = np.zeros(context, np.bool_)
+        shared = []
+        for start, stop, rotation in segments:
+            if rotation:
+                is_shared[start:stop] = True
+                slots = own[start:stop]
+                part = SharedKeys(np.arange(start, stop), slots, runs_of(slots), rotation=rotation)
+                shared.append(part)
         self.rows.append(
             BatchRow(
                 self._tokens,
                 self._tokens + queries,
                 context,
-                tuple(SlotRun(int(run[0]), len(run)) for run in runs),
-                segments or (RowSegment(0, context),),
+                runs_of(own[~is_shared]),
                 places=None if places is None else np.asarray(places),
+                shared=tuple(shared),
             )
         )
         self._tokens += queries
@@ -94,12 +102,12 @@ class Rows:
 
 def written_out(row, store, query, rotation):
     """Return a row's output, one query after another in float64. Shapes: [queries, heads, dim]."""
-    slots = np.concatenate([np.arange(run.start, run.start + run.length) for run in row.runs])
+    slots, _ = row.key_table()
     keys, values = store.keys[0][:, slots].clone(), store.values[0][:, slots].double()
-    for segment in row.segments:
-        part = keys[:, segment.start : segment.stop]
-        if segment.rotation:
-            rotation.turn(part.clone(), segment.rotation, part)
+    for shared in row.shared:
+        part = torch.empty_like(keys[:, shared.places])
+        rotation.turn(keys[:, shared.places], shared.rotation, part)
+        keys[:, shared.places] = part
     places = row.places if row.places is not None else range(row.context - row.queries, row.context)
     group = query.shape[0] // keys.shape[0]
     out = []
@@ -141,7 +149,7 @@ def layouts(draw):
             context = places[-1] + 1
         bounds = sorted(draw(st.sets(st.integers(1, context), max_size=3)) | {0, context})
         rotations = st.sampled_from([0, 0, 5, -3, 40])
-        segments = tuple(RowSegment(*ends, draw(rotations)) for ends in itertools.pairwise(bounds))
+        segments = tuple((*ends, draw(rotations)) for ends in itertools.pairwise(bounds))
         rows.append((context, places, segments))
     return rows
 
@@ -247,7 +255,7 @@ def test_a_plan_takes_every_key_that_a_query_sees_once_and_none_behind_a_tile(la
         for line in range(row.query_start * group, row.query_stop * group):
             keys = [key for key in sorted(seen[line]) if key <= plan.places[line // group]]
             assert keys == list(range(start, int(plan.places[line // group]) + 1))
-            slots = np.concatenate([np.arange(r.start, r.start + r.length) for r in row.runs])
+            slots, _ = row.key_table()
             assert plan.slots[keys].tolist() == slots[: len(keys)].tolist()
 
 

@@ -1,5 +1,7 @@
 """A model whose KV can't be reused is found out when it is loaded."""
 
+from dataclasses import replace
+
 import pytest
 
 from heddle.engines.llm.reuse_gate import reuse_problem
@@ -18,13 +20,10 @@ class ForgetsPlaces(TransformersWorker):
     """Takes the tokens of a step for the last ones of their row, wherever they stand."""
 
     def hidden_states(self, batch):
-        rows = tuple(type(row)(*(getattr(row, n) for n in ROW), None) for row in batch.rows)
+        rows = tuple(replace(row, places=None) for row in batch.rows)
         return super().hidden_states(
             type(batch)(batch.token_ids, batch.positions, batch.slots, rows)
         )
-
-
-ROW = ("query_start", "query_stop", "context", "runs", "segments", "draw")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -8,7 +8,7 @@ import torch
 
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch, ValueDeviation
 from heddle.engines.llm.worker import TransformersWorker
-from heddle.kv.rows import RowSegment, SlotRun
+from heddle.kv.rows import SlotRun
 from tests.helpers.tiny_models import tiny_model
 
 BAD_TOKEN = 7
@@ -25,8 +25,8 @@ def step(draws):
     rows, start = [], 0
     for ids, draw in zip(ROWS, draws, strict=True):
         stop = start + len(ids)
-        run, segment = SlotRun(start, len(ids)), RowSegment(0, len(ids))
-        rows.append(BatchRow(start, stop, len(ids), (run,), (segment,), draw))
+        run = SlotRun(start, len(ids))
+        rows.append(BatchRow(start, stop, len(ids), (run,), draw))
         start = stop
     positions = np.concatenate([np.arange(len(ids)) for ids in ROWS])
     return StepBatch(np.concatenate(ROWS), positions, np.arange(start), tuple(rows))

@@ -9,7 +9,7 @@ from transformers import DynamicCache
 
 from heddle.engines.llm.step_batch import BatchRow, SlotLoad, StepBatch
 from heddle.engines.llm.worker import TransformersWorker
-from heddle.kv.rows import RowSegment, SlotRun
+from heddle.kv.rows import SlotRun
 from tests.helpers.fused_serving import segments
 from tests.helpers.three_chunks import (
     CHUNKS,
@@ -118,6 +118,6 @@ def test_keys_turned_by_a_load_equal_keys_computed_at_that_place(model, distance
 def _at(worker, ids, slots, start):
     """Compute tokens from a position on; return their KV."""
     count = len(ids)
-    row = BatchRow(0, count, count, (SlotRun(0, count),), (RowSegment(0, count),))
+    row = BatchRow(0, count, count, (SlotRun(0, count),))
     worker.run(StepBatch(np.asarray(ids), slots + start, slots, (row,)))
     return worker.export_kv(slots)

@@ -5,7 +5,6 @@ import hashlib
 import pytest
 import torch
 
-from heddle.core.commands import Release
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from tests.helpers.fused_serving import EVERYTHING, segments
 from tests.helpers.fusion_oracle import FusionOracle
@@ -19,7 +18,7 @@ from tests.helpers.three_chunks import (
     served,
     spans_of,
 )
-from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
+from tests.helpers.tiny_models import FAMILIES, tiny_model
 
 TURNED = 2e-4  # keys that were turned in fp32 instead of computed at their place
 A, B, C = CHUNKS
@@ -87,23 +86,6 @@ def test_eight_requests_at_once_leave_every_stored_byte_and_give_everything_back
     assert all(len(serving.logits[number]) == 3 for number in numbers)
     assert _checksums(serving.store) == before
     assert serving.store.stats().host_bytes == host_bytes
-    assert (serving.pinned_chunks, serving.held_pages) == (0, 0)
-
-
-def test_what_is_exact_is_held_once_by_eight_rows_and_what_is_not_by_each():
-    """A row's copies of chunks are its own (ADR 6); prefix and first chunk are common pages."""
-    prefix = prompt(32, 0)
-    serving = served(tiny_model("llama"), prefix=prefix)
-    numbers = [
-        serving.start(segments(prefix, [B, C, A], QUESTION), decodes=False) for _ in range(8)
-    ]
-    serving.drain()
-    pages = -(-len(ids_of([B, C, A], prefix=prefix)) // 16)
-    common = len([*prefix, *B]) // 16
-    assert serving.held_pages == common + 8 * (pages - common)
-    assert serving.pinned_chunks == 8 * 3, "a preempted row is filled from the store again"
-    for number in numbers:
-        serving.engine.apply(Release(serving.prefilled[number].handle))
     assert (serving.pinned_chunks, serving.held_pages) == (0, 0)
 
 

@@ -1,0 +1,360 @@
+"""Requests a second that are answered in time: prefix cache, CacheBlend, FusionRAG, disk tier.
+
+In time: nine requests in ten have their first token within three times what full attention takes
+for it with nobody else there (the median of five). The largest such rate is found by bisection,
+the contenders in turns, each with the same prompts at the same moments. Each run lasts as many
+seconds whatever the rate, and has a new engine, so its prefix cache is empty at the start. Times
+are real ones, from the moment a request was to come; weights are random, for this is about time.
+Answers have 16 tokens. fp32 on the CPU.
+
+poisson, ragpulse: the KV of all chunks lies in host memory, stored beforehand (as `heddle index
+--fuse` does); 15 % of their tokens are computed anew. A model of 8 layers of 512.
+* prefix_cache: only what stands behind the very same tokens is reused;
+* cacheblend, fusionrag.
+Poisson's prompts have 8 of 128 chunks of 256 tokens, drawn by Zipf's law (exponent 0.75, that of
+RAGPulse's passages). RAGPulse's are the first of the trace: random tokens, lengths halved, its
+passages are the chunks; `compressed` says how many times faster than in the trace they come.
+
+disk: a model whose KV has the shape of a 7B's (28 layers, 4 heads of 128: 57 kB a token in
+bfloat16, really written and read) while the rest of it is narrow. Prompts of 4 of 96 chunks, else
+as Poisson's. Host memory holds a third of them and is empty at the start, the page cache is
+dropped, the disk tier is held to 100 MB/s.
+* async: loads run beside the engine's steps;
+* blocking: the engine takes no step until what it has asked for is there.
+Both prefill what they predict to take longer to load.
+
+Headline: fusionrag over prefix_cache with Poisson arrivals, async over blocking.
+"""
+
+import gc
+import itertools
+import os
+import statistics
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from transformers import LlamaForCausalLM
+
+from benchmarks.llm_parity import NoText
+from benchmarks.support.data import rows as data_rows
+from benchmarks.support.engine_driver import EngineDriver, Prompt
+from benchmarks.support.open_loop import Arrival, Served, serve
+from benchmarks.support.random_llama import Shape, random_llama, random_tokens
+from benchmarks.support.rate_search import RateSearch
+from heddle.core.errors import InputError, InternalError
+from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, ReusePolicy
+from heddle.core.payloads import Segment, SegmentRole
+from heddle.core.tasks import Optimizations
+from heddle.engines.llm.build import LlmSettings, assemble
+from heddle.engines.llm.engine import LlmEngine
+from heddle.engines.llm.worker import WorkerClock
+from heddle.kv.chunk_directory import Fetch
+from heddle.kv.chunk_entry import ChunkEntry
+from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
+
+BOUND: Final = 3.0
+UNCONTENDED: Final = 5  # prompts whose median the bound is made of
+RATIO: Final = 0.15
+ANSWER_TOKENS: Final = 16
+PREFIX_TOKENS: Final = 32
+QUESTION_TOKENS: Final = 64
+CONTEXT_TOKENS_MAX: Final = 4096
+POISSON_ARRIVALS: Final = 512
+ZIPF: Final = 0.75
+TRACE: Final = "trace_ragpulse"
+TRACE_PARTS: Final = ("system", "passages", "history", "web", "user")
+HOST_BYTES: Final = 4 << 30
+DISK_BYTES_PER_S: Final = 100e6
+DISK_CHUNKS: Final = 4
+KV_OF_7B: Final = Shape("7B's KV", 28, 256, 4, 256, kv_heads=4, head_dim=128)
+MODEL: Final = "random Llama"  # what the stored KV belongs to
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is run; the bars are decided by the full size.
+
+    A run lasts `stretches` times what full attention takes for a prompt. A rate is found when
+    the smallest that misses the bound is less than `precision` times the largest that meets it.
+    """
+
+    shape: Shape
+    chunks: int
+    pool: int
+    chunk_tokens: int
+    trace_requests: int
+    disk_pool: int
+    disk_chunk_tokens: int
+    stretches: float
+    precision: float
+    kv_bytes: int
+
+
+FULL: Final = Sizes(Shape("8x512", 8, 512, 8, 1376), 8, 128, 256, 200, 96, 256, 30.0, 1.06, 1 << 30)
+QUICK: Final = Sizes(Shape("reader", 6, 256, 8, 256), 4, 12, 128, 20, 10, 32, 8.0, 2.01, 1 << 28)
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One way to serve."""
+
+    name: str
+    reuse: KvReuse
+    mode: Optimizations = Optimizations.APPROX
+
+
+PREFIX_CACHE: Final = Contender("prefix_cache", FULL_ATTENTION, Optimizations.EXACT)
+CACHEBLEND: Final = Contender("cacheblend", KvReuse(ReusePolicy.CACHEBLEND, RATIO))
+FUSIONRAG: Final = Contender("fusionrag", KvReuse(ReusePolicy.FUSIONRAG, RATIO))
+ASYNC: Final = Contender("async", FUSIONRAG.reuse)
+BLOCKING: Final = Contender("blocking", FUSIONRAG.reuse)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A model and what it is asked; `store_for` gives each run of a contender its chunk KV.
+
+    `recorded_rate` is how many requests a second came when they were recorded.
+    """
+
+    name: str
+    model: LlamaForCausalLM
+    arrivals: Sequence[Arrival]
+    contenders: tuple[Contender, ...]
+    store_for: Callable[[Contender], AbstractContextManager[ChunkStore]]
+    recorded_rate: float | None = None
+
+
+class BlockingStore(ChunkStore):
+    """Waits for each load where it is asked for; the engine takes no step meanwhile."""
+
+    def __init__(self, settings: ChunkStoreSettings, fingerprint: str) -> None:
+        super().__init__(settings, fingerprint, WorkerClock())
+        self._ended = threading.Event()
+        super().subscribe(self._ended.set)
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Let it be: nobody waits for a load."""
+
+    def fetch(self, key: bytes) -> ChunkEntry | Fetch:
+        """Return an entry, pinned, once it is in host memory."""
+        while True:
+            self._ended.clear()
+            fetched = super().fetch(key)
+            if fetched is not Fetch.LOADING:
+                return fetched
+            self._ended.wait()
+            self.release(key)
+
+
+def run(quick: bool, seed: int) -> dict[str, object]:
+    """Find every contender's rate in every case; headline x_prefix_cache, x_async."""
+    sizes = QUICK if quick else FULL
+    rows = [row for case in _cases(sizes, seed) for row in _measure(case, sizes)]
+    rates = {(row["case"], row["contender"]): float(str(row["requests_per_s"])) for row in rows}
+    return {
+        "settings": {
+            **asdict(sizes),
+            "bound": BOUND,
+            "ratio": RATIO,
+            "answer_tokens": ANSWER_TOKENS,
+            "disk_shape": asdict(KV_OF_7B),
+            "disk_bytes_per_s": DISK_BYTES_PER_S,
+            "threads": torch.get_num_threads(),
+        },
+        "rows": rows,
+        "headline": {
+            "x_prefix_cache": rates["poisson", "fusionrag"] / rates["poisson", "prefix_cache"],
+            "x_async": rates["disk", "async"] / rates["disk", "blocking"],
+        },
+    }
+
+
+def _cases(sizes: Sizes, seed: int) -> Iterator[Case]:
+    """Yield one case after another; what it has stored goes when the next one is asked for."""
+    model = random_llama(sizes.shape, seed, CONTEXT_TOKENS_MAX)
+    prompts = _zipf_prompts(sizes.pool, sizes.chunk_tokens, sizes.chunks, seed)
+    yield from _in_memory("poisson", model, sizes, _poisson(prompts, seed))
+    try:
+        trace, recorded_rate = _ragpulse(sizes.trace_requests, seed)
+    except InputError as error:
+        print(f"ragpulse is left out: {error}", flush=True)
+    else:
+        yield from _in_memory("ragpulse", model, sizes, trace, recorded_rate)
+    prompts = _zipf_prompts(sizes.disk_pool, sizes.disk_chunk_tokens, DISK_CHUNKS, seed)
+    yield from _on_disk(sizes, _poisson(prompts, seed), seed)
+
+
+def _in_memory(
+    name: str,
+    model: LlamaForCausalLM,
+    sizes: Sizes,
+    arrivals: Sequence[Arrival],
+    recorded_rate: float | None = None,
+) -> Iterator[Case]:
+    """Yield the case of these arrivals, all of their chunks in host memory."""
+    contenders = (PREFIX_CACHE, CACHEBLEND, FUSIONRAG)
+    with closing(_store(ChunkStoreSettings(HOST_BYTES))) as store:
+        _store_chunks(model, store, arrivals, sizes.kv_bytes)
+        # All runs take the same store: all chunks are in it, so they change nothing.
+        yield Case(name, model, arrivals, contenders, lambda _: nullcontext(store), recorded_rate)
+
+
+def _on_disk(sizes: Sizes, arrivals: Sequence[Arrival], seed: int) -> Iterator[Case]:
+    """Yield the case of these arrivals, their chunks on disk; a third of them fits in memory."""
+    pool_bytes = sizes.disk_pool * sizes.disk_chunk_tokens * KV_OF_7B.stored_token_bytes
+    model = random_llama(KV_OF_7B, seed, CONTEXT_TOKENS_MAX)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        settings = ChunkStoreSettings(
+            pool_bytes // 3, folder, 2 * pool_bytes, load_bytes_per_s=DISK_BYTES_PER_S
+        )
+        with closing(_store(settings)) as store:
+            _store_chunks(model, store, arrivals, sizes.kv_bytes)
+        files = frozenset(_files(folder))
+
+        @contextmanager
+        def cold(contender: Contender) -> Iterator[ChunkStore]:
+            for left in _files(folder) - files:
+                left.unlink()  # what an earlier run has added
+            _drop_page_cache(files)
+            is_blocking = contender is BLOCKING
+            store = BlockingStore(settings, MODEL) if is_blocking else _store(settings)
+            with closing(store):
+                yield store
+
+        yield Case("disk", model, arrivals, (ASYNC, BLOCKING), cold)
+
+
+def _measure(case: Case, sizes: Sizes) -> Iterator[dict[str, object]]:
+    """Search every contender's rate, in turns."""
+    with case.store_for(case.contenders[0]) as store:
+        alone = EngineDriver(_engine(case.model, store, sizes.kv_bytes))
+        asked = case.arrivals[:UNCONTENDED]
+        full_s = statistics.median(alone.first_token_s(arrival.prompt) for arrival in asked)
+    searches = {contender: RateSearch(1 / full_s, sizes.precision) for contender in case.contenders}
+    met: dict[Contender, Served] = {}
+    while any(not search.is_done for search in searches.values()):
+        for contender, search in searches.items():
+            if search.is_done:
+                continue
+            served = _serve(case, contender, search.rate, full_s, sizes)
+            said = "in time" if served.meets_bound else "late"
+            print(f"{case.name}, {contender.name}: {search.rate:.3g} a second: {said}", flush=True)
+            if served.meets_bound:
+                met[contender] = served
+            search.take(meets=served.meets_bound)
+    for contender, search in searches.items():
+        if contender not in met:
+            raise InternalError(f"{case.name}: {contender.name} is in time at no rate")
+        row: dict[str, object] = {
+            "case": case.name,
+            "contender": contender.name,
+            "requests_per_s": search.best,
+            "x_first": search.best / searches[case.contenders[0]].best,
+            "requests": met[contender].requests,
+            "first_token_median_s": met[contender].median_s,
+            "bound_s": BOUND * full_s,
+        }
+        if case.recorded_rate is not None:
+            row["compressed"] = search.best / case.recorded_rate
+        print("  ".join(f"{name} {_shown(value)}" for name, value in row.items()), flush=True)
+        yield row
+
+
+def _serve(case: Case, contender: Contender, rate: float, full_s: float, sizes: Sizes) -> Served:
+    """Serve a case at a rate, with a new engine; alone, full attention takes `full_s`."""
+    seconds, bound_s = sizes.stretches * full_s, BOUND * full_s
+    arrivals = [arrival for arrival in case.arrivals if arrival.at <= rate * seconds]
+    with case.store_for(contender) as store:
+        driver = EngineDriver(_engine(case.model, store, sizes.kv_bytes))
+        return serve(
+            driver, arrivals, rate, bound_s, contender.reuse, contender.mode, ANSWER_TOKENS
+        )
+
+
+def _engine(model: LlamaForCausalLM, store: ChunkStore, kv_bytes: int) -> LlmEngine:
+    """Return a new engine over a store, which is closed by whoever opened it."""
+    gc.collect()  # the engine before holds its pool in a cycle of references
+    settings = LlmSettings(Path("in memory"), kv_bytes=kv_bytes, chunk_kv_bytes=HOST_BYTES)
+    return assemble("llm", 1, settings, model, MODEL, NoText(), chunk_cache=store)
+
+
+def _store(settings: ChunkStoreSettings) -> ChunkStore:
+    return ChunkStore(settings, MODEL, WorkerClock())
+
+
+def _store_chunks(
+    model: LlamaForCausalLM, store: ChunkStore, arrivals: Sequence[Arrival], kv_bytes: int
+) -> None:
+    """Compute every chunk behind what the first prompt begins with, and store its KV."""
+    driver = EngineDriver(_engine(model, store, kv_bytes))
+    prefix, question = arrivals[0].prompt[0], Segment(random_tokens(1, 0))
+    parts = itertools.chain.from_iterable(arrival.prompt for arrival in arrivals)
+    for chunk in dict.fromkeys(part for part in parts if part.role is SegmentRole.CHUNK):
+        driver.first_token_s((prefix, chunk, question), FUSIONRAG.reuse, Optimizations.APPROX)
+        store.flush()
+
+
+def _files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+def _drop_page_cache(files: Iterable[Path]) -> None:
+    """Have files read from the disk again, where the system lets a program say so."""
+    if not hasattr(os, "posix_fadvise"):
+        print("the page cache can't be dropped here: files may come from memory")
+        return
+    for path in files:
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _zipf_prompts(pool: int, chunk_tokens: int, chunks: int, seed: int) -> Iterator[Prompt]:
+    """Draw prompts without end: chunks by their popularity, a question of its own for each."""
+    rng = np.random.default_rng((seed, 1))
+    weights = 1 / np.arange(1, pool + 1) ** ZIPF
+    texts = [random_tokens(chunk_tokens, seed, 2, number) for number in range(pool)]
+    prefix = Segment(random_tokens(PREFIX_TOKENS, seed, 3))
+    for number in itertools.count():
+        drawn = rng.choice(pool, chunks, replace=False, p=weights / weights.sum())
+        question = Segment(random_tokens(QUESTION_TOKENS, seed, 4, number))
+        yield (prefix, *(Segment(texts[i], SegmentRole.CHUNK) for i in drawn), question)
+
+
+def _poisson(prompts: Iterator[Prompt], seed: int) -> list[Arrival]:
+    gaps = np.random.default_rng((seed, 5)).exponential(1.0, POISSON_ARRIVALS)
+    return [Arrival(at, next(prompts)) for at in np.cumsum(gaps).tolist()]
+
+
+def _ragpulse(count: int, seed: int) -> tuple[list[Arrival], float]:
+    """Return the first requests of the trace, and how many a second there were.
+
+    Raises: InputError: the trace is not in the data folder.
+    """
+    requests = list(itertools.islice(data_rows(TRACE), count))
+    rate = count / requests[-1]["t"]
+    return [Arrival(request["t"] * rate, _prompt(request, seed)) for request in requests], rate
+
+
+def _prompt(request: dict[str, Any], seed: int) -> Prompt:
+    """Return a request of the trace: equal content ids have equal tokens."""
+    return tuple(
+        Segment(
+            random_tokens(-(-tokens // 2), seed, 6, content),
+            SegmentRole.CHUNK if part == "passages" else SegmentRole.TEXT,
+        )
+        for part in TRACE_PARTS
+        for content, tokens in request[part]
+    )
+
+
+def _shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

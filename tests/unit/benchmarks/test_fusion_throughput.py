@@ -1,0 +1,108 @@
+"""fusion-throughput: requests are judged by when they were to come, and blocking means blocking."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import fusion_throughput
+from benchmarks.fusion_throughput import BlockingStore
+from benchmarks.support.engine_driver import EngineDriver
+from benchmarks.support.open_loop import Arrival, Served, serve
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.payloads import SegmentRole
+from heddle.core.tasks import Optimizations
+from heddle.kv.chunk_codec import KvEncoding
+from heddle.kv.chunk_entry import ChunkEntry
+from heddle.kv.chunk_store import ChunkStoreSettings
+from tests.helpers.fused_serving import FusedServing
+from tests.helpers.three_chunks import CHUNKS, ThreeChunks, served
+from tests.helpers.tiny_models import tiny_model
+
+REUSE = KvReuse(ReusePolicy.FULL_REUSE)
+
+
+@pytest.fixture(scope="module")
+def case():
+    return ThreeChunks(tiny_model("llama"))
+
+
+def answered(case, bound_s, arrivals=3, rate=1e6):
+    driver = EngineDriver(FusedServing(case.model).engine)
+    coming = [Arrival(float(i), case.segments) for i in range(arrivals)]
+    return serve(driver, coming, rate, bound_s, REUSE, Optimizations.APPROX, 2)
+
+
+def test_every_request_is_answered_in_time_where_there_is_time(case):
+    ran = answered(case, bound_s=1e6)
+    assert len(ran.first_token_s) == ran.requests == 3
+    assert all(seconds > 0 for seconds in ran.first_token_s)
+    assert ran.meets_bound
+
+
+def test_a_run_that_can_not_meet_its_bound_is_broken_off(case):
+    ran = answered(case, bound_s=0.0, arrivals=1000, rate=1000.0)
+    assert not ran.meets_bound
+    assert len(ran.first_token_s) < 1000
+
+
+def test_one_in_ten_may_be_late():
+    ran = Served(10, 1.0, (0.5,) * 9 + (2.0,))
+    assert ran.meets_bound
+    assert not replace(ran, first_token_s=(0.5,) * 8 + (2.0,) * 2).meets_bound
+    assert not replace(ran, first_token_s=(0.5,) * 8).meets_bound, "two were never answered"
+
+
+def test_a_blocking_store_is_never_waited_for(case, tmp_path):
+    served(case.model, directory=tmp_path, disk_bytes_max=1 << 28).engine.close()
+    settings = ChunkStoreSettings(1 << 28, tmp_path, 1 << 28, KvEncoding.AS_COMPUTED)
+
+    class Instant(BlockingStore):
+        def __init__(self, own, fingerprint, clock):
+            super().__init__(settings, fingerprint)
+
+        def predicted_load_s(self, found):
+            return [0.0 for _ in found]
+
+    serving = FusedServing(case.model, store_class=Instant)
+    number = serving.start(case.segments, REUSE)
+    serving.drain()  # without waiting for a load
+    fused = serving.prefilled[number].fused
+    serving.engine.close()
+    assert fused.tokens_from_disk == sum(map(len, CHUNKS))
+    assert serving.pinned_chunks == 0
+
+
+def test_a_blocking_fetch_gives_the_entry_or_says_that_there_is_none(case, tmp_path):
+    serving = served(case.model, directory=tmp_path, disk_bytes_max=1 << 28)
+    serving.engine.close()
+    settings = ChunkStoreSettings(1 << 28, tmp_path, 1 << 28, KvEncoding.AS_COMPUTED)
+    store = BlockingStore(settings, "tiny")
+    keys = [path.name.partition(".")[0] for path in tmp_path.rglob("*.safetensors")]
+    fetched = [store.fetch(bytes.fromhex(key)) for key in keys]
+    store.close()
+    assert len(fetched) == len(CHUNKS)
+    assert all(isinstance(entry, ChunkEntry) for entry in fetched)
+
+
+def test_a_request_of_the_trace_is_a_prompt():
+    request = {
+        "system": [[1, 10], [2, 4]],
+        "passages": [[3, 7], [1, 10]],
+        "history": [],
+        "web": [],
+        "user": [[4, 1]],
+    }
+    prompt = fusion_throughput._prompt(request, seed=0)
+    assert [len(part.token_ids) for part in prompt] == [5, 2, 4, 5, 1]
+    roles = [part.role is SegmentRole.CHUNK for part in prompt]
+    assert roles == [False, False, True, True, False]
+    assert prompt[0].token_ids == prompt[3].token_ids, "equal content has equal tokens"
+
+
+def test_popular_chunks_come_more_often():
+    prompts = fusion_throughput._zipf_prompts(50, 4, 3, seed=0)
+    drawn = [part.token_ids for _ in range(200) for part in next(prompts)[1:-1]]
+    counts = sorted((drawn.count(text) for text in set(drawn)), reverse=True)
+    assert counts[0] > 3 * counts[-1]
+    questions = {next(prompts)[-1].token_ids for _ in range(20)}
+    assert len(questions) == 20

@@ -1,0 +1,51 @@
+"""ivf-modes: its recall, its way between two settings, and ours against a full scan."""
+
+import numpy as np
+import pytest
+
+from benchmarks import ivf_modes
+from benchmarks.ivf_modes import Method
+from benchmarks.support.search_set import SearchSet
+
+
+@pytest.fixture(scope="module")
+def data():
+    draws = np.random.default_rng(3)
+    vectors = draws.standard_normal((1500, 16), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return SearchSet(vectors, vectors[:40] + 0.01)
+
+
+def test_a_speed_lies_between_the_two_settings_around_the_target():
+    rows = [{"recall": 0.9, "qps": 400.0}, {"recall": 1.0, "qps": 100.0}]
+    assert ivf_modes._qps_at(0.95, rows) == pytest.approx(200.0)
+    assert ivf_modes._qps_at(0.9, rows) == pytest.approx(400.0)
+    assert ivf_modes._qps_at(0.89, rows) is None
+
+
+def test_recall_counts_what_a_full_scan_finds(data):
+    right = data.nearest(ivf_modes.K)
+    half = right.copy()
+    half[:, 5:] = -1
+    method = Method("m", lambda queries, setting: right, (1, 2))
+    method.labels, method.seconds = {1: right, 2: half}, {1: [1.0], 2: [0.5, 2.0, 0.5]}
+    whole, part = ivf_modes._rows([method], data)
+    assert (whole["recall"], whole["equal_sets"], whole["qps"]) == (1.0, 1.0, 40.0)
+    assert (part["recall"], part["equal_sets"], part["qps"]) == (0.5, 0.0, 80.0)
+
+
+def test_every_way_of_ours_finds_the_nearest_in_all_lists(data):
+    ways = {method.name: method for method in ivf_modes._ours(data)}
+    for name in ("heddle exact", "heddle lists, exact"):
+        found = ways[name].search(data.queries, ways[name].settings[-1])
+        assert (np.sort(found) == np.sort(data.nearest(ivf_modes.K))).all()
+    found = ways["heddle default"].search(data.queries, 23)
+    assert (found[:, 0] == data.nearest(1)[:, 0]).all()
+
+
+def test_peers_give_ids_like_ours(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path))
+    for _ in range(2):  # built, then read back
+        for method in ivf_modes._peers(data):
+            found = method.search(data.queries, method.settings[-1])
+            assert (found[:, 0] == data.nearest(1)[:, 0]).mean() > 0.9, method.name

@@ -1,0 +1,64 @@
+"""substage: both ways to serve find the same, and its clock moves with work and arrivals only."""
+
+import numpy as np
+import pytest
+
+from benchmarks.ivf_step import Settings, prepared_index
+from benchmarks.substage import Query, SubStages, Whole, serve
+
+
+@pytest.fixture(scope="module")
+def indexed():
+    return prepared_index(Settings(count=3000, nlist=64, seed=1, dims=16, batch=12, topics=6))
+
+
+def queries_of(vectors, arrivals_s):
+    nprobes = [3, 17, 64] * len(vectors)
+    return [Query(at, vectors[i : i + 1], nprobes[i]) for i, at in enumerate(arrivals_s)]
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.004, 10.0])
+def test_both_find_the_same(indexed, gap_s):
+    index, vectors = indexed
+    queries = queries_of(vectors, (gap_s * np.arange(len(vectors))).tolist())
+    ours, _, _ = serve(SubStages(index, slots=4), queries)
+    theirs, _, _ = serve(Whole(index), queries)
+    assert ours.keys() == theirs.keys() == set(range(len(queries)))
+    for number, (distances, labels) in theirs.items():
+        np.testing.assert_array_equal(ours[number][0], distances)
+        np.testing.assert_array_equal(ours[number][1], labels)
+
+
+def test_nobody_waits_for_the_next_arrival(indexed):
+    index, vectors = indexed
+    queries = queries_of(vectors, (1000.0 * np.arange(len(vectors))).tolist())
+    for searcher in (SubStages(index, slots=4), Whole(index)):
+        _, end_s, latencies_s = serve(searcher, queries)
+        assert end_s >= queries[-1].arrives_s
+        assert latencies_s.max() < 1000.0
+        assert latencies_s.min() > 0
+
+
+def test_waiting_counts_from_the_arrival():
+    class Slow:
+        """Ends one query a step."""
+
+        def __init__(self):
+            self.waiting = []
+
+        @property
+        def has_work(self):
+            return bool(self.waiting)
+
+        def admit(self, number, query):
+            self.waiting.append(number)
+
+        def step(self):
+            number = self.waiting.pop(0)
+            return {number: (np.zeros(1), np.full(1, number))}
+
+    queries = [Query(0.0, np.zeros((1, 2)), 1) for _ in range(5)]
+    found, end_s, latencies_s = serve(Slow(), queries)
+    assert [int(found[i][1][0]) for i in range(5)] == [0, 1, 2, 3, 4]
+    assert (np.diff(latencies_s) >= 0).all()
+    assert latencies_s[-1] == end_s
