@@ -18,6 +18,7 @@ from heddle.corpus.pending import embedding_text, pending_batches
 from heddle.corpus.records import EmbedderStamp, PendingChunk
 from heddle.corpus.store import CorpusStore
 from heddle.engines.vector.build import refresh_index
+from heddle.engines.vector.index_kind import SearchMode
 from heddle.hosts.machine import read_machine
 from heddle.kv.forget_files import forget_files
 from heddle.runtime.handle import Handle
@@ -54,14 +55,16 @@ def index_paths(
     *,
     embedder: str | Path | None = None,
     prune: bool = False,
+    search: SearchMode | None = None,
     on_documents: Callable[[IngestProgress], None],
     on_vectors: Callable[[EmbedProgress], None],
 ) -> IndexReport:
     """Bring the corpus in `directory` up to date with files. Stopped and run again, it resumes.
 
-    `prune` deletes the documents of files at or under `paths` that exist no more. Servers that
-    are running on the corpus see every change at their next search. The stored chunk KV of what
-    is deleted goes with it, for every model. A first run that takes in no document leaves nothing
+    `prune` deletes the documents of files at or under `paths` that exist no more. `search` says
+    how the corpus is searched from now on; None leaves that as it was, at first AUTO. Servers that
+    are running on the corpus see every change at their next search. The stored chunk KV of what is
+    deleted goes with it, for every model. A first run that takes in no document leaves nothing
     behind.
 
     Raises:
@@ -78,7 +81,7 @@ def index_paths(
         if store.stats().chunks == 0 and not report.removed:
             raise InputError(_nothing(report))
         embedded = embed_pending(store, directory, embedder, on_vectors)
-        refresh_index(directory)
+        refresh_index(directory, search)
         forget_files(chunk_kv_directory(directory), store.deleted(0).tolist())
         return IndexReport(report, embedded, store.vector_count, store.revision)
 

@@ -1,10 +1,11 @@
 """From a server's configuration to its lanes: which engines, with which settings, where."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from heddle.app.chunk_kv_disk import chunk_kv_directory, disk_bytes_max
+from heddle.app.embedding_lanes import POOL, EmbeddingLane, embedding_engine
 from heddle.app.model_source import model_directory
 from heddle.app.placement import Demand, Placement, plan_placement
 from heddle.app.server_config import ServerConfig
@@ -22,7 +23,6 @@ from heddle.hosts.lane_main import call_factory
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.machine import MachineFacts
 
-EMBEDDING_ROWS: Final = 512  # texts in flight: two full batches wait while one runs
 VECTOR_ROWS: Final = 256
 INDEX_OVERHEAD: Final = 1.3  # an index file in memory, over its plain vectors
 
@@ -35,7 +35,7 @@ def plan_for(config: ServerConfig, machine: MachineFacts, store: CorpusStore | N
         InputError: a model isn't there.
     """
     llm = 0 if config.generator is None else _weight_bytes(model_directory(config.generator))
-    embedder = 0 if config.index is None else _weight_bytes(_embedder_directory(config))
+    embedder = 0 if config.index is None else _weight_bytes(embedder_directory(config))
     index = 0
     if store is not None and store.dims:
         index = int(store.vector_count * store.dims * 4 * INDEX_OVERHEAD)
@@ -55,17 +55,30 @@ def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFa
     return "bfloat16" if machine.has_amx or machine.gpus else "float32"
 
 
-def lane_specs(config: ServerConfig, placement: Placement, dtype: str) -> tuple[LaneSpec, ...]:
+def lane_specs(
+    config: ServerConfig,
+    placement: Placement,
+    dtype: str,
+    embedding: Sequence[EmbeddingLane] = (),
+) -> tuple[LaneSpec, ...]:
     """Return the lanes of a server: retrieval where there is an index, llm where a generator.
 
-    `dtype` is the embedder's, from `embedder_dtype`.
+    Args:
+        config: the server's.
+        placement: its plan.
+        dtype: the embedder's, from `embedder_dtype`.
+        embedding: embedding lanes of their own, from `plan_embedding_lanes`; () = the embedding
+            engine shares the retrieval lane.
     """
     lanes = []
     if config.index is not None:
         threads = max(1, len(placement.retrieval_cpus))
-        engines = (_embedding(config, threads, dtype), _vector(config, threads))
+        engines: tuple[EngineSpec, ...] = (_vector(config, threads),)
+        if not embedding:
+            engines = (_embedding(config, threads, dtype), *engines)
         cpus = placement.retrieval_cpus if placement.is_pinned else ()
         lanes.append(LaneSpec("retrieval", engines, cpus, threads))
+        lanes += [lane.spec(str(embedder_directory(config))) for lane in embedding]
     if config.generator is not None:
         threads = max(1, len(placement.llm_cpus))
         llm = _llm(config, placement, threads)
@@ -84,20 +97,14 @@ def inline_hosts(specs: tuple[LaneSpec, ...], clock: Clock) -> Iterator[InlineHo
             yield InlineHost(call_factory(spec, epoch=1), spec.credits_total, clock)
 
 
-def _embedder_directory(config: ServerConfig) -> Path:
+def embedder_directory(config: ServerConfig) -> Path:
+    """Return the directory of a server's encoder."""
     return default_model_dir() if config.embedder is None else model_directory(config.embedder)
 
 
 def _embedding(config: ServerConfig, threads: int, dtype: str) -> EngineSpec:
-    directory = str(_embedder_directory(config))
-    settings = EmbeddingSettings(model=directory, dtype=dtype, threads=threads)
-    return EngineSpec(
-        "embedding",
-        "heddle.engines.embedding.build:build_engine",
-        settings,
-        EMBEDDING_ROWS,
-        frozenset({PrimitiveKind.EMBEDDING}),
-    )
+    directory = str(embedder_directory(config))
+    return embedding_engine(POOL, EmbeddingSettings(directory, dtype, threads=threads))
 
 
 def _vector(config: ServerConfig, threads: int) -> EngineSpec:

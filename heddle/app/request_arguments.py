@@ -5,9 +5,10 @@ from numbers import Real
 from typing import TypeVar
 
 from heddle.core.errors import ConfigError, InputError
+from heddle.core.payloads import TextRole
 from heddle.core.tasks import Optimizations, Priority
 
-E = TypeVar("E", Optimizations, Priority)
+E = TypeVar("E", Optimizations, Priority, TextRole)
 
 
 def input_values(inputs: object) -> dict[str, object]:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +12,15 @@ from typing import Any, Self, TypeVar
 
 from heddle.app.application import App
 from heddle.app.embedder_source import embedder_facts
-from heddle.app.lanes import embedder_dtype, inline_hosts, lane_specs, plan_for
+from heddle.app.embedding_lanes import EmbeddingLane, embedding_pool, plan_embedding_lanes
+from heddle.app.embedding_service import EmbeddingService, checked_texts
+from heddle.app.lanes import (
+    embedder_directory,
+    embedder_dtype,
+    inline_hosts,
+    lane_specs,
+    plan_for,
+)
 from heddle.app.model_source import model_directory
 from heddle.app.priming import NEIGHBOURS_DEFAULT, prime_chunks
 from heddle.app.priming_plan import PrimingPlan, PrimingProgress, PrimingReport
@@ -20,10 +28,15 @@ from heddle.app.request_arguments import input_values, member_named, patience_s,
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.core.kv_reuse import KvReuse, kv_reuse_of
+from heddle.core.payloads import EmbedPayload, TextRole
 from heddle.core.ports import EnginePort
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Vectors
 from heddle.core.tasks import Optimizations, Priority
 from heddle.corpus.store import CorpusStore
+from heddle.engines.embedding.encoder_directory import EncoderDirectory
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.hosts.devices import detect_devices
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.machine import read_machine
 from heddle.hosts.process import ProcessLane, start_lanes
@@ -75,6 +88,7 @@ class Server:
         self.trace = StepTrace()
         self._workflows: dict[str, Workflow] = {}
         self._lanes: tuple[ProcessLane, ...] = ()
+        self._embedding: EmbeddingService | None = None
         self._event_loop = asyncio.new_event_loop()
         self._lock = threading.Lock()  # guards `_is_closed`, and nothing is posted after it is set
         self._is_closed = False
@@ -170,6 +184,52 @@ class Server:
         request_id = self._on_loop(submit)
         return handle
 
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        role: TextRole | str = TextRole.PLAIN,
+        deadline_s: float | None = None,
+        priority: Priority | str = Priority.NORMAL,
+        tenant: str = "",
+        dimensions: int | None = None,
+    ) -> Vectors:
+        """Embed texts on the lanes that workflows use, or refuse at once. (WindVE)
+
+        Args:
+            texts: each gets a vector; one longer than the model takes is cut, and counted.
+            role: "plain", "query" or "passage": which of the model's prompts stands before them.
+            deadline_s: seconds until the vectors are worthless; None = the server's default.
+            priority: "interactive", "normal" or "bulk"; bulk waits for what the others leave.
+            tenant: whose texts they are; cached vectors are never shared between tenants.
+            dimensions: the length of the vectors, where the model allows a shorter one.
+
+        Raises:
+            Busy: they would be late; `wait_s` says when to come again.
+            InputError: nothing to embed, or the deadline is shorter than the texts take alone.
+            ConfigError: the server has no corpus and so no embedder.
+            EngineError: a lane failed.
+        """
+        payload = EmbedPayload(checked_texts(texts), member_named(TextRole, role, "role"))
+        time_s = patience_s(deadline_s)
+        level = member_named(Priority, priority, "priority")
+        owner = tenant_name(tenant)
+
+        def submit() -> Future[Vectors]:
+            if self._embedding is None:
+                raise ConfigError("this server has no embedder: give it an index")
+            answer = self._embedding.submit(
+                payload,
+                seconds_left=self.config.limits.deadline_s if time_s is None else time_s,
+                priority=level,
+                tenant=owner,
+                dimensions=dimensions,
+            )
+            self._loop.wake()
+            return answer
+
+        return self._on_loop(submit).result()
+
     def prime(
         self,
         neighbours_max: int = NEIGHBOURS_DEFAULT,
@@ -215,6 +275,7 @@ class Server:
                 }
                 for name, h in lanes.items()
             },
+            "embedding": {} if self._embedding is None else self._embedding.health(),
             "requests": len(runtime.requests.open),
             "finished": runtime.counters.finished,
             "failed": runtime.counters.failed,
@@ -271,7 +332,7 @@ class Server:
         dtype = embedder_dtype(self.config.dtype, stamp, read_machine())
         if stamp is not None and stamp.dtype != dtype:
             log.warning("questions are embedded in %s, the corpus in %s", dtype, stamp.dtype)
-        specs = lane_specs(self.config, self.placement, dtype)
+        specs = lane_specs(self.config, self.placement, dtype, self._embedding_lanes(dtype))
         if self.config.host == "process":
             self._lanes = start_lanes(specs)
             for lane in self._lanes:
@@ -285,6 +346,20 @@ class Server:
         self._loop = self._on_loop(lambda: self._assemble(specs))
         self._close_on_loop(self._loop.close)
 
+    def _embedding_lanes(self, dtype: str) -> tuple[EmbeddingLane, ...]:
+        """Return the embedding lanes of their own; engines in this process have none."""
+        if self.config.index is None or self.config.host == "inline":
+            return ()
+        lanes = plan_embedding_lanes(
+            detect_devices(read_machine()),
+            self.placement,
+            dtype,
+            heterogeneous=self.config.heterogeneous,
+        )
+        for lane in lanes:
+            log.info("%s", lane.line())
+        return lanes
+
     def _close_on_loop(self, close: Callable[[], None]) -> None:
         """Have `close()` call this on the runtime's thread, before what was started earlier."""
         self._started.callback(lambda: self._post(close).result())
@@ -296,6 +371,7 @@ class Server:
             for host in inline_hosts(specs, self.clock):
                 self._close_on_loop(host.close)
                 ports.append(host)
+        ports = self._pooled(ports)
         runner = PassRunner(self.clock, disabled=self.config.disabled_passes)
         runtime = Runtime(
             ports=(*ports, self._tools),
@@ -311,6 +387,17 @@ class Server:
         loop = RuntimeLoop(runtime, self.clock, self._event_loop)
         loop.start()
         return loop
+
+    def _pooled(self, ports: list[EnginePort]) -> list[EnginePort]:
+        """Put the embedding lanes behind one port, the door of the embedding service."""
+        lanes = [port for port in ports if PrimitiveKind.EMBEDDING in port.kinds]
+        if not lanes:
+            return ports
+        directory = EncoderDirectory.open(str(embedder_directory(self.config)))
+        pool = embedding_pool(lanes, directory.max_tokens, self.clock)
+        self._embedding = EmbeddingService(pool, directory)
+        self._close_on_loop(pool.close)
+        return [*(port for port in ports if port not in lanes), pool]
 
     def _tokenizer(self) -> PromptTokenizer | None:
         if self.config.generator is None:

@@ -26,6 +26,7 @@ class ServerConfig:
         device: auto, cpu or cuda, for the LLM.
         attention: what computes the LLM's: torch, or triton on an NVIDIA GPU; auto = triton where
             it can.
+        heterogeneous: with an accelerator, whether the CPU embeds what it can't take in time.
         nprobe: clusters a search scans; None = the index's default.
         max_num_seqs: sequences the LLM runs at once.
         max_num_batched_tokens: tokens of one LLM step.
@@ -55,6 +56,7 @@ class ServerConfig:
     dtype: str = "auto"
     device: str = "auto"
     attention: str = "auto"
+    heterogeneous: bool = True
     nprobe: int | None = None
     max_num_seqs: int = 16
     max_num_batched_tokens: int = 512

@@ -8,13 +8,15 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Final
 
 from heddle.app.cache import cache_root
-from heddle.app.lanes import plan_for
+from heddle.app.embedding_lanes import plan_embedding_lanes
+from heddle.app.lanes import embedder_dtype, plan_for
 from heddle.app.model_source import DEFAULT_MODEL, installed_models, model_directory
 from heddle.app.placement import Placement
 from heddle.app.server_config import ServerConfig
@@ -27,6 +29,8 @@ from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_
 from heddle.engines.llm.attention_choice import choose_attention
 from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.engines.vector.manifest import read_manifest
+from heddle.hosts.devices import detect_devices, is_heterogeneous
 from heddle.hosts.machine import MachineFacts, read_machine
 
 FREE_BYTES_MIN: Final = 1 << 30  # an index of a few hundred thousand passages
@@ -61,7 +65,9 @@ class Findings:
     embedder: str = ""
     index: CorpusStats | None = None
     embedded_with: EmbedderStamp | None = None
+    search: str = ""
     placement: Placement | None = None
+    embedding: tuple[str, ...] = ()
     free_bytes: dict[str, int] = field(default_factory=dict)
     missing: list[Missing] = field(default_factory=list)
 
@@ -97,6 +103,7 @@ def examine(config: ServerConfig) -> Findings:
     if index is not None:
         _look_at_index(found, index, embedder)
     _look_at_placement(found, config)
+    _look_at_embedding(found, config)
     _look_at_reuse(found, config)
     _look_at_disks(found, index)
     return found
@@ -183,6 +190,9 @@ def _look_at_index(found: Findings, index: Path, embedder: ModelFacts | None) ->
     except HeddleError as error:
         found.missing.append(Missing(f"index: {error}", build))
         return
+    with suppress(FileNotFoundError, InputError):  # a server or `heddle index` makes it anew
+        manifest = read_manifest(index)
+        found.search = f"{manifest.kind} ({manifest.mode}), nlist {manifest.nlist}"
     if found.index.pending:
         found.missing.append(Missing(f"{found.index.pending} chunks have no vector yet", build))
     elif not found.index.vectors:
@@ -208,6 +218,24 @@ def _look_at_placement(found: Findings, config: ServerConfig) -> None:
     except HeddleError as error:
         fix = "choose another --model or --index, or raise the memory limit"
         found.missing.append(Missing(str(error), fix))
+
+
+def _look_at_embedding(found: Findings, config: ServerConfig) -> None:
+    """Tell the devices that can embed, and the lanes that a server would have on them."""
+    devices = detect_devices(found.machine)
+    found.embedding = tuple(device.line() for device in devices)
+    if not is_heterogeneous(devices, config.heterogeneous):
+        why = "one kind of device" if config.heterogeneous else "switched off"
+        found.embedding += (f"no spill between devices: {why}",)
+    if found.placement is None:
+        return
+    dtype = embedder_dtype(config.dtype, found.embedded_with, found.machine)
+    lanes = plan_embedding_lanes(
+        devices, found.placement, dtype, heterogeneous=config.heterogeneous
+    )
+    found.embedding += tuple(f"lane {lane.line()}" for lane in lanes) or (
+        f"lane embedding: {dtype}, on the retrieval lane's cores",
+    )
 
 
 def _look_at_reuse(found: Findings, config: ServerConfig) -> None:
@@ -287,11 +315,15 @@ def _lines(found: Findings) -> Iterable[str]:
         )
     if found.embedded_with is not None:
         yield f"           embedded with {found.embedded_with.model}"
+    if found.search:
+        yield f"search     {found.search}"
     if found.placement is not None:
         threads = {k: v for k, v in _threads(found.placement).items() if v}
         yield f"threads    {', '.join(f'{lane} {count}' for lane, count in threads.items())}"
         for number, line in enumerate(found.placement.lines()):
             yield f"{'' if number else 'placement':<11}{line}"
+    for number, line in enumerate(found.embedding):
+        yield f"{'' if number else 'embedding':<11}{line}"
     yield ""
     for missing in found.missing:
         yield f"missing: {missing.what}"

@@ -62,11 +62,20 @@ class Pause:
 NO_PAUSE = Pause()
 
 
+class TextRole(Enum):
+    """What a text is to an encoder: some put other words before a query than before a passage."""
+
+    PLAIN = "plain"
+    QUERY = "query"
+    PASSAGE = "passage"
+
+
 @dataclass(frozen=True, slots=True)
 class EmbedPayload:
     """Embed texts; answered by Vectors [len(texts), d]."""
 
     texts: tuple[str, ...]
+    role: TextRole = TextRole.PLAIN
 
     @property
     def rows(self) -> int:
@@ -75,7 +84,7 @@ class EmbedPayload:
 
     def part(self, start: int, stop: int) -> "EmbedPayload":
         """Return rows [start, stop) as a payload of their own."""
-        return EmbedPayload(self.texts[start:stop])
+        return replace(self, texts=self.texts[start:stop])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,12 +92,14 @@ class SearchPayload:
     """Search the index for each row; answered by Hits.
 
     Shapes: queries [n, d] float32, C-contiguous, normalised.
-    `nprobe` None takes the index's default.
+    `nprobe` says how many clusters an IVF index scans, `topm` how many candidates a graph keeps;
+    None takes the index's default.
     """
 
     queries: NDArray[np.float32]
     topk: int
     nprobe: int | None = None
+    topm: int | None = None
 
     @property
     def rows(self) -> int:

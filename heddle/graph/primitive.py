@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from heddle.core.payloads import NO_PAUSE, Pause, Sampling
+from heddle.core.payloads import NO_PAUSE, Pause, Sampling, TextRole
 from heddle.core.primitives import PrimitiveKind
 
 
@@ -28,6 +28,7 @@ class EmbedConfig:
     """Embed one text made of parts, or the texts of a single part that is a list."""
 
     parts: tuple[Part, ...]
+    role: TextRole = TextRole.PLAIN
 
 
 @dataclass(frozen=True, slots=True)

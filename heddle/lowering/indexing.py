@@ -1,5 +1,6 @@
 """Indexing: Embedding of chunk texts, then Ingestion of their vectors. (Teola Figure 3)"""
 
+from heddle.core.payloads import TextRole
 from heddle.core.primitives import PrimitiveKind
 from heddle.graph.primitive import EmbedConfig, IngestConfig, Primitive, Read
 from heddle.lowering.scope import Scope, input_key
@@ -21,7 +22,7 @@ def lower_indexing(
         node=str(node.id),
         reads=(texts,),
         writes=(vectors,),
-        config=EmbedConfig((Read(texts),)),
+        config=EmbedConfig((Read(texts),), TextRole.PASSAGE),
     )
     ingest = Primitive(
         name=f"{node.id}.ingestion@{turn}",

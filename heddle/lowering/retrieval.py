@@ -1,5 +1,6 @@
 """A retrieval: Embedding, Searching, and with `collect` an Aggregate over the turns."""
 
+from heddle.core.payloads import TextRole
 from heddle.core.primitives import PrimitiveKind
 from heddle.graph.primitive import (
     CollectConfig,
@@ -54,7 +55,7 @@ def embed_and_search(
             node=node,
             reads=keys(query),
             writes=(vectors,),
-            config=EmbedConfig(query),
+            config=EmbedConfig(query, TextRole.QUERY),
         ),
         Primitive(
             name=f"{node}.searching{suffix}",

@@ -57,7 +57,8 @@ def build_payload(
     """
     config = primitive.config
     if isinstance(config, EmbedConfig):
-        return Built(EmbedPayload(query_texts(config.parts, store, primitive.node)))
+        texts = query_texts(config.parts, store, primitive.node)
+        return Built(EmbedPayload(texts, config.role))
     if isinstance(config, SearchConfig):
         return Built(SearchPayload(_vectors(store, config.vectors), config.topk, config.nprobe))
     if isinstance(config, PrefillConfig):

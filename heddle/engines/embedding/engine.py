@@ -1,8 +1,9 @@
 """The embedding engine: one batch a step, rows from many tasks, each task answered when whole."""
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
@@ -11,17 +12,21 @@ from numpy.typing import NDArray
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.frames import Frame, Load
-from heddle.core.payloads import EmbedPayload
+from heddle.core.payloads import EmbedPayload, TextRole
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
-from heddle.core.tasks import Task
+from heddle.core.tasks import Priority, Task
 from heddle.costs.step_report import StepReport
 from heddle.engines.embedding.scheduler import BatchLimits, EmbeddingScheduler, Row
+from heddle.engines.embedding.vector_cache import CachedVector, VectorCache
+
+log = logging.getLogger(__name__)
 
 PRIOR_S: Mapping[str, float] = MappingProxyType({"call": 7e-3, "tokens": 3e-4, "texts": 2e-4})
 """MiniLM-L6 in float32 on one AVX2 core [s]: a step, a padded token, a text to tokenise. Up to a
 few hundred tokens a text, attention's square is too small to fit beside the tokens."""
+NO_PROMPTS: Mapping[TextRole, str] = MappingProxyType({})
 CHARS_PER_TOKEN = 4  # of a text that is not tokenised yet
 
 
@@ -52,11 +57,21 @@ class EmbeddingWorker(Protocol):
 
 @dataclass(slots=True)
 class PartialVectors:
-    """A task's result while its rows arrive in any order. Shapes: values [n, d] float32."""
+    """A task's result while its rows arrive in any order. Shapes: values [n, d] float32.
+
+    `texts` are those to compute, with the model's prompt before each; text i is row `places[i]`
+    of the result. `tokenized` counts those whose tokens are known, `cut` holds those cut.
+    """
 
     values: NDArray[np.float32]
     missing: int
+    tenant: str
+    is_cached: bool
+    texts: tuple[str, ...] = ()
+    places: tuple[int, ...] = ()
+    tokenized: int = 0
     tokens: int = 0
+    cut: set[int] = field(default_factory=set)
     truncated: int = 0
 
 
@@ -70,6 +85,8 @@ class EmbeddingEngine:
         clock: measures steps.
         limits: the size of a batch.
         prior_s: the cost model's first guess.
+        prompts: words that the model wants before a text, by its role.
+        cache: vectors of earlier queries; bulk tasks neither use nor fill it.
     """
 
     def __init__(
@@ -81,8 +98,13 @@ class EmbeddingEngine:
         *,
         limits: BatchLimits | None = None,
         prior_s: Mapping[str, float] = PRIOR_S,
+        prompts: Mapping[TextRole, str] = NO_PROMPTS,
+        cache: VectorCache | None = None,
     ) -> None:
         self._worker = worker
+        self._prompts = prompts
+        self._cache = VectorCache("", "", bytes_max=0) if cache is None else cache
+        self._clock = clock
         self._limits = limits or BatchLimits()
         self._scheduler = EmbeddingScheduler(self._limits)
         self._report = StepReport(name, epoch, clock, prior_s)
@@ -123,7 +145,7 @@ class EmbeddingEngine:
         """Tokenise what comes next and embed one batch.
 
         Args:
-            now_s: the lane's time [s]; unused, as budgets are relative.
+            now_s: the lane's time [s]; unused, as the engine's own clock times deadlines.
             budget_s: time to work for [s]: bounds the batch, never below one row; inf = the
                 time set by Steer, or a full batch.
         """
@@ -131,7 +153,10 @@ class EmbeddingEngine:
         budget_s = self._budget_s if math.isinf(budget_s) else budget_s
         texts = self._tokenize()
         batch = self._scheduler.next_batch(
-            tokens_max=self._tokens_within(budget_s, texts), call_tokens=self._call_tokens()
+            tokens_max=self._tokens_within(budget_s, texts),
+            call_tokens=self._call_tokens(),
+            now_s=self._clock.now_s(),
+            token_s=self._report.costs.coefficients_s["tokens"],
         )
         if batch:
             self._embed(batch)
@@ -168,8 +193,36 @@ class EmbeddingEngine:
         if not payload.rows:
             self._report.done(task.task_id, Vectors(values))
             return
-        self._results[task.task_id] = PartialVectors(values, payload.rows)
-        self._scheduler.add(task.task_id, payload.texts, task.identity.priority)
+        result = self._begin(task, payload, values)
+        if not result.missing:
+            self._finish(task.task_id, result)
+            return
+        self._results[task.task_id] = result
+        deadline_s = self._clock.now_s() + task.seconds_left
+        self._scheduler.add(task.task_id, result.texts, task.identity.priority, deadline_s)
+
+    def _begin(
+        self, task: Task, payload: EmbedPayload, values: NDArray[np.float32]
+    ) -> PartialVectors:
+        """Return a result with the rows that are cached filled in, and the texts of the others."""
+        prompt = self._prompts.get(payload.role, "")
+        texts = payload.texts if not prompt else tuple(prompt + text for text in payload.texts)
+        identity = task.identity
+        is_cached = identity.priority is not Priority.BULK
+        result = PartialVectors(values, payload.rows, identity.tenant, is_cached)
+        places = []
+        for place, text in enumerate(texts):
+            known = self._cache.get(text, identity.tenant) if is_cached else None
+            if known is None:
+                places.append(place)
+                continue
+            values[place] = known.values
+            result.missing -= 1
+            result.tokens += known.tokens
+            result.truncated += known.is_truncated
+        result.places = tuple(places)
+        result.texts = tuple(texts[place] for place in places)
+        return result
 
     def _drop(self, task_id: int) -> bool:
         """Forget a task; return whether it was there."""
@@ -206,7 +259,10 @@ class EmbeddingEngine:
     def _take_tokens(self, task_id: int, done: Sequence[TokenizedText]) -> None:
         result = self._results[task_id]
         result.tokens += sum(len(text.token_ids) for text in done)
-        result.truncated += sum(text.is_truncated for text in done)
+        for text in done:
+            if text.is_truncated:
+                result.cut.add(result.tokenized)
+            result.tokenized += 1
         self._scheduler.tokenized(task_id, [text.token_ids for text in done])
 
     def _embed(self, batch: Sequence[Row]) -> None:
@@ -225,12 +281,20 @@ class EmbeddingEngine:
 
     def _store(self, row: Row, vector: NDArray[np.float32]) -> None:
         result = self._results[row.task_id]
-        result.values[row.index] = vector
+        result.values[result.places[row.index]] = vector
+        if result.is_cached:
+            known = CachedVector(vector, len(row.token_ids), row.index in result.cut)
+            self._cache.put(result.texts[row.index], result.tenant, known)
         result.missing -= 1
         if not result.missing:
             del self._results[row.task_id]
-            vectors = Vectors(result.values, result.tokens, result.truncated)
-            self._report.done(row.task_id, vectors)
+            self._finish(row.task_id, result)
+
+    def _finish(self, task_id: int, result: PartialVectors) -> None:
+        truncated = result.truncated + len(result.cut)
+        if truncated:
+            log.info("%d of %d texts were cut to the model's length", truncated, len(result.values))
+        self._report.done(task_id, Vectors(result.values, result.tokens, truncated))
 
     def _tokens_within(self, budget_s: float, texts: int) -> float:
         """Return how many tokens fit a step of this length, after these texts were tokenised."""
@@ -255,5 +319,7 @@ def _features(lengths: Sequence[int], texts: int) -> dict[str, float]:
     return {
         "call": float(rows > 0),
         "tokens": float(rows * longest),
+        "squares": float(rows * longest * longest),
+        "unpadded": float(sum(lengths)),
         "texts": float(texts),
     }

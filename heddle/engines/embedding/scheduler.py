@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Priority
 
+# What rows taken as they come cost in padding, and steps beyond what the fit says.
+CAREFUL = 1.3
+
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
@@ -28,11 +31,12 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One tokenised text of a task."""
+    """One tokenised text of a task. `deadline_s` is on the lane's clock; inf = none."""
 
     task_id: int
     index: int
     token_ids: Sequence[int]
+    deadline_s: float = math.inf
 
 
 @dataclass(slots=True)
@@ -45,6 +49,7 @@ class WaitingTask:
     task_id: int
     priority: Priority
     texts: tuple[str, ...]
+    deadline_s: float = math.inf
     next_text: int = 0
     rows: dict[int, Row] = field(default_factory=dict)
 
@@ -73,9 +78,15 @@ class EmbeddingScheduler:
         """Rows in the queue, tokenised or not."""
         return sum(task.row_count for task in self._tasks.values())
 
-    def add(self, task_id: int, texts: tuple[str, ...], priority: Priority) -> None:
+    def add(
+        self,
+        task_id: int,
+        texts: tuple[str, ...],
+        priority: Priority,
+        deadline_s: float = math.inf,
+    ) -> None:
         """Queue a task behind those of its class."""
-        self._tasks[task_id] = WaitingTask(task_id, priority, texts)
+        self._tasks[task_id] = WaitingTask(task_id, priority, texts, deadline_s)
 
     def remove(self, task_id: int) -> None:
         """Forget what still waits of a task."""
@@ -104,19 +115,37 @@ class EmbeddingScheduler:
         """Take in the ids of a task's next texts, in their order."""
         task = self._tasks[task_id]
         for ids in token_ids:
-            task.rows[task.next_text] = Row(task_id, task.next_text, ids)
+            row = Row(task_id, task.next_text, ids, task.deadline_s)
+            task.rows[task.next_text] = row
             task.next_text += 1
 
-    def next_batch(self, *, tokens_max: float, call_tokens: float) -> tuple[Row, ...]:
-        """Take the next batch, shortest row first; empty if nothing is tokenised.
+    def next_batch(
+        self,
+        *,
+        tokens_max: float,
+        call_tokens: float,
+        now_s: float = 0.0,
+        token_s: float = 0.0,
+    ) -> tuple[Row, ...]:
+        """Take the next batch; empty if nothing is tokenised.
+
+        Rows of about the oldest one's length join it, whatever their age, as long as nobody who
+        is overtaken gets late by that. Else the oldest rows are taken as they came.
 
         Args:
             tokens_max: padded tokens it may hold, beside the limits' own bound; one row always
                 fits.
             call_tokens: what the fixed part of a step costs, in tokens: rows join as long as
                 the padding they bring costs less than the step they save.
+            now_s: the lane's time, as deadlines are given [s].
+            token_s: what a padded token takes [s]; 0 = deadlines are not looked at.
         """
-        batch = self._grow(min(tokens_max, self._limits.tokens_max), call_tokens)
+        tokens_max = min(tokens_max, self._limits.tokens_max)
+        window = self._window()
+        if token_s > 0 and _is_tight(window, tokens_max, call_tokens, now_s, token_s):
+            batch = self._oldest(window, tokens_max, call_tokens)
+        else:
+            batch = self._grow(window, tokens_max, call_tokens)
         for row in batch:
             task = self._tasks[row.task_id]
             del task.rows[row.index]
@@ -139,9 +168,24 @@ class EmbeddingScheduler:
                 break
         return rows[: self._limits.window_rows]
 
-    def _grow(self, tokens_max: float, call_tokens: float) -> tuple[Row, ...]:
+    def _oldest(
+        self, window: Sequence[Row], tokens_max: float, call_tokens: float
+    ) -> tuple[Row, ...]:
+        """Take the oldest rows in their order, while each one's padding is worth it."""
+        taken, tokens, longest = 0, 0, 0
+        for row in window[: self._limits.rows_max]:
+            longest = max(longest, len(row.token_ids))
+            tokens += len(row.token_ids)
+            padded = (taken + 1) * longest
+            if taken and (padded > tokens_max or padded - tokens > call_tokens):
+                break
+            taken += 1
+        return tuple(window[:taken])
+
+    def _grow(
+        self, window: Sequence[Row], tokens_max: float, call_tokens: float
+    ) -> tuple[Row, ...]:
         """Start at the oldest row and take neighbours in length, the least padding first."""
-        window = self._window()
         if not window:
             return ()
         order = sorted(range(len(window)), key=lambda i: (len(window[i].token_ids), i))
@@ -161,3 +205,16 @@ class EmbeddingScheduler:
                 break
             low, high = (low, high + 1) if longer <= shorter else (low - 1, high)
         return tuple(window[i] for i in order[low:high])
+
+
+def _is_tight(
+    window: Sequence[Row], tokens_max: float, call_tokens: float, now_s: float, token_s: float
+) -> bool:
+    """Whether some row would be late if all went in their order, one step behind schedule."""
+    tokens = tokens_max
+    for row in window:
+        tokens += len(row.token_ids)
+        steps_tokens = tokens + call_tokens * (tokens / max(1.0, tokens_max) + 1)
+        if now_s + CAREFUL * steps_tokens * token_s > row.deadline_s:
+            return True
+    return False

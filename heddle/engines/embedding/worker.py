@@ -90,6 +90,11 @@ class TransformerWorker:
         """Whether it runs on a GPU."""
         return self._device.type != "cpu"
 
+    @property
+    def dtype(self) -> str:
+        """What it computes in."""
+        return str(next(self._model.parameters()).dtype).removeprefix("torch.")
+
     def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
         """Return one entry for each text, cut to the model's length."""
         if self._directory.lower_case:
@@ -114,10 +119,16 @@ class TransformerWorker:
 
     def _pool(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Shapes: states [n, l, d] float32; mask [n, l]; result [n, d]."""
-        if self._directory.pooling is Pooling.CLS:
-            return states[:, 0]
-        weights = mask[:, :, None].to(states.dtype)
-        return (states * weights).sum(1) / weights.sum(1)
+        match self._directory.pooling:
+            case Pooling.CLS:
+                return states[:, 0]
+            case Pooling.LAST_TOKEN:
+                return states[torch.arange(len(states)), mask.sum(1) - 1]
+            case Pooling.MAX:
+                return states.masked_fill(mask[:, :, None] == 0, -torch.inf).amax(1)
+            case Pooling.MEAN:
+                weights = mask[:, :, None].to(states.dtype)
+                return (states * weights).sum(1) / weights.sum(1)
 
 
 def _device(name: str) -> torch.device:

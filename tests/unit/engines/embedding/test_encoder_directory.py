@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from heddle.core.errors import ConfigError
+from heddle.core.errors import ConfigError, InputError
+from heddle.core.payloads import TextRole
 from heddle.engines.embedding import encoder_directory
 from heddle.engines.embedding.build import EmbeddingSettings, default_model_dir, model_facts
 from heddle.engines.embedding.encoder_directory import EncoderDirectory, Pooling
@@ -63,6 +64,8 @@ def test_the_name_stands_for_the_weights(tmp_path: Path) -> None:
         ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, Pooling.MEAN),
         ({"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}, Pooling.CLS),
         ({"pooling_mode": "mean"}, Pooling.MEAN),
+        ({"pooling_mode_max_tokens": True}, Pooling.MAX),
+        ({"pooling_mode": "lasttoken"}, Pooling.LAST_TOKEN),
     ],
 )
 def test_pooling(tmp_path: Path, mode: dict, pooling: Pooling) -> None:
@@ -73,8 +76,11 @@ def test_pooling(tmp_path: Path, mode: dict, pooling: Pooling) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"modules": POOL, "1_Pooling/config": {"pooling_mode_max_tokens": True}}, "mean or cls"),
-        ({"modules": POOL, "1_Pooling/config": {}}, "mean or cls, got None"),
+        (
+            {"modules": POOL, "1_Pooling/config": {"pooling_mode": "weightedmean"}},
+            "mean, cls, max, lasttoken, got weightedmean",
+        ),
+        ({"modules": POOL, "1_Pooling/config": {}}, "got None"),
         (
             {
                 "modules": POOL,
@@ -90,6 +96,17 @@ def test_pooling(tmp_path: Path, mode: dict, pooling: Pooling) -> None:
         ({"config": {"max_position_embeddings": 64}}, "hidden_size"),
         ({"config": {"hidden_size": 8}}, "max_seq_length"),
         ({"config": [1]}, "JSON object"),
+        ({"config_sentence_transformers": {"prompts": ["query: "]}}, "prompts should be an object"),
+        (
+            {
+                "config": {
+                    "hidden_size": 8,
+                    "max_position_embeddings": 64,
+                    "matryoshka_dimensions": [4, 16],
+                }
+            },
+            "go up to 8",
+        ),
     ],
 )
 def test_what_this_engine_does_not_do_is_refused(tmp_path: Path, files: dict, message: str) -> None:
@@ -129,3 +146,45 @@ def test_limits_follow_the_device() -> None:
     assert (cpu.rows_max, cpu.window_rows) == (10, 40)
     assert gpu.tokens_max > cpu.tokens_max
     assert EmbeddingSettings(batch_tokens_max=99).limits(on_gpu=True).tokens_max == 99
+
+
+def test_prompts_are_the_models_own(tmp_path: Path) -> None:
+    assert set(EncoderDirectory.open(str(make(tmp_path))).prompts.values()) == {""}
+    prompts = {"query": "query: ", "passage": "passage: ", "document": "", "other": "x"}
+    make(tmp_path, config_sentence_transformers={"prompts": prompts})
+    found = EncoderDirectory.open(str(tmp_path)).prompts
+    assert found == {
+        TextRole.QUERY: "query: ",
+        TextRole.PASSAGE: "passage: ",
+        TextRole.PLAIN: "",
+    }
+    settings = {"prompts": prompts, "default_prompt_name": "query"}
+    make(tmp_path, config_sentence_transformers=settings)
+    assert EncoderDirectory.open(str(tmp_path)).prompts[TextRole.PLAIN] == "query: "
+
+
+def test_normalisation_is_the_models_own(tmp_path: Path) -> None:
+    assert EncoderDirectory.open(None).is_normalized
+    pooling = {"pooling_mode": "mean"}
+    folder = make(tmp_path, **{"modules": POOL, "1_Pooling/config": pooling})
+    assert not EncoderDirectory.open(str(folder)).is_normalized
+
+
+@pytest.mark.parametrize(
+    ("declared", "allowed", "refused"),
+    [
+        ({}, (8,), (4, 9)),
+        ({"matryoshka_dimensions": [4, 2]}, (8, 4, 2), (3, 0)),
+        ({"is_matryoshka": True}, (8, 7, 1), (0, 9)),
+    ],
+)
+def test_vectors_are_cut_only_where_the_model_was_trained_for_it(
+    tmp_path: Path, declared: dict, allowed: tuple[int, ...], refused: tuple[int, ...]
+) -> None:
+    config = {"hidden_size": 8, "max_position_embeddings": 64} | declared
+    directory = EncoderDirectory.open(str(make(tmp_path, config=config)))
+    for dims in allowed:
+        directory.check_dims(dims)
+    for dims in refused:
+        with pytest.raises(InputError, match=f"dimensions={dims}"):
+            directory.check_dims(dims)

@@ -13,12 +13,13 @@ import pytest
 
 from heddle.core.commands import Admit, Cancel, Release, Steer
 from heddle.core.frames import TERMINAL, Cancelled, Done, Failed, Frame
-from heddle.core.payloads import DecodePayload, EmbedPayload, Payload, Sampling
+from heddle.core.payloads import DecodePayload, EmbedPayload, Payload, Sampling, TextRole
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import KvHandle, Vectors
 from heddle.core.tasks import Identity, Priority, Task
 from heddle.engines.embedding.engine import EmbeddingEngine, TokenizedText
 from heddle.engines.embedding.scheduler import BatchLimits
+from heddle.engines.embedding.vector_cache import VectorCache
 
 DIMS = 4
 CALL_S, TOKEN_S, TEXT_S = 0.007, 0.0003, 0.0002
@@ -251,7 +252,13 @@ def test_frames_carry_lane_and_epoch_and_pickle() -> None:
     frame = engine.step(0.0, math.inf)
     again = pickle.loads(pickle.dumps(frame))
     assert (again.lane, again.epoch) == ("embed", 3)
-    assert frame.features == {"call": 1.0, "tokens": 1.0, "texts": 1.0}
+    assert frame.features == {
+        "call": 1.0,
+        "tokens": 1.0,
+        "squares": 1.0,
+        "unpadded": 1.0,
+        "texts": 1.0,
+    }
 
 
 def test_random_commands_end_every_task_exactly_once() -> None:
@@ -285,3 +292,71 @@ def test_what_decides_imports_no_torch() -> None:
     heavy = "{'torch', 'transformers', 'faiss', 'tokenizers'}"
     code = f"import sys, {names}; sys.exit(bool({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+PROMPTS = {TextRole.QUERY: "query: ", TextRole.PASSAGE: "passage: "}
+
+
+def cached_engine(bytes_max: int = 1 << 20) -> tuple[EmbeddingEngine, FakeWorker]:
+    worker = FakeWorker(VirtualClock())
+    cache = VectorCache("m", "float32", bytes_max)
+    engine = EmbeddingEngine("embed", 1, worker, worker.clock, prompts=PROMPTS, cache=cache)
+    return engine, worker
+
+
+def answers(engine: EmbeddingEngine) -> dict[int, Vectors]:
+    done = {}
+    while engine.has_work:
+        for event in engine.step(0.0, math.inf).events:
+            assert isinstance(event, Done)
+            done[event.task_id] = event.result
+    return done
+
+
+@pytest.mark.parametrize(("role", "prompt"), [(TextRole.PLAIN, ""), *PROMPTS.items()])
+def test_the_models_prompt_stands_before_a_text_of_its_role(role: TextRole, prompt: str) -> None:
+    engine, _ = cached_engine()
+    admit(engine, 1, [], payload=EmbedPayload(("abc",), role))
+    np.testing.assert_array_equal(answers(engine)[1].values[0], vector(f"{prompt}abc".encode()))
+
+
+def test_a_query_that_came_before_is_not_computed_again() -> None:
+    engine, worker = cached_engine()
+    admit(engine, 1, ["one", "two"])
+    first = answers(engine)[1]
+    batches = len(worker.batches)
+    admit(engine, 2, ["two", "three", "one"])
+    second = answers(engine)[2]
+    assert worker.batches[batches:] == [[len("three")]]
+    np.testing.assert_array_equal(second.values[[2, 0]], first.values)
+    np.testing.assert_array_equal(second.values[1], vector(b"three"))
+    assert second.tokens == len("onetwothree")
+
+
+def test_a_task_whose_texts_are_all_cached_is_answered_without_a_batch() -> None:
+    engine, worker = cached_engine()
+    long = "x" * (LENGTH_MAX + 1)
+    admit(engine, 1, [long])
+    first = answers(engine)[1]
+    admit(engine, 2, [long])
+    again = answers(engine)[2]
+    assert len(worker.batches) == 1
+    assert (again.tokens, again.truncated) == (first.tokens, 1)
+
+
+def test_bulk_neither_fills_nor_uses_the_cache() -> None:
+    engine, worker = cached_engine()
+    for task_id, priority in enumerate([Priority.BULK, Priority.NORMAL, Priority.BULK]):
+        admit(engine, task_id, ["same"], priority)
+        answers(engine)
+    assert len(worker.batches) == 3
+
+
+def test_the_cache_does_not_tell_one_tenant_of_another() -> None:
+    engine, worker = cached_engine()
+    for task_id, tenant in enumerate(["a", "b", "a"]):
+        identity = Identity(task_id, "n", tenant=tenant)
+        payload = EmbedPayload(("same",))
+        engine.apply(Admit(Task(task_id, PrimitiveKind.EMBEDDING, identity, payload)))
+        answers(engine)
+    assert len(worker.batches) == 2

@@ -128,3 +128,33 @@ def test_reprioritise_and_remove() -> None:
 def test_limits_must_be_positive(field: str) -> None:
     with pytest.raises(ConfigError, match=field):
         BatchLimits(**{field: 0})
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "expected"), [(INF, [(1, 0), (3, 0)]), (0.2, [(1, 0)]), (9.0, [(1, 0), (3, 0)])]
+)
+def test_rows_of_a_length_overtake_unless_somebody_gets_late(
+    deadline_s: float, expected: list[tuple[int, int]]
+) -> None:
+    """Three rows of 10, 60 and 10 tokens: the third would go before the second."""
+    scheduler = EmbeddingScheduler(BatchLimits(100, 8, 16))
+    for task_id, length in ((1, 10), (2, 60), (3, 10)):
+        scheduler.add(task_id, ("x" * length,), Priority.NORMAL, deadline_s)
+    tokenize(scheduler)
+    batch = scheduler.next_batch(tokens_max=INF, call_tokens=5, now_s=0.0, token_s=1e-3)
+    assert keys(batch) == expected
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(lengths=st.lists(st.integers(1, 60), min_size=1, max_size=30), call=st.floats(0, 200))
+def test_under_pressure_rows_go_as_they_came(lengths: list[int], call: float) -> None:
+    scheduler = EmbeddingScheduler(BatchLimits(128, 6, 16))
+    for task_id, length in enumerate(lengths):
+        scheduler.add(task_id, ("x" * length,), Priority.NORMAL, 0.0)
+    served: list[int] = []
+    while scheduler.rows_waiting:
+        tokenize(scheduler)
+        batch = scheduler.next_batch(tokens_max=INF, call_tokens=call, now_s=1.0, token_s=1e-3)
+        assert len(batch) * max(len(row.token_ids) for row in batch) <= 128
+        served += [row.task_id for row in batch]
+    assert served == list(range(len(lengths)))

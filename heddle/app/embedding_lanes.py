@@ -1,0 +1,138 @@
+"""Which embedding lanes a server has, and the pool that makes one engine of several."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heddle.app.lane_probe import LaneProbe
+from heddle.app.placement import Placement
+from heddle.core.credits import Credits
+from heddle.core.ports import Clock, EnginePort
+from heddle.core.primitives import PrimitiveKind
+from heddle.costs.batch_cost import BatchCost, queue_depth
+from heddle.costs.lane_cost import LaneCost
+from heddle.engines.embedding.build import EmbeddingSettings
+from heddle.engines.embedding.engine import PRIOR_S
+from heddle.engines.embedding.lane_pool import LanePool
+from heddle.engines.embedding.lane_queue import LaneQueue
+from heddle.engines.embedding.queue_manager import QueueManager
+from heddle.engines.embedding.token_estimate import TokenEstimate
+from heddle.hosts.devices import Device, DeviceKind, highest_cores, is_heterogeneous
+from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.process_port import ProcessPort
+from heddle.runtime.supervision import LaneState
+
+log = logging.getLogger(__name__)
+POOL = "embedding"
+ROWS = 512  # texts in flight on a lane: two full batches wait while one runs
+QUERY_TOKENS = 75  # of the depths that are logged, as in WindVE's evaluation
+SLOS_S = (0.1, 0.25, 0.5, 1.0, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingLane:
+    """One lane: its device, as torch names it, its dtype, and its cores; () = not pinned."""
+
+    name: str
+    device: str
+    dtype: str
+    cpus: tuple[int, ...] = ()
+    threads: int = 1
+
+    def line(self) -> str:
+        """Return what the lane may use, in words."""
+        where = f"cores {', '.join(map(str, self.cpus))}" if self.cpus else "any core"
+        return f"{self.name}: {self.device}, {self.dtype}, {self.threads} threads, {where}"
+
+    def spec(self, model: str) -> LaneSpec:
+        """Return the lane as a process."""
+        settings = EmbeddingSettings(model, self.dtype, self.device, threads=self.threads)
+        engine = embedding_engine(self.name, settings)
+        return LaneSpec(self.name, (engine,), self.cpus, self.threads)
+
+
+def embedding_engine(name: str, settings: EmbeddingSettings) -> EngineSpec:
+    """Return an embedding engine for a lane."""
+    return EngineSpec(
+        name,
+        "heddle.engines.embedding.build:build_engine",
+        settings,
+        ROWS,
+        frozenset({PrimitiveKind.EMBEDDING}),
+    )
+
+
+def plan_embedding_lanes(
+    devices: Sequence[Device], placement: Placement, dtype: str, *, heterogeneous: bool
+) -> tuple[EmbeddingLane, ...]:
+    """Return the lanes of a server's embedding service; () = one engine in the retrieval lane.
+
+    With accelerators there is a lane for each, and one of CPU cores for what they can't take in
+    time, unless `heterogeneous` is off. Its cores are those planned for the LLM, which then runs
+    on the accelerator, from the highest down, inside one NUMA node.
+
+    Args:
+        devices: what the detector found.
+        placement: the server's plan.
+        dtype: of every lane: vectors of two types don't mix in a corpus.
+        heterogeneous: whether the CPU helps; forced off where there is one kind of device.
+
+    Source: WindVE §IV-C, §IV-D.
+    """
+    fast = [device for device in devices if device.kind is not DeviceKind.CPU]
+    lanes = [
+        EmbeddingLane(f"{POOL}-{device.kind.value}{device.index}", device.torch_name, dtype)
+        for device in fast
+    ]
+    if not is_heterogeneous(devices, heterogeneous):
+        return tuple(lanes)
+    usable = placement.llm_cpus or placement.retrieval_cpus[1:] or placement.retrieval_cpus
+    nodes = [device for device in devices if device.kind is DeviceKind.CPU]
+    cpus = max((highest_cores(node, usable, len(usable)) for node in nodes), key=len)
+    pinned = cpus if placement.is_pinned else ()
+    return (*lanes, EmbeddingLane(f"{POOL}-cpu", "cpu", dtype, pinned, max(1, len(cpus))))
+
+
+def embedding_pool(ports: Sequence[EnginePort], max_tokens: int, clock: Clock) -> LanePool:
+    """Return embedding lanes as one engine, the fastest first.
+
+    Several are timed for about two seconds each, so nothing else may use them yet. One alone
+    starts from the engine's prior, as there is nothing to choose.
+
+    Args:
+        ports: the lanes.
+        max_tokens: the model's length.
+        clock: the time of deadlines.
+
+    Raises:
+        EngineError: a lane doesn't answer.
+    """
+    queues = [_queue(port, clock, is_timed=len(ports) > 1) for port in ports]
+    queues.sort(key=lambda queue: queue.cost.cost.latency_slope_s(QUERY_TOKENS))
+    credits = Credits(ROWS * len(ports))
+    manager = QueueManager(queues)
+    return LanePool(POOL, ports, manager, TokenEstimate(max_tokens), clock, _is_ready, credits)
+
+
+def _queue(port: EnginePort, clock: Clock, *, is_timed: bool) -> LaneQueue:
+    on_gpu = f"-{DeviceKind.CUDA.value}" in port.name or f"-{DeviceKind.NPU.value}" in port.name
+    limits = EmbeddingSettings().limits(on_gpu=on_gpu)
+    if not is_timed:
+        prior = BatchCost(PRIOR_S["call"], PRIOR_S["tokens"])
+        return LaneQueue(port.name, LaneCost(port.name, prior), limits.tokens_max, ROWS)
+    queue = LaneQueue(port.name, LaneProbe(port, clock).cold_start(), limits.tokens_max, ROWS)
+    for slo_s in SLOS_S:
+        depth = queue_depth(
+            queue.cost.cost,
+            slo_s,
+            QUERY_TOKENS,
+            margin=queue.cost.margin,
+            batch_tokens_max=queue.batch_tokens_max,
+        )
+        log.info("%s", depth.line(queue.name))
+    return queue
+
+
+def _is_ready(port: EnginePort) -> bool:
+    """Whether a lane can work right now; engines in this process always can."""
+    return not isinstance(port, ProcessPort) or port.health.state is LaneState.READY

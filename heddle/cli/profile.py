@@ -1,0 +1,169 @@
+"""`heddle profile`: what each embedding lane costs, how deep it may be queued, what that saves."""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from heddle.app.embedder_source import embedder_facts
+from heddle.app.embedding_lanes import EmbeddingLane, plan_embedding_lanes
+from heddle.app.lane_probe import LaneProbe
+from heddle.app.lanes import embedder_directory, embedder_dtype, plan_for
+from heddle.app.server_config import ServerConfig
+from heddle.cli.arguments import add_json
+from heddle.core.errors import InputError
+from heddle.costs.batch_cost import LaneDepth
+from heddle.costs.deployment_cost import Deployment, Offloading
+from heddle.costs.depth_probing import DepthProbing
+from heddle.hosts.devices import detect_devices
+from heddle.hosts.machine import MachineFacts, read_machine
+from heddle.hosts.process import start_lanes
+from heddle.runtime.clock import SystemClock
+
+QUERIES_MAX: Final = 512
+SLOS_MS: Final = "100,250,500,1000"
+QUERY_TOKENS: Final = 75
+
+
+@dataclass(frozen=True, slots=True)
+class LaneProfile:
+    """A lane's α and β for queries of one length, and its depth under each SLO."""
+
+    lane: str
+    what: str
+    latency_slope_s: float
+    latency_intercept_s: float
+    probes: int
+    seconds: float
+    depths: tuple[LaneDepth, ...]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("--embedder", metavar="DIR-or-name", help="default: the packaged MiniLM")
+    parser.add_argument(
+        "--slo", default=SLOS_MS, metavar="MS[,MS...]", help=f"time limits; default: {SLOS_MS}"
+    )
+    parser.add_argument(
+        "--tokens",
+        type=int,
+        default=QUERY_TOKENS,
+        metavar="N",
+        help=f"tokens of a query; default: {QUERY_TOKENS}",
+    )
+    parser.add_argument(
+        "--peak", type=int, default=1000, metavar="N", help="queries at once, for the cost model"
+    )
+    parser.add_argument("--dtype", default="auto", help="auto, float32 or bfloat16")
+    parser.add_argument(
+        "--heterogeneous",
+        choices=("on", "off"),
+        default="on",
+        help="whether the CPU helps an accelerator; default: on",
+    )
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Time every lane and print the figures."""
+    slos_s = slos_of(options.slo)
+    if options.peak < 1:
+        raise InputError(f"--peak must be at least 1, got {options.peak}")
+    limit = embedder_facts(options.embedder).max_tokens
+    if not 3 <= options.tokens <= limit:
+        raise InputError(f"--tokens must be from 3 to {limit}, the model's length")
+    profiles = [_profile(lane, model, slos_s, options.tokens) for lane, model in _lanes(options)]
+    profiles.sort(key=lambda profile: profile.latency_slope_s)
+    print("\n".join(lines(profiles, slos_s, options.tokens, options.peak)))
+    if options.json is not None:
+        record = [asdict(profile) for profile in profiles]
+        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def slos_of(text: str) -> tuple[float, ...]:
+    """Return time limits from a list of milliseconds, the shortest first [s].
+
+    Raises:
+        InputError: it isn't one.
+    """
+    try:
+        slos_s = tuple(sorted({float(part) / 1e3 for part in text.split(",")}))
+    except ValueError:
+        raise InputError(f"--slo {text!r}: write milliseconds, such as {SLOS_MS}") from None
+    if slos_s[0] <= 0:
+        raise InputError(f"--slo {text!r}: a time limit must be above 0 ms")
+    return slos_s
+
+
+def lines(
+    profiles: Sequence[LaneProfile], slos_s: Sequence[float], tokens: int, peak: int
+) -> Iterator[str]:
+    """Yield the report: lanes, depths, and the cost model where a lane helps another."""
+    for profile in profiles:
+        yield (
+            f"{profile.lane} ({profile.what})\n  alpha {profile.latency_slope_s * 1e3:.2f} "
+            f"ms/query of {tokens} tokens, beta {profile.latency_intercept_s * 1e3:.2f} ms, from "
+            f"{profile.probes} bursts in {profile.seconds:.1f} s"
+        )
+        for depth in profile.depths:
+            yield f"  {depth.line(profile.lane)}"
+    deployment = Deployment()
+    for number, slo_s in enumerate(slos_s):
+        depths = [profile.depths[number].queries for profile in profiles]
+        fast, slow = depths[0], sum(depths[1:])
+        if not fast:
+            continue
+        needed = deployment.devices_for_peak(peak, fast)
+        line = f"{slo_s * 1e3:g} ms: a peak of {peak} queries needs {needed} of the fast lane"
+        if slow:
+            offloading = Offloading(fast, slow)
+            fewer = needed - deployment.devices_for_peak(peak, fast + slow)
+            line += (
+                f"; with the others beside each, {fewer} fewer ({offloading.peak_saving:.1%}), "
+                f"{offloading.concurrency_gain:.1%} more queries at once"
+            )
+        yield line
+
+
+def _lanes(options: argparse.Namespace) -> Iterator[tuple[EmbeddingLane, str]]:
+    """Yield the lanes that a server would have here, and their model's directory."""
+    machine = read_machine()
+    config = ServerConfig(generator=None, index=Path(), embedder=options.embedder)
+    dtype = embedder_dtype(options.dtype, None, machine)
+    placement = plan_for(config, machine, None)
+    model = str(embedder_directory(config))
+    lanes = plan_embedding_lanes(
+        detect_devices(machine), placement, dtype, heterogeneous=options.heterogeneous == "on"
+    )
+    for lane in lanes or (_only_lane(machine, dtype),):
+        yield lane, model
+
+
+def _only_lane(machine: MachineFacts, dtype: str) -> EmbeddingLane:
+    """Return the lane of a server that embeds on its retrieval cores."""
+    is_whole = machine.cores == len(machine.cpus)
+    cpus = machine.cpus[: machine.cores] if is_whole else ()
+    return EmbeddingLane("embedding", "cpu", dtype, cpus, machine.cores)
+
+
+def _profile(
+    lane: EmbeddingLane, model: str, slos_s: tuple[float, ...], tokens: int
+) -> LaneProfile:
+    (process,) = start_lanes([lane.spec(model)])
+    with process:
+        probing = DepthProbing(slos_s, tokens, QUERIES_MAX)
+        LaneProbe(process.ports[lane.name], SystemClock()).find_depths(probing)
+    cost = probing.cost()
+    return LaneProfile(
+        lane.name,
+        lane.line().partition(": ")[2],
+        cost.latency_slope_s(tokens),
+        cost.latency_intercept_s,
+        len(probing.probes),
+        probing.seconds,
+        tuple(probing.depth(slo_s) for slo_s in slos_s),
+    )

@@ -1,0 +1,86 @@
+"""How a query's lane is chosen, or that it is refused: WindVE's Algorithm 1, and by finish time."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from heddle.engines.embedding.lane_queue import LaneQueue, Ticket
+
+
+class AdmissionPolicy(Protocol):
+    """Chooses among lanes, the fastest first; reads the books and changes nothing."""
+
+    def choose(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> LaneQueue | None:
+        """Return the lane that a ticket goes to, None = busy."""
+        ...
+
+    def wait_s(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> float:
+        """Return when a refused ticket should come again, from now [s]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedFinish:
+    """Admit where the query, and all that it delays, will be done in time.
+
+    Of several such lanes the one that is done first takes it: the fast one, until its queue is
+    longer than what the slow one needs (spill).
+
+    Deviates: WindVE fills the fast queue to its depth first. In open traffic that leaves the
+        other lanes idle until it is too late for them; see `heddle bench embed-admission`.
+    """
+
+    def choose(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> LaneQueue | None:
+        """Return the lane that is done first of those on which no deadline is missed."""
+        chosen, first_s = None, math.inf
+        for lane in lanes:
+            finish_s = lane.finish_s(ticket, now_s)
+            if finish_s >= first_s or not lane.has_room(ticket):
+                continue
+            if lane.excess_s(ticket, finish_s, now_s) <= 0:
+                chosen, first_s = lane, finish_s
+        return chosen
+
+    def wait_s(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> float:
+        """Return when the first lane will have worked off what is too much.
+
+        Lanes work off a second a second, and a query that comes later has a later deadline.
+        """
+        waits = []
+        for lane in lanes:
+            if lane.is_up and lane.alone_s(ticket) <= ticket.deadline_s - now_s:
+                finish_s = lane.finish_s(ticket, now_s)
+                late_s = finish_s - ticket.deadline_s
+                # Where rows or memory are full, or an earlier deadline stands in the way, the
+                # step that is running has to end.
+                waits.append(max(late_s, min(finish_s - now_s, lane.alone_s(ticket))))
+        return min(waits, default=math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Windve:
+    """Algorithm 1 as printed: the first lane whose queue isn't full.
+
+    Args:
+        depths: queries of each lane, by name: C_max of eqs. 7-10.
+
+    Deviates: the printed algorithm never says when a queue's length goes down. A query counts
+        from its admission to its result here; counted until its batch begins, most answers would
+        be late near saturation.
+    Source: WindVE §IV-B1.
+    """
+
+    depths: Mapping[str, int]
+
+    def choose(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> LaneQueue | None:
+        """Return the first lane that holds fewer queries than its depth."""
+        for lane in lanes:
+            if lane.has_room(ticket) and lane.queries < self.depths[lane.name]:
+                return lane
+        return None
+
+    def wait_s(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> float:
+        """Return when the first lane will be through with what it holds."""
+        open_lanes = (lane for lane in lanes if lane.is_up and self.depths[lane.name])
+        return min((lane.finish_s(ticket, now_s) - now_s for lane in open_lanes), default=math.inf)

@@ -1,0 +1,219 @@
+"""Several embedding lanes behind one port: the runtime sees one engine, the books decide."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from heddle.core.commands import Admit, Cancel, Command, Steer
+from heddle.core.credits import Credits
+from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame, Load
+from heddle.core.payloads import EmbedPayload
+from heddle.core.ports import Clock, EnginePort
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Vectors
+from heddle.core.tasks import Identity, Priority, Task
+from heddle.costs.batch_cost import BatchShape
+from heddle.engines.embedding.lane_queue import Ticket
+from heddle.engines.embedding.queue_manager import QueueManager
+from heddle.engines.embedding.token_estimate import TokenEstimate
+
+OnEnd = Callable[[Event], None]
+
+
+@dataclass(slots=True)
+class PooledTask:
+    """A task from its admission to its terminal event; `on_end` None = the runtime's own."""
+
+    task: Task
+    texts: tuple[str, ...]
+    deadline_s: float
+    port: EnginePort | None = None
+    on_end: OnEnd | None = None
+
+
+@dataclass(slots=True)
+class LanePool:
+    """EnginePort over several embedding lanes, and the embedding service's door.
+
+    What the runtime sends was admitted with its request, so it waits here when no lane is free;
+    what comes through `submit` is placed at once or refused at once.
+
+    Args:
+        name: the engine's name, as the runtime sees it.
+        ports: the lanes; the manager has a queue of the same name for each.
+        manager: decides.
+        estimate: how long texts will be.
+        clock: the time of deadlines.
+        is_up: whether a lane can work right now; where none can, all wait for what comes back.
+        credits: rows that the runtime may have here, waiting ones included.
+
+    Mutates: the manager's books; one thread may call it.
+    """
+
+    name: str
+    ports: Sequence[EnginePort]
+    manager: QueueManager
+    estimate: TokenEstimate
+    clock: Clock
+    is_up: Callable[[EnginePort], bool]
+    credits: Credits
+    epoch: int = 1
+    kinds: frozenset[PrimitiveKind] = frozenset({PrimitiveKind.EMBEDDING})
+    _tasks: dict[int, PooledTask] = field(default_factory=dict)
+    _events: list[Event] = field(default_factory=list)
+    _own_ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(-1, -1))
+    _wake: Callable[[], None] = lambda: None
+
+    def submit(
+        self,
+        payload: EmbedPayload,
+        on_end: OnEnd,
+        *,
+        seconds_left: float,
+        priority: Priority = Priority.NORMAL,
+        tenant: str = "",
+    ) -> int:
+        """Embed texts, or refuse at once; returns the task's id, for `cancel`.
+
+        `on_end` hears the one terminal event, on the thread that reads the frames. Bulk tasks
+        wait for room and are refused only when too many wait.
+
+        Raises:
+            Busy: they would be late; carries when to come again.
+            InputError: no lane could do it within the deadline.
+        """
+        task_id = next(self._own_ids)
+        identity = Identity(task_id, "embed", tenant=tenant, priority=priority)
+        task = Task(task_id, PrimitiveKind.EMBEDDING, identity, payload, seconds_left)
+        now_s = self.clock.now_s()
+        ticket = self._ticket(task, payload, now_s)
+        self._look_after_lanes()
+        if priority is Priority.BULK:
+            self.manager.hold(ticket)
+            self._tasks[task_id] = PooledTask(task, payload.texts, ticket.deadline_s, on_end=on_end)
+            self._place(now_s)
+        else:
+            lane = self.manager.admit(ticket, now_s)
+            self._tasks[task_id] = PooledTask(task, payload.texts, ticket.deadline_s, on_end=on_end)
+            self._send_to(lane, task_id, now_s)
+        return task_id
+
+    def close(self) -> None:
+        """Fail what came through `submit`: nobody will read the frames any more."""
+        for task_id, pooled in list(self._tasks.items()):
+            if pooled.on_end is not None:
+                self._end(Failed(task_id, f"engine {self.name} was closed"))
+
+    # -- EnginePort -----------------------------------------------------------------------------
+
+    def send(self, command: Command) -> None:
+        """Take a command of the runtime in; never blocks, never refuses a task for its time."""
+        match command:
+            case Admit(task=task):
+                self._admit(task)
+            case Cancel(task_id=task_id):
+                self.cancel(task_id)
+            case Steer(task_id=None):
+                for port in self.ports:
+                    port.send(command)
+            case Steer(task_id=task_id) if task_id in self._tasks:
+                port_of_task = self._tasks[task_id].port
+                if port_of_task is not None:
+                    port_of_task.send(command)
+            case _:
+                pass
+
+    def cancel(self, task_id: int) -> None:
+        """End a task, on its lane or while it waits for one; unknown ones are ignored."""
+        held = self._tasks.get(task_id)
+        if held is None:
+            return
+        if held.port is not None:
+            held.port.send(Cancel(task_id))
+            return
+        self._end(Cancelled(task_id))
+        self._wake()
+
+    def frames(self) -> Sequence[Frame]:
+        """Return what the lanes have told, under this engine's name; places what waited."""
+        self._look_after_lanes()
+        frames = [self._take_in(port, frame) for port in self.ports for frame in port.frames()]
+        self._place(self.clock.now_s())
+        if self._events:
+            frames.append(Frame(self.name, self.epoch, 0.0, tuple(self._events)))
+            self._events.clear()
+        return frames
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever a lane has told something."""
+        self._wake = wake
+        for port in self.ports:
+            port.subscribe(wake)
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _admit(self, task: Task) -> None:
+        payload = task.payload
+        if not isinstance(payload, EmbedPayload):
+            message = f"{self.name} carries out no {type(payload).__name__}"
+            self._events.append(Failed(task.task_id, message, is_input=True))
+            self._wake()
+            return
+        now_s = self.clock.now_s()
+        ticket = self._ticket(task, payload, now_s)
+        self._tasks[task.task_id] = PooledTask(task, payload.texts, ticket.deadline_s)
+        self.manager.hold(ticket)
+        self._look_after_lanes()
+        self._place(now_s)
+
+    def _ticket(self, task: Task, payload: EmbedPayload, now_s: float) -> Ticket:
+        shape = self.estimate.shape(payload.texts)
+        deadline_s = now_s + task.seconds_left
+        return Ticket(task.task_id, shape, payload.rows, deadline_s, task.identity.priority)
+
+    def _look_after_lanes(self) -> None:
+        up = {port.name: self.is_up(port) for port in self.ports}
+        for name, is_up in up.items():
+            self.manager.set_up(name, is_up=is_up or not any(up.values()))
+
+    def _place(self, now_s: float) -> None:
+        for ticket, lane in self.manager.place_held(now_s):
+            self._send_to(lane, ticket.id, now_s)
+
+    def _send_to(self, lane: str, task_id: int, now_s: float) -> None:
+        pooled = self._tasks[task_id]
+        pooled.port = next(port for port in self.ports if port.name == lane)
+        # It may have waited here: what is left is less than when it was admitted.
+        task = pooled.task._replace(seconds_left=pooled.deadline_s - now_s)
+        pooled.port.send(Admit(task, report_every=0))
+
+    def _take_in(self, port: EnginePort, frame: Frame) -> Frame:
+        told = tuple(event for event in frame.events if not self._end(event))
+        done = frame.features
+        shape = BatchShape(done.get("tokens", 0.0), done.get("squares", 0.0))
+        self.estimate.learn_padding(shape.tokens, done.get("unpadded", 0.0))
+        self.manager.step_ended(port.name, shape, frame.seconds, self.clock.now_s())
+        load = Load(frame.load.running, frame.load.waiting + self.manager.held)
+        return frame._replace(lane=self.name, epoch=self.epoch, events=told, load=load, number=0)
+
+    def _end(self, event: Event) -> bool:
+        """Give a task's place back and learn from it; returns False where the runtime is told."""
+        if not isinstance(event, TERMINAL):
+            return False
+        if event.task_id not in self._tasks:
+            return True  # it was answered here before its lane did
+        pooled = self._tasks.pop(event.task_id)
+        self.manager.end(event.task_id)
+        if isinstance(event, Done) and isinstance(event.result, Vectors):
+            self._learn(pooled, event.result)
+        if pooled.on_end is not None:
+            pooled.on_end(event)
+            return True
+        if pooled.port is None:  # it never got to a lane whose frame would tell
+            self._events.append(event)
+        return False
+
+    def _learn(self, pooled: PooledTask, vectors: Vectors) -> None:
+        if not vectors.truncated:
+            chars = sum(map(len, pooled.texts))
+            self.estimate.learn(chars, len(pooled.texts), vectors.tokens)

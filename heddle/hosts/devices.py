@@ -1,0 +1,110 @@
+"""The device detector: what can embed here, found without loading torch. (WindVE §IV-C)"""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from importlib.util import find_spec
+from pathlib import Path
+
+from heddle.hosts.machine import MachineFacts
+
+
+class DeviceKind(Enum):
+    """Kinds of devices, the fast ones first."""
+
+    CUDA = "cuda"
+    NPU = "npu"
+    CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device: an accelerator, or the cores of one NUMA node that this process may use.
+
+    `index` is torch's, or the NUMA node's number.
+    """
+
+    kind: DeviceKind
+    index: int
+    name: str
+    cpus: tuple[int, ...] = ()
+    has_fast_bfloat16: bool = False
+
+    @property
+    def torch_name(self) -> str:
+        """The device as torch names it."""
+        return "cpu" if self.kind is DeviceKind.CPU else f"{self.kind.value}:{self.index}"
+
+    def line(self) -> str:
+        """Return the device in words, for the log and `heddle doctor`."""
+        bfloat16 = "bfloat16 in hardware" if self.has_fast_bfloat16 else "no fast bfloat16"
+        if self.kind is not DeviceKind.CPU:
+            return f"{self.torch_name} ({self.name}), {bfloat16}"
+        cores = ", ".join(map(str, self.cpus))
+        return f"cpu, NUMA node {self.index}: cores {cores}, {bfloat16}"
+
+
+def detect_devices(machine: MachineFacts, root: Path = Path("/")) -> tuple[Device, ...]:
+    """Return the devices that can embed, accelerators first, then NUMA nodes.
+
+    An NPU counts where its torch extension is installed, because nothing else could use it.
+    """
+    gpus = [
+        Device(DeviceKind.CUDA, index, name, has_fast_bfloat16=True)
+        for index, name in enumerate(machine.gpus)
+    ]
+    npus = [
+        Device(DeviceKind.NPU, index, path.name, has_fast_bfloat16=True)
+        for index, path in enumerate(_npu_files(root))
+        if find_spec("torch_npu") is not None
+    ]
+    nodes = [
+        Device(DeviceKind.CPU, node, machine.cpu_model, cpus, _has_bfloat16(machine))
+        for node, cpus in _numa_nodes(machine.cpus, root)
+    ]
+    return (*gpus, *npus, *nodes)
+
+
+def is_heterogeneous(devices: Sequence[Device], wanted: bool) -> bool:
+    """Whether queries may spill from one kind of device to another: never with one kind only."""
+    return wanted and len({device.kind for device in devices}) > 1
+
+
+def highest_cores(device: Device, usable: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return cores of one NUMA node for a lane, the highest first: the server keeps the low ones.
+
+    Source: WindVE §IV-D.
+    """
+    return tuple(sorted(set(device.cpus).intersection(usable), reverse=True)[:count])
+
+
+def _has_bfloat16(machine: MachineFacts) -> bool:
+    return machine.has_amx or "avx512_bf16" in machine.cpu_flags
+
+
+def _npu_files(root: Path) -> list[Path]:
+    return sorted((root / "dev").glob("davinci[0-9]*"))
+
+
+def _numa_nodes(usable: Sequence[int], root: Path) -> list[tuple[int, tuple[int, ...]]]:
+    """Return each node's number and its usable cores; one node where the system names none."""
+    nodes = []
+    for folder in (root / "sys/devices/system/node").glob("node[0-9]*"):
+        cpus = _cores_listed(folder / "cpulist").intersection(usable)
+        if cpus:
+            nodes.append((int(folder.name.removeprefix("node")), tuple(sorted(cpus))))
+    return sorted(nodes) or [(0, tuple(usable))]
+
+
+def _cores_listed(path: Path) -> set[int]:
+    """Read a list such as 0-3,8."""
+    try:
+        text = path.read_text(encoding="ascii")
+    except OSError:
+        return set(range(os.cpu_count() or 1))
+    cores: set[int] = set()
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
+        cores.update(range(int(first), int(last or first) + 1))
+    return cores

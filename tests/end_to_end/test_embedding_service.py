@@ -1,0 +1,101 @@
+"""The embedding service of a running server: vectors, refusals, two lanes behind one door."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heddle.app.embedding_lanes import EmbeddingLane
+from heddle.app.server import Server
+from heddle.core.errors import Busy, HeddleError, InputError
+from heddle.corpus.store import CorpusStore
+from heddle.workflow.ragraph import RAGraph
+
+TEXTS = ["the tide", "a loom weaves cloth from yarn", "the harbour of the old town"]
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    CorpusStore.open(folder, create=True).close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(empty: Path) -> Iterator[Server]:
+    with Server(None, empty, needs_vectors=False) as running:
+        yield running
+
+
+def test_vectors_of_texts_in_their_order(server: Server) -> None:
+    vectors = server.embed(TEXTS)
+    assert vectors.values.shape == (3, 384)
+    np.testing.assert_allclose(np.linalg.norm(vectors.values, axis=1), 1, atol=1e-5)
+    for text, vector in zip(TEXTS, vectors.values, strict=True):
+        np.testing.assert_allclose(server.embed([text]).values[0], vector, atol=1e-5)
+    assert server.embed([TEXTS[0]], role="query", priority="bulk").tokens == 4
+
+
+def test_what_can_not_be_asked_is_refused_with_the_fix(server: Server) -> None:
+    with pytest.raises(InputError, match="at least one text"):
+        server.embed([])
+    with pytest.raises(InputError, match=r"vectors of .* have 384; leave dimensions out"):
+        server.embed(TEXTS, dimensions=128)
+    with pytest.raises(InputError, match="give at least"):
+        server.embed(["word " * 200], deadline_s=0.001)
+
+
+def test_a_burst_is_answered_in_part_and_refused_in_part(server: Server) -> None:
+    answers: list[object] = []
+
+    def ask(number: int) -> None:
+        try:
+            answers.append(server.embed([f"{number} " + "word " * 150], deadline_s=1.0))
+        except Busy as busy:
+            answers.append(busy)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(80)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    refused = [answer for answer in answers if isinstance(answer, Busy)]
+    assert 0 < len(refused) < 80
+    assert all(0 < busy.wait_s < 10 for busy in refused)
+    assert server.health()["embedding"]["embedding"]["queries"] == 0
+
+
+def test_two_lanes_answer_for_one_service(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lanes = tuple(EmbeddingLane(f"embedding-{name}", "cpu", "float32") for name in "ab")
+    monkeypatch.setattr("heddle.app.server.plan_embedding_lanes", lambda *_, **__: lanes)
+    with Server(None, empty, needs_vectors=False) as server:
+        shown = server.health()
+        assert set(shown["lanes"]) == {"retrieval", "embedding-a", "embedding-b"}
+        assert set(shown["embedding"]) == {"embedding-a", "embedding-b"}
+        texts = [f"{number} of many texts" for number in range(40)]
+        vectors = server.embed(texts)
+        assert vectors.values.shape == (40, 384)
+        search = server.app(RAGraph("search").add_retrieval("find"))
+        search.submit("the tide").cancel_soon()
+
+
+def test_closing_ends_what_is_under_way(empty: Path) -> None:
+    server = Server(None, empty, needs_vectors=False)
+    failed: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            server.embed([f"{number} " + "word " * 150 for number in range(200)])
+        except HeddleError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    while thread.is_alive() and not server.health()["embedding"]["embedding"]["queries"]:
+        pass  # until it has begun
+    server.close()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert len(failed) == 1

@@ -1,0 +1,98 @@
+"""The embedding service of a server: vectors, shorter ones, refusals that name the fix."""
+
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+
+from heddle.app.embedding_service import EmbeddingService, checked_texts, shortened
+from heddle.core.errors import Cancelled, EngineError, InputError
+from heddle.core.frames import Cancelled as CancelledEvent
+from heddle.core.frames import Done, Event, Failed
+from heddle.core.payloads import EmbedPayload
+from heddle.core.results import Vectors
+from heddle.core.tasks import Priority
+from heddle.costs.batch_cost import BatchCost, BatchShape
+from heddle.costs.lane_cost import LaneCost
+from heddle.engines.embedding.lane_queue import LaneQueue, Ticket
+from heddle.engines.embedding.queue_manager import QueueManager
+
+VALUES = np.array([[3.0, 4.0, 12.0], [0.0, 1.0, 0.0]], np.float32)
+
+
+class Directory:
+    def check_dims(self, dims: int) -> None:
+        if dims not in (2, 3):
+            raise InputError(f"dimensions={dims}")
+
+
+class Pool:
+    """Answers at once with what it was given."""
+
+    def __init__(self, event: Event) -> None:
+        self.event, self.calls = event, []
+
+    def submit(self, payload: EmbedPayload, on_end, **settings: object) -> int:
+        self.calls.append((payload, settings))
+        on_end(self.event)
+        return -1
+
+
+def submit(pool: Pool, dimensions: int | None = None) -> Future[Vectors]:
+    return EmbeddingService(pool, Directory()).submit(
+        EmbedPayload(("a", "b")),
+        seconds_left=1.0,
+        priority=Priority.BULK,
+        tenant="t",
+        dimensions=dimensions,
+    )
+
+
+def test_what_is_asked_reaches_the_lanes_and_the_vectors_come_back() -> None:
+    pool = Pool(Done(-1, Vectors(VALUES, tokens=7)))
+    assert submit(pool).result().tokens == 7
+    [(payload, settings)] = pool.calls
+    assert payload.texts == ("a", "b")
+    assert settings == {"seconds_left": 1.0, "priority": Priority.BULK, "tenant": "t"}
+
+
+def test_shorter_vectors_have_length_one_again() -> None:
+    result = submit(Pool(Done(-1, Vectors(VALUES))), dimensions=2).result()
+    np.testing.assert_allclose(result.values, [[0.6, 0.8], [0.0, 1.0]], atol=1e-6)
+    np.testing.assert_array_equal(shortened(Vectors(np.zeros((1, 3), np.float32)), 2).values, 0)
+
+
+def test_health_shows_what_each_lane_holds_and_costs() -> None:
+    queue = LaneQueue("fast", LaneCost("fast", BatchCost(7e-3, 3e-4), 1.1), 512, 64)
+    manager = QueueManager([queue])
+    manager.admit(Ticket(1, BatchShape.uniform(1, 75)), 0.0)
+    pool = Pool(Done(-1, Vectors(VALUES)))
+    pool.manager = manager
+    found = EmbeddingService(pool, Directory()).health()["fast"]
+    assert (found["queries"], found["margin"], found["refits"]) == (1, 1.1, {})
+
+
+def test_a_length_that_the_model_lacks_starts_nothing() -> None:
+    pool = Pool(Done(-1, Vectors(VALUES)))
+    with pytest.raises(InputError, match="dimensions=5"):
+        submit(pool, dimensions=5)
+    assert pool.calls == []
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        (Failed(-1, "bad text", is_input=True), InputError),
+        (Failed(-1, "the lane was lost"), EngineError),
+        (CancelledEvent(-1), Cancelled),
+    ],
+)
+def test_failures_are_the_errors_of_their_kind(event: Event, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        submit(Pool(event)).result()
+
+
+@pytest.mark.parametrize("texts", [[], "one text", ["a", 3]])
+def test_what_is_no_list_of_texts_is_refused(texts: object) -> None:
+    with pytest.raises(InputError):
+        checked_texts(texts)

@@ -1,0 +1,84 @@
+"""Bursts on a lane that answers by a cost: start-up costs, depths, failures that are named."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from heddle.app.lane_probe import LaneProbe
+from heddle.core.commands import Admit
+from heddle.core.credits import Credits
+from heddle.core.errors import EngineError
+from heddle.core.frames import Done, Failed, Frame
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Vectors
+from heddle.costs.batch_cost import BatchCost, BatchShape
+from heddle.costs.depth_probing import DepthProbing
+
+COST = BatchCost(7e-3, 3e-4)
+
+
+class Lane:
+    """Answers each text in a step of its own; words are tokens, and so are two special ones."""
+
+    name, kinds, credits, epoch = "lane", frozenset({PrimitiveKind.EMBEDDING}), Credits(8), 1
+
+    def __init__(self, fails: bool = False) -> None:
+        self.time_s, self.fails = 0.0, fails
+        self.texts: list[str] = []
+        self.waiting: list[Frame] = []
+        self.wake: Callable[[], None] = lambda: None
+
+    def now_s(self) -> float:
+        return self.time_s
+
+    def send(self, command: Admit) -> None:
+        [text] = command.task.payload.texts
+        self.texts.append(text)
+        tokens = len(text.split()) + 2
+        shape = BatchShape.uniform(1, tokens)
+        seconds = COST.predict_s(shape)
+        self.time_s += seconds
+        result = Vectors(np.ones((1, 2), np.float32), tokens)
+        task_id = command.task.task_id
+        event = Failed(task_id, "broken") if self.fails else Done(task_id, result)
+        features = {"tokens": shape.tokens, "squares": shape.squares}
+        self.waiting.append(Frame("lane", 1, seconds, (event,), features))
+        self.wake()
+
+    def frames(self) -> list[Frame]:
+        taken, self.waiting = self.waiting, []
+        return taken
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+
+
+def test_a_burst_is_timed_to_its_last_answer_and_no_text_comes_twice() -> None:
+    lane = Lane()
+    burst = LaneProbe(lane, lane).burst(["loom"] * 5)
+    assert burst.seconds == pytest.approx(5 * COST.predict_s(BatchShape.uniform(1, 4)))
+    assert (burst.tokens, len(burst.steps)) == (20, 5)
+    assert len(set(lane.texts)) == 5
+
+
+def test_a_cold_start_finds_the_cost() -> None:
+    lane = Lane()
+    found = LaneProbe(lane, lane).cold_start()
+    assert found.cost.latency_intercept_s == pytest.approx(7e-3)
+    assert found.cost.token_s == pytest.approx(3e-4)
+    assert lane.time_s < 3.0
+
+
+def test_depths_are_found_by_bursts_from_outside() -> None:
+    lane = Lane()
+    probing = DepthProbing((1.0,), 75, 64)
+    LaneProbe(lane, lane).find_depths(probing)
+    alone_s = COST.predict_s(BatchShape.uniform(1, 76))  # a number stands before each text
+    assert probing.depth(1.0).queries == int(1.0 / alone_s)
+
+
+def test_a_failure_is_told() -> None:
+    lane = Lane(fails=True)
+    with pytest.raises(EngineError, match=r"a probe failed.*broken"):
+        LaneProbe(lane, lane).burst(["loom"])

@@ -1,0 +1,235 @@
+"""Two lanes as one engine: one terminal event a task, refused at once or not at all."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from heddle.core.commands import Admit, Cancel, Steer
+from heddle.core.credits import Credits
+from heddle.core.errors import Busy
+from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed
+from heddle.core.payloads import DecodePayload, EmbedPayload, Sampling
+from heddle.core.ports import EnginePort
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Vectors
+from heddle.core.tasks import Identity, Priority, Task
+from heddle.costs.batch_cost import BatchCost
+from heddle.costs.lane_cost import LaneCost
+from heddle.engines.embedding.engine import EmbeddingEngine, TokenizedText
+from heddle.engines.embedding.lane_pool import LanePool
+from heddle.engines.embedding.lane_queue import LaneQueue
+from heddle.engines.embedding.queue_manager import QueueManager
+from heddle.engines.embedding.scheduler import BatchLimits
+from heddle.engines.embedding.token_estimate import TokenEstimate
+from heddle.hosts.inline import InlineHost
+
+COSTS = {"fast": BatchCost(7e-3, 3e-4), "slow": BatchCost(9e-3, 9e-4)}
+LIMITS = BatchLimits(512, 64, 256)
+TEXT = "x" * 200
+
+
+class Time:
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now_s(self) -> float:
+        return self.time_s
+
+
+class ExactWorker:
+    """Four letters are a token, and a batch takes what the lane's cost says."""
+
+    dims = 2
+
+    def __init__(self, cost: BatchCost) -> None:
+        self.cost, self.clock = cost, Time()
+
+    def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
+        return [TokenizedText(range(2 + len(text) // 4)) for text in texts]
+
+    def embed(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
+        padded = len(rows) * max(map(len, rows))
+        self.clock.time_s += self.cost.latency_intercept_s + padded * self.cost.token_s
+        return np.array([[len(row), 1.0] for row in rows], np.float32)
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.clock = Time()
+        self.hosts = []
+        for name, cost in COSTS.items():
+            worker = ExactWorker(cost)
+            engine = EmbeddingEngine(name, 1, worker, worker.clock, limits=LIMITS)
+            self.hosts.append(InlineHost(engine, 512, self.clock))
+        queues = [LaneQueue(n, LaneCost(n, c), 512, 512) for n, c in COSTS.items()]
+        self.manager = QueueManager(queues)
+        self.down: set[str] = set()
+        self.woken = 0
+        self.pool = LanePool(
+            "embedding",
+            self.hosts,
+            self.manager,
+            TokenEstimate(256),
+            self.clock,
+            is_up=lambda port: port.name not in self.down,
+            credits=Credits(1024),
+        )
+        self.pool.subscribe(self.wake)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def run(self) -> list[Event]:
+        """Step all lanes until nothing is left; return what the runtime was told."""
+        told: list[Event] = []
+        while any([host.step_once(self.clock.time_s) for host in self.hosts]):
+            told += self.told()
+        return told + self.told()
+
+    def told(self) -> list[Event]:
+        return [event for frame in self.pool.frames() for event in frame.events]
+
+    def admit(self, task_id: int, texts: int, priority: Priority = Priority.NORMAL) -> None:
+        payload = EmbedPayload((TEXT,) * texts)
+        identity = Identity(task_id, "n", priority=priority)
+        self.pool.send(Admit(Task(task_id, PrimitiveKind.EMBEDDING, identity, payload), 0))
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_it_is_an_engine_port(rig: Rig) -> None:
+    port: EnginePort = rig.pool
+    assert (port.name, port.kinds) == ("embedding", frozenset({PrimitiveKind.EMBEDDING}))
+
+
+def test_each_task_of_the_runtime_ends_once_under_the_pools_name(rig: Rig) -> None:
+    for task_id in range(1, 60):
+        rig.admit(task_id, texts=1 + task_id % 7)
+    told = [event for event in rig.run() if isinstance(event, TERMINAL)]
+    assert sorted(event.task_id for event in told) == list(range(1, 60))
+    assert all(isinstance(event, Done) for event in told)
+    assert rig.manager.held == 0
+    assert [lane.rows for lane in rig.manager.lanes] == [0, 0]
+
+
+def test_both_lanes_work(rig: Rig) -> None:
+    for task_id in range(1, 60):
+        rig.admit(task_id, texts=1)
+    assert all(lane.queries for lane in rig.manager.lanes)
+
+
+def test_what_is_submitted_is_refused_at_once_and_the_others_are_answered(rig: Rig) -> None:
+    ended: list[Event] = []
+    waits_s: list[float] = []
+    for _ in range(200):
+        try:
+            rig.pool.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=0.5)
+        except Busy as busy:
+            waits_s.append(busy.wait_s)
+    assert len(waits_s) > 100
+    assert all(0 < wait_s < 1 for wait_s in waits_s)
+    assert rig.run() == []
+    assert len(ended) == 200 - len(waits_s)
+    assert all(isinstance(event, Done) for event in ended)
+
+
+def test_a_request_that_was_admitted_waits_instead(rig: Rig) -> None:
+    for _ in range(400):
+        rig.admit(rig.manager.held + 1000 + _, texts=1)
+    assert len([e for e in rig.run() if isinstance(e, Done)]) == 400
+
+
+def test_cancelling_a_held_task_and_a_sent_one(rig: Rig) -> None:
+    rig.admit(1, texts=512, priority=Priority.BULK)
+    rig.admit(2, texts=512, priority=Priority.BULK)
+    rig.admit(3, texts=512, priority=Priority.BULK)
+    assert rig.manager.held == 1
+    rig.pool.send(Cancel(3))
+    assert rig.woken
+    assert rig.told() == [Cancelled(3)]
+    rig.pool.send(Cancel(1))
+    told = rig.run()
+    assert Cancelled(1) in told
+    assert [event.task_id for event in told if isinstance(event, Done)] == [2]
+
+
+def test_bulk_waits_while_lanes_have_queries(rig: Rig) -> None:
+    ended: list[Event] = []
+    for _ in range(40):
+        rig.pool.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=2.0)
+    rig.admit(1, texts=4, priority=Priority.BULK)
+    assert rig.manager.held == 1
+    assert [event.task_id for event in rig.run()] == [1]
+    assert len(ended) == 40
+
+
+def test_a_lane_that_is_down_gets_nothing_and_with_none_up_all_wait_for_one(rig: Rig) -> None:
+    rig.down = {"fast"}
+    ended: list[Event] = []
+    rig.pool.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=1.0)
+    assert [lane.queries for lane in rig.manager.lanes] == [0, 1]
+    rig.down = {"fast", "slow"}
+    rig.admit(1, texts=1)
+    assert [event.task_id for event in rig.run()] == [1]
+
+
+def test_it_learns_how_long_texts_are(rig: Rig) -> None:
+    rig.pool.estimate.tokens_per_char = 0.1
+    for task_id in range(1, 300):
+        rig.admit(task_id, texts=1)
+        rig.run()
+    [result] = [TEXT]
+    guess = rig.pool.estimate.shape((result,)).tokens
+    assert guess == pytest.approx(52, rel=0.1)
+
+
+def test_other_payloads_are_refused(rig: Rig) -> None:
+    payload = DecodePayload(1, Sampling())
+    task = Task(7, PrimitiveKind.DECODING, Identity(7, "n"), payload)
+    rig.pool.send(Admit(task, 0))
+    [event] = rig.told()
+    assert isinstance(event, Failed)
+    assert event.is_input
+
+
+def test_steering_reaches_the_lanes_and_unknown_tasks_are_ignored(rig: Rig) -> None:
+    rig.admit(1, texts=2)
+    rig.pool.send(Steer(budget_s=0.05))
+    rig.pool.send(Steer(task_id=1, priority=Priority.INTERACTIVE))
+    rig.pool.send(Steer(task_id=99, priority=Priority.BULK))
+    rig.pool.send(Cancel(99))
+    [event] = rig.run()
+    assert isinstance(event, Done)
+    assert isinstance(event.result, Vectors)
+    assert math.isinf(rig.manager.lanes[0].tokens_max)
+
+
+def test_closing_fails_what_was_submitted(rig: Rig) -> None:
+    ended: list[Event] = []
+    rig.pool.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=5.0)
+    rig.pool.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=5.0, priority=Priority.BULK)
+    rig.admit(1, texts=1)
+    rig.pool.close()
+    assert [type(event) for event in ended] == [Failed, Failed]
+    assert [event.task_id for event in rig.run()] == [1]
+
+
+def test_what_waited_here_has_less_time_left_on_its_lane(rig: Rig) -> None:
+    sent: list[float] = []
+    for host in rig.hosts:
+        host.send = lambda command: sent.append(command.task.seconds_left)
+    payload = EmbedPayload((TEXT,) * 512)
+    for task_id in (1, 2, 3):
+        identity = Identity(task_id, "n", priority=Priority.BULK)
+        rig.pool.send(
+            Admit(Task(task_id, PrimitiveKind.EMBEDDING, identity, payload, seconds_left=60.0), 0)
+        )
+    rig.clock.time_s = 20.0
+    rig.manager.end(1)
+    rig.told()
+    assert sent == [60.0, 60.0, 40.0]
