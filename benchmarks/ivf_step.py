@@ -29,8 +29,9 @@ from heddle.core.results import Hits
 from heddle.core.tasks import Identity, Task
 from heddle.engines.vector.engine import VectorEngine
 from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.perf_clock import PerfClock
 from heddle.engines.vector.source import VectorSource
-from heddle.engines.vector.worker import FaissWorker, PerfClock, one_shot
+from heddle.engines.vector.worker import FaissWorker, one_shot
 
 NPROBES = (64, 256)
 T = TypeVar("T")
@@ -61,7 +62,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
         else Settings(count=200_000, nlist=1024, seed=seed)
     )
     faiss.omp_set_num_threads(1)
-    index, queries = _prepared(settings)
+    index, queries = prepared_index(settings)
     print(
         f"A: heddle stepping, {settings.lists_per_step} clusters a query and step; "
         f"B: FAISS {faiss.__version__} one-shot. {settings.count} x {settings.dims}, "
@@ -95,7 +96,7 @@ def _compare(
     budget_s: float,
 ) -> dict[str, object]:
     """Time A and B in turns over the same queries."""
-    worker = FaissWorker(LiveIndex(index, 0), _NoSource())
+    worker = FaissWorker(LiveIndex(index, 0), NoSource())
     engine = VectorEngine(
         "vector",
         0,
@@ -157,13 +158,13 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
     return result, time.process_time() - started_s
 
 
-class _NoSource(VectorSource):
+class NoSource(VectorSource):
     """A corpus that nothing is read from: the index is there already."""
 
     revision = 0
 
 
-def _prepared(settings: Settings) -> tuple[faiss.IndexIVFFlat, NDArray[np.float32]]:
+def prepared_index(settings: Settings) -> tuple[faiss.IndexIVFFlat, NDArray[np.float32]]:
     """Return index and queries, from the cache where they are there."""
     shared = ("repetitions", "batch", "lists_per_step", "k")  # these change nothing on disk
     path = made_from(

@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from heddle.app.cache import cache_directory
 from heddle.evals.data_folder import data_file
 
@@ -28,3 +31,8 @@ def file_digest(path: Path) -> str:
     """Return the sha256 of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def array_digest(values: NDArray[np.generic]) -> str:
+    """Return the sha256 of an array's bytes."""
+    return hashlib.sha256(np.ascontiguousarray(values)).hexdigest()

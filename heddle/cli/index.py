@@ -15,6 +15,7 @@ from heddle.cli.arguments import add_kv_disk, add_model, model_limits
 from heddle.cli.progress import ProgressLines, status
 from heddle.core.tasks import Optimizations
 from heddle.corpus.ingestion import IngestProgress
+from heddle.engines.vector.index_kind import SearchMode
 
 NICENESS: Final = 10  # priming takes hours: a server on the same machine comes first
 
@@ -42,6 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="neighbours of each chunk with --fuse; default: %(default)s",
     )
+    parser.add_argument(
+        "--search",
+        type=SearchMode,
+        choices=tuple(SearchMode),
+        metavar="auto|exact",
+        help="how the corpus is searched: auto = exactly below 20,000 vectors, by compressed codes "
+        "and exact refinement above; exact = always exactly; default: as before, at first auto",
+    )
     add_model(parser)
     add_kv_disk(parser)
     parser.set_defaults(run=run)
@@ -62,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
             options.into,
             embedder=options.embedder,
             prune=options.prune,
+            search=options.search,
             on_documents=on_documents,
             on_vectors=on_vectors,
         )

@@ -20,7 +20,9 @@ COMMANDS: Final = {
     "explain": ("heddle.cli.explain", "show a workflow's graph before and after each pass"),
     "serve": ("heddle.cli.serve", "serve an indexed directory over HTTP"),
     "eval": ("heddle.cli.eval", "measure answer quality on questions with known answers"),
+    "profile": ("heddle.cli.profile", "time the embedding lanes: queries within each SLO"),
     "bench": ("heddle.cli.bench", "run a benchmark, or `prepare` what benchmarks need"),
+    "simulate": ("heddle.cli.simulate", "model a cluster: how many vector GPUs a load needs"),
     "doctor": ("heddle.cli.doctor", "say what this machine offers and what is missing"),
 }
 EXIT_FAILED: Final = 1

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.passages import Passage
+from heddle.engines.vector.search import SortedHits, ascending
 from heddle.simulator.device import SimulatedDevice
 
 COSTS_S: Mapping[str, float] = MappingProxyType(
-    {"call": 1e-4, "lists": 2e-4, "vectors": 2e-5, "rows": 1e-4, "stored": 2e-4}
+    {"call": 1e-4, "lists": 2e-4, "vectors": 2e-5, "scans": 0.0, "rows": 1e-4, "stored": 2e-4}
 )
 
 
@@ -61,6 +62,14 @@ class CostModelVectorWorker:
         """The corpus revision: it grows with what is stored."""
         return len(self.stored)
 
+    def heap_size(self, topk: int) -> int:
+        """Return the hits wanted: heaps hold nothing else."""
+        return topk
+
+    def prepared(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return queries as they are."""
+        return queries
+
     def coarse(self, queries: NDArray[np.float32], nprobe: int) -> NDArray[np.int64]:
         """Return the nearest lists of each query, nearest first, [n, nprobe]."""
         self._device.run(COSTS_S["rows"] * len(queries))
@@ -90,6 +99,16 @@ class CostModelVectorWorker:
         order = np.lexsort((all_labels, all_distances), axis=1)[:, :k]
         distances[:] = np.take_along_axis(all_distances, order, axis=1)
         labels[:] = np.take_along_axis(all_labels, order, axis=1)
+
+    def hits(
+        self,
+        queries: NDArray[np.float32],
+        distances: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        topk: int,
+    ) -> SortedHits:
+        """Return the heaps in order."""
+        return ascending(distances, labels)
 
     def newest_revision(self) -> int:
         """Return the revision; nobody else writes."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from heddle.core.errors import ConfigError
 from heddle.engines.vector.engine import VectorEngine
+from heddle.engines.vector.index_kind import SearchMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +14,7 @@ class VectorSettings:
 
     Args:
         directory: the corpus directory; the index file lives in its `index` folder.
-        nprobe: clusters a query scans by default; None = all of a small corpus, 64 of a large.
+        nprobe: clusters a query scans by default; None = as the kind of the index wants.
         slots: queries in flight at most; more wait in the lane.
         threads: FAISS threads.
         substage_budget_s: time for one step where the runtime doesn't say [s].
@@ -54,8 +55,9 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngin
     from heddle.corpus.store import CorpusStore
     from heddle.engines.vector.index_file import open_index
     from heddle.engines.vector.live_index import LiveIndex
+    from heddle.engines.vector.perf_clock import PerfClock
     from heddle.engines.vector.rebuild import Rebuild
-    from heddle.engines.vector.worker import FaissWorker, PerfClock
+    from heddle.engines.vector.worker import FaissWorker
 
     faiss.omp_set_num_threads(settings.threads)
     source = CorpusStore.open(settings.directory)
@@ -78,8 +80,10 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngin
     )
 
 
-def refresh_index(directory: Path) -> None:
+def refresh_index(directory: Path, mode: SearchMode | None = None) -> None:
     """Bring the index file of a corpus directory up to its newest revision.
+
+    `mode` None keeps the one that the index was made for, at first AUTO.
 
     Raises:
         HeddleError: the corpus can't be opened, or the disk refused (the old file stays valid).
@@ -88,4 +92,4 @@ def refresh_index(directory: Path) -> None:
     from heddle.engines.vector import index_file
 
     with CorpusStore.open(directory) as source:
-        index_file.refresh_index(directory, source)
+        index_file.refresh_index(directory, source, mode)

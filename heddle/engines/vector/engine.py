@@ -18,7 +18,7 @@ from heddle.core.tasks import Task
 from heddle.costs.step_report import StepReport
 from heddle.engines.vector.ingest_queue import IngestQueue, WaitingIngest, ingest_refusal
 from heddle.engines.vector.scheduler import NO_LIST
-from heddle.engines.vector.search import RunningSearch, ascending, dims_refusal, search_refusal
+from heddle.engines.vector.search import RunningSearch, SortedHits, dims_refusal, search_refusal
 from heddle.engines.vector.slot_tables import SlotTables
 from heddle.engines.vector.slots import SlotTable
 from heddle.engines.vector.step_counts import PRIOR_S, StepCounts
@@ -149,7 +149,8 @@ class VectorEngine:
             nprobe = search.payload.nprobe or self._worker.nprobe_default
             joining, lists = joining + rows, lists + rows * min(nprobe, len(sizes))
         vectors = lists * float(sizes.mean()) if len(sizes) else 0.0
-        scans_s = costs.predict_s({"lists": lists, "vectors": vectors})
+        rows = self.rows_in_flight + joining
+        scans_s = costs.predict_s({"lists": lists, "vectors": vectors, "scans": rows})
         stored = self._ingests.rows_of_largest
         fixed_s = costs.predict_s({"call": 1.0, "rows": joining, "stored": stored})
         return fixed_s + min(scans_s, max(self._budget_s, 0.0))
@@ -276,13 +277,14 @@ class VectorEngine:
         """Find the clusters of rows with equal k and nprobe in one coarse search."""
         queries = np.concatenate([joining.queries for joining in group], dtype=np.float32)
         try:
+            queries = self._worker.prepared(queries)
             lists = self._worker.coarse(queries, nprobe)
         except Exception as error:
             for joining in group:
                 self._fail(joining.search.task_id, f"coarse search failed: {error}")
             return
         rows = [joining.stop - joining.first for joining in group]
-        self._tables.table(topk, queries.shape[1]).add(
+        self._tables.table(topk, self._worker.heap_size(topk), queries.shape[1]).add(
             np.repeat([joining.search.task_id for joining in group], rows),
             np.array([row for joining in group for row in range(joining.first, joining.stop)]),
             np.repeat([joining.search.priority.value for joining in group], rows),
@@ -306,28 +308,31 @@ class VectorEngine:
 
     def _price(self, lists: NDArray[np.int64]) -> NDArray[np.float64]:
         costs = self._report.costs.coefficients_s
-        return self._sizes(lists).astype(np.float64) * costs["vectors"] + costs["lists"]
+        prices_s = self._sizes(lists).astype(np.float64) * costs["vectors"] + costs["lists"]
+        prices_s[:, 0] += costs["scans"]  # once a row
+        return prices_s
 
     def _sizes(self, lists: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many vectors each list holds; anything for NO_LIST."""
         return self._worker.list_sizes.take(lists, mode="wrap")
 
     def _scan_table(self, table: SlotTable, share: NDArray[np.int64], counts: StepCounts) -> None:
-        lists = table.take(share)
-        if not lists.size:
+        rows, lists = table.take(share)
+        if not len(rows):
             return
-        n = table.count
+        queries, distances, labels = table.queries[rows], table.distances[rows], table.labels[rows]
         try:
-            self._worker.scan(table.queries[:n], lists, table.distances[:n], table.labels[:n])
+            self._worker.scan(queries, lists, distances, labels)
         except Exception as error:
-            # The heaps may be half updated, so no search of this call can go on.
-            for task_id in np.unique(table.task_ids[:n]).tolist():
+            for task_id in np.unique(table.task_ids[rows]).tolist():
                 self._fail(task_id, f"scan failed: {error}")
             return
+        table.distances[rows], table.labels[rows] = distances, labels
         counts.lists += int(share.sum())
+        counts.scans += len(rows)
         counts.vectors += int(self._sizes(lists).sum(where=lists != NO_LIST))
         if self._reporting:
-            self._tell_progress(table, np.unique(table.task_ids[:n][share > 0]))
+            self._tell_progress(table, np.unique(table.task_ids[rows]))
 
     def _tell_progress(self, table: SlotTable, task_ids: NDArray[np.int64]) -> None:
         """Tell the hits so far of those of these tasks that asked for it and go on."""
@@ -340,12 +345,10 @@ class VectorEngine:
             is_over = not search.rows_waiting and not table.lists_left[rows].any()
             if is_over or search.steps % search.report_every:
                 continue
-            progress = search.progress(
-                table.task_rows[rows],
-                ascending(table.distances[rows], table.labels[rows]),
-                int(table.position[rows].sum()),
-            )
-            self._report.tell(progress)
+            found = self._found(table, rows)
+            if found is not None:
+                scanned = int(table.position[rows].sum())
+                self._report.tell(search.progress(table.task_rows[rows], found, scanned))
 
     def _collect(self, table: SlotTable) -> None:
         """Take the hits of finished rows out and end the tasks that are complete."""
@@ -353,7 +356,10 @@ class VectorEngine:
         if not len(rows):
             return
         rows = rows[np.lexsort((table.task_rows[rows], table.task_ids[rows]))]
-        distances, labels = ascending(table.distances[rows], table.labels[rows])
+        found = self._found(table, rows)
+        if found is None:
+            return
+        distances, labels = found
         task_ids, task_rows = table.task_ids[rows].tolist(), table.task_rows[rows]
         ended, first = [], 0
         while first < len(task_ids):  # one turn for each task, not for each row
@@ -367,6 +373,16 @@ class VectorEngine:
         table.remove(rows)
         for search in ended:
             self._finish(search)
+
+    def _found(self, table: SlotTable, rows: NDArray[np.int64]) -> SortedHits | None:
+        """Return the hits that rows have by now, [m, k], or None: then their tasks have failed."""
+        heaps = (table.distances[rows], table.labels[rows])
+        try:
+            return self._worker.hits(table.queries[rows], *heaps, table.k)
+        except Exception as error:
+            for task_id in np.unique(table.task_ids[rows]).tolist():
+                self._fail(task_id, f"reading the hits failed: {error}")
+            return None
 
     def _ingest(self, counts: StepCounts) -> None:
         """Store one waiting ingestion, unless more urgent searches are in flight."""

@@ -1,14 +1,15 @@
 """The index file of a corpus directory: derived, checked on open, replaced atomically.
 
-`DIR/index/manifest.json` names the one valid file `ivf-<revision>.faiss` and its checksum. The
-corpus is the log: whatever is wrong with the file, the index is built again from the vectors.
+`DIR/index/manifest.json` names the one valid file `ivf-<revision>.faiss`, the refine store that
+belongs to it (`refine-<revision>.bin`, where there is one) and their checksums. The corpus is the
+log: whatever is wrong with the files, the index is built again from the vectors.
 """
 
 import fcntl
 import hashlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,22 +17,23 @@ import faiss
 import psutil
 
 from heddle.core.errors import InputError, StorageError
-from heddle.engines.vector.live_index import IvfIndex, LiveIndex
-from heddle.engines.vector.manifest import IndexManifest
+from heddle.engines.vector.index_kind import SearchMode
+from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.manifest import FOLDER, MANIFEST, IndexManifest, read_manifest
+from heddle.engines.vector.refine_store import RefineStore
 from heddle.engines.vector.source import VectorSource
 
-FOLDER = "index"
-MANIFEST = "manifest.json"
 log = logging.getLogger(__name__)
 
 
-def open_index(directory: Path, source: VectorSource) -> LiveIndex:
+def open_index(directory: Path, source: VectorSource, mode: SearchMode | None = None) -> LiveIndex:
     """Return the index of a corpus, up to date.
 
     Reads the file where it is valid and replays what the corpus wrote since, else builds it
     anew; then refreshes the file. A disk that refuses that costs time at the next open only.
+    `mode` None keeps the one that the index was made for.
     """
-    live, is_changed = _current(directory, source)
+    live, is_changed = _current(directory, source, mode)
     if is_changed:
         try:
             write_index(directory, live, source)
@@ -40,13 +42,13 @@ def open_index(directory: Path, source: VectorSource) -> LiveIndex:
     return live
 
 
-def refresh_index(directory: Path, source: VectorSource) -> None:
+def refresh_index(directory: Path, source: VectorSource, mode: SearchMode | None = None) -> None:
     """Bring the index file up to the corpus, as an indexing run does at its end.
 
     Raises:
         StorageError: the disk refused; the old file is still valid.
     """
-    live, is_changed = _current(directory, source)
+    live, is_changed = _current(directory, source, mode)
     if is_changed:
         write_index(directory, live, source)
 
@@ -54,18 +56,22 @@ def refresh_index(directory: Path, source: VectorSource) -> None:
 def read_index(directory: Path, source: VectorSource) -> LiveIndex | None:
     """Return the index as its file has it, or None with a warning if it can't be trusted."""
     try:
-        manifest = IndexManifest.from_json(_path(directory, MANIFEST).read_text("utf-8"))
+        manifest = read_manifest(directory)
         _verify(directory, manifest, source)
         index = faiss.read_index(str(_path(directory, manifest.file)))
         if (index.ntotal, index.d) != (manifest.count, manifest.dims):
             raise InputError(f"{manifest.file} holds other vectors than its manifest says")
+        refine = None
+        if manifest.refine:
+            refine = RefineStore.open(_path(directory, manifest.refine), manifest.dims)
+        mode = SearchMode(manifest.mode)
     except FileNotFoundError as error:
         log.info("no index file yet: %s", error)
         return None
     except (InputError, OSError, ValueError, RuntimeError) as error:
         log.warning("the index file is not used and built again: %s", error)
         return None
-    return LiveIndex(index, manifest.revision)
+    return LiveIndex(index, manifest.revision, refine, mode)
 
 
 def write_index(directory: Path, live: LiveIndex, source: VectorSource) -> None:
@@ -88,10 +94,14 @@ def write_index(directory: Path, live: LiveIndex, source: VectorSource) -> None:
 def _write(folder: Path, live: LiveIndex, embedder: str) -> None:
     if live.index is None:
         (folder / MANIFEST).unlink(missing_ok=True)
-        _remove_others(folder, keep="")
+        _remove_others(folder, keep=())
         return
-    name = f"ivf-{live.revision}.faiss"
-    digest = _write_file(folder / name, live.index)
+    name, refine, refine_digest = f"ivf-{live.revision}.faiss", "", ""
+    if live.refine is not None:
+        refine = f"refine-{live.revision}.bin"
+        refine_digest = _write_file(folder / refine, live.refine.write)
+    index = live.index
+    digest = _write_file(folder / name, lambda path: faiss.write_index(index, str(path)))
     manifest = IndexManifest(
         file=name,
         revision=live.revision,
@@ -100,23 +110,33 @@ def _write(folder: Path, live: LiveIndex, embedder: str) -> None:
         count=live.count,
         dims=int(live.index.d),
         embedder=embedder,
+        kind=live.kind.value,
+        mode=live.mode.value,
+        refine=refine,
+        refine_sha256=refine_digest,
     )
-    _replace(folder / MANIFEST, manifest.to_json().encode())
-    _remove_others(folder, keep=name)
+    _write_file(folder / MANIFEST, lambda path: path.write_text(manifest.to_json(), "utf-8"))
+    _remove_others(folder, keep=(name, refine))
+    if live.refine is not None:  # from now on read from the file, not from memory
+        live.refine = RefineStore.open(folder / refine, manifest.dims)
 
 
-def _current(directory: Path, source: VectorSource) -> tuple[LiveIndex, bool]:
+def _current(
+    directory: Path, source: VectorSource, mode: SearchMode | None
+) -> tuple[LiveIndex, bool]:
     """Return the index up to the corpus, and whether its file is behind."""
     live = read_index(directory, source)
+    wanted = mode or (SearchMode.AUTO if live is None else live.mode)
     if live is not None:
+        has_other_mode, live.mode = live.mode is not wanted, wanted
         changes = live.follow(source)
         if live.count != source.vector_count and live.revision == source.revision:
             log.warning("the index holds other vectors than the corpus: built again")
-        elif live.is_lopsided:
-            log.info("the corpus has outgrown %d lists: index built again", live.nlist)
+        elif live.is_outgrown:
+            log.info("another index than %s of %d lists serves it: built", live.kind, live.nlist)
         else:
-            return live, changes > 0
-    built = LiveIndex.build(source)
+            return live, changes > 0 or has_other_mode
+    built = LiveIndex.build(source, wanted)
     return built, built.index is not None or _path(directory, MANIFEST).exists()
 
 
@@ -130,10 +150,12 @@ def _verify(directory: Path, manifest: IndexManifest, source: VectorSource) -> N
         )
     if manifest.dims != source.dims:
         raise InputError(f"it holds {manifest.dims}-d vectors, the corpus {source.dims}-d")
-    if Path(manifest.file).name != manifest.file:
-        raise InputError(f"its manifest points outside the index folder: {manifest.file!r}")
-    if _sha256(_path(directory, manifest.file)) != manifest.sha256:
-        raise InputError(f"{manifest.file} is corrupt: its checksum is not the manifest's")
+    files = {manifest.file: manifest.sha256, manifest.refine: manifest.refine_sha256}
+    for name, digest in files.items():
+        if Path(name).name != name:
+            raise InputError(f"its manifest points outside the index folder: {name!r}")
+        if name and _sha256(_path(directory, name)) != digest:
+            raise InputError(f"{name} is corrupt: its checksum is not the manifest's")
 
 
 @contextmanager
@@ -147,11 +169,11 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _write_file(target: Path, index: IvfIndex) -> str:
-    """Write an index durably and atomically; return its sha256."""
+def _write_file(target: Path, write: Callable[[Path], object]) -> str:
+    """Write a file durably and atomically; return its sha256."""
     temporary = _temporary(target)
     try:
-        faiss.write_index(index, str(temporary))
+        write(temporary)
         _sync(temporary)
         digest = _sha256(temporary)
         os.replace(temporary, target)
@@ -162,23 +184,10 @@ def _write_file(target: Path, index: IvfIndex) -> str:
     return digest
 
 
-def _replace(target: Path, content: bytes) -> None:
-    """Put a small file durably and atomically in place."""
-    temporary = _temporary(target)
-    try:
-        temporary.write_bytes(content)
-        _sync(temporary)
-        os.replace(temporary, target)
-        _sync(target.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _remove_others(folder: Path, *, keep: str) -> None:
+def _remove_others(folder: Path, *, keep: Collection[str]) -> None:
     """Remove older index files, and temporary ones whose writer has died."""
-    for path in folder.glob("ivf-*.faiss"):
-        if path.name != keep:
+    for path in (*folder.glob("ivf-*.faiss"), *folder.glob("refine-*.bin")):
+        if path.name not in keep:
             path.unlink(missing_ok=True)
     for path in folder.glob("*.tmp"):
         writer = path.name.split(".")[-2]

@@ -9,18 +9,27 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.engines.vector.index_kind import EXHAUSTIVE_BELOW, IndexKind, SearchMode, kind_for
+from heddle.engines.vector.refine_store import RefineStore
 from heddle.engines.vector.source import VectorBatch, VectorSource
 
-EXHAUSTIVE_BELOW = 20_000  # vectors up to which every list is probed by default: exact
 ROWS_PER_LIST = 64
-NPROBE_ABOVE = 64
 SAMPLE_PER_LIST = 64  # k-means gains little from more, and its time grows with them
 KMEANS_ITERATIONS = 10
 KMEANS_SEED = 1234
 PIECE_ROWS = 1024  # vectors brought in at once: some hundredths of a second
 
+PQ_DIMS = (4, 3, 2, 1)  # dimensions that share a 4-bit code, the first that divides them all
+PANORAMA_LEVELS = 8
+
 IvfIndex = Any
-"""A faiss.IndexIVFFlat; FAISS's own type stubs lack most of what its wrappers add."""
+"""A faiss.IndexIVF, or one behind a rotation (IndexPreTransform); FAISS's own type stubs lack
+most of what its wrappers add."""
+KINDS = {
+    "IndexIVFFlat": IndexKind.FLAT,
+    "IndexIVFPQFastScan": IndexKind.PQ,
+    "IndexIVFFlatPanorama": IndexKind.PANORAMA,
+}
 
 
 def nlist_for(count: int) -> int:
@@ -28,11 +37,6 @@ def nlist_for(count: int) -> int:
     if count < EXHAUSTIVE_BELOW:
         return max(1, count // ROWS_PER_LIST)
     return round(2 * math.sqrt(count))
-
-
-def nprobe_for(count: int, nlist: int) -> int:
-    """Return how many lists a query scans by default: all of them in a small corpus."""
-    return nlist if count < EXHAUSTIVE_BELOW else min(NPROBE_ABOVE, nlist)
 
 
 @dataclass(slots=True)
@@ -45,13 +49,16 @@ class Replay:
 
 @dataclass(slots=True, eq=False)
 class LiveIndex:
-    """An IndexIVFFlat (squared L2), or None without vectors, and the revision it covers.
+    """An IVF index (squared L2), or None without vectors, and the revision it covers.
 
-    A search may see vectors of a newer revision than `revision` says, never miss older ones.
+    A search may see vectors of a newer revision than `revision` says, never miss older ones. The
+    labels in the index are chunk ids, or rows of `refine` where it keeps codes only.
     """
 
     index: IvfIndex | None
     revision: int
+    refine: RefineStore | None = None
+    mode: SearchMode = SearchMode.AUTO
     _replay: Replay | None = None
 
     @property
@@ -60,9 +67,21 @@ class LiveIndex:
         return 0 if self.index is None else int(self.index.ntotal)
 
     @property
+    def ivf(self) -> IvfIndex:
+        """The inverted lists themselves, behind a rotation if there is one."""
+        if isinstance(self.index, faiss.IndexPreTransform):
+            return faiss.downcast_index(self.index.index)
+        return self.index
+
+    @property
+    def kind(self) -> IndexKind:
+        """How the vectors are stored."""
+        return KINDS[type(self.ivf).__name__]
+
+    @property
     def nlist(self) -> int:
         """Inverted lists; 0 without vectors."""
-        return 0 if self.index is None else int(self.index.nlist)
+        return 0 if self.index is None else int(self.ivf.nlist)
 
     @property
     def dims(self) -> int | None:
@@ -70,34 +89,49 @@ class LiveIndex:
         return None if self.index is None else int(self.index.d)
 
     @property
-    def is_lopsided(self) -> bool:
-        """Whether the corpus has grown or shrunk so much that other centroids would serve it."""
+    def is_outgrown(self) -> bool:
+        """Whether the corpus has grown or shrunk so much that another index would serve it."""
+        if self.index is None:
+            return False
         wanted = nlist_for(self.count)
-        return not self.nlist / 2 <= wanted <= self.nlist * 2
+        if not self.nlist / 2 <= wanted <= self.nlist * 2:
+            return True
+        if self.refine is not None and self.refine.rows > 2 * self.count:
+            return True
+        # A corpus that shrinks keeps its kind for a while, so that none swings to and fro.
+        kinds = {kind_for(count, self.mode) for count in (self.count, 2 * self.count)}
+        return self.kind not in kinds
 
     def list_sizes(self) -> NDArray[np.int64]:
         """Return how many vectors each inverted list holds, [nlist]."""
         if self.index is None:
             return np.zeros(0, np.int64)
-        size_of = self.index.invlists.list_size
+        size_of = self.ivf.invlists.list_size
         return np.array([size_of(number) for number in range(self.nlist)], np.int64)
 
     @classmethod
-    def build(cls, source: VectorSource) -> "LiveIndex":
-        """Train centroids on a sample and add every vector, streaming.
+    def build(
+        cls,
+        source: VectorSource,
+        mode: SearchMode = SearchMode.AUTO,
+        kind: IndexKind | None = None,
+    ) -> "LiveIndex":
+        """Train on a sample and add every vector, streaming; size and mode decide the kind if None.
 
         The revision is read before the vectors: what is written meanwhile may be in already,
         and is replayed by its id later.
         """
         revision, count, dims = source.revision, source.vector_count, source.dims
         if not count or not dims:
-            return cls(None, revision)
-        nlist = nlist_for(count)
-        index = _untrained(dims, nlist)
+            return cls(None, revision, mode=mode)
+        nlist, kind = nlist_for(count), kind or kind_for(count, mode)
+        index = _untrained(kind, dims, nlist)
         index.train(_sample(source, count, nlist * SAMPLE_PER_LIST))
+        refine = RefineStore.empty(dims) if kind is IndexKind.PQ else None
+        live = cls(index, revision, refine, mode)
         for batch in source.vectors():
-            index.add_with_ids(batch.vectors, batch.chunk_ids)
-        return cls(index, revision)
+            live._insert(batch)
+        return live
 
     def follow(self, source: VectorSource) -> int:
         """Bring in all that the corpus has written and deleted by now; return how many changes.
@@ -143,24 +177,47 @@ class LiveIndex:
         if self.index is None:
             # One list, so nothing is trained inside a step of a running lane: that would take
             # seconds. It is exact, and good until the lane has clustered its corpus.
-            self.index = _untrained(batch.vectors.shape[1], 1)
+            self.index = _untrained(IndexKind.FLAT, batch.vectors.shape[1], 1)
             self.index.train(batch.vectors)
         self._remove(batch.chunk_ids)
-        self.index.add_with_ids(batch.vectors, batch.chunk_ids)
+        self._insert(batch)
+
+    def _insert(self, batch: VectorBatch) -> None:
+        labels = batch.chunk_ids
+        if self.refine is not None:
+            labels = self.refine.append(batch.chunk_ids, batch.vectors)
+        assert self.index is not None, "nothing to insert into"
+        self.index.add_with_ids(batch.vectors, labels)
 
     def _remove(self, chunk_ids: NDArray[np.int64]) -> int:
         if self.index is None or not len(chunk_ids):
             return 0
-        selector = faiss.IDSelectorBatch(np.ascontiguousarray(chunk_ids, np.int64))
+        labels = chunk_ids
+        if self.refine is not None:
+            labels = self.refine.rows_of(chunk_ids)
+            self.refine.forget(labels)
+        selector = faiss.IDSelectorBatch(np.ascontiguousarray(labels, np.int64))
         return int(self.index.remove_ids(selector))
 
 
-def _untrained(dims: int, nlist: int) -> IvfIndex:
-    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dims), dims, nlist, faiss.METRIC_L2)
-    index.cp.seed = KMEANS_SEED
-    index.cp.niter = KMEANS_ITERATIONS
-    index.cp.min_points_per_centroid = 1  # a small corpus is no reason to warn
-    return index
+def _untrained(kind: IndexKind, dims: int, nlist: int) -> IvfIndex:
+    quantizer = faiss.IndexFlatL2(dims)
+    if kind is IndexKind.PQ:
+        parts = dims // next(size for size in PQ_DIMS if dims % size == 0)
+        ivf: IvfIndex = faiss.IndexIVFPQFastScan(quantizer, dims, nlist, parts, 4, faiss.METRIC_L2)
+        ivf.by_residual = False  # else a query's tables would depend on the lists of a step
+        ivf.pq.cp.seed = KMEANS_SEED
+    elif kind is IndexKind.PANORAMA:
+        ivf = faiss.IndexIVFFlatPanorama(quantizer, dims, nlist, PANORAMA_LEVELS)
+    else:
+        ivf = faiss.IndexIVFFlat(quantizer, dims, nlist, faiss.METRIC_L2)
+    ivf.cp.seed = KMEANS_SEED
+    ivf.cp.niter = KMEANS_ITERATIONS
+    ivf.cp.min_points_per_centroid = 1  # a small corpus is no reason to warn
+    if kind is not IndexKind.PANORAMA:
+        return ivf
+    # Most of a vector's length in its first pieces, so that most comparisons end there.
+    return faiss.IndexPreTransform(faiss.PCAMatrix(dims, dims), ivf)
 
 
 def _sample(source: VectorSource, count: int, rows_max: int) -> NDArray[np.float32]:

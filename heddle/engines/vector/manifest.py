@@ -2,8 +2,13 @@
 
 import json
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Final
 
 from heddle.core.errors import InputError
+
+FOLDER: Final = "index"  # in the corpus directory
+MANIFEST: Final = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +16,8 @@ class IndexManifest:
     """Describes one index file.
 
     `revision` is the corpus revision that the file covers, `sha256` the file's hex digest,
-    `embedder` names what made the vectors.
+    `embedder` names what made the vectors. `kind` and `mode` are values of IndexKind and
+    SearchMode. `refine` and its digest name the file of its RefineStore, "" where it has none.
     """
 
     file: str
@@ -21,6 +27,10 @@ class IndexManifest:
     count: int
     dims: int
     embedder: str
+    kind: str
+    mode: str
+    refine: str
+    refine_sha256: str
 
     def to_json(self) -> str:
         """Return the manifest as it is stored."""
@@ -43,3 +53,13 @@ class IndexManifest:
             if not isinstance(values.get(field.name), field.type):  # type: ignore[arg-type]
                 raise InputError(f"the index manifest has no valid {field.name!r}")
         return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+
+def read_manifest(directory: Path) -> IndexManifest:
+    """Return what the index of a corpus directory says about itself.
+
+    Raises:
+        FileNotFoundError: there is no index yet.
+        InputError: it is no manifest.
+    """
+    return IndexManifest.from_json((directory / FOLDER / MANIFEST).read_text("utf-8"))

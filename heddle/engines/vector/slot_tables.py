@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.tasks import Priority
-from heddle.engines.vector.scheduler import Price, Rows, plan_substage, served_after
+from heddle.engines.vector.scheduler import NO_LIST, Price, Rows, plan_substage, waited_after
 from heddle.engines.vector.slots import SlotTable
 
 TABLES_KEPT = 4  # empty slot tables kept for the next search with the same k
@@ -16,68 +16,81 @@ Share = tuple[SlotTable, NDArray[np.int64]]
 
 
 class SlotTables:
-    """The slot tables of an engine, by k."""
+    """The slot tables of an engine, by k and the size of their heaps."""
 
     def __init__(self) -> None:
-        self._by_k: dict[int, SlotTable] = {}
+        self._by_shape: dict[tuple[int, int], SlotTable] = {}
 
     @property
     def count(self) -> int:
         """Rows in flight."""
-        return sum(table.count for table in self._by_k.values())
+        return sum(table.count for table in self._by_shape.values())
 
     @property
     def lists_left(self) -> int:
         """Clusters still to scan over all rows."""
-        return sum(int(table.lists_left.sum()) for table in self._by_k.values())
+        return sum(int(table.lists_left.sum()) for table in self._by_shape.values())
 
-    def table(self, k: int, dims: int) -> SlotTable:
-        """Return the table for this k; one that was idle may make room for it."""
-        if k not in self._by_k:
-            idle = [k for k, table in self._by_k.items() if not table.count]
+    def table(self, k: int, heap: int, dims: int) -> SlotTable:
+        """Return the table for this k, its heaps so large; an idle one may make room for it."""
+        shape = (k, heap)
+        if shape not in self._by_shape:
+            idle = [shape for shape, table in self._by_shape.items() if not table.count]
             for old in idle[: max(0, len(idle) - TABLES_KEPT + 1)]:
-                del self._by_k[old]
-            self._by_k[k] = SlotTable(k, dims)
-        return self._by_k[k]
+                del self._by_shape[old]
+            self._by_shape[shape] = SlotTable(k, heap, dims)
+        return self._by_shape[shape]
 
     def remove(self, task_id: int) -> None:
         """Free the rows of a task."""
-        for table in self._by_k.values():
+        for table in self._by_shape.values():
             table.remove(table.rows_of(task_id))
 
     def prioritise(self, task_id: int, priority: Priority) -> None:
         """Move the rows of a task to another class."""
-        for table in self._by_k.values():
+        for table in self._by_shape.values():
             table.priorities[table.rows_of(task_id)] = priority.value
 
     def plan(self, price: Price, budget_s: float, lists_max: int | None) -> list[Share]:
         """Return what each row scans in the next sub-stage; see `plan_substage`.
 
-        Mutates: the tables' served_at.
+        Mutates: the tables' waited.
         """
-        tables = [table for table in self._by_k.values() if table.count]
+        tables = [table for table in self._by_shape.values() if table.count]
         if not tables:
             return []
         rows = Rows(
             lists_left=_joined(tables, lambda table: table.lists_left),
             priorities=_joined(tables, lambda table: table.priorities[: table.count]),
-            served_at=_joined(tables, lambda table: table.served_at[: table.count]),
+            waited=_joined(tables, lambda table: table.waited[: table.count]),
+            arrivals=_joined(tables, lambda table: table.task_ids[: table.count]),
         )
         planned = plan_substage(
-            rows,
-            lambda first, stop: _joined(tables, lambda table: table.upcoming(first, stop)),
-            price,
-            budget_s,
-            lists_max,
+            rows, lambda asked: _upcoming(tables, asked), price, budget_s, lists_max
         )
-        served_at = served_after(planned, rows.served_at)
+        waited = waited_after(planned, rows.waited)
         shares, first = [], 0
         for table in tables:
             mine = slice(first, first + table.count)
-            table.served_at[: table.count] = served_at[mine]
+            table.waited[: table.count] = waited[mine]
             shares.append((table, planned[mine]))
             first += table.count
         return shares
+
+
+def _upcoming(tables: Sequence[SlotTable], asked: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return what rows, counted over all tables, scan from now on, [m, w]."""
+    if len(tables) == 1:
+        return tables[0].upcoming(asked)
+    parts, first = [], 0
+    for table in tables:
+        here = np.flatnonzero((asked >= first) & (asked < first + table.count))
+        parts.append((here, table.upcoming(asked[here] - first)))
+        first += table.count
+    lists = np.full((len(asked), max(part.shape[1] for _, part in parts)), NO_LIST, np.int64)
+    for here, part in parts:
+        lists[here, : part.shape[1]] = part
+    return lists
 
 
 def _joined(

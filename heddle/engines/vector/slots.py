@@ -1,37 +1,40 @@
-"""The rows in flight with one k: dense arrays, so a step hands them to FAISS as they are."""
+"""The rows in flight with one k: dense arrays, so packing a step is array work."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.engines.vector.scheduler import NO_LIST, NOT_SERVED_YET
+from heddle.engines.vector.scheduler import NO_LIST
 
 FIRST_ROWS = 32
 
 
 class SlotTable:
-    """Queries in flight whose heaps hold k entries; rows [0, count) are in use, no holes.
+    """Queries in flight that ask for k hits each; rows [0, count) are in use, no holes.
 
-    Keeping the rows in use together is what lets the heaps be updated in place, without a
-    gather and a scatter in every step. Rows move when others leave: name them by task.
+    Rows move when others leave: name them by task.
 
+    Args:
+        k: hits that each row is to find.
+        heap: entries of a row's running heap, at least k.
+        dims: length of a query.
     Shapes (capacity c, width w = the largest nprobe so far): queries [c, d] float32; lists
-    [c, w] int64, unused beyond a row's stop; distances [c, k] float32 and labels [c, k]
+    [c, w] int64, unused beyond a row's stop; distances [c, heap] float32 and labels [c, heap]
     int64 are the running heaps, unordered; the others [c] int64.
     """
 
-    def __init__(self, k: int, dims: int) -> None:
+    def __init__(self, k: int, heap: int, dims: int) -> None:
         self.k = k
         self.count = 0
         self.queries = np.zeros((FIRST_ROWS, dims), np.float32)
         self.lists = np.full((FIRST_ROWS, 0), NO_LIST, np.int64)
-        self.distances = np.zeros((FIRST_ROWS, k), np.float32)
-        self.labels = np.zeros((FIRST_ROWS, k), np.int64)
+        self.distances = np.zeros((FIRST_ROWS, heap), np.float32)
+        self.labels = np.zeros((FIRST_ROWS, heap), np.int64)
         self.position = np.zeros(FIRST_ROWS, np.int64)
         self.stop = np.zeros(FIRST_ROWS, np.int64)
         self.task_ids = np.zeros(FIRST_ROWS, np.int64)
         self.task_rows = np.zeros(FIRST_ROWS, np.int64)
         self.priorities = np.zeros(FIRST_ROWS, np.int64)
-        self.served_at = np.zeros(FIRST_ROWS, np.int64)
+        self.waited = np.zeros(FIRST_ROWS, np.int64)
 
     _COLUMNS = (
         "queries",
@@ -43,7 +46,7 @@ class SlotTable:
         "task_ids",
         "task_rows",
         "priorities",
-        "served_at",
+        "waited",
     )
 
     @property
@@ -76,32 +79,28 @@ class SlotTable:
         self.task_ids[added] = task_ids
         self.task_rows[added] = task_rows
         self.priorities[added] = priorities
-        self.served_at[added] = NOT_SERVED_YET
+        self.waited[added] = 0
         self.count = last
 
-    def upcoming(self, first: int, stop: int) -> NDArray[np.int64]:
-        """Return the list numbers of turns [first, stop) from now, NO_LIST = none left."""
-        lists = self._gather(first, stop)
-        lists[np.arange(first, stop) >= self.lists_left[:, None]] = NO_LIST
-        return lists
+    def upcoming(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the lists that rows scan from now on, [m, w], NO_LIST = none left."""
+        return self._next(rows, self.lists_left[rows])
 
-    def take(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Advance each row by its count; return the lists [count, max(counts)] to scan.
+    def take(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Advance each row by its count; return those rows [m] and the lists [m, w] to scan.
 
         Mutates: position.
         """
-        width = int(counts.max())
-        lists = self._gather(0, width)
-        if counts.min() < width:
-            lists[np.arange(width) >= counts[:, None]] = NO_LIST
+        rows = np.flatnonzero(counts)
+        lists = self._next(rows, counts[rows])
         self.position[: self.count] += counts
-        return lists
+        return rows, lists
 
-    def _gather(self, first: int, stop: int) -> NDArray[np.int64]:
-        """Return what stands in `lists` at those turns; garbage beyond a row's stop."""
-        rows = np.arange(self.count) * self.lists.shape[1] + self.position[: self.count]
-        at = rows[:, None] + np.arange(first, stop)
+    def _next(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        turns = np.arange(counts.max(initial=0))
+        at = (rows * self.lists.shape[1] + self.position[rows])[:, None] + turns
         lists: NDArray[np.int64] = self.lists.take(at, mode="clip")
+        lists[turns >= counts[:, None]] = NO_LIST
         return lists
 
     def rows_of(self, task_id: int) -> NDArray[np.int64]:

@@ -5,12 +5,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.engines.vector.search import SortedHits
+
 
 class VectorWorker(Protocol):
     """What touches the index; the simulator's has a cost model instead.
 
     Shapes: queries [n, d] float32; lists [n, w] int64, -1 = scan nothing; distances [n, k]
-    float32 and labels [n, k] int64 are running heaps, started at (inf, -1).
+    float32 and labels [n, k] int64 are running heaps of `heap_size` entries, from (inf, -1) on.
     """
 
     @property
@@ -33,6 +35,14 @@ class VectorWorker(Protocol):
         """The corpus revision that the index covers."""
         ...
 
+    def heap_size(self, topk: int) -> int:
+        """Return how many entries a heap needs for this many hits."""
+        ...
+
+    def prepared(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return queries as the other methods take them, [n, d]."""
+        ...
+
     def coarse(self, queries: NDArray[np.float32], nprobe: int) -> NDArray[np.int64]:
         """Return the nearest lists of each query, nearest first, [n, nprobe]."""
         ...
@@ -45,6 +55,16 @@ class VectorWorker(Protocol):
         labels: NDArray[np.int64],
     ) -> None:
         """Scan these lists; updates the heaps in place."""
+        ...
+
+    def hits(
+        self,
+        queries: NDArray[np.float32],
+        distances: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        topk: int,
+    ) -> SortedHits:
+        """Return what the heaps hold as hits: chunk ids, [n, topk] each, the nearest first."""
         ...
 
     def newest_revision(self) -> int:

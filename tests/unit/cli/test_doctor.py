@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from heddle.corpus.chunking import Chunking, chunk_document
 from heddle.corpus.document import Document
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
+from heddle.engines.vector.build import refresh_index
+from heddle.engines.vector.index_kind import SearchMode
 from heddle.hosts.machine import MachineFacts
 
 GIB = 1 << 30
@@ -91,6 +94,13 @@ def test_all_is_there(capsys, model: Path, corpus: Path, tmp_path: Path):
     assert not (tmp_path / "not").exists()
 
 
+def test_how_a_corpus_is_searched_is_told(capsys, model: Path, corpus: Path):
+    assert "\nsearch " not in told(capsys, "--model", model, "--index", corpus, code=0)
+    refresh_index(corpus, SearchMode.EXACT)
+    said = told(capsys, "--model", model, "--index", corpus, code=0)
+    assert "\nsearch     flat (exact), nlist 1\n" in said
+
+
 def test_json_is_json(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     unbound = MachineFacts((0,), math.inf, "T", frozenset(), 16 * GIB, 16 * GIB, ())
     monkeypatch.setattr(doctor, "read_machine", lambda: unbound)
@@ -101,6 +111,19 @@ def test_json_is_json(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     assert found["placement"]["kv_bytes"] > 0
     assert found["missing"] == []
     assert found["index"] is None
+
+
+def test_embedding_devices_and_lanes(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
+    with_gpu = MachineFacts((0, 1), math.inf, "T", frozenset(), 16 * GIB, 16 * GIB, ("a GPU",))
+    monkeypatch.setattr(doctor, "read_machine", lambda: with_gpu)
+    said = told(capsys, "--model", model, code=0)
+    assert "embedding  cuda:0 (a GPU), bfloat16 in hardware" in said
+    assert "lane embedding-cuda0: cuda:0, bfloat16" in said
+    assert "lane embedding-cpu: cpu, bfloat16" in said
+    monkeypatch.setattr(doctor, "read_machine", lambda: replace(with_gpu, gpus=()))
+    said = told(capsys, "--model", model, code=0)
+    assert "no spill between devices: one kind of device" in said
+    assert "lane embedding: float32, on the retrieval lane's cores" in said
 
 
 def test_a_missing_model_has_its_command(capsys, corpus: Path):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from heddle.core.passages import Passage
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
-from heddle.kv.rows import RowSegment, SlotRun
+from heddle.kv.rows import SlotRun
 from heddle.simulator.cost_model_embedding import CostModelEmbeddingWorker
 from heddle.simulator.cost_model_llm import (
     EOS_ID,
@@ -31,7 +31,7 @@ class TestLlm:
         """Send tokens[start:] through the worker in one step; return what it draws."""
         slots = np.concatenate([np.arange(r.start, r.start + r.length) for r in runs])
         queries = len(tokens) - start
-        row = BatchRow(0, queries, len(tokens), runs, (RowSegment(0, len(tokens)),), Draw())
+        row = BatchRow(0, queries, len(tokens), runs, Draw())
         ids = np.array(tokens[start:], np.int64)
         batch = StepBatch(ids, np.arange(start, len(tokens)), slots[start : len(tokens)], (row,))
         return worker.run(batch).token_ids[0]

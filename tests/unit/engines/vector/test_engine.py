@@ -12,18 +12,18 @@ from heddle.core.frames import Cancelled, Done, Failed, Progress
 from heddle.core.results import KvHandle
 from heddle.core.tasks import Priority
 from heddle.engines.vector.engine import VectorEngine
+from heddle.engines.vector.index_kind import IndexKind
 from heddle.engines.vector.live_index import LiveIndex
-from heddle.engines.vector.worker import FaissWorker, one_shot
+from heddle.engines.vector.worker import FaissWorker
 
 COUNT = 2500
 
 
-@pytest.fixture(scope="module")
-def served(tools):
-    """(worker, index) over a corpus with duplicates; no test changes it."""
+@pytest.fixture(scope="module", params=list(IndexKind), ids=lambda kind: kind.value)
+def served(tools, request):
+    """A worker over a corpus with duplicates, for each kind of index; no test changes it."""
     source = tools.Source(tools.clustered(COUNT))
-    live = LiveIndex.build(source)
-    return FaissWorker(live, source), live.index
+    return FaissWorker(LiveIndex.build(source, kind=request.param), source)
 
 
 class TimedWorker:
@@ -41,7 +41,14 @@ class TimedWorker:
 
 
 def engine_over(worker, tools, **options):
-    prior_s = {"call": 1e-9, "lists": 1.0, "vectors": 1e-9, "rows": 1e-9, "stored": 1e-9}
+    prior_s = {
+        "call": 1e-9,
+        "lists": 1.0,
+        "vectors": 1e-9,
+        "scans": 1e-9,
+        "rows": 1e-9,
+        "stored": 1e-9,
+    }
     clock = tools.Clock()
     timed = TimedWorker(worker, clock)
     return VectorEngine("vector", 0, timed, clock, prior_s=prior_s, **options)
@@ -56,9 +63,9 @@ def queries_of(tools, count, seed):
     return np.ascontiguousarray(picked, np.float32)
 
 
-def assert_one_shot(index, hits, queries, topk, nprobe):
-    nprobe = min(nprobe or index.nlist, index.nlist)
-    distances, labels = one_shot(index, queries, topk, nprobe)
+def assert_one_shot(worker, hits, queries, topk, nprobe):
+    nprobe = min(nprobe or worker.nprobe_default, len(worker.list_sizes))
+    distances, labels = worker.search_at_once(queries, topk, nprobe)
     np.testing.assert_array_equal(hits.labels, labels)
     np.testing.assert_array_equal(hits.distances, distances)
     assert hits.lists_scanned == hits.lists_probed == len(queries) * nprobe
@@ -89,7 +96,7 @@ SEARCHES = st.lists(
 def test_any_cut_gives_the_one_shot_answer(
     served, tools, searches, budgets, slots, lists_per_step, seed
 ):
-    worker, index = served
+    worker = served
     engine = engine_over(worker, tools, slots=slots, lists_per_step=lists_per_step)
     queries = [queries_of(tools, rows, seed + i) for i, (rows, *_) in enumerate(searches)]
     events, step = [], 0
@@ -107,7 +114,7 @@ def test_any_cut_gives_the_one_shot_answer(
         if leaves is not None and leaves < joins:
             leaves = None  # cancelled before it was there: ignored
         if isinstance(ended[i], Done):
-            assert_one_shot(index, ended[i].result, queries[i], topk, nprobe)
+            assert_one_shot(worker, ended[i].result, queries[i], topk, nprobe)
         else:
             assert leaves is not None
             assert isinstance(ended[i], Cancelled)
@@ -118,37 +125,38 @@ def test_two_threads_give_the_same(tools):
     source = tools.Source(tools.clustered(COUNT))
     live = LiveIndex.build(source)
     try:
-        engine = engine_over(FaissWorker(live, source, threads=2), tools)
+        worker = FaissWorker(live, source, threads=2)
+        engine = engine_over(worker, tools)
         queries = queries_of(tools, 24, 5)
         engine.apply(tools.search(1, queries, 10, 17))
         ended = tools.terminals(tools.drain(engine, 60.0))
-        assert_one_shot(live.index, ended[1].result, queries, 10, 17)
+        assert_one_shot(worker, ended[1].result, queries, 10, 17)
     finally:
         FaissWorker(LiveIndex(None, 0), tools.Source(), threads=1)
 
 
 @pytest.mark.parametrize("steps", range(6))
 def test_cancel_at_any_step_frees_the_rows(served, tools, steps):
-    worker, index = served
+    worker = served
     engine = engine_over(worker, tools)
     queries = queries_of(tools, 6, 1)
     engine.apply(tools.search(1, queries, 5))
     engine.apply(tools.search(2, queries, 5))
     events = []
     for _ in range(steps):
-        events += engine.step(0.0, 12.0).events
+        events += engine.step(0.0, 6.0).events
     assert engine.rows_in_flight == (12 if steps else 0)
     engine.apply(Cancel(1))
     engine.apply(Cancel(1))
     assert engine.rows_in_flight == (6 if steps else 0)
     ended = tools.terminals(events + tools.drain(engine, 12.0))
     assert isinstance(ended[1], Cancelled)
-    assert_one_shot(index, ended[2].result, queries, 5, None)
+    assert_one_shot(worker, ended[2].result, queries, 5, None)
     assert not engine.has_work
 
 
 def test_partial_hits_come_from_the_lists_scanned_so_far(served, tools):
-    worker, index = served
+    worker = served
     engine = engine_over(worker, tools, lists_per_step=2)
     queries = queries_of(tools, 4, 3)
     engine.apply(tools.search(1, queries, 5, 12, report_every=2))
@@ -156,13 +164,13 @@ def test_partial_hits_come_from_the_lists_scanned_so_far(served, tools):
     reports = [e for e in tools.drain(engine) if isinstance(e, Progress)]
     assert [report.fraction for report in reports] == [4 / 12, 8 / 12]
     for report, scanned in zip(reports, (4, 8), strict=True):
-        distances, labels = one_shot(index, queries, 5, scanned)
+        distances, labels = worker.search_at_once(queries, 5, scanned)
         np.testing.assert_array_equal(report.labels, labels)
         np.testing.assert_array_equal(report.distances, distances)
 
 
 def test_rows_that_wait_for_a_slot_show_as_no_hits(served, tools):
-    worker, _ = served
+    worker = served
     engine = engine_over(worker, tools, slots=2, lists_per_step=1, substage_budget_s=math.inf)
     engine.apply(tools.search(1, queries_of(tools, 3, 3), 5, 4, report_every=1))
     report = engine.step(0.0, math.inf).events[0]
@@ -173,14 +181,14 @@ def test_rows_that_wait_for_a_slot_show_as_no_hits(served, tools):
 
 
 def test_more_hits_than_vectors_asked_for(served, tools):
-    worker, index = served
+    worker = served
     engine = engine_over(worker, tools, substage_budget_s=math.inf)
     engine.apply(tools.search(1, queries_of(tools, 2, 0), COUNT + 7, 10_000))
     hits = tools.terminals(tools.drain(engine))[1].result
     assert (np.sort(hits.labels[:, :COUNT]) == np.arange(1, COUNT + 1)).all()
     assert (hits.labels[:, COUNT:] == -1).all()
     assert np.isinf(hits.distances[:, COUNT:]).all()
-    assert hits.lists_probed == 2 * index.nlist
+    assert hits.lists_probed == 2 * len(worker.list_sizes)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +204,7 @@ def test_more_hits_than_vectors_asked_for(served, tools):
     ],
 )
 def test_bad_queries_are_refused_with_the_field(served, tools, queries, topk, nprobe, word):
-    engine = engine_over(served[0], tools)
+    engine = engine_over(served, tools)
     engine.apply(tools.search(1, queries, topk, nprobe))
     good = queries_of(tools, 1, 0)
     engine.apply(tools.search(2, good, 3))
@@ -208,13 +216,13 @@ def test_bad_queries_are_refused_with_the_field(served, tools, queries, topk, np
 
 
 def test_no_rows_are_answered_with_no_rows(served, tools):
-    engine = engine_over(served[0], tools)
+    engine = engine_over(served, tools)
     engine.apply(tools.search(1, np.zeros((0, tools.dims), np.float32), 4))
     assert tools.terminals(tools.drain(engine))[1].result.labels.shape == (0, 4)
 
 
 def test_commands_for_tasks_it_does_not_know_are_ignored(served, tools):
-    engine = engine_over(served[0], tools)
+    engine = engine_over(served, tools)
     engine.apply(Cancel(9))
     engine.apply(Steer(task_id=9, priority=Priority.BULK))
     engine.apply(Release(KvHandle("llm", 0, 1)))
@@ -223,7 +231,7 @@ def test_commands_for_tasks_it_does_not_know_are_ignored(served, tools):
 
 
 def test_a_higher_class_overtakes(served, tools):
-    engine = engine_over(served[0], tools)
+    engine = engine_over(served, tools)
     bulk, urgent = queries_of(tools, 4, 0), queries_of(tools, 4, 1)
     engine.apply(tools.search(1, bulk, priority=Priority.BULK))
     engine.step(0.0, 10.0)
@@ -239,7 +247,7 @@ def test_a_higher_class_overtakes(served, tools):
 
 
 def test_frames_tell_what_was_done(served, tools):
-    worker, index = served
+    worker = served
     engine = engine_over(worker, tools, lists_per_step=3, substage_budget_s=math.inf)
     engine.apply(tools.search(1, queries_of(tools, 5, 0), 4, 7))
     frames = []
@@ -251,13 +259,13 @@ def test_frames_tell_what_was_done(served, tools):
     assert [frame.load.running for frame in frames] == [5, 5, 0]
     assert [frame.has_work for frame in frames] == [True, True, False]
     assert frames[-1].costs.samples == 3
-    lists = worker.coarse(queries_of(tools, 5, 0), 7).ravel().tolist()
-    sizes = [index.get_list_size(i) for i in lists]
+    lists = worker.coarse(worker.prepared(queries_of(tools, 5, 0)), 7).ravel().tolist()
+    sizes = [worker.list_sizes[i] for i in lists]
     assert sum(frame.features["vectors"] for frame in frames) == sum(sizes)
 
 
 def test_without_a_lists_limit_a_step_fills_its_budget(served, tools):
-    engine = engine_over(served[0], tools)
+    engine = engine_over(served, tools)
     engine.apply(tools.search(1, queries_of(tools, 5, 0)))
     scanned = []
     while engine.has_work:
@@ -281,9 +289,9 @@ class BrokenWorker:
         return getattr(self._worker, name)
 
 
-@pytest.mark.parametrize("broken", ["coarse", "scan"])
+@pytest.mark.parametrize("broken", ["prepared", "coarse", "scan", "hits"])
 def test_a_worker_error_fails_the_tasks_of_that_step_only(served, tools, broken):
-    worker, index = served
+    worker = served
     flaky = BrokenWorker(worker)
     engine = engine_over(flaky, tools)
     queries = queries_of(tools, 3, 0)
@@ -296,11 +304,11 @@ def test_a_worker_error_fails_the_tasks_of_that_step_only(served, tools, broken)
     assert engine.rows_in_flight == 0
     flaky.broken = ""
     engine.apply(tools.search(2, queries))
-    assert_one_shot(index, tools.terminals(tools.drain(engine))[2].result, queries, 5, None)
+    assert_one_shot(worker, tools.terminals(tools.drain(engine))[2].result, queries, 5, None)
 
 
 def test_predicted_step_follows_the_budget(served, tools):
-    engine = engine_over(served[0], tools, substage_budget_s=5.0)
+    engine = engine_over(served, tools, substage_budget_s=5.0)
     assert engine.predicted_step_s() < 1.0
     engine.apply(tools.search(1, queries_of(tools, 8, 0), 5, 30))
     assert engine.predicted_step_s() == pytest.approx(5.0, rel=0.01)

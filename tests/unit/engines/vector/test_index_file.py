@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from heddle.core.errors import StorageError
-from heddle.engines.vector import index_file
+from heddle.engines.vector import index_file, index_kind
 from heddle.engines.vector.index_file import open_index, read_index, refresh_index, write_index
+from heddle.engines.vector.index_kind import IndexKind, SearchMode
 from heddle.engines.vector.live_index import LiveIndex
-from heddle.engines.vector.worker import one_shot
+from heddle.engines.vector.manifest import read_manifest
+from heddle.engines.vector.worker import FaissWorker, one_shot
 
 
 @pytest.fixture
@@ -194,3 +196,85 @@ def test_writers_take_turns(tools, tmp_path, source):
             written.result()
     assert_right(tools, read_index(tmp_path, source), source)
     assert files(tmp_path) == ["ivf-1.faiss", "manifest.json"]
+
+
+# An index with a refine store
+
+
+@pytest.fixture
+def coded(source, monkeypatch):
+    """A corpus large enough for codes."""
+    monkeypatch.setattr(index_kind, "EXHAUSTIVE_BELOW", 500)
+    return source
+
+
+def found_in(tools, live, source):
+    worker = FaissWorker(live, source)
+    return worker.search_at_once(tools.clustered(20, seed=3), 6, live.nlist)
+
+
+def test_codes_and_their_vectors_are_read_back(tools, tmp_path, coded, monkeypatch):
+    first = open_index(tmp_path, coded)
+    assert first.kind is IndexKind.PQ
+    assert files(tmp_path) == ["ivf-1.faiss", "manifest.json", "refine-1.bin"]
+    expected = found_in(tools, first, coded)
+    with monkeypatch.context() as patch:
+        patch.setattr(LiveIndex, "build", None)  # not needed again
+        second = open_index(tmp_path, coded)
+    np.testing.assert_array_equal(found_in(tools, second, coded), expected)
+
+    coded.store_vectors(range(1001, 1101), tools.clustered(100, seed=9))
+    coded.delete([5, 6])
+    with monkeypatch.context() as patch:
+        patch.setattr(LiveIndex, "build", None)
+        third = open_index(tmp_path, coded)
+    assert files(tmp_path) == ["ivf-3.faiss", "manifest.json", "refine-3.bin"]
+    assert (third.count, third.revision) == (1098, 3)
+    assert not np.isin([5, 6], found_in(tools, third, coded)[1]).any()
+
+
+@pytest.mark.parametrize("name", ["refine-1.bin", "ivf-1.faiss"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_a_damaged_part_is_never_served(tools, tmp_path, coded, name, damage):
+    expected = found_in(tools, open_index(tmp_path, coded), coded)
+    path = tmp_path / "index" / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    if damage == "remove":
+        path.unlink()
+    else:
+        path.write_bytes(content if damage == "flip" else content[:-20])
+    assert read_index(tmp_path, coded) is None
+    np.testing.assert_array_equal(found_in(tools, open_index(tmp_path, coded), coded), expected)
+
+
+def test_a_stop_after_the_first_part_leaves_the_old_files_valid(
+    tools, tmp_path, coded, monkeypatch
+):
+    open_index(tmp_path, coded)
+    coded.store_vectors(range(1001, 1051), tools.clustered(50, seed=9))
+
+    def stop(index, path):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index_file.faiss, "write_index", stop)
+        with pytest.raises(Killed):
+            refresh_index(tmp_path, coded)
+    old = read_index(tmp_path, coded)
+    assert (old.revision, old.count) == (1, 1000)
+    assert open_index(tmp_path, coded).count == 1050
+    assert files(tmp_path) == ["ivf-2.faiss", "manifest.json", "refine-2.bin"]
+
+
+def test_the_mode_is_kept_until_another_is_asked_for(tmp_path, coded):
+    refresh_index(tmp_path, coded, SearchMode.EXACT)
+    assert open_index(tmp_path, coded).kind is IndexKind.PANORAMA
+    manifest = read_manifest(tmp_path)
+    assert (manifest.kind, manifest.mode, manifest.refine) == ("panorama", "exact", "")
+    coded.store_vectors(range(1001, 1101), np.ones((100, 16), np.float32) / 4)
+    refresh_index(tmp_path, coded)
+    assert open_index(tmp_path, coded).kind is IndexKind.PANORAMA
+    refresh_index(tmp_path, coded, SearchMode.AUTO)
+    assert open_index(tmp_path, coded).kind is IndexKind.PQ
+    assert files(tmp_path) == ["ivf-2.faiss", "manifest.json", "refine-2.bin"]

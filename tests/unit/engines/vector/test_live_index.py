@@ -1,18 +1,27 @@
 import numpy as np
 import pytest
 
-from heddle.engines.vector import live_index
-from heddle.engines.vector.live_index import LiveIndex, nlist_for, nprobe_for
-from heddle.engines.vector.worker import one_shot
+from heddle.engines.vector import index_kind, live_index
+from heddle.engines.vector.index_kind import IndexKind, SearchMode, kind_for, nprobe_for
+from heddle.engines.vector.live_index import LiveIndex, nlist_for
+from heddle.engines.vector.worker import FaissWorker, one_shot
 
 
 @pytest.mark.parametrize(
-    ("count", "nlist", "nprobe"),
-    [(1, 1, 1), (100, 1, 1), (6400, 100, 100), (20_000, 283, 64), (1_000_000, 2000, 64)],
+    ("count", "mode", "kind", "nlist", "nprobe"),
+    [
+        (1, "auto", "flat", 1, 1),
+        (6400, "auto", "flat", 100, 100),
+        (6400, "exact", "flat", 100, 100),
+        (20_000, "auto", "pq", 283, 96),
+        (20_000, "exact", "panorama", 283, 283),
+        (1_000_000, "auto", "pq", 2000, 96),
+    ],
 )
-def test_the_shape_follows_the_count(count, nlist, nprobe):
+def test_the_shape_follows_the_count(count, mode, kind, nlist, nprobe):
+    assert kind_for(count, SearchMode(mode)) is IndexKind(kind)
     assert nlist_for(count) == nlist
-    assert nprobe_for(count, nlist) == nprobe
+    assert nprobe_for(IndexKind(kind), nlist) == nprobe
 
 
 def test_replaying_equals_adding_everything_at_once(tools):
@@ -61,7 +70,56 @@ def test_equal_vectors_only(tools):
 def test_a_corpus_that_has_outgrown_its_lists_says_so(tools):
     source = tools.Source(tools.clustered(640))
     live = LiveIndex.build(source)
-    assert not live.is_lopsided
+    assert not live.is_outgrown
     source.store_vectors(range(641, 3641), tools.clustered(3000))
     live.follow(source)
-    assert live.is_lopsided
+    assert live.is_outgrown
+
+
+@pytest.mark.parametrize("kind", list(IndexKind), ids=lambda kind: kind.value)
+def test_every_kind_follows_what_is_written_and_deleted(tools, kind):
+    vectors = tools.clustered(1500)
+    source = tools.Source(vectors[:1000])
+    live = LiveIndex.build(source, kind=kind)
+    source.delete(range(1, 1000, 3))
+    source.store_vectors(range(1001, 1501), vectors[1000:])
+    source.store_vectors([1200], -vectors[1199:1200])  # written again, with another vector
+    live.follow(source)
+    assert live.count == source.vector_count == 1000 - 333 + 500
+
+    asked = np.array([1, 2, 1100, 1200, 1500])
+    queries = np.concatenate([vectors[asked - 1], -vectors[1199:1200]])
+    worker = FaissWorker(live, source)
+    distances, labels = worker.search_at_once(queries, 3, live.nlist)
+    assert np.isin(labels, list(source.rows)).all()
+    assert (distances[[1, 2, 4, 5], 0] < 1e-4).all()
+    assert labels[5, 0] == 1200
+    assert 1200 not in labels[3]
+
+
+def test_a_corpus_that_crosses_the_bound_wants_another_kind(tools, monkeypatch):
+    monkeypatch.setattr(index_kind, "EXHAUSTIVE_BELOW", 900)
+    source = tools.Source(tools.clustered(800))
+    live = LiveIndex.build(source)
+    assert live.kind is IndexKind.FLAT
+    source.store_vectors(range(801, 1001), tools.clustered(200, seed=2))
+    live.follow(source)
+    assert live.is_outgrown
+    live = LiveIndex.build(source)
+    assert live.kind is IndexKind.PQ
+    source.delete(range(1, 401))
+    live.follow(source)  # 600 left: not yet
+    assert not live.is_outgrown
+    source.delete(range(401, 601))
+    live.follow(source)
+    assert live.is_outgrown
+
+
+def test_rows_of_what_was_replaced_ask_for_a_new_index(tools):
+    source = tools.Source(tools.clustered(1000))
+    live = LiveIndex.build(source, kind=IndexKind.PQ)
+    for seed in range(2):
+        source.store_vectors(range(1, 1001), tools.clustered(1000, seed=seed))
+        live.follow(source)
+    assert live.refine.rows == 3000
+    assert live.is_outgrown

@@ -1,0 +1,204 @@
+"""`heddle simulate pool`: how many vector GPUs a load needs, and where they should stand."""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Final
+
+from heddle.app.cache import write_json
+from heddle.cli.arguments import add_json
+from heddle.core.errors import InputError
+from heddle.simulator.line_plot import Panel, line_plot
+from heddle.simulator.placement import NODE_GPUS, Cluster, Placement
+from heddle.simulator.rag_cluster import Load, Outcome, RagCluster
+from heddle.simulator.roofline import (
+    SearchShape,
+    decode_step_s,
+    extend_s,
+    prefill_s,
+    saturation,
+    utilisation,
+)
+
+LOADS: Final = (0.3, 0.6, 0.85)  # of what the prefill nodes can take in the pool placement
+POOL_GPUS_MAX: Final = 64
+ALWAYS_UNDER_WAY: Final = 0.5  # a run answers at least so many of its prompts, or is overloaded
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("what", choices=["pool"], help="a vector search pool beside an LLM")
+    add = parser.add_argument_group("the cluster").add_argument
+    add("--prefill-nodes", type=int, default=2, metavar="N", help="of 8 GPUs; default: 2")
+    add("--decode-nodes", type=int, default=4, metavar="N", help="of 8 GPUs; default: 4")
+    add(
+        "--pool-gpus",
+        type=int,
+        metavar="N",
+        help="default: as many as decode "
+        "nodes, so that all placements have the same number of GPUs",
+    )
+    add("--vectors", type=float, default=1e8, metavar="N", help="in the index; default: 1e8")
+    add("--extends", type=int, default=65, metavar="N", help="of a search; default: 65")
+    load = parser.add_argument_group("the load").add_argument
+    load("--prompts-per-s", type=float, nargs="+", metavar="X", help="default: three loads")
+    load("--prompt-tokens", type=int, default=4000, metavar="N", help="default: 4000")
+    load("--answer-tokens", type=int, default=256, metavar="N", help="default: 256")
+    load("--probe-every", type=int, default=16, metavar="TOKENS", help="default: 16")
+    load("--duration-s", type=float, default=20.0, metavar="S", help="virtual; default: 20")
+    load("--seed", type=int, default=0, help="of arrivals and lengths; default: 0")
+    slo = parser.add_argument_group("the SLO").add_argument
+    slo("--ttft-s", type=float, default=1.0, metavar="S", help="95th percentile; default: 1")
+    slo("--stall", type=float, default=0.05, metavar="X", help="of decode time; default: 0.05")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw it")
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Simulate every placement at every load, and print, draw and write what came of it."""
+    _check(options)
+    print("MODELLED: rooflines of data sheets, derated; the pool's scheduler is the real one.\n")
+    cluster = _cluster(options)
+    print(*_rooflines(cluster), sep="\n")
+    rates = options.prompts_per_s or _three_loads(cluster, options.prompt_tokens)
+    rows = []
+    for rate in rates:
+        load = _load(options, rate)
+        print(f"\n{rate:.3g} prompts/s")
+        for placement in Placement:
+            placed = replace(cluster, placement=placement)
+            outcome = RagCluster(placed, load).run()
+            rows.append(_row(placed, rate, outcome))
+            print(_line(placed, outcome))
+        print(_answer(cluster, load, options))
+    if options.plot is not None:
+        options.plot.write_text(_plot(rates, rows), encoding="utf-8")
+        print(f"\ndrawn: {options.plot}")
+    if options.json is not None:
+        write_json(options.json, {"rows": rows})
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    for name in (
+        "vectors",
+        "extends",
+        "prompt_tokens",
+        "answer_tokens",
+        "probe_every",
+        "duration_s",
+        "ttft_s",
+        "stall",
+    ):
+        if not getattr(options, name) > 0:
+            raise InputError(f"--{name.replace('_', '-')}: need more than 0")
+    if any(not rate > 0 for rate in options.prompts_per_s or ()):
+        raise InputError("--prompts-per-s: need more than 0")
+
+
+def _cluster(options: argparse.Namespace) -> Cluster:
+    return Cluster(
+        Placement.POOL,
+        prefill_nodes=options.prefill_nodes,
+        decode_nodes=options.decode_nodes,
+        pool_gpus=options.decode_nodes if options.pool_gpus is None else options.pool_gpus,
+        search=SearchShape(vectors=options.vectors, extends=options.extends),
+    )
+
+
+def _load(options: argparse.Namespace, prompts_per_s: float) -> Load:
+    return Load(
+        prompts_per_s,
+        duration_s=options.duration_s,
+        prompt_tokens=options.prompt_tokens,
+        answer_tokens=options.answer_tokens,
+        probe_every=options.probe_every,
+        seed=options.seed,
+    )
+
+
+def _three_loads(cluster: Cluster, prompt_tokens: int) -> list[float]:
+    prompts_per_s = cluster.prefill_nodes / cluster.prompt_s(prompt_tokens)
+    return [share * prompts_per_s for share in LOADS]
+
+
+def _rooflines(cluster: Cluster) -> Iterator[str]:
+    """Yield each stage's plateau and the batch that comes to it. (Trinity §2)"""
+    gpu, llm, search = cluster.gpu, cluster.llm, cluster.search
+    context, token_flops = 4000, 2 * llm.parameters_active
+    stages = {
+        "prefill (tokens)": lambda n: utilisation(
+            gpu, token_flops * n, prefill_s(gpu, llm, n, NODE_GPUS) * NODE_GPUS
+        ),
+        "decode (sequences)": lambda n: utilisation(
+            gpu, token_flops * n, decode_step_s(gpu, llm, n, context, NODE_GPUS) * NODE_GPUS
+        ),
+        "vector search (searches)": lambda n: utilisation(
+            gpu, 3.0 * n * search.degree * search.dims, extend_s(gpu, search, n)
+        ),
+    }
+    yield f"{'roofline':<26}{'saturates at':>14}{'plateau, of peak FLOP/s':>26}"
+    for name, use in stages.items():
+        batch, plateau = saturation(use)
+        yield f"{name:<26}{batch:>14}{plateau:>25.2%}"
+
+
+def _row(cluster: Cluster, rate: float, outcome: Outcome) -> dict[str, object]:
+    return {
+        "placement": cluster.placement.value,
+        "prompts_per_s": rate,
+        "gpus": cluster.gpus,
+        "index_replicas": cluster.index_replicas,
+        **asdict(outcome),
+    }
+
+
+def _line(cluster: Cluster, outcome: Outcome) -> str:
+    return (
+        f"{cluster.placement.value:>13}: {cluster.gpus} GPUs, {cluster.index_replicas} index "
+        f"replicas; TTFT p95 {outcome.ttft_p95_s * 1e3:.0f} ms, search p95 "
+        f"{outcome.prefill_search_p95_s * 1e3:.2f} / {outcome.decode_search_p95_s * 1e3:.2f} ms "
+        f"(prefill / decode), a token {outcome.token_s * 1e3:.1f} ms, decode stall "
+        f"{outcome.decode_stall:.2%}, {outcome.tokens_per_s:.0f} tokens/s, vector GPUs "
+        f"{outcome.vector_use:.1%} busy, answered {outcome.finished_share:.0%}"
+    )
+
+
+def _answer(cluster: Cluster, load: Load, options: argparse.Namespace) -> str:
+    """Say how many vector GPUs a pool needs: the first power of two that is enough."""
+    gpus = 1
+    while gpus <= POOL_GPUS_MAX:
+        placed = replace(cluster, placement=Placement.POOL, pool_gpus=gpus)
+        outcome = RagCluster(placed, load).run()
+        if _keeps(outcome, options):
+            return f"  vector GPUs that a pool needs for this SLO: {gpus}"
+        gpus *= 2
+    return (
+        f"  no pool of up to {POOL_GPUS_MAX} vector GPUs keeps this SLO: prefill nodes are "
+        f"{outcome.prefill_use:.0%} busy, decode stalls {outcome.decode_stall:.2%}"
+    )
+
+
+def _keeps(outcome: Outcome, options: argparse.Namespace) -> bool:
+    is_served = outcome.finished_share >= ALWAYS_UNDER_WAY
+    is_fast = outcome.ttft_p95_s <= options.ttft_s
+    return is_served and is_fast and outcome.decode_stall <= options.stall
+
+
+def _plot(rates: list[float], rows: list[dict[str, object]]) -> str:
+    panels = []
+    for key, title in (
+        ("ttft_p95_s", "TTFT p95 [ms]"),
+        ("token_s", "time for a token [ms]"),
+        ("decode_search_p95_s", "decode's search p95 [ms]"),
+    ):
+        series = {
+            placement.value: [
+                1e3 * float(str(row[key])) for row in rows if row["placement"] == placement.value
+            ]
+            for placement in Placement
+        }
+        panels.append(Panel(title, "prompts/s", rates, series))
+    return line_plot(panels)

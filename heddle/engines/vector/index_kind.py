@@ -1,0 +1,34 @@
+"""The kinds of index a corpus is searched with, and which of them its size and mode ask for."""
+
+from enum import Enum
+from typing import Final
+
+EXHAUSTIVE_BELOW: Final = 20_000  # vectors up to which every list is scanned in full: exact
+PQ_NPROBE: Final = 96
+
+
+class SearchMode(Enum):
+    """What a corpus's searches promise."""
+
+    AUTO = "auto"  # exact in a small corpus; in a large one nearly, and much faster
+    EXACT = "exact"  # the nearest vectors, in a corpus of any size
+
+
+class IndexKind(Enum):
+    """How vectors are stored and scanned; each one keeps them in inverted lists."""
+
+    FLAT = "flat"  # whole vectors
+    PQ = "pq"  # 4-bit product codes scanned in registers (FastScan), then exact refinement
+    PANORAMA = "panorama"  # whole vectors, compared piece by piece until they are out (exact)
+
+
+def kind_for(count: int, mode: SearchMode) -> IndexKind:
+    """Return the kind for so many vectors."""
+    if count < EXHAUSTIVE_BELOW:
+        return IndexKind.FLAT
+    return IndexKind.PANORAMA if mode is SearchMode.EXACT else IndexKind.PQ
+
+
+def nprobe_for(kind: IndexKind, nlist: int) -> int:
+    """Return how many lists a query scans by default: all of them where that makes it exact."""
+    return min(PQ_NPROBE, nlist) if kind is IndexKind.PQ else nlist

@@ -1,0 +1,178 @@
+"""A pool in front of any search engine: what it admits, and when, is the pool scheduler's."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from heddle.core.commands import Admit, Cancel, Command, Steer
+from heddle.core.frames import TERMINAL, Cancelled, Event, Frame
+from heddle.core.payloads import SearchPayload
+from heddle.core.ports import SteppedEngine
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.tasks import Priority, Task
+from heddle.engines.vector.pool.feedback import EVERY_S, PoolTargets, adjusted
+from heddle.engines.vector.pool.meters import PoolMeters
+from heddle.engines.vector.pool.policies import PoolPolicy
+from heddle.engines.vector.pool.requests import PoolRequest, Stage, latest_end_s
+from heddle.engines.vector.pool.scheduler import PoolScheduler
+
+DECODES_REMEMBERED = 4096  # requests whose last search is remembered, to tell how long they decode
+
+
+@dataclass(slots=True, eq=False)
+class HeldSearch:
+    """A search task in the pool; `started_s` None = the engine doesn't have it yet."""
+
+    admit: Admit
+    stage: Stage
+    arrived_s: float
+    started_s: float | None = None
+    was_parked: bool = False
+
+
+class PoolEngine:
+    """Holds searches back until the scheduler gives them a slot of the engine behind it.
+
+    A parked search keeps its state: the engine is told to serve it after all others. Anything
+    but searches goes straight through.
+
+    Args:
+        engine: carries searches out; it needs twice as many slots as the scheduler.
+        stage_of: tells which side asks.
+        scheduler: shares the slots.
+        prefill_slo_s: how long a prefill search may take from its arrival [s].
+        kv_link_use: how busy the link is that carries KV from prefill to decode, in [0, 1].
+        alone_s: how long a search takes, before any is measured [s].
+    """
+
+    def __init__(
+        self,
+        engine: SteppedEngine,
+        stage_of: Callable[[Task], Stage],
+        scheduler: PoolScheduler,
+        *,
+        prefill_slo_s: float,
+        kv_link_use: Callable[[], float],
+        alone_s: float = 1e-3,
+    ) -> None:
+        self._engine, self._stage_of, self.scheduler = engine, stage_of, scheduler
+        self._slo_s, self._kv_link_use = prefill_slo_s, kv_link_use
+        self._targets = PoolTargets(prefill_wait_s=prefill_slo_s / 2)
+        self._meters = PoolMeters(alone_s)
+        self._arrived: list[Admit] = []
+        self._held: dict[int, HeldSearch] = {}
+        self._decoding_since_s: OrderedDict[int, float] = OrderedDict()
+        self._events: list[Event] = []
+        self._steered_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The lane's name."""
+        return self._engine.name
+
+    @property
+    def kinds(self) -> frozenset[PrimitiveKind]:
+        """The primitives it carries out."""
+        return self._engine.kinds
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do something."""
+        return bool(self._events or self._held or self._arrived) or self._engine.has_work
+
+    def apply(self, command: Command) -> None:
+        """Take a command in; searches wait here, the rest goes to the engine."""
+        match command:
+            case Admit(task=task) if isinstance(task.payload, SearchPayload):
+                if not self._knows(task.task_id):
+                    self._arrived.append(command)
+            case Cancel(task_id=task_id) if self._waits(task_id):
+                self._arrived = [a for a in self._arrived if a.task.task_id != task_id]
+                self._held.pop(task_id, None)
+                self.scheduler.remove(task_id)
+                self._events.append(Cancelled(task_id))
+            case Steer(task_id=int() as task_id) if self._knows(task_id):
+                # The order of searches is the pool's.
+                self._engine.apply(Steer(budget_s=command.budget_s))
+            case _:
+                self._engine.apply(command)
+
+    def step(self, now_s: float, budget_s: float) -> Frame:
+        """Let the scheduler decide, and step the engine behind."""
+        for admit in self._arrived:
+            self._queue(admit, now_s)
+        self._arrived = []
+        self._steer(now_s)
+        self._carry_out(now_s)
+        frame = self._engine.step(now_s, budget_s)
+        for event in frame.events:
+            if isinstance(event, TERMINAL):
+                self._end(event.task_id, now_s + frame.seconds)
+        events, self._events = (*self._events, *frame.events), []
+        load = frame.load._replace(waiting=frame.load.waiting + self.scheduler.waiting)
+        return frame._replace(events=events, load=load, has_work=self.has_work)
+
+    def predicted_step_s(self) -> float:
+        """Return how long the next step should take, by the engine's cost model [s]."""
+        return self._engine.predicted_step_s()
+
+    def _knows(self, task_id: int) -> bool:
+        return task_id in self._held or any(a.task.task_id == task_id for a in self._arrived)
+
+    def _waits(self, task_id: int) -> bool:
+        held = self._held.get(task_id)
+        return held.started_s is None if held else self._knows(task_id)
+
+    def _queue(self, admit: Admit, now_s: float) -> None:
+        task = admit.task
+        stage = self._stage_of(task)
+        self._held[task.task_id] = HeldSearch(admit, stage, now_s)
+        ends_by_s = latest_end_s(stage, now_s, self._slo_s, task.seconds_left)
+        alone_s = self._meters.alone_s(stage)
+        self.scheduler.add(PoolRequest(task.task_id, stage, now_s, ends_by_s, alone_s))
+
+    def _steer(self, now_s: float) -> None:
+        """Run the control loop, every few hundred milliseconds."""
+        if self.scheduler.policy is not PoolPolicy.ADAPTIVE:
+            return
+        if self._steered_s is not None and now_s < self._steered_s + EVERY_S:
+            return
+        if self._steered_s is not None:
+            signals = self._meters.take_signals(self._kv_link_use())
+            self.scheduler.knobs = adjusted(self.scheduler.knobs, signals, self._targets)
+        self._steered_s = now_s
+
+    def _carry_out(self, now_s: float) -> None:
+        decision = self.scheduler.decide(now_s)
+        for task_id in decision.park:
+            self._held[task_id].was_parked = True
+            self._engine.apply(Steer(task_id=task_id, priority=Priority.BULK))
+        for task_id in decision.resume:
+            priority = self._held[task_id].admit.task.identity.priority
+            self._engine.apply(Steer(task_id=task_id, priority=priority))
+        for task_id in decision.start:
+            held = self._held[task_id]
+            held.started_s, waited_s = now_s, now_s - held.arrived_s
+            self._meters.waited(held.stage, waited_s)
+            task = held.admit.task
+            left_s = max(0.0, task.seconds_left - waited_s)
+            self._engine.apply(held.admit._replace(task=task._replace(seconds_left=left_s)))
+
+    def _end(self, task_id: int, now_s: float) -> None:
+        """Free the slot of a search that has ended."""
+        held = self._held.pop(task_id, None)
+        if held is None:
+            return
+        self.scheduler.remove(task_id)
+        if held.started_s is not None and not held.was_parked:
+            self._meters.ran(held.stage, now_s - held.started_s)
+        if held.stage is Stage.DECODE:
+            self._note_decode(held, now_s)
+
+    def _note_decode(self, held: HeldSearch, now_s: float) -> None:
+        request_id = held.admit.task.identity.request_id
+        since_s = self._decoding_since_s.pop(request_id, held.arrived_s)
+        self._meters.decoded(now_s - held.arrived_s, held.arrived_s - since_s)
+        self._decoding_since_s[request_id] = now_s
+        if len(self._decoding_since_s) > DECODES_REMEMBERED:
+            self._decoding_since_s.popitem(last=False)

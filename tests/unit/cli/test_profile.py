@@ -1,0 +1,53 @@
+"""What `heddle profile` says of lanes, and what it refuses."""
+
+import pytest
+
+from heddle.cli.main import main
+from heddle.cli.profile import LaneProfile, lines, slos_of
+from heddle.core.errors import InputError
+from heddle.costs.batch_cost import BatchCost, queue_depth
+
+SLOS_S = (0.5, 1.0, 2.0)
+
+
+def profile(name: str, alpha_s: float, beta_s: float) -> LaneProfile:
+    cost = BatchCost.from_queries(alpha_s, beta_s, 75)
+    depths = tuple(queue_depth(cost, slo_s, 75) for slo_s in SLOS_S)
+    return LaneProfile(name, "a device", alpha_s, beta_s, 15, 9.0, depths)
+
+
+NPU = profile("npu", 1 / 56, 1 - 40 / 56)
+CPU = profile("cpu", 1 / 12, 1 - 4 / 12)
+
+
+def test_the_papers_lanes() -> None:
+    report = "\n".join(lines([NPU, CPU], SLOS_S, 75, 1000))
+    assert "alpha 17.86 ms/query of 75 tokens, beta 285.71 ms, from 15 bursts in 9.0 s" in report
+    assert "lane npu: 40 queries within 1000 ms" in report
+    assert "lane cpu: 16 queries within 2000 ms" in report
+    assert "lane cpu is closed: one query takes 750 ms" in report
+    assert "an SLO of 750 ms would open it" in report
+    assert "1000 ms: a peak of 1000 queries needs 25 of the fast lane" in report
+    assert "2000 ms: a peak of 1000 queries needs 11 of the fast lane" in report
+    assert "with the others beside each, 2 fewer (14.3%), 16.7% more queries at once" in report
+
+
+def test_a_closed_lane_saves_nothing() -> None:
+    [only] = [line for line in lines([NPU, CPU], SLOS_S, 75, 100) if line.startswith("500 ms")]
+    assert only == "500 ms: a peak of 100 queries needs 9 of the fast lane"
+
+
+def test_limits_are_milliseconds() -> None:
+    assert slos_of("500, 100,500") == (0.1, 0.5)
+    for text in ("", "a", "0", "100,-1"):
+        with pytest.raises(InputError, match="--slo"):
+            slos_of(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--tokens", "2"], "--tokens"), (["--peak", "0"], "--peak"), (["--slo", "x"], "--slo")],
+)
+def test_refusals(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    assert main(["profile", *arguments]) == 2
+    assert message in capsys.readouterr().err

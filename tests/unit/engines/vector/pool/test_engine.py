@@ -1,0 +1,188 @@
+"""The pool in front of both engines: same hits, one end each, deadlines met by parking."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heddle.core.commands import Cancel, Steer
+from heddle.core.frames import Cancelled, Done
+from heddle.core.tasks import Priority
+from heddle.engines.vector.engine import VectorEngine
+from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.pool.engine import PoolEngine
+from heddle.engines.vector.pool.policies import PoolPolicy
+from heddle.engines.vector.pool.requests import Stage
+from heddle.engines.vector.pool.scheduler import PoolScheduler
+from heddle.engines.vector.step_counts import PRIOR_S
+from heddle.engines.vector.worker import FaissWorker
+
+COUNT, ENGINE_SLOTS = 1500, 12
+
+
+class TimedWorker:
+    """Searches for real; what a step did takes time on a clock: a list or extend, one second."""
+
+    def __init__(self, worker, clock):
+        self._worker, self._clock = worker, clock
+
+    def __getattr__(self, name):
+        return getattr(self._worker, name)
+
+    def scan(self, queries, lists, distances, labels):
+        self._worker.scan(queries, lists, distances, labels)
+        self._clock.time_s += int((lists >= 0).sum())
+
+    def advance(self, slots, quantum):
+        made = self._worker.advance(slots, quantum)
+        self._clock.time_s += made
+        return made
+
+
+def ivf_engine(tools, clock):
+    source = tools.Source(tools.clustered(COUNT))
+    worker = TimedWorker(FaissWorker(LiveIndex.build(source), source), clock)
+    prior_s = {**dict.fromkeys(PRIOR_S, 1e-9), "lists": 1.0}
+    return VectorEngine("vector", 0, worker, clock, slots=ENGINE_SLOTS, prior_s=prior_s)
+
+
+def graph_engine(tools, clock):
+    pytest.importorskip("numba", reason="graph search needs the extra `graph`")
+    from heddle.engines.vector.graph.engine import GraphEngine
+    from heddle.engines.vector.graph.graph_index import build_graph
+    from heddle.engines.vector.graph.worker import NumbaWorker
+
+    index = build_graph(tools.clustered(COUNT), np.arange(1, COUNT + 1))
+    worker = TimedWorker(NumbaWorker(index, ENGINE_SLOTS), clock)
+    prior_s = {"call": 1e-9, "rows": 1e-9, "extends": 1.0}
+    return GraphEngine("graph", 0, worker, clock, prior_s=prior_s)
+
+
+@pytest.fixture(scope="module", params=[ivf_engine, graph_engine])
+def served(request, tools):
+    """(engine behind, its clock); every test leaves it empty."""
+    clock = tools.Clock()
+    return request.param(tools, clock), clock
+
+
+def pool_over(served, slots=3, policy=PoolPolicy.ADAPTIVE, slo_s=100.0):
+    """A pool whose odd tasks come from prefill."""
+    return PoolEngine(
+        served[0],
+        lambda task: Stage.PREFILL if task.task_id % 2 else Stage.DECODE,
+        PoolScheduler(slots, policy),
+        prefill_slo_s=slo_s,
+        kv_link_use=lambda: 1.0,
+        alone_s=10.0,
+    )
+
+
+def drain(pool, clock, budget_s=4.0, steps_max=20_000):
+    events = []
+    for _ in range(steps_max):
+        if not pool.has_work:
+            return events
+        events += pool.step(clock.now_s(), budget_s).events
+    raise AssertionError("the pool still has work")
+
+
+def query(tools, seed):
+    return tools.clustered(COUNT)[seed * 7 % COUNT][None]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    tasks=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), max_size=14),
+    policy=st.sampled_from(list(PoolPolicy)),
+    slots=st.integers(1, 6),
+    cancelled=st.sets(st.integers(0, 13), max_size=3),
+    slo_s=st.sampled_from([1.0, 40.0]),
+)
+def test_hits_are_those_without_a_pool(tools, served, tasks, policy, slots, cancelled, slo_s):
+    engine, clock = served
+    expected = {}
+    for task_id, (seed, _) in enumerate(tasks):
+        engine.apply(tools.search(task_id, query(tools, seed), topk=5))
+        (event,) = drain(engine, clock, math.inf)
+        expected[task_id] = event.result
+    pool, events = pool_over(served, slots, policy, slo_s), []
+    for step in range(10):
+        for task_id, (seed, at) in enumerate(tasks):
+            if at == step:
+                pool.apply(tools.search(task_id, query(tools, seed), topk=5))
+        if step == 5:
+            for task_id in cancelled:
+                pool.apply(Cancel(task_id))
+        events += pool.step(clock.now_s(), 3.0).events
+    events += drain(pool, clock)
+    ends = tools.terminals(events)
+    assert set(ends) == set(range(len(tasks)))
+    for task_id, event in ends.items():
+        if isinstance(event, Cancelled):
+            assert task_id in cancelled
+            continue
+        np.testing.assert_array_equal(event.result.labels, expected[task_id].labels)
+        np.testing.assert_array_equal(event.result.distances, expected[task_id].distances)
+    assert engine.rows_in_flight == pool.scheduler.running == 0
+
+
+def test_a_late_prefill_search_overtakes_those_that_run(tools, served):
+    _, clock = served
+    pool = pool_over(served, slots=1, slo_s=2.0)
+    for task_id in (2, 4):
+        pool.apply(tools.search(task_id, query(tools, task_id)))
+    pool.step(clock.now_s(), 2.0)
+    pool.apply(tools.search(1, query(tools, 1)))
+    ends = [event.task_id for event in drain(pool, clock, 2.0) if isinstance(event, Done)]
+    assert ends[0] == 1
+    assert sorted(ends) == [1, 2, 4]
+
+
+def test_no_more_searches_run_than_the_pool_has_slots(tools, served):
+    engine, clock = served
+    pool = pool_over(served, slots=2, policy=PoolPolicy.FIFO)
+    for task_id in range(6):
+        pool.apply(tools.search(task_id, query(tools, task_id)))
+    frame = pool.step(clock.now_s(), 1.0)
+    assert engine.rows_in_flight <= 2
+    assert frame.load.waiting >= 4
+    assert frame.has_work
+    assert len(drain(pool, clock)) + len(frame.events) == 6
+
+
+def test_a_waiting_search_is_cancelled_by_the_pool_itself(tools, served):
+    _, clock = served
+    pool = pool_over(served, slots=1)
+    for task_id in (2, 4, 6):
+        pool.apply(tools.search(task_id, query(tools, task_id)))
+    pool.step(clock.now_s(), 1.0)
+    pool.apply(Cancel(6))
+    pool.apply(Cancel(6))
+    pool.apply(Steer(task_id=4, priority=Priority.BULK))
+    ends = tools.terminals(drain(pool, clock))
+    assert isinstance(ends[6], Cancelled)
+    assert isinstance(ends[2], Done)
+    assert isinstance(ends[4], Done)
+
+
+def test_a_task_sent_twice_runs_once(tools, served):
+    _, clock = served
+    pool = pool_over(served)
+    for _ in range(2):
+        pool.apply(tools.search(2, query(tools, 2)))
+    pool.step(clock.now_s(), 1.0)
+    pool.apply(tools.search(2, query(tools, 2)))
+    drain(pool, clock)
+    assert not pool.has_work
+
+
+def test_the_control_loop_reserves_more_while_prefill_waits(tools, served):
+    _, clock = served
+    pool = pool_over(served, slots=1, slo_s=20.0)
+    before = pool.scheduler.knobs.share
+    for task_id in range(1, 40, 2):
+        pool.apply(tools.search(task_id, query(tools, task_id)))
+    drain(pool, clock, 1.0)
+    assert pool.scheduler.knobs.share > before
