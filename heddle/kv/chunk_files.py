@@ -126,6 +126,10 @@ class ChunkFiles:
         finally:
             os.close(descriptor)
 
+    def has(self, key: bytes) -> bool:
+        """Whether an entry's file is there now."""
+        return self._path(key).exists()
+
     def read(self, key: bytes) -> StoredChunk | None:
         """Return an entry; None, with a log line, where its file is missing or unusable.
 

@@ -261,8 +261,8 @@ class ChunkStore:
         with self._lock:
             keys = self._directory.forget(sources)
             self._drop_from_host(keys)
-        if self._files is not None:
-            self._files.remove(keys)
+            if self._files is not None:  # under the lock, or a new file of that name would go
+                self._files.remove(keys)
         return len(keys)
 
     def refresh(self) -> None:
@@ -283,8 +283,8 @@ class ChunkStore:
         for file in self._files.scan(known=self):
             with self._lock:
                 key = file.record.key
-                is_known = key in self._directory
-                if not is_known and not self._directory.restore(
+                is_wanted = key not in self._directory and self._files.has(key)
+                if is_wanted and not self._directory.restore(
                     file.record, file.nbytes, file.file_bytes
                 ):
                     excess.append(key)
@@ -418,9 +418,9 @@ class ChunkStore:
             if self._disk_problem is not None or not self._directory.is_current(ticket):
                 return self._disk_problem
             evicted = self._directory.begin_write(ticket, len(content))
-        if evicted is None:
-            return f"chunk_kv_disk_bytes ({self._settings.disk_bytes_max}) is full: raise it"
-        files.remove(evicted)
+            if evicted is None:
+                return f"chunk_kv_disk_bytes ({self._settings.disk_bytes_max}) is full: raise it"
+            files.remove(evicted)
         # Named under the lock: what is forgotten has no name yet, or loses it right after.
         with files.staged(ticket.key, content) as staged, self._lock:
             if not self._directory.is_current(ticket):
