@@ -26,7 +26,6 @@ Both prefill what they predict to take longer to load.
 Headline: fusionrag over prefix_cache with Poisson arrivals, async over blocking.
 """
 
-import gc
 import itertools
 import os
 import statistics
@@ -282,7 +281,6 @@ def _serve(case: Case, contender: Contender, rate: float, full_s: float, sizes: 
 
 def _engine(model: LlamaForCausalLM, store: ChunkStore, kv_bytes: int) -> LlmEngine:
     """Return a new engine over a store, which is closed by whoever opened it."""
-    gc.collect()  # the engine before holds its pool in a cycle of references
     settings = LlmSettings(Path("in memory"), kv_bytes=kv_bytes, chunk_kv_bytes=HOST_BYTES)
     return assemble("llm", 1, settings, model, MODEL, NoText(), chunk_cache=store)
 

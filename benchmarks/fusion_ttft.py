@@ -15,7 +15,6 @@ limit = T / (r T + 2 Q): what computing the selected tokens and the question twi
 time went with the number of tokens.
 """
 
-import gc
 import statistics
 import tempfile
 from collections import defaultdict
@@ -193,7 +192,6 @@ def _drawn(length: int, seed: int) -> Prompt:
 
 @contextmanager
 def _engine(model: LlamaForCausalLM, plan: Plan, folder: Path | None) -> Iterator[LlmEngine]:
-    gc.collect()  # an engine before holds its pool in a cycle of references
     tokens_max = model.config.max_position_embeddings
     settings = LlmSettings(
         Path("in memory"),

@@ -102,7 +102,7 @@ def attend_decodes(
         ]
         joined = scores[0] if len(scores) == 1 else torch.cat(scores, dim=-1)
         if shared is not None and number in shared.kept:
-            # Eight times as fast as index_select, which is slow along the last dimension.
+            # not index_select, which is slow along the last dimension
             joined = joined.gather(2, shared.kept[number].expand(*joined.shape[:2], -1))
         weights.append(joined.softmax(dim=-1).flatten())
     return F.embedding_bag(

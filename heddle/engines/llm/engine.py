@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -149,8 +150,10 @@ class LlmEngine:
         self._exchange = exchange
         self._fuser = fuser
         self._primer = None if fuser is None else Primer(fuser)
-        self._scheduler = Scheduler(spec.limits, spec.fingerprint, self._ratio_of)
         self._report = StepReport(name, epoch, clock, spec.prior_s)
+        # not a method of this engine: a cycle would keep the pool of a dropped one in memory
+        ratio_of = partial(_ratio_of, self._report, clock, spec.limits.max_num_batched_tokens)
+        self._scheduler = Scheduler(spec.limits, spec.fingerprint, ratio_of)
         self._sequences: dict[int, Sequence] = {}
         self._decoding: dict[int, Sequence] = {}  # by the decode's task id
         self._outputs: dict[int, _Output] = {}
@@ -633,16 +636,6 @@ class LlmEngine:
         has_written = self._primer is not None and self._primer.has_ended
         return has_arrivals or has_written or self._scheduler.has_work
 
-    def _ratio_of(self, sequence: Sequence, prompt: FusedPrompt) -> float:
-        """Return a fused prompt's ratio: its answer, however long, should meet the deadline."""
-        costs = self._report.costs
-        left_s = sequence.deadline_s - self._clock.now_s()
-        if sequence.decode is not None:
-            context = float(prompt.layout.tokens)
-            one = {"call": 1.0, "decode_tokens": 1.0, "context_tokens": context}
-            left_s -= sequence.decode.sampling.max_tokens * costs.predict_s(one)
-        return chosen_ratio(prompt, left_s, costs, self._spec.limits.max_num_batched_tokens)
-
     def _nothing_reused(self, asked: KvReuse) -> FusedKv:
         problem = f"{asked.policy.value} reused nothing: {self._spec.reuse_problem}"
         return FusedKv(ReusePolicy.FULL.value, 1.0, {}, fallbacks=(problem,))
@@ -670,3 +663,15 @@ class LlmEngine:
         ledger = self._scheduler.ledger
         free = (ledger.free_count + ledger.idle_count) * self._spec.page_bytes
         return Load(self._scheduler.running_count, self._scheduler.waiting_count, free)
+
+
+def _ratio_of(
+    report: StepReport, clock: Clock, step_tokens: int, sequence: Sequence, prompt: FusedPrompt
+) -> float:
+    """Return a fused prompt's ratio: its answer, however long, should meet the deadline."""
+    left_s = sequence.deadline_s - clock.now_s()
+    if sequence.decode is not None:
+        context = float(prompt.layout.tokens)
+        one = {"call": 1.0, "decode_tokens": 1.0, "context_tokens": context}
+        left_s -= sequence.decode.sampling.max_tokens * report.costs.predict_s(one)
+    return chosen_ratio(prompt, left_s, report.costs, step_tokens)

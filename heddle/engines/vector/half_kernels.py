@@ -1,8 +1,7 @@
 """Distances to stored float16 vectors, compiled by Numba.
 
 Vectors are kept as their bits in uint16, because Numba has no float16 on a CPU. A distance is a
-load from memory before it is arithmetic: half the bytes, and a prefetch a few vectors ahead, make
-it about four times as fast as plain float32.
+load from memory before it is arithmetic: hence half the bytes, and a prefetch a few vectors ahead.
 """
 
 from typing import Any

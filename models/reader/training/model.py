@@ -171,7 +171,7 @@ def _write_naming_heads(
 ) -> None:
     """Let the naming heads carry what tokens are, and the source heads compare what they carried.
 
-    Where they look is learned. Left alone, they write a twentieth of what is already there, and
+    Where they look is learned. Left alone, they write little beside what is already there, and
     the source heads find the right relation of the wrong subject.
     """
     dim = model.config.hidden_size // model.config.num_attention_heads

@@ -56,9 +56,8 @@ class Turn:
     """A further question on the same notes."""
 
     text: str
-    answer: str
     kind: str
-    question: Question | None = None
+    question: Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,12 @@ def _chat(
     for turn in rest:
         pieces.append(Piece(prompts.user_turn(prompts.QUESTION.format(query=turn.text))))
         pieces.append(
-            Piece(turn.answer + prompts.EOS, is_reply=True, kind=turn.kind, question=turn.question)
+            Piece(
+                turn.question.answer + prompts.EOS,
+                is_reply=True,
+                kind=turn.kind,
+                question=turn.question,
+            )
         )
     return Sample(tuple(pieces), notes)
 
@@ -88,17 +92,13 @@ def _chat(
 def _turns(questions: list[Question], cloze_share: float, rng: random.Random) -> list[Turn]:
     turns = []
     for question in questions:
-        turn = Turn(question.text, question.answer, question.kind.value, question)
+        turn = Turn(question.text, question.kind.value, question)
         if question.kind is Kind.SINGLE_HOP and rng.random() < cloze_share:
             opening = question.evidence[0].partition(question.answer)[0].strip()
             words = opening.split()
             if rng.random() < _SHUFFLED:
                 rng.shuffle(words)
-            turn = (
-                Turn(" ".join(words), question.answer, "cloze", question)
-                if len(words) > 2
-                else turn
-            )
+            turn = Turn(" ".join(words), "cloze", question) if len(words) > 2 else turn
         turns.append(turn)
     return turns
 

@@ -613,6 +613,50 @@ def test_another_process_s_entry_of_a_forgotten_chunk_is_removed_too(tmp_path):
         assert files_in(tmp_path) == []
 
 
+def test_a_forgotten_chunk_stored_anew_meanwhile_keeps_its_new_file(tmp_path):
+    with opened(tmp_path) as store:
+        store.put(canonical(1), 0.0)
+        store.flush()
+        remove = store._files.remove
+
+        def store_anew():
+            store.put(canonical(1), 1.0)
+            store.flush()
+
+        writer = threading.Thread(target=store_anew)
+
+        def remove_late(keys):
+            writer.start()
+            writer.join(0.2)  # all the time it needs, if nothing holds it up
+            remove(keys)
+
+        store._files.remove = remove_late
+        assert store.forget([1]) == 1
+        store._files.remove = remove
+        writer.join()
+        store.flush()
+        on_disk = sum(path.stat().st_size for path in files_in(tmp_path))
+        assert on_disk == store.stats().disk_bytes > 0
+
+
+def test_a_file_that_goes_while_it_is_taken_in_is_not_booked(tmp_path):
+    filled(tmp_path, 1)
+    with opened(tmp_path) as store:
+        store.forget([1])
+        filled(tmp_path, 1)
+        scan = store._files.scan
+
+        def scan_and_lose(known):
+            for file in scan(known):
+                for path in files_in(tmp_path):
+                    path.unlink()
+                yield file
+
+        store._files.scan = scan_and_lose
+        store.refresh()
+        assert store.stats().disk_bytes == 0
+
+
 # --- threads and settings --------------------------------------------------------------------
 
 

@@ -42,18 +42,12 @@ def build_engine(name: str, epoch: int, settings: GraphSettings) -> GraphEngine:
     """Open a graph's file and return an engine over it.
 
     Raises:
-        ConfigError: Numba isn't installed.
         InputError: the file is no graph, or corrupt.
         StorageError: it can't be read.
     """
     # Late, because settings are made in processes that never compile anything.
-    try:
-        from heddle.engines.vector.graph.worker import NumbaWorker
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"graph search needs {error.name}: pip install 'heddle[graph]'"
-        ) from error
     from heddle.engines.vector.graph.graph_file import open_graph
+    from heddle.engines.vector.graph.worker import NumbaWorker
     from heddle.engines.vector.perf_clock import PerfClock
 
     worker = NumbaWorker(open_graph(settings.file), settings.slots)

@@ -1,9 +1,11 @@
 """From a saved model directory to an engine that answers."""
 
 import dataclasses
+import gc
 import pickle
 import subprocess
 import sys
+import weakref
 
 import pytest
 import torch
@@ -39,8 +41,7 @@ def settings(model_dir, **changes):
     return dataclasses.replace(base, **changes)
 
 
-def test_a_saved_model_answers(model_dir):
-    engine = build_engine("llm", 1, settings(model_dir))
+def answer_of(engine):
     payload = PrefillPayload((Segment(prompt(9, 0)),))
     engine.apply(Admit(Task(1, PrimitiveKind.PREFILLING, Identity(1, "n"), payload)))
     decode = DecodePayload(1, Sampling(4, ignore_eos=True))
@@ -50,9 +51,27 @@ def test_a_saved_model_answers(model_dir):
         for event in engine.step(0.0, float("inf")).events:
             if isinstance(event, Done):
                 results[event.task_id] = event.result
-    generated = results[2]
+    return results[2]
+
+
+def test_a_saved_model_answers(model_dir):
+    generated = answer_of(build_engine("llm", 1, settings(model_dir)))
     assert len(generated.token_ids) == 4
     assert generated.text.split() == [f"w{token}" for token in generated.token_ids]
+
+
+def test_a_dropped_engine_gives_its_pool_back_without_the_garbage_collector(model_dir):
+    gc.collect()
+    gc.disable()
+    try:
+        engine = build_engine("llm", 1, settings(model_dir, chunk_kv_bytes=1 << 20))
+        answer_of(engine)
+        pool = weakref.ref(engine._worker.store)
+        engine.close()
+        del engine
+        assert pool() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("context", "steps"), [(None, [8, 8, 1]), (16, [8, 8]), (1, [])])
