@@ -19,15 +19,22 @@ class SightLoss:
     """The cross-entropy between the shown heads' attention and where they ought to look."""
 
     def __init__(self, model: LlamaForCausalLM) -> None:
-        self._model = model
-        self._seen: dict[int, tuple[Tensor, tuple[Tensor, Tensor]]] = {}
+        self._head_dim = model.config.head_dim
+        self._states: dict[tuple[int, str], Tensor] = {}
+        self._angles: tuple[Tensor, Tensor] = (torch.zeros(()), torch.zeros(()))
+        first, *_ = model.model.layers
+        first.self_attn.register_forward_pre_hook(self._keep_angles, with_kwargs=True)
         for index in {layer for heads in HEADS.values() for layer, _ in heads}:
             attention = model.model.layers[index].self_attn
-            attention.register_forward_pre_hook(self._keep(index), with_kwargs=True)
+            for name in ("q_proj", "k_proj", "v_proj"):
+                getattr(attention, name).register_forward_hook(self._keep(index, name))
 
-    def _keep(self, index: int) -> Callable[..., None]:
-        def keep(_: object, args: object, given: dict[str, Any]) -> None:
-            self._seen[index] = (given["hidden_states"], given["position_embeddings"])
+    def _keep_angles(self, _: object, args: object, given: dict[str, Any]) -> None:
+        self._angles = given["position_embeddings"]
+
+    def _keep(self, index: int, name: str) -> Callable[..., None]:
+        def keep(_: object, args: object, output: Tensor) -> None:
+            self._states[index, name] = output
 
         return keep
 
@@ -54,36 +61,31 @@ class SightLoss:
                     )
             if len(carried) == 2:
                 losses.setdefault("told_apart", []).append(_confused(**carried))
-        self._seen.clear()
+        self._states.clear()
         missed = {role: torch.cat(found) for role, found in losses.items()}
         total = sum((m.mean() for m in missed.values()), torch.zeros(()))
         return total, {role: float((-m.detach()).exp().mean()) for role, m in missed.items()}
 
+    def _head_states(self, name: str, layer: int, head: int, row: int) -> Tensor:
+        """What a projection gave for a head. Returns [tokens, head_dim]."""
+        dims = slice(head * self._head_dim, (head + 1) * self._head_dim)
+        return self._states[layer, name][row, :, dims]
+
     def _attention(self, layer: int, head: int, row: int, wanted: list[Look]) -> Tensor:
         """The attention a head pays from every look's token. Returns [looks, tokens]."""
-        hidden, (cos, sin) = self._seen[layer]
-        attention = self._model.model.layers[layer].self_attn
-        dim = attention.head_dim
-        rows = slice(head * dim, (head + 1) * dim)
         last = max(look.at for look in wanted) + 1
-        here = hidden[row, :last]
-        at = torch.tensor([look.at for look in wanted], device=here.device)
-        query = here[at] @ attention.q_proj.weight[rows].T
-        key = here @ attention.k_proj.weight[rows].T
-        place = row if cos.shape[0] > 1 else 0
-        cos, sin = cos[place, :last], sin[place, :last]
-        query = _turned(query, cos[at], sin[at])
-        key = _turned(key, cos, sin)
-        scores = query @ key.T * dim**-0.5
-        later = torch.arange(last, device=here.device) > at[:, None]
+        cos, sin = (angles[row if len(angles) > 1 else 0, :last] for angles in self._angles)
+        at = torch.tensor([look.at for look in wanted], device=cos.device)
+        query = _turned(self._head_states("q_proj", layer, head, row)[at], cos[at], sin[at])
+        key = _turned(self._head_states("k_proj", layer, head, row)[:last], cos, sin)
+        scores = query @ key.T * self._head_dim**-0.5
+        later = torch.arange(last, device=cos.device) > at[:, None]
         return scores.masked_fill(later, float("-inf")).softmax(-1)
 
     def _carried(self, layer: int, head: int, row: int, attention: Tensor) -> Tensor:
         """What a head carries to the looks' tokens. Returns [looks, head_dim]."""
-        hidden, _ = self._seen[layer]
-        module = self._model.model.layers[layer].self_attn
-        rows = slice(head * module.head_dim, (head + 1) * module.head_dim)
-        return attention @ (hidden[row, : attention.shape[1]] @ module.v_proj.weight[rows].T)
+        values = self._head_states("v_proj", layer, head, row)
+        return attention @ values[: attention.shape[1]]
 
 
 @dataclass(frozen=True, slots=True)

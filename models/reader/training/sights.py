@@ -41,7 +41,7 @@ HEADS: dict[Role, tuple[tuple[int, int], ...]] = {  # (layer, head)
     Role.ASKED: NAMING,
     Role.BRIDGE: ((3, 1),),
     Role.COMPARED: ((4, 2),),
-    Role.SOURCE: ((4, 0), (4, 1), (5, 0)),
+    Role.SOURCE: ((4, 0), (4, 1), (5, 0), (5, 1)),
 }
 
 

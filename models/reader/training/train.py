@@ -33,7 +33,7 @@ from .tokenizer import commonest, load_or_train
 _CHECKPOINT_EVERY_S = 90.0
 _COPY_SHARE = 0.4  # of the rows, which are short: a tenth of the tokens
 _N_COMMON = 40  # tokens too frequent to tell what a sentence is about
-_WEIGHTS = Weights(reading=0.1, sight=0.25)
+_WEIGHTS = Weights(reading=0.1, sight=0.5)
 _WRITTEN_UNTIL = 0.4  # accuracy up to which the written heads stay as they are
 _USABLE = 0.4  # single-hop accuracy from which a reader is worth exporting
 _SETTLED_STEPS = 150  # after which the running accuracies belong to the phase
@@ -128,7 +128,8 @@ def learning_rate(profile: Profile, progress: Progress, budget_s: float) -> floa
 def _optimizers(model: torch.nn.Module, rate: float) -> list[torch.optim.Optimizer]:
     named = list(model.named_parameters())
     embedding = [p for n, p in named if "embed" in n]
-    matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
+    output = [p for n, p in named if "lm_head" in n]
+    matrices = [p for n, p in named if p.dim() == 2 and "_proj" in n]
     gains = [p for n, p in named if p.dim() < 2]
     muon = Muon(matrices, lr=rate, weight_decay=0.02)
     muon.param_groups[0]["scale"] = 1.0
@@ -136,7 +137,8 @@ def _optimizers(model: torch.nn.Module, rate: float) -> list[torch.optim.Optimiz
         [
             {"params": gains, "weight_decay": 0.0, "scale": 0.4},
             # few updates touch a rare word's embedding, and the written heads rely on them
-            {"params": embedding, "weight_decay": 0.0, "scale": 0.2},
+            {"params": output, "weight_decay": 0.0, "scale": 0.3},
+            {"params": embedding, "weight_decay": 0.0, "scale": 1.2},
         ],
         lr=rate,
         betas=(0.9, 0.98),

@@ -5,6 +5,7 @@ import torch
 from training import batches
 from training.model import CPU_SHAPE, GPU_SHAPE, new_reader, reader_config
 from training.sight_loss import SightLoss
+from training.sights import NAMING
 from transformers import LlamaForCausalLM
 
 VOCABULARY = 1200
@@ -26,6 +27,23 @@ def test_an_untrained_reader_already_repeats_what_it_has_seen(reader):
             right += sum(int(best[i - 1]) == row.ids[i] for i in at)
             total += len(at)
     assert right / total > 0.5
+
+
+def test_what_a_naming_head_carries_is_a_good_part_of_what_is_there(reader):
+    seen = {}
+    for layer, _ in NAMING:
+        reader.model.layers[layer].register_forward_pre_hook(
+            lambda _, args, layer=layer: seen.__setitem__(layer, args[0][0])
+        )
+    with torch.no_grad():
+        reader(torch.arange(100, 160)[None])
+        for layer, head in NAMING:
+            block = reader.model.layers[layer]
+            rows = slice(head * block.self_attn.head_dim, (head + 1) * block.self_attn.head_dim)
+            carried = block.input_layernorm(seen[layer]) @ block.self_attn.v_proj.weight[rows].T
+            written = carried @ block.self_attn.o_proj.weight[:, rows].T
+            share = written.norm(dim=-1) / seen[layer].norm(dim=-1)
+            assert share.mean() > 0.3
 
 
 def test_the_same_seed_gives_the_same_reader(reader):
