@@ -82,6 +82,14 @@ def slots_of(runs: Sequence[SlotRun]) -> Numbers:
     return np.concatenate([_NONE, *(np.arange(r.start, r.start + r.length) for r in runs)])
 
 
+def _is_in(numbers: Numbers, some: Numbers) -> NDArray[np.bool_]:
+    """Return which of the numbers are among some, ascending ones. Shapes: result as numbers."""
+    places = np.searchsorted(some, numbers)
+    is_found = places < len(some)
+    is_found[is_found] = some[places[is_found]] == numbers[is_found]
+    return is_found
+
+
 def _slots_in(pages: Sequence[int], places: Numbers, page_size: int) -> Numbers:
     table = np.asarray(pages, dtype=np.int64)
     return table[places // page_size] * page_size + places % page_size
@@ -170,7 +178,7 @@ class Row:
         """Return the slot of each position. Shapes: positions and result [n] int64, ascending."""
         if positions.size == 0 or positions[0] >= self._laid:
             return _slots_in(self.pages, positions + len(self._own) - self._laid, self.page_size)
-        is_own = (positions >= self._laid) | np.isin(positions, self._own)
+        is_own = (positions >= self._laid) | _is_in(positions, self._own)
         own = positions[is_own]
         places = np.searchsorted(self._own, own) + np.maximum(own - self._laid, 0)
         slots = np.full(len(positions), -1)
@@ -238,7 +246,7 @@ class Row:
         """Return a span's keys that the row has no slots of its own for, if there are any."""
         positions = np.arange(span.start, span.stop)
         slots = span.slots(positions, self.page_size)
-        is_kept = (positions < self._laid) & ~np.isin(positions, self._own)
+        is_kept = (positions < self._laid) & ~_is_in(positions, self._own)
         if not is_kept.any():
             return ()
         kept = None if is_kept.all() else np.flatnonzero(is_kept)

@@ -4,14 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heddle.engines.llm.step_batch import BatchRow
 
 CAUSAL_BLOCKS_MAX = 2048  # queries of a whole prompt that are cut into blocks on a CPU
-BLOCK_QUERIES = 64  # of 32 to 256 as fast as any on two AVX2 cores, and the least memory
+BLOCK_QUERIES = 256  # read the keys that none of them hides in one call: longer products
+PART_QUERIES = 64  # read the others with a mask: of 32 to 256 as fast as any, and the least memory
 SHARED_KEYS_MIN = 512  # from so many on, keys that no query of a block hides are read without mask
 
 
@@ -23,53 +26,85 @@ class KeyPart(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class QueryBlock:
-    """Queries [start, stop) of a row and the first `keys` of its keys, which is all they see.
+class BlockPart:
+    """Queries [start, stop) of a row and the keys [first, last) of which they see some.
 
-    All of them see the first `shared` keys; `mask` says what each sees of the others.
-
-    Shapes: mask [stop - start, keys - shared], added to the scores: 0 or -inf; None: nothing is
+    Shapes: mask [stop - start, last - first], added to the scores: 0 or -inf; None: nothing is
     hidden, or, where `is_causal`, only what comes after each query.
     """
 
     start: int
     stop: int
-    keys: int
-    shared: int = 0
+    first: int
+    last: int
     mask: Tensor | None = None
     is_causal: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryBlock:
+    """Neighbouring queries of a row: all of them see the first `shared` keys.
+
+    Their `parts` say what else each sees.
+    """
+
+    parts: tuple[BlockPart, ...]
+    shared: int = 0
+
+    @property
+    def queries(self) -> slice:
+        """Which of the row's queries they are."""
+        return slice(self.parts[0].start, self.parts[-1].stop)
+
+
 def query_blocks(row: BatchRow, dtype: torch.dtype, device: torch.device) -> tuple[QueryBlock, ...]:
-    """Return the parts in which a row's queries are computed, with their masks.
+    """Return the blocks in which a row's queries are computed, with their masks.
 
     A single query sees everything, and a whole prompt is plainly causal: no mask. Else the queries
-    are cut into blocks and each reads only the keys up to its last query: what lies after all of
-    a block is never touched (at 15 % of 8k tokens half of the work of one masked call). On a CPU
+    are cut and each part reads only the keys up to its last query: what lies after all of
+    a part is never touched (at 15 % of 8k tokens half of the work of one masked call). On a CPU
     that pays for short whole prompts, too: torch's causal attention computes 512 keys at a time,
     hidden or not (9 against 14 ms for 512 tokens). There, what lies before all of a block is read
     without a mask.
     """
     if row.queries == 1:
-        return (QueryBlock(0, 1, row.context),)
+        return (QueryBlock((BlockPart(0, 1, 0, row.context),)),)
     is_cpu = device.type == "cpu"
     if row.queries == row.context and not (is_cpu and row.queries <= CAUSAL_BLOCKS_MAX):
-        return (QueryBlock(0, row.queries, row.context, is_causal=True),)
-    if row.places is None:
-        places = torch.arange(row.context - row.queries, row.context, device=device)
-    else:
-        places = torch.from_numpy(row.places).to(device)
-    known = places.tolist()
-    blocks = []
-    for start in range(0, row.queries, BLOCK_QUERIES):
-        stop = min(start + BLOCK_QUERIES, row.queries)
-        keys = known[stop - 1] + 1
-        shared = known[start] if is_cpu and known[start] >= SHARED_KEYS_MIN else 0
-        hidden = torch.arange(shared, keys, device=device) > places[start:stop, None]
-        mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
-        mask.masked_fill_(hidden, float("-inf"))
-        blocks.append(QueryBlock(start, stop, keys, shared, mask))
+        return (QueryBlock((BlockPart(0, row.queries, 0, row.context, is_causal=True),)),)
+    places = row.places
+    if places is None:
+        places = np.arange(row.context - row.queries, row.context)
+    blocks: list[QueryBlock] = []
+    start = 0
+    while start < row.queries:
+        first = int(places[start])
+        shared = first if is_cpu and first >= SHARED_KEYS_MIN else 0
+        stop = min(start + (BLOCK_QUERIES if shared else PART_QUERIES), row.queries)
+        parts = tuple(
+            _part(part, min(part + PART_QUERIES, stop), shared, places, dtype, device)
+            for part in range(start, stop, PART_QUERIES)
+        )
+        blocks.append(QueryBlock(parts, shared))
+        start = stop
     return tuple(blocks)
+
+
+def _part(
+    start: int,
+    stop: int,
+    first: int,
+    places: NDArray[np.int64],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> BlockPart:
+    """Return queries [start, stop) of a row, and what they see from a key on."""
+    own = torch.from_numpy(places[start:stop]).to(device)
+    last = int(places[stop - 1]) + 1
+    hidden = torch.arange(first, last, device=device) > own[:, None]
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
+    mask.masked_fill_(hidden, float("-inf"))
+    return BlockPart(start, stop, first, last, mask)
 
 
 def attend_blocks(
@@ -80,57 +115,54 @@ def attend_blocks(
     Shapes: query [heads, queries, head_dim]; `parts` hold the whole context, one after another;
     result [queries, heads, head_dim].
     """
-    outs = [_attend(query[:, b.start : b.stop], parts, b, scaling) for b in blocks]
+    outs: list[Tensor] = []
+    for block in blocks:
+        if block.shared:
+            outs.append(_attend_in_parts(query, parts, block, scaling))
+        else:
+            outs += [_attend(query, parts, part, scaling) for part in block.parts]
     return (outs[0] if len(outs) == 1 else torch.cat(outs, dim=1)).transpose(0, 1)
 
 
-def _attend(query: Tensor, parts: Sequence[KeyPart], block: QueryBlock, scaling: float) -> Tensor:
-    """Return one block's output. Shapes: query and result [heads, queries, head_dim]."""
-    if block.shared:
-        return _attend_in_parts(query, parts, block, scaling)
-    keys, values = _joined(parts, 0, block.keys)
+def _attend(query: Tensor, parts: Sequence[KeyPart], part: BlockPart, scaling: float) -> Tensor:
+    """Return the output of a part that reads all keys it sees.
+
+    Shapes: query [heads, queries, head_dim]; result [heads, part's queries, head_dim].
+    """
+    own = query[:, part.start : part.stop]
+    keys, values = _joined(parts, part.first, part.last)
     kv_heads = len(keys)
-    if block.mask is None and not block.is_causal:
+    if part.mask is None and not part.is_causal:
         # The heads of a group share their keys, so they may as well be queries of one head.
-        grouped = query.reshape(1, kv_heads, -1, query.shape[2])
+        grouped = own.reshape(1, kv_heads, -1, own.shape[2])
         out = F.scaled_dot_product_attention(grouped, keys[None], values[None], scale=scaling)
-        return out.reshape(query.shape)
+        return out.reshape(own.shape)
     return F.scaled_dot_product_attention(
-        query[None],
+        own[None],
         keys[None],
         values[None],
-        attn_mask=block.mask,
-        is_causal=block.is_causal,
+        attn_mask=part.mask,
+        is_causal=part.is_causal,
         scale=scaling,
-        enable_gqa=len(query) != kv_heads,
+        enable_gqa=len(own) != kv_heads,
     )[0]
 
 
 def _attend_in_parts(
     query: Tensor, parts: Sequence[KeyPart], block: QueryBlock, scaling: float
 ) -> Tensor:
-    """Attend to the shared keys, part by part, then to the others; weigh the results.
+    """Attend to the shared keys, run by run, and to the others; weigh the results.
 
-    A mask over all keys costs 10 to 20 % at 8k tokens, joining parts of the pool that lie apart
+    A mask over all keys costs 10 to 20 % at 8k tokens, joining runs of the pool that lie apart
     10 % at 2k, and torch copies keys and values for every head that shares them; without a mask
     such heads are queries of one head. Every query sees at least one key of each part, so all
     log-sum-exps are finite.
 
-    Shapes: query and result [heads, queries, head_dim].
+    Shapes: query [heads, queries, head_dim]; result [heads, block's queries, head_dim].
     """
-    own = _joined(parts, block.shared, block.keys)
-    # [kv_heads, group, queries, head_dim]
-    groups = query.reshape(len(own.keys), -1, *query.shape[1:])
-    together = groups.flatten(1, 2)[:, None]
-    size = groups.shape[1]
-    out: Tensor
-    out, weight = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        groups,
-        own.keys[:, None].expand(-1, size, -1, -1),
-        own.values[:, None].expand(-1, size, -1, -1),
-        attn_mask=block.mask,
-        scale=scaling,
-    )
+    groups = query.reshape(len(parts[0].keys), -1, *query.shape[1:])
+    out, weight = _attend_masked(groups, parts, block, scaling)
+    together = groups[:, :, block.queries].flatten(1, 2)[:, None]
     for part in _between(parts, 0, block.shared):
         more, more_weight = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             together, part.keys[:, None], part.values[:, None], scale=scaling
@@ -140,6 +172,31 @@ def _attend_in_parts(
         out = torch.lerp(out, more, share[..., None].to(out.dtype))
         weight = torch.logaddexp(weight, more_weight)
     return out.flatten(0, 1)
+
+
+def _attend_masked(
+    groups: Tensor, parts: Sequence[KeyPart], block: QueryBlock, scaling: float
+) -> tuple[Tensor, Tensor]:
+    """Return what the queries of a block get from the keys that they don't share, and its weight.
+
+    Shapes: groups [kv_heads, group, queries, head_dim]; results [kv_heads, group, block's queries,
+    head_dim] and, as log-sum-exps, [kv_heads, group, block's queries].
+    """
+    outs, weights = [], []
+    for part in block.parts:
+        keys, values = _joined(parts, part.first, part.last)
+        out, weight = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            groups[:, :, part.start : part.stop],
+            keys[:, None].expand(-1, groups.shape[1], -1, -1),
+            values[:, None].expand(-1, groups.shape[1], -1, -1),
+            attn_mask=part.mask,
+            scale=scaling,
+        )
+        outs.append(out)
+        weights.append(weight)
+    if len(outs) == 1:
+        return outs[0], weights[0]
+    return torch.cat(outs, dim=2), torch.cat(weights, dim=2)
 
 
 def _joined(parts: Sequence[KeyPart], start: int, stop: int) -> KeyPart:

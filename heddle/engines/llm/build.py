@@ -10,6 +10,7 @@ from heddle.engines.llm.attention_choice import ATTENTIONS, TRITON, choose_atten
 from heddle.engines.llm.engine import LlmEngine, LlmSpec, TextDecoder
 from heddle.engines.llm.fuser import ChunkCache, Fuser
 from heddle.engines.llm.handover import KvExchange
+from heddle.engines.llm.kept_memory import keep_freed_memory
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.llm.step_batch import CHECK_LAYER
 from heddle.engines.llm.warm_up import warm_up
@@ -109,7 +110,8 @@ def assemble(
 
     A `chunk_cache` takes the place of the chunk KV store that the settings describe.
 
-    Mutates: the model's layers may be fused, its linear layers packed.
+    Mutates: the model's layers may be fused, its linear layers packed; on a CPU the process keeps
+        memory that steps free.
     Raises: ConfigError: the architecture can't be served, the attention that is wanted can't run,
         or the pool can't hold one context.
     """
@@ -117,6 +119,8 @@ def assemble(
     from heddle.engines.llm.packed_linear import can_pack, pack_linears
     from heddle.engines.llm.worker import TransformersWorker, WorkerClock
 
+    if model.device.type == "cpu" and not keep_freed_memory():
+        log.info("this system's allocator gives the steps' memory back after each of them")
     if can_fuse(model):
         fuse_layers(model)
         fingerprint += PAIRED

@@ -17,10 +17,14 @@ class GatheredKeys:
     Torch's attention wants keys in one piece. Bringing them together costs less than turning the
     queries for each chunk and merging the results by log-sum-exp (ADR 12).
 
-    Shapes: slots [n] int64; keys and values [kv_heads, n, head_dim].
+    A layer's keys are read as a table [kv_heads * slots, head_dim], whose rows torch copies on all
+    threads; along a middle dimension it uses one (8,192 keys of 8 heads of 32: 4.7 against 3.3 ms
+    for six layers on two cores).
+
+    Shapes: entries [kv_heads * n] int64; keys and values [kv_heads, n, head_dim].
     """
 
-    slots: Tensor
+    entries: Tensor
     turn: Turning | None
     keys: Tensor
     values: Tensor
@@ -37,12 +41,13 @@ class GatheredKeys:
             for _ in range(2)
         )
         turn = rotation.turning(distances) if distances.any() else None
-        return cls(slots, turn, keys, values)
+        first_of_head = torch.arange(shape.kv_heads, device=store.device) * store.slots
+        return cls((first_of_head[:, None] + slots).flatten(), turn, keys, values)
 
     def read(self, store: PageStore, layer: int) -> tuple[Tensor, Tensor]:
         """Return a layer's keys and values, as they are used; the next call overwrites them."""
-        torch.index_select(store.keys[layer], 1, self.slots, out=self.keys)
-        torch.index_select(store.values[layer], 1, self.slots, out=self.values)
+        for pool, out in ((store.keys, self.keys), (store.values, self.values)):
+            torch.index_select(pool[layer].flatten(0, 1), 0, self.entries, out=out.flatten(0, 1))
         if self.turn is not None:
             self.turn(self.keys)
         return self.keys, self.values

@@ -19,16 +19,18 @@ SCALING = 0.3
 
 
 def visible_keys(row):
-    """Return what each query sees, block by block; no query may be in two blocks."""
+    """Return what each query sees, part by part; no query may be in two parts."""
     found = []
     for block in query_blocks(row, torch.float32, CPU):
-        assert block.start == len(found)
-        for query in range(block.start, block.stop):
-            keys = range(block.keys)
-            if block.mask is not None:
-                own = (block.mask[query - block.start] == 0.0).nonzero()[:, 0] + block.shared
-                keys = [*range(block.shared), *own.tolist()]
-            found.append(list(keys))
+        for part in block.parts:
+            assert part.start == len(found)
+            for query in range(part.start, part.stop):
+                keys = range(part.first, part.last)
+                if part.mask is not None:
+                    is_seen = part.mask[query - part.start] == 0.0
+                    keys = (is_seen.nonzero()[:, 0] + part.first).tolist()
+                found.append([*range(block.shared), *keys])
+        assert block.queries.stop == len(found)
     return found
 
 
@@ -55,15 +57,17 @@ def test_scattered_queries_see_what_stands_before_their_places(context):
 
 def test_a_whole_prompt_needs_no_mask_on_a_gpu():
     (block,) = query_blocks(BatchRow(0, 150, 150, ()), torch.float32, CUDA)
-    assert block.is_causal
-    assert block.mask is None
-    assert (block.start, block.stop, block.keys) == (0, 150, 150)
+    (part,) = block.parts
+    assert part.is_causal
+    assert part.mask is None
+    assert (part.start, part.stop, part.first, part.last) == (0, 150, 0, 150)
 
 
 def test_masks_hide_only_what_some_query_of_a_block_sees():
     blocks = query_blocks(scattered(300, 4000), torch.float32, CPU)
-    assert [block.shared >= SHARED_KEYS_MIN for block in blocks] == [False, *[True] * 4]
-    assert all(block.mask.shape[1] == block.keys - block.shared for block in blocks)
+    assert [block.shared >= SHARED_KEYS_MIN for block in blocks] == [False, True]
+    assert [len(block.parts) for block in blocks] == [1, 4]
+    assert all(part.first == block.shared for block in blocks for part in block.parts)
 
 
 @pytest.mark.parametrize("group", [1, 3])
@@ -74,8 +78,9 @@ def test_masks_hide_only_what_some_query_of_a_block_sees():
         BatchRow(0, 90, 90, ()),
         BatchRow(0, 90, 900, ()),
         scattered(200, 1500),
+        scattered(400, 1500),
     ],
-    ids=["one", "whole", "last", "scattered"],
+    ids=["one", "whole", "last", "scattered", "long"],
 )
 def test_blocks_equal_one_softmax_over_what_each_query_sees(row, group):
     generator = torch.Generator().manual_seed(0)

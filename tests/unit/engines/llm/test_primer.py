@@ -130,6 +130,15 @@ def test_behind_several_it_has_seen_the_raw_kv_of_each(model, serve):
     assert rel_diff(entry.block.values, exact.values[:, :, -len(CHUNK) :]) > 1e-3
 
 
+def test_the_first_chunk_of_a_prompt_is_computed_where_only_primed_kv_is_stored(llama, serve):
+    serving = serve(llama)
+    primed_with(serving, [NEIGHBOURS[0], CHUNK])
+    logits = serving.ask(segments(PREFIX, [CHUNK], QUESTION))
+    full = FusionOracle(llama).run([*PREFIX, *CHUNK, *QUESTION])[0][-1]
+    assert rel_diff(logits, full) < TOLERANCE
+    assert next(reversed(serving.prefilled.values())).fused.chunks == {"miss": 1}
+
+
 def test_neighbours_are_seen_raw_also_where_they_are_primed(llama, serve):
     serving = serve(llama)
     first, second = NEIGHBOURS[:2]

@@ -80,6 +80,8 @@ def test_a_missing_chunk_is_computed_and_found_the_next_time(model, case):
     assert rel_diff(logits, full) < TOLERANCE, "only a lossless chunk was reused"
     assert last_fused(serving).chunks == {"exact": 1, "miss": 1}
 
+    serving.ask(segments(PREFIX, [CHUNKS[0], CHUNKS[1]], prompt(5, 9)))
+    assert last_fused(serving).chunks == {"exact": 1, "alias": 1}, "it was stored as approximate"
     serving.ask(segments(PREFIX, [CHUNKS[2], CHUNKS[1]], QUESTION))
     assert last_fused(serving).chunks == {"miss": 1, "alias": 1}
 
@@ -91,7 +93,7 @@ def test_reuse_leaves_the_prefix_cache_exact(model, case):
     assert rel_diff(logits, case.oracle.run(case.ids)[0][-1]) < TOLERANCE
 
 
-def answered_from_disk(case, folder, damage=lambda file: None):
+def answered_from_disk(case, folder, damage=lambda file: None, reuse=EVERYTHING):
     """Store every chunk on disk, open it anew and answer; returns the serving and the request."""
     disk = {"directory": folder, "disk_bytes_max": 1 << 28}
     served(case.model, **disk).engine.close()
@@ -100,7 +102,7 @@ def answered_from_disk(case, folder, damage=lambda file: None):
         damage(file)
     woken = threading.Event()
     serving.engine.subscribe(woken.set)
-    number = serving.start(case.segments)
+    number = serving.start(case.segments, reuse)
     while number not in serving.logits:
         assert woken.wait(10), "no load has ended"
         woken.clear()
@@ -114,6 +116,14 @@ def test_chunks_on_disk_are_loaded_while_the_prompt_waits(case, tmp_path):
     assert rel_diff(serving.logits[number][0], case.logits()) < TOLERANCE
     tokens = sum(len(chunk) for chunk in CHUNKS)
     assert serving.prefilled[number].fused.tokens_from_disk == tokens
+
+
+def test_a_lossless_chunk_takes_nothing_of_the_budget(case, tmp_path):
+    """After a restart no page is exact, so the first chunk is read from the store as well."""
+    serving, number = answered_from_disk(case, tmp_path, reuse=SOME)
+    fused = serving.prefilled[number].fused
+    assert fused.chunks == {"exact": 1, "canonical": 2}
+    assert fused.tokens_recomputed == int(SOME.ratio * len(case.candidates))
 
 
 def test_a_chunk_whose_file_is_broken_is_computed(case, tmp_path):

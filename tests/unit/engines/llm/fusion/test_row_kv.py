@@ -76,6 +76,7 @@ def test_eight_requests_at_once_leave_every_stored_byte_and_give_everything_back
     serving = served(model, step_tokens=64)
     before, host_bytes = _checksums(serving.store), serving.store.stats().host_bytes
     reuses = [EVERYTHING, *(KvReuse(ReusePolicy.FUSIONRAG, ratio) for ratio in (0.15, 0.5, 1.0))]
+    reuses.append(KvReuse(ReusePolicy.CACHEBLEND, 0.3))  # on copies, turned to their place
     orders = [[A, B, C], [C, B, A]]
     numbers = [
         serving.start(segments(PREFIX, order, QUESTION), reuse, 3)
