@@ -39,11 +39,11 @@ types: setup
 sim: setup
 	$(BIN)/python -m heddle.simulator --seed $(or $(SEED),0)
 
-# Retrains the reader from nothing; PROFILE=gpu on a machine with one. Resumable.
 # Break KV fusion on purpose, one mutation at a time, and see a test turn red (10 to 20 minutes).
 mutants: setup
 	$(BIN)/python -m tools.mutants --json docs/results/mutants.json
 
+# Retrain the reader from nothing; PROFILE=gpu on a machine with one. Resumable.
 reader: setup
 	cd models/reader && ../../$(BIN)/python -m training.train \
 		--profile $(or $(PROFILE),cpu) --export heddle_reader/model

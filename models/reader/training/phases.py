@@ -46,7 +46,7 @@ PHASES = (
             cloze_share=0.15,
             wordings=4,
         ),
-        leave_at=0.9,
+        leave_at=0.86,
         latest=0.45,
     ),
     Phase(
@@ -59,8 +59,8 @@ PHASES = (
             max_questions=16,
             wordings=6,
         ),
-        leave_at=0.88,
-        latest=0.57,
+        leave_at=0.83,
+        latest=0.5,
     ),
     Phase(
         "hops",
@@ -86,8 +86,8 @@ PHASES = (
             step_share=0.15,
             wordings=ALL_PLAIN,
         ),
-        leave_at=0.88,
-        latest=0.76,
+        leave_at=0.82,
+        latest=0.6,
     ),
     Phase(
         "long",

@@ -56,7 +56,7 @@ class Profile:
 
 
 PROFILES = {
-    "cpu": Profile(CPU_SHAPE, 200.0, 1e-3, (3000, 4800), "cpu"),
+    "cpu": Profile(CPU_SHAPE, 200.0, 1e-3, (3000, 3600), "cpu"),
     "gpu": Profile(GPU_SHAPE, 25.0, 1.2e-3, (32_768, 65_536), "cuda"),
 }
 
