@@ -9,8 +9,8 @@ All embed the same texts of mixed lengths (4 to 220 words) with MiniLM in float3
 
 CPU time of this process, plus the time that windows are waited out, so that neighbours on the
 machine don't count. In turns, medians. `x_clients` and `x_bulk` are heddle over the better other.
-infinity-emb 0.0.78 is not among them: it needs NumPy below 2 and sentence-transformers below 4,
-so it doesn't install beside Heddle.
+infinity-emb 0.0.78 is not among them, which the output says: it needs NumPy below 2 and
+sentence-transformers below 4, so it doesn't install beside Heddle.
 """
 
 import itertools
@@ -110,6 +110,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
             f"{shape:<8} {name:<7} {row['texts_per_s']:6.1f} texts/s "
             f"({min(found):.1f} to {max(found):.1f})"
         )
+    print("infinity-emb is left out: its pins (numpy<2) exclude Heddle's")
     headline = {
         "x_clients": _ratio(rates, "clients"),
         "x_bulk": _ratio(rates, "bulk"),

@@ -10,11 +10,13 @@ Beside: ordinary least squares over 15 evenly spread bursts, as the paper has it
 told how far to go; and the stress test of eqs. 7-8 in steps of 8, with what each one costs.
 
 `within_bound` is the smallest share of seeds that were right, over lanes, SLOs and conditions.
+The estimator's constants were chosen on other seeds, those below a million; `tuned_within_bound`
+is the same figure on as many of them.
 """
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -30,6 +32,7 @@ LENGTH: Final = 75
 QUERIES_MAX: Final = 512
 SLOWER: Final = 1.4
 STRESS_STEP: Final = 8
+JUDGED_FROM: Final = 1_000_000  # no seed from here on was looked at while choosing constants
 # Table III: depths by linear regression, by stress test and fine-tuned, at 1 s and at 2 s.
 TABLE_III: Final = {
     "Tesla V100": ((40, 96), (40, 88), (44, 96)),
@@ -51,7 +54,8 @@ class Settings:
     """How noisy the lanes are."""
 
     seeds: int
-    seed: int
+    first_seed: int
+    tuned_first_seed: int = 0
     noise: float = 0.05
     outlier_share: float = 0.05
     probes_max: int = 15
@@ -82,23 +86,34 @@ def implied_cost(depths: tuple[int, int]) -> BatchCost:
 
 def run(quick: bool, seed: int) -> dict[str, object]:
     """Run all seeds; returns settings, one row for each lane and SLO, and the headline."""
-    settings = Settings(seeds=20 if quick else 200, seed=seed)
+    settings = Settings(seeds=20 if quick else 200, first_seed=JUDGED_FROM + 1000 * seed)
     _print_tables()
-    rows = []
-    for lane, (by_regression, *_) in TABLE_III.items():
-        cost = implied_cost(by_regression)
-        runs = [_one_seed(cost, settings, seed * 1000 + i) for i in range(settings.seeds)]
-        for slo_s in SLOS_S:
-            row = _row(lane, cost, slo_s, [found[slo_s] for found in runs])
-            print(_line(row))
-            rows.append(row)
-    shares = [float(row[key]) for row in rows for key in ("fitted", "drifted")]
+    print(f"on seeds that constants were chosen with, from {settings.tuned_first_seed}:")
+    tuned = list(_rows(settings, settings.tuned_first_seed))
+    print(f"on others, from {settings.first_seed}:")
+    rows = list(_rows(settings, settings.first_seed))
     headline = {
-        "within_bound": min(shares),
+        "within_bound": _worst_share(rows),
+        "tuned_within_bound": _worst_share(tuned),
         "probes": max(float(row["probes"]) for row in rows),
         "ols_within_bound": min(float(row["ols"]) for row in rows),
     }
     return {"settings": asdict(settings), "rows": rows, "headline": headline}
+
+
+def _rows(settings: Settings, first_seed: int) -> Iterator[dict[str, object]]:
+    """Yield a row for each lane and SLO, and print it."""
+    for lane, (by_regression, *_) in TABLE_III.items():
+        cost = implied_cost(by_regression)
+        runs = [_one_seed(cost, settings, first_seed + i) for i in range(settings.seeds)]
+        for slo_s in SLOS_S:
+            row = _row(lane, cost, slo_s, [found[slo_s] for found in runs])
+            print(_line(row))
+            yield row
+
+
+def _worst_share(rows: Sequence[dict[str, object]]) -> float:
+    return min(float(row[key]) for row in rows for key in ("fitted", "drifted"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class VirtualService:
         """Admit or refuse; return the lane if it was idle."""
         self.tally.offered += 1
         shape = self._estimate.shape(("x" * query.chars,))
-        ticket = Ticket(ticket_id, shape, deadline_s=now_s + query.slo_s)
+        ticket = Ticket(ticket_id, shape, deadline_s=now_s + query.slo_s, arrived_s=now_s)
         try:
             lane = self._lanes[self._manager.admit(ticket, now_s)]
         except (Busy, InputError):
@@ -172,7 +172,7 @@ class VirtualService:
         real = 0
         for row in lane.running:
             query = asked.pop(row.task_id)
-            self._manager.end(row.task_id)
+            self._manager.answered(row.task_id, now_s)
             self._estimate.learn(query.chars, 1, query.tokens)
             real += query.tokens
             if now_s > query.arrival_s + query.slo_s:

@@ -16,7 +16,10 @@ class AdmissionPolicy(Protocol):
         ...
 
     def wait_s(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> float:
-        """Return when a refused ticket should come again, from now [s]."""
+        """Return when a refused ticket should come again, from now [s].
+
+        `lanes` are those that would keep its deadline if they were idle.
+        """
         ...
 
 
@@ -47,15 +50,16 @@ class PredictedFinish:
 
         Lanes work off a second a second, and a query that comes later has a later deadline.
         """
-        waits = []
+        first_s = math.inf
         for lane in lanes:
-            if lane.is_up and lane.alone_s(ticket) <= ticket.deadline_s - now_s:
-                finish_s = lane.finish_s(ticket, now_s)
-                late_s = finish_s - ticket.deadline_s
+            finish_s = lane.finish_s(ticket, now_s)
+            wait_s = finish_s - ticket.deadline_s
+            if wait_s <= 0:
                 # Where rows or memory are full, or an earlier deadline stands in the way, the
                 # step that is running has to end.
-                waits.append(max(late_s, min(finish_s - now_s, lane.alone_s(ticket))))
-        return min(waits, default=math.inf)
+                wait_s = min(finish_s - now_s, lane.alone_s(ticket))
+            first_s = min(first_s, wait_s)
+        return first_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,5 +86,5 @@ class Windve:
 
     def wait_s(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> float:
         """Return when the first lane will be through with what it holds."""
-        open_lanes = (lane for lane in lanes if lane.is_up and self.depths[lane.name])
+        open_lanes = (lane for lane in lanes if self.depths[lane.name])
         return min((lane.finish_s(ticket, now_s) - now_s for lane in open_lanes), default=math.inf)

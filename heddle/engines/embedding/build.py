@@ -1,11 +1,13 @@
 """Settings of an embedding lane and how it is built, inside the lane."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from heddle.core.errors import ConfigError
 from heddle.engines.embedding.encoder_directory import EncoderDirectory, default_model_dir
 from heddle.engines.embedding.engine import EmbeddingEngine
+from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.scheduler import BatchLimits
 from heddle.engines.embedding.vector_cache import VectorCache
 
@@ -36,6 +38,10 @@ class EmbeddingSettings:
             faster and only hold up the lane, 32768 on a GPU.
         batch_rows_max: texts in a step; None = 64 on a CPU, 512 on a GPU.
         threads: torch threads.
+        long_texts: what becomes of texts longer than the model takes: "cut", or "window": the
+            mean of their windows' vectors, weighted by tokens.
+        step_s_max: time that a step may take [s]: embedding on a GPU that also decodes makes no
+            token wait for longer; inf = the batch limits alone.
         cache_bytes: memory for vectors of earlier queries; 0 = none are kept.
 
     Raises:
@@ -48,6 +54,8 @@ class EmbeddingSettings:
     batch_tokens_max: int | None = None
     batch_rows_max: int | None = None
     threads: int = 1
+    long_texts: LongTexts = LongTexts.CUT
+    step_s_max: float = math.inf
     cache_bytes: int = CACHE_BYTES
 
     def __post_init__(self) -> None:
@@ -57,6 +65,8 @@ class EmbeddingSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"embedding {name}: need at least 1, got {value}")
+        if not self.step_s_max > 0:
+            raise ConfigError(f"embedding step_s_max must be above 0 s, got {self.step_s_max}")
         if self.cache_bytes < 0:
             raise ConfigError(f"embedding cache_bytes: need at least 0, got {self.cache_bytes}")
 
@@ -97,8 +107,10 @@ def build_engine(name: str, epoch: int, settings: EmbeddingSettings) -> Embeddin
     # Late, because settings are made in processes that never load torch.
     from heddle.engines.embedding.worker import PerfClock, TransformerWorker
 
-    worker = TransformerWorker.load(directory, settings.dtype, settings.device, settings.threads)
-    limits = settings.limits(on_gpu=worker.on_gpu)
+    worker = TransformerWorker.load(
+        directory, settings.dtype, settings.device, settings.threads, settings.long_texts
+    )
+    limits = settings.limits(on_gpu=worker.on_gpu).within_memory(*worker.warm_up())
     return EmbeddingEngine(
         name,
         epoch,
@@ -107,4 +119,5 @@ def build_engine(name: str, epoch: int, settings: EmbeddingSettings) -> Embeddin
         limits=limits,
         prompts=directory.prompts,
         cache=VectorCache(directory.name, worker.dtype, settings.cache_bytes),
+        step_s_max=settings.step_s_max,
     )

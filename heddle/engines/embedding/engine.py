@@ -18,6 +18,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
 from heddle.core.tasks import Priority, Task
 from heddle.costs.step_report import StepReport
+from heddle.engines.embedding.long_texts import WindowMean
 from heddle.engines.embedding.scheduler import BatchLimits, EmbeddingScheduler, Row
 from heddle.engines.embedding.vector_cache import CachedVector, VectorCache
 
@@ -32,10 +33,14 @@ CHARS_PER_TOKEN = 4  # of a text that is not tokenised yet
 
 @dataclass(frozen=True, slots=True)
 class TokenizedText:
-    """A text as the model reads it, special tokens included."""
+    """A text as the model reads it, special tokens included.
+
+    `windows` is what follows `token_ids`, where it is read in several windows.
+    """
 
     token_ids: Sequence[int]
     is_truncated: bool = False
+    windows: Sequence[Sequence[int]] = ()
 
 
 class EmbeddingWorker(Protocol):
@@ -47,7 +52,7 @@ class EmbeddingWorker(Protocol):
         ...
 
     def tokenize(self, texts: Sequence[str]) -> Sequence[TokenizedText]:
-        """Return one entry for each text, cut to the model's length."""
+        """Return one entry for each text, its rows no longer than the model takes."""
         ...
 
     def embed(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
@@ -61,6 +66,7 @@ class PartialVectors:
 
     `texts` are those to compute, with the model's prompt before each; text i is row `places[i]`
     of the result. `tokenized` counts those whose tokens are known, `cut` holds those cut.
+    `means` has the texts that are read in windows, and `text_of` the text of each further window.
     """
 
     values: NDArray[np.float32]
@@ -73,6 +79,9 @@ class PartialVectors:
     tokens: int = 0
     cut: set[int] = field(default_factory=set)
     truncated: int = 0
+    windowed: int = 0
+    means: dict[int, WindowMean] = field(default_factory=dict)
+    text_of: dict[int, int] = field(default_factory=dict)
 
 
 class EmbeddingEngine:
@@ -87,6 +96,8 @@ class EmbeddingEngine:
         prior_s: the cost model's first guess.
         prompts: words that the model wants before a text, by its role.
         cache: vectors of earlier queries; bulk tasks neither use nor fill it.
+        step_s_max: time that a step may take, where others wait for the device meanwhile [s]; one
+            row always fits.
     """
 
     def __init__(
@@ -100,6 +111,7 @@ class EmbeddingEngine:
         prior_s: Mapping[str, float] = PRIOR_S,
         prompts: Mapping[TextRole, str] = NO_PROMPTS,
         cache: VectorCache | None = None,
+        step_s_max: float = math.inf,
     ) -> None:
         self._worker = worker
         self._prompts = prompts
@@ -108,7 +120,7 @@ class EmbeddingEngine:
         self._limits = limits or BatchLimits()
         self._scheduler = EmbeddingScheduler(self._limits)
         self._report = StepReport(name, epoch, clock, prior_s)
-        self._budget_s = math.inf
+        self._budget_s, self._step_s_max = math.inf, step_s_max
         self._results: dict[int, PartialVectors] = {}
 
     @property
@@ -150,7 +162,7 @@ class EmbeddingEngine:
                 time set by Steer, or a full batch.
         """
         self._report.begin()
-        budget_s = self._budget_s if math.isinf(budget_s) else budget_s
+        budget_s = min(self._budget_s if math.isinf(budget_s) else budget_s, self._step_s_max)
         texts = self._tokenize()
         batch = self._scheduler.next_batch(
             tokens_max=self._tokens_within(budget_s, texts),
@@ -220,6 +232,7 @@ class EmbeddingEngine:
             result.missing -= 1
             result.tokens += known.tokens
             result.truncated += known.is_truncated
+            result.windowed += known.is_windowed
         result.places = tuple(places)
         result.texts = tuple(texts[place] for place in places)
         return result
@@ -258,12 +271,24 @@ class EmbeddingEngine:
 
     def _take_tokens(self, task_id: int, done: Sequence[TokenizedText]) -> None:
         result = self._results[task_id]
-        result.tokens += sum(len(text.token_ids) for text in done)
+        self._scheduler.tokenized(task_id, [text.token_ids for text in done])
         for text in done:
             if text.is_truncated:
                 result.cut.add(result.tokenized)
+            if text.windows:
+                self._add_windows(task_id, result, text.windows)
+            result.tokens += len(text.token_ids) + sum(map(len, text.windows))
             result.tokenized += 1
-        self._scheduler.tokenized(task_id, [text.token_ids for text in done])
+
+    def _add_windows(
+        self, task_id: int, result: PartialVectors, windows: Sequence[Sequence[int]]
+    ) -> None:
+        """Queue the further windows of the text that is being taken in."""
+        total = np.zeros(self._worker.dims, np.float32)
+        result.means[result.tokenized] = WindowMean(total, 1 + len(windows))
+        result.windowed += 1
+        for index in self._scheduler.add_windows(task_id, windows):
+            result.text_of[index] = result.tokenized
 
     def _embed(self, batch: Sequence[Row]) -> None:
         try:
@@ -281,10 +306,18 @@ class EmbeddingEngine:
 
     def _store(self, row: Row, vector: NDArray[np.float32]) -> None:
         result = self._results[row.task_id]
-        result.values[result.places[row.index]] = vector
+        text = result.text_of.get(row.index, row.index)
+        tokens = len(row.token_ids)
+        mean = result.means.get(text)
+        if mean is not None:
+            mean.take(vector, tokens)
+            if mean.missing:
+                return
+            vector, tokens = mean.vector(), mean.tokens
+        result.values[result.places[text]] = vector
         if result.is_cached:
-            known = CachedVector(vector, len(row.token_ids), row.index in result.cut)
-            self._cache.put(result.texts[row.index], result.tenant, known)
+            known = CachedVector(vector, tokens, text in result.cut, mean is not None)
+            self._cache.put(result.texts[text], result.tenant, known)
         result.missing -= 1
         if not result.missing:
             del self._results[row.task_id]
@@ -294,7 +327,14 @@ class EmbeddingEngine:
         truncated = result.truncated + len(result.cut)
         if truncated:
             log.info("%d of %d texts were cut to the model's length", truncated, len(result.values))
-        self._report.done(task_id, Vectors(result.values, result.tokens, truncated))
+        if result.windowed:
+            log.info(
+                "%d of %d texts were longer than the model takes and embedded in windows",
+                result.windowed,
+                len(result.values),
+            )
+        vectors = Vectors(result.values, result.tokens, truncated, result.windowed)
+        self._report.done(task_id, vectors)
 
     def _tokens_within(self, budget_s: float, texts: int) -> float:
         """Return how many tokens fit a step of this length, after these texts were tokenised."""

@@ -169,7 +169,8 @@ class LanePool:
     def _ticket(self, task: Task, payload: EmbedPayload, now_s: float) -> Ticket:
         shape = self.estimate.shape(payload.texts)
         deadline_s = now_s + task.seconds_left
-        return Ticket(task.task_id, shape, payload.rows, deadline_s, task.identity.priority)
+        priority = task.identity.priority
+        return Ticket(task.task_id, shape, payload.rows, deadline_s, priority, now_s)
 
     def _look_after_lanes(self) -> None:
         up = {port.name: self.is_up(port) for port in self.ports}
@@ -203,7 +204,10 @@ class LanePool:
         if event.task_id not in self._tasks:
             return True  # it was answered here before its lane did
         pooled = self._tasks.pop(event.task_id)
-        self.manager.end(event.task_id)
+        if isinstance(event, Done):
+            self.manager.answered(event.task_id, self.clock.now_s())
+        else:
+            self.manager.end(event.task_id)
         if isinstance(event, Done) and isinstance(event.result, Vectors):
             self._learn(pooled, event.result)
         if pooled.on_end is not None:
@@ -214,6 +218,6 @@ class LanePool:
         return False
 
     def _learn(self, pooled: PooledTask, vectors: Vectors) -> None:
-        if not vectors.truncated:
+        if not vectors.truncated and not vectors.windowed:
             chars = sum(map(len, pooled.texts))
             self.estimate.learn(chars, len(pooled.texts), vectors.tokens)

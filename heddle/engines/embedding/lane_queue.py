@@ -8,16 +8,18 @@ from typing import NamedTuple
 from heddle.core.tasks import Priority
 from heddle.costs.batch_cost import BatchShape
 from heddle.costs.lane_cost import LaneCost
+from heddle.costs.late_guard import LateGuard
 
 CLASSES = len(Priority)
 STEP_SMOOTHING = 0.05
+TINY_S = 1e-9
 
 
 class Ticket(NamedTuple):
     """A reservation: the work of one embedding task, from its admission to its result.
 
     `shape` is what its rows take when padded, by estimate: it is made before they are tokenised.
-    `deadline_s` is on the queue manager's clock; inf = none.
+    `arrived_s` and `deadline_s` are on the queue manager's clock; inf = no deadline.
     """
 
     id: int
@@ -25,6 +27,7 @@ class Ticket(NamedTuple):
     rows: int = 1
     deadline_s: float = math.inf
     priority: Priority = Priority.NORMAL
+    arrived_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -60,7 +63,7 @@ class LaneQueue:
         rows_max: texts that it may hold.
         tokens_max: padded tokens that its memory holds.
 
-    Mutates: `add`, `remove` and `step_ended` keep the books.
+    Mutates: `add`, `remove`, `answered` and `step_ended` keep the books.
     """
 
     name: str
@@ -72,6 +75,7 @@ class LaneQueue:
     rows: int = 0
     step_tokens: float = 0.0
     step_began_s: float | None = None
+    guard: LateGuard = field(default_factory=LateGuard)
     classes: tuple[ClassWork, ...] = field(
         default_factory=lambda: tuple(ClassWork() for _ in range(CLASSES))
     )
@@ -107,6 +111,15 @@ class LaneQueue:
                 self.rows -= work.remove(ticket_id).rows
         if not self.rows:
             self.step_began_s = None
+
+    def answered(self, ticket_id: int, now_s: float) -> None:
+        """Give back the place of a ticket that has its answer, and learn whether it was late."""
+        for work in self.classes[: Priority.BULK]:
+            ticket = work.tickets.get(ticket_id)
+            if ticket is not None and math.isfinite(ticket.deadline_s):
+                patience_s = max(ticket.deadline_s - ticket.arrived_s, TINY_S)
+                self.guard.answered((now_s - ticket.arrived_s) / patience_s)
+        self.remove(ticket_id)
 
     def step_ended(self, shape: BatchShape, now_s: float) -> None:
         """Note that a step has ended and, where work is left, the next one has begun."""
@@ -148,7 +161,9 @@ class LaneQueue:
         """
         if finish_s > ticket.deadline_s:
             return finish_s - ticket.deadline_s
-        excess_s = finish_s - self._mates_deadline_s(ticket)
+        # What is queued was promised by the bound already; of that, what isn't expected is slack.
+        expected_s = (finish_s - now_s) / self._care
+        excess_s = now_s + expected_s - self._mates_deadline_s(ticket)
         for behind_finish_s, behind_deadline_s in self._behind(ticket, now_s):
             excess_s = max(excess_s, behind_finish_s - behind_deadline_s)
         return excess_s
@@ -176,17 +191,26 @@ class LaneQueue:
     def _done_s(self, tokens: float, squares: float, now_s: float) -> float:
         """Return by when so much work is done, counting what is being computed now."""
         left_s = self._bound_s(tokens, squares)
-        if self.bulk_tokens:  # a step of bulk rows that has begun is not interrupted
-            left_s += self._bound_s(min(self.bulk_tokens, self.batch_tokens_max), 0.0)
-        if self.step_began_s is not None:
-            # A step that overruns its bound has nothing left by the model: no more is taken off.
-            step_s = self._bound_s(min(tokens, self.batch_tokens_max), 0.0)
-            left_s -= min(now_s - self.step_began_s, step_s)
-        return now_s + left_s / self.cost.caution
+        if self.step_began_s is None:
+            # Idle: what has made it careful is unlearnt by answers alone, so it must get some.
+            return now_s + left_s
+        bulk_tokens = self.classes[Priority.BULK].tokens
+        if bulk_tokens:  # a step of bulk rows that has begun is not interrupted
+            left_s += self._bound_s(min(bulk_tokens, self.batch_tokens_max), 0.0)
+        # A step that overruns its bound has nothing left by the model: no more is taken off.
+        step_s = self._bound_s(min(tokens, self.batch_tokens_max), 0.0)
+        left_s -= min(now_s - self.step_began_s, step_s)
+        return now_s + left_s * self.guard.stretch / self.cost.caution
+
+    @property
+    def _care(self) -> float:
+        """Predicted finish over what is expected."""
+        return self.cost.margin * self.guard.stretch / self.cost.caution
 
     def _bound_s(self, tokens: float, squares: float) -> float:
         # Spelt out, as it runs several times in each admission.
-        batches = max(1, math.ceil(tokens / self.step_tokens))
-        cost = self.cost.cost
+        known = self.cost
+        cost = known.cost
+        batches = math.ceil(tokens / self.step_tokens) or 1
         work_s = tokens * cost.token_s + squares * cost.square_s
-        return self.cost.margin * (batches * cost.latency_intercept_s + work_s)
+        return known.margin * (batches * cost.latency_intercept_s + work_s)

@@ -97,8 +97,14 @@ class QueueManager:
                     break
                 yield self._place(waiting, ticket, lane, now_s)
 
+    def answered(self, ticket_id: int, now_s: float) -> None:
+        """Give the place of a ticket back that its lane has answered; see `end` for the others."""
+        for lane in self.lanes:
+            if lane.holds(ticket_id):
+                lane.answered(ticket_id, now_s)
+
     def end(self, ticket_id: int) -> None:
-        """Give a ticket's place back: it is done, failed or cancelled, on a lane or waiting."""
+        """Give a ticket's place back: it failed or was cancelled, on a lane or waiting."""
         for waiting in self._held:
             waiting.pop(ticket_id, None)
         for lane in self.lanes:
@@ -122,14 +128,15 @@ class QueueManager:
 
     def _refusal(self, ticket: Ticket, now_s: float) -> Busy | InputError:
         patience_s = ticket.deadline_s - now_s
-        lanes = [lane for lane in self._usable() if lane.is_up]
-        alone_s = min((lane.alone_s(ticket) for lane in lanes), default=0.0)
-        if alone_s > patience_s:
+        alone_s = [(lane.alone_s(ticket), lane) for lane in self._usable() if lane.is_up]
+        able = [lane for seconds, lane in alone_s if seconds <= patience_s]
+        if alone_s and not able:
+            opens_at_s = min(seconds for seconds, _ in alone_s)
             return InputError(
                 f"deadline_s is {patience_s:.3f} and this embedding alone takes up to "
-                f"{alone_s:.3f} s on the fastest lane: give at least {alone_s:.3f}"
+                f"{opens_at_s:.3f} s on the fastest lane: give at least {opens_at_s:.3f}"
             )
-        wait_s = self.policy.wait_s(ticket, lanes, now_s)
+        wait_s = self.policy.wait_s(ticket, able, now_s)
         wait_s = max(WAIT_S_MIN, wait_s) if math.isfinite(wait_s) else 1.0
         return Busy("the embedding lanes can't answer in time", wait_s=wait_s)
 
@@ -151,5 +158,7 @@ class QueueManager:
         self, waiting: dict[int, Ticket], ticket: Ticket, lane: LaneQueue, now_s: float
     ) -> tuple[Ticket, str]:
         del waiting[ticket.id]
-        lane.add(ticket, now_s)
+        is_lost = lane.finish_s(ticket, now_s) > ticket.deadline_s
+        # What can't be kept any more must not keep others out.
+        lane.add(ticket._replace(deadline_s=math.inf) if is_lost else ticket, now_s)
         return ticket, lane.name

@@ -1,14 +1,18 @@
 """Which rows are embedded next: by priority, then arrival, beside rows of about their length."""
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
 
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Priority
 
 # What rows taken as they come cost in padding, and steps beyond what the fit says.
-CAREFUL = 1.3
+CAREFUL: Final = 1.3
+MEMORY_SHARE: Final = 0.7  # of a device's free memory for a step; allocators waste some
+STEPS_AHEAD: Final = 2  # of the oldest rows may share a step by length, however tight it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +32,25 @@ class BatchLimits:
             if getattr(self, name) < 1:
                 raise ConfigError(f"embedding {name}: need at least 1, got {getattr(self, name)}")
 
+    def within_memory(self, token_bytes: float, free_bytes: int) -> Self:
+        """Return limits whose steps leave some of a device's free memory, at least a token's.
+
+        Args:
+            token_bytes: what a padded token takes while a step runs; 0 = nothing that counts.
+            free_bytes: free on the device between steps.
+        """
+        if not token_bytes:
+            return self
+        fitting = int(MEMORY_SHARE * free_bytes / token_bytes)
+        return replace(self, tokens_max=max(1, min(self.tokens_max, fitting)))
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One tokenised text of a task. `deadline_s` is on the lane's clock; inf = none."""
+    """One tokenised text of a task, or a window of it.
+
+    `deadline_s` is on the lane's clock; inf = none.
+    """
 
     task_id: int
     index: int
@@ -43,7 +62,8 @@ class Row:
 class WaitingTask:
     """The rows of a task that are not embedded yet.
 
-    `texts[next_text:]` are still text; `rows` are tokenised, by index.
+    `texts[next_text:]` are still text; `rows` are tokenised, by index. Those of index
+    len(texts) and above are the further windows of long texts, so many so far.
     """
 
     task_id: int
@@ -51,6 +71,7 @@ class WaitingTask:
     texts: tuple[str, ...]
     deadline_s: float = math.inf
     next_text: int = 0
+    windows: int = 0
     rows: dict[int, Row] = field(default_factory=dict)
 
     @property
@@ -119,6 +140,15 @@ class EmbeddingScheduler:
             task.rows[task.next_text] = row
             task.next_text += 1
 
+    def add_windows(self, task_id: int, windows: Sequence[Sequence[int]]) -> range:
+        """Queue further rows of a task's tokenised texts; return their indices, all new ones."""
+        task = self._tasks[task_id]
+        first = len(task.texts) + task.windows
+        for index, ids in enumerate(windows, first):
+            task.rows[index] = Row(task_id, index, ids, task.deadline_s)
+        task.windows += len(windows)
+        return range(first, first + len(windows))
+
     def next_batch(
         self,
         *,
@@ -130,7 +160,9 @@ class EmbeddingScheduler:
         """Take the next batch; empty if nothing is tokenised.
 
         Rows of about the oldest one's length join it, whatever their age, as long as nobody who
-        is overtaken gets late by that. Else the oldest rows are taken as they came.
+        is overtaken gets late by that. Else only those join that are no younger than the first
+        row that would, or that two steps take in any case: taking them strictly as they came
+        would make steps of few rows, and then everybody late.
 
         Args:
             tokens_max: padded tokens it may hold, beside the limits' own bound; one row always
@@ -142,10 +174,10 @@ class EmbeddingScheduler:
         """
         tokens_max = min(tokens_max, self._limits.tokens_max)
         window = self._window()
-        if token_s > 0 and _is_tight(window, tokens_max, call_tokens, now_s, token_s):
-            batch = self._oldest(window, tokens_max, call_tokens)
-        else:
-            batch = self._grow(window, tokens_max, call_tokens)
+        if token_s > 0:
+            tight = _first_tight(window, tokens_max, call_tokens, now_s, token_s)
+            window = window[: max(tight + 1, _rows_within(window, STEPS_AHEAD * tokens_max))]
+        batch = self._grow(window, tokens_max, call_tokens)
         for row in batch:
             task = self._tasks[row.task_id]
             del task.rows[row.index]
@@ -167,20 +199,6 @@ class EmbeddingScheduler:
             if len(rows) >= self._limits.window_rows:
                 break
         return rows[: self._limits.window_rows]
-
-    def _oldest(
-        self, window: Sequence[Row], tokens_max: float, call_tokens: float
-    ) -> tuple[Row, ...]:
-        """Take the oldest rows in their order, while each one's padding is worth it."""
-        taken, tokens, longest = 0, 0, 0
-        for row in window[: self._limits.rows_max]:
-            longest = max(longest, len(row.token_ids))
-            tokens += len(row.token_ids)
-            padded = (taken + 1) * longest
-            if taken and (padded > tokens_max or padded - tokens > call_tokens):
-                break
-            taken += 1
-        return tuple(window[:taken])
 
     def _grow(
         self, window: Sequence[Row], tokens_max: float, call_tokens: float
@@ -207,14 +225,23 @@ class EmbeddingScheduler:
         return tuple(window[i] for i in order[low:high])
 
 
-def _is_tight(
+def _rows_within(window: Sequence[Row], tokens_max: float) -> int:
+    """Return how many of the oldest rows have so many tokens together."""
+    sums = itertools.accumulate(len(row.token_ids) for row in window)
+    return sum(1 for _ in itertools.takewhile(lambda tokens: tokens <= tokens_max, sums))
+
+
+def _first_tight(
     window: Sequence[Row], tokens_max: float, call_tokens: float, now_s: float, token_s: float
-) -> bool:
-    """Whether some row would be late if all went in their order, one step behind schedule."""
+) -> int:
+    """Return the first row that would be late if all went in their order, a step behind schedule.
+
+    Where none would, that is the number of rows.
+    """
     tokens = tokens_max
-    for row in window:
+    for index, row in enumerate(window):
         tokens += len(row.token_ids)
         steps_tokens = tokens + call_tokens * (tokens / max(1.0, tokens_max) + 1)
         if now_s + CAREFUL * steps_tokens * token_s > row.deadline_s:
-            return True
-    return False
+            return index
+    return len(window)

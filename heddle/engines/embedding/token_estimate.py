@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heddle.costs.batch_cost import BatchShape
+from heddle.engines.embedding.long_texts import LongTexts
 
 SMOOTHING = 0.02
 SPECIAL_TOKENS = 2.0
@@ -16,12 +17,14 @@ class TokenEstimate:
     """Learns how many tokens a character makes, and what padding adds.
 
     Args:
-        tokens_max: longer texts are cut to it.
+        tokens_max: longer texts are cut to it, or read in windows of it.
+        long_texts: which of the two.
 
     Mutates: `learn` and `learn_padding` move the ratios a little.
     """
 
     tokens_max: int
+    long_texts: LongTexts = LongTexts.CUT
     tokens_per_char: float = TOKENS_PER_CHAR
     padding: float = PADDING
 
@@ -29,9 +32,11 @@ class TokenEstimate:
         """Return the padded shape that texts will probably have."""
         tokens = squares = 0.0
         for text in texts:
-            length = min(self.tokens_max, SPECIAL_TOKENS + len(text) * self.tokens_per_char)
-            tokens += length
-            squares += length * length
+            length = SPECIAL_TOKENS + len(text) * self.tokens_per_char
+            row = min(self.tokens_max, length)
+            total = row if self.long_texts is LongTexts.CUT else length
+            tokens += total
+            squares += total * row
         return BatchShape(tokens * self.padding, squares * self.padding)
 
     def learn(self, chars: int, texts: int, tokens: int) -> None:

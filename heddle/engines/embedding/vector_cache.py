@@ -12,11 +12,12 @@ ENTRY_BYTES = 300  # of keys, links and the array's header, beside its values
 
 
 class CachedVector(NamedTuple):
-    """A text's vector [d] float32, its tokens, and whether it was cut to the model's length."""
+    """A text's vector [d] float32, its tokens, and whether it was cut, or read in windows."""
 
     values: NDArray[np.float32]
     tokens: int
     is_truncated: bool
+    is_windowed: bool = False
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from transformers.utils import logging
 from heddle.core.errors import ConfigError
 from heddle.engines.embedding.encoder_directory import EncoderDirectory, Pooling
 from heddle.engines.embedding.engine import TokenizedText
+from heddle.engines.embedding.long_texts import LongTexts
 
 CPU_FLAGS = Path("/proc/cpuinfo")
 
@@ -35,6 +36,7 @@ class TransformerWorker:
         tokenizer: its own, which truncates to the model's length and never pads.
         model: the encoder in evaluation mode.
         device: where it runs.
+        long_texts: whether longer texts than the model takes are cut, or read in windows.
     """
 
     def __init__(
@@ -43,12 +45,20 @@ class TransformerWorker:
         tokenizer: Tokenizer,
         model: torch.nn.Module,
         device: torch.device,
+        long_texts: LongTexts = LongTexts.CUT,
     ) -> None:
-        self._directory, self._tokenizer = directory, tokenizer
+        self._directory, self._tokenizer, self._long_texts = directory, tokenizer, long_texts
         self._model, self._device = model, device
 
     @classmethod
-    def load(cls, directory: EncoderDirectory, dtype: str, device: str, threads: int) -> Self:
+    def load(
+        cls,
+        directory: EncoderDirectory,
+        dtype: str,
+        device: str,
+        threads: int,
+        long_texts: LongTexts = LongTexts.CUT,
+    ) -> Self:
         """Load weights from safetensors; code of the model's own is never run.
 
         Args:
@@ -56,6 +66,7 @@ class TransformerWorker:
             dtype: "float32", "bfloat16" or "auto".
             device: a torch device; auto = the GPU where there is one.
             threads: torch threads of this process.
+            long_texts: what becomes of texts longer than the model takes.
 
         Raises:
             ConfigError: the model or the device can't be used.
@@ -78,7 +89,7 @@ class TransformerWorker:
             ) from error
         tokenizer.no_padding()
         tokenizer.enable_truncation(directory.max_tokens)
-        return cls(directory, tokenizer, model.eval().to(place), place)
+        return cls(directory, tokenizer, model.eval().to(place), place, long_texts)
 
     @property
     def dims(self) -> int:
@@ -95,12 +106,31 @@ class TransformerWorker:
         """What it computes in."""
         return str(next(self._model.parameters()).dtype).removeprefix("torch.")
 
+    def warm_up(self) -> tuple[float, int]:
+        """Embed a text as long as the model takes, because first steps take longer than others.
+
+        Returns: bytes of the device that a padded token took, and bytes free after it; (0, 0) on
+            a CPU, whose small steps are no matter of memory.
+        """
+        [text] = self.tokenize(["warm " * self._directory.max_tokens])
+        if self._device.type != "cuda":
+            self.embed([text.token_ids])
+            return 0.0, 0
+        torch.cuda.reset_peak_memory_stats(self._device)
+        before = torch.cuda.memory_allocated(self._device)
+        self.embed([text.token_ids])
+        peak = torch.cuda.max_memory_allocated(self._device) - before
+        free, _ = torch.cuda.mem_get_info(self._device)
+        return peak / len(text.token_ids), free
+
     def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
-        """Return one entry for each text, cut to the model's length."""
+        """Return one entry for each text, its rows no longer than the model takes."""
         if self._directory.lower_case:
             texts = [text.lower() for text in texts]
         encodings = self._tokenizer.encode_batch_fast(list(texts))
-        return [TokenizedText(e.ids, is_truncated=bool(e.overflowing)) for e in encodings]
+        if self._long_texts is LongTexts.CUT:
+            return [TokenizedText(e.ids, is_truncated=bool(e.overflowing)) for e in encodings]
+        return [TokenizedText(e.ids, windows=[w.ids for w in e.overflowing]) for e in encodings]
 
     @torch.inference_mode()
     def embed(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:

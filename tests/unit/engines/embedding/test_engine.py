@@ -57,6 +57,17 @@ class FakeWorker:
         return np.array([vector(bytes(row)) for row in rows], np.float32)
 
 
+class WindowWorker(FakeWorker):
+    """Long texts become windows."""
+
+    def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
+        rows = [
+            [list(text.encode())[at : at + LENGTH_MAX] for at in range(0, len(text), LENGTH_MAX)]
+            for text in texts
+        ]
+        return [TokenizedText(first, windows=others) for first, *others in rows]
+
+
 def vector(letters: bytes) -> list[float]:
     if letters.startswith(b"nan"):
         return [math.nan] * DIMS
@@ -228,6 +239,45 @@ def test_a_step_keeps_to_its_time_budget(steered: bool) -> None:
     assert len(worker.batches[1]) >= 25  # 0.1 s hold 30 rows
     frame = engine.step(0.0, 1e-9)
     assert frame.features["tokens"] == 10.0
+
+
+def test_beside_decoding_no_step_takes_longer_than_it_may_unless_one_row_does() -> None:
+    clock = VirtualClock()
+    worker = FakeWorker(clock)
+    engine = EmbeddingEngine("embed", 3, worker, clock, step_s_max=0.02)
+    admit(engine, 1, ["abcdefghij"] * 30)
+    engine.apply(Steer(budget_s=0.5))
+    seconds = [engine.step(0.0, math.inf).seconds for _ in range(12)]
+    assert max(seconds[3:]) <= 0.02 * 1.001  # by then it has tokenised all
+    assert not engine.has_work or max(map(len, worker.batches)) <= 4
+
+
+def test_a_text_in_windows_is_their_mean_by_tokens() -> None:
+    clock = VirtualClock()
+    worker = WindowWorker(clock)
+    engine = EmbeddingEngine("embed", 3, worker, clock, cache=VectorCache("m", "f", 1 << 20))
+    long, short = "a" * LENGTH_MAX + "b" * LENGTH_MAX + "c" * 5, "dd"
+    admit(engine, 1, [short, long, short + "e"])
+    found = vectors_of(run(engine)[0][1])
+    parts = [(vector(part.encode()), len(part)) for part in (long[:30], long[30:60], long[60:])]
+    mean = sum(np.array(values) * tokens for values, tokens in parts)
+    np.testing.assert_allclose(found.values[1], mean / np.linalg.norm(mean), rtol=1e-6)
+    np.testing.assert_array_equal(found.values[0], vector(b"dd"))
+    np.testing.assert_array_equal(found.values[2], vector(b"dde"))
+    assert (found.windowed, found.truncated, found.tokens) == (1, 0, 65 + 2 + 3)
+    admit(engine, 2, [long])  # from the cache
+    again = vectors_of(run(engine)[0][2])
+    np.testing.assert_array_equal(again.values[0], found.values[1])
+    assert (again.windowed, again.tokens) == (1, 65)
+
+
+def test_a_text_in_windows_can_be_cancelled_between_them() -> None:
+    clock = VirtualClock()
+    engine = EmbeddingEngine("embed", 3, WindowWorker(clock), clock, limits=BatchLimits(30, 1))
+    admit(engine, 1, ["a" * 200])
+    engine.step(0.0, math.inf)
+    engine.apply(Cancel(1))
+    assert run(engine)[0] == {1: Cancelled(1)}
 
 
 def test_the_cost_model_learns_and_predicts() -> None:

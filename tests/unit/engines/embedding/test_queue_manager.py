@@ -260,6 +260,41 @@ def test_what_must_not_be_refused_waits_while_it_has_time_and_goes_when_it_has_n
     assert [t.id for t, _ in manager.place_held(0.29)] == [500]
 
 
+def test_a_deadline_that_is_lost_keeps_nobody_out() -> None:
+    manager = QueueManager([lane("fast")])
+    manager.hold(query(1, 0.1))
+    assert [t.id for t, _ in manager.place_held(0.2)] == [1]
+    assert manager.admit(query(2, 0.5), 0.2) == "fast"
+    manager.answered(1, 0.3)
+    assert manager.lanes[0].guard.stretch == 1  # it was no promise
+
+
+def test_a_lane_that_was_late_takes_less_and_alone_as_much_as_ever() -> None:
+    manager = QueueManager([lane("fast")])
+    before = admitted_of(manager, 60, 0.25)["fast"]
+    for number in range(before):
+        manager.answered(number, 0.3)
+    assert manager.lanes[0].guard.stretch > 2
+    assert 1 <= admitted_of(manager, 60, 0.25)["fast"] < 0.6 * before
+    for number in range(60):
+        manager.end(number)
+    alone = query(99)
+    assert manager.lanes[0].finish_s(alone, 0.0) == manager.lanes[0].alone_s(alone)
+    manager.admit(query(99, 0.02), 0.0)
+
+
+@pytest.mark.parametrize(("margin", "goes_in"), [(1.0, False), (2.0, True)])
+def test_what_is_not_expected_of_a_mates_bound_is_slack_for_others(
+    margin: float, goes_in: bool
+) -> None:
+    """Three queries take 44 ms, and the first has 50 ms: by the bound of 2 not for the third."""
+    manager = QueueManager([LaneQueue("a", LaneCost("a", FAST, margin), BATCH, 512)])
+    manager.admit(query(1, 0.05), 0.0)
+    manager.admit(query(2, 1.0), 0.0)
+    slow = query(3, 1.0, length=100 if margin > 1 else 300)
+    assert (admit_or_refuse(manager, slow) is None) is goes_in
+
+
 def test_a_lost_lane_gets_nothing() -> None:
     manager = QueueManager([lane("fast"), lane("slow", SLOW)])
     manager.set_up("fast", is_up=False)
