@@ -8,6 +8,8 @@ Poisson arrivals at 80 % of what one by one achieves, on a virtual clock that ea
 moves by the CPU time it took: continuous (searches join and leave between steps, least slack
 first), static (all that wait, at most 32, answered when the last of them is over), one by one.
 Uniform: topM 32. Mixed: 90 % light (topM 24) and 10 % heavy (topM 256).
+
+With `--device cuda`: the same graph searched on the GPU in 256 slots, beside a full scan by torch.
 """
 
 import math
@@ -22,9 +24,12 @@ from typing import Final
 import faiss
 import hnswlib
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from benchmarks.support.data import made_from
+from benchmarks.support.device_scan import gpu_named
+from benchmarks.support.gpu_graph import gpu_rows
 from benchmarks.support.question_vectors import question_vectors
 from benchmarks.support.wiki_index import WikiIndex, wiki_index
 from heddle.core.commands import Admit, Steer
@@ -36,8 +41,10 @@ from heddle.core.results import Hits
 from heddle.core.tasks import Identity, Task
 from heddle.corpus.store import CorpusStore
 from heddle.engines.vector.graph.engine import GraphEngine
-from heddle.engines.vector.graph.graph_file import open_graph, write_graph
+from heddle.engines.vector.graph.gpu.search import extend_by_kernel
+from heddle.engines.vector.graph.graph_file import MAGIC, open_graph, write_graph
 from heddle.engines.vector.graph.graph_index import GraphIndex, build_graph
+from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
 
 K: Final = 10
@@ -79,8 +86,10 @@ class Arrival:
     topm: int
 
 
-def run(quick: bool, seed: int) -> dict[str, object]:
+def run(quick: bool, seed: int, device: str = "cpu") -> dict[str, object]:
     """Run both parts; returns settings, one row for each measurement, and the headline."""
+    if device != "cpu":
+        return _on_gpu(gpu_named(device), quick)
     settings = Settings(100, 1, 200, seed) if quick else Settings(1000, 3, 3000, seed)
     faiss.omp_set_num_threads(1)
     index = wiki_index(quick)
@@ -106,7 +115,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
             part["continuous"]["capacity_qps"] / part["one by one"]["capacity_qps"]
             for part in poisson.values()
         ),
-        "search_kib": NumbaWorker(graph, 1).bytes_per_search / 1024,
+        "search_kib": NumbaWorker(LiveGraph(graph), 1).bytes_per_search / 1024,
     }
     rows += [
         {"workload": load, "policy": policy, **found}
@@ -114,6 +123,22 @@ def run(quick: bool, seed: int) -> dict[str, object]:
         for policy, found in part.items()
     ]
     return {"settings": asdict(settings), "rows": rows, "headline": headline}
+
+
+def _on_gpu(device: torch.device, quick: bool) -> dict[str, object]:
+    """Search the same graph on a GPU, many slots at once, beside a full scan."""
+    index = wiki_index(quick)
+    vectors, graph = passage_vectors(index), prepared_graph(index)
+    queries = question_vectors(index.single, 100 if quick else 1000)
+    truth = faiss.knn(queries, vectors, K)[1]
+    print(f"{len(vectors)} x {graph.dims} passages, {torch.cuda.get_device_name(device)}")
+    rows = list(gpu_rows(device, graph, queries, truth, extend_by_kernel))
+    headline = {}
+    for row in rows:
+        print(", ".join(f"{name} {value}" for name, value in row.items()))
+        name = f"graph_m{row['topm']}_p{row['parents']}" if "topm" in row else "full_scan"
+        headline |= {f"{key}_{name}": row[key] for key in ("qps", "recall", "bandwidth_share")}
+    return {"settings": {"k": K, "questions": len(queries)}, "rows": rows, "headline": headline}
 
 
 # Equal recall ---------------------------------------------------------------------------------
@@ -301,7 +326,7 @@ def _measured(stream: list[Arrival], ends_s: list[float], capacity_qps: float) -
 
 
 def _engine(graph: GraphIndex) -> GraphEngine:
-    return GraphEngine("graph", 0, NumbaWorker(graph, SLOTS), CpuClock())
+    return GraphEngine("graph", 0, NumbaWorker(LiveGraph(graph), SLOTS), CpuClock())
 
 
 def _admit(task_id: int, queries: NDArray[np.float32], topm: int) -> Admit:
@@ -327,7 +352,7 @@ def passage_vectors(index: WikiIndex) -> NDArray[np.float32]:
 def prepared_graph(index: WikiIndex) -> GraphIndex:
     """Return our graph over an index, built where it isn't there; labels are rows + 1."""
     vectors = passage_vectors(index)
-    path = _cached("graph", vectors) / "graph"
+    path = _cached(MAGIC, vectors) / "graph"
     if not path.is_file():
         started_s = time.process_time()
         labels = np.arange(1, len(vectors) + 1, dtype=np.int64)

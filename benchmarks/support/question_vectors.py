@@ -1,6 +1,7 @@
 """The embedded questions of a data set, kept once they are made."""
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,12 @@ from heddle.engines.embedding.build import EmbeddingSettings, build_engine, defa
 
 def question_vectors(name: str, count: int) -> NDArray[np.float32]:
     """Return the vectors of the first questions of a data set, [count or fewer, d]."""
-    texts = tuple(row["question"] for _, row in zip(range(count), rows(name), strict=False))
+    return text_vectors([row["question"] for _, row in zip(range(count), rows(name), strict=False)])
+
+
+def text_vectors(asked: Sequence[str]) -> NDArray[np.float32]:
+    """Return the vectors of texts, [n, d]."""
+    texts = tuple(asked)
     embedder = file_digest(default_model_dir() / "model.safetensors")
     folder = made_from("questions", {"texts": json.dumps(texts), "embedder": embedder})
     path = folder / "vectors.npy"

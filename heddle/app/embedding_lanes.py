@@ -1,6 +1,7 @@
 """Which embedding lanes a server has, and the pool that makes one engine of several."""
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from heddle.engines.embedding.build import EmbeddingSettings
 from heddle.engines.embedding.engine import PRIOR_S
 from heddle.engines.embedding.lane_pool import LanePool
 from heddle.engines.embedding.lane_queue import LaneQueue
+from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.queue_manager import QueueManager
 from heddle.engines.embedding.token_estimate import TokenEstimate
 from heddle.hosts.devices import Device, DeviceKind, highest_cores, is_heterogeneous
@@ -26,27 +28,42 @@ log = logging.getLogger(__name__)
 POOL = "embedding"
 ROWS = 512  # texts in flight on a lane: two full batches wait while one runs
 QUERY_TOKENS = 75  # of the depths that are logged, as in WindVE's evaluation
+SHARED_STEP_S = 0.004  # that embedding adds to a decode step at most, on a GPU with the LLM
 SLOS_S = (0.1, 0.25, 0.5, 1.0, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingLane:
-    """One lane: its device, as torch names it, its dtype, and its cores; () = not pinned."""
+    """One lane: its device, as torch names it, its dtype, and its cores; () = not pinned.
+
+    `step_s_max` bounds its steps where the LLM decodes on the same device.
+    """
 
     name: str
     device: str
     dtype: str
     cpus: tuple[int, ...] = ()
     threads: int = 1
+    step_s_max: float = math.inf
 
     def line(self) -> str:
         """Return what the lane may use, in words."""
         where = f"cores {', '.join(map(str, self.cpus))}" if self.cpus else "any core"
-        return f"{self.name}: {self.device}, {self.dtype}, {self.threads} threads, {where}"
+        shared = ""
+        if math.isfinite(self.step_s_max):
+            shared = f", steps of at most {self.step_s_max * 1e3:g} ms beside decoding"
+        return f"{self.name}: {self.device}, {self.dtype}, {self.threads} threads, {where}{shared}"
 
-    def spec(self, model: str) -> LaneSpec:
+    def spec(self, model: str, long_texts: LongTexts = LongTexts.CUT) -> LaneSpec:
         """Return the lane as a process."""
-        settings = EmbeddingSettings(model, self.dtype, self.device, threads=self.threads)
+        settings = EmbeddingSettings(
+            model,
+            self.dtype,
+            self.device,
+            threads=self.threads,
+            long_texts=long_texts,
+            step_s_max=self.step_s_max,
+        )
         engine = embedding_engine(self.name, settings)
         return LaneSpec(self.name, (engine,), self.cpus, self.threads)
 
@@ -63,7 +80,12 @@ def embedding_engine(name: str, settings: EmbeddingSettings) -> EngineSpec:
 
 
 def plan_embedding_lanes(
-    devices: Sequence[Device], placement: Placement, dtype: str, *, heterogeneous: bool
+    devices: Sequence[Device],
+    placement: Placement,
+    dtype: str,
+    *,
+    heterogeneous: bool,
+    decodes_on: str | None = None,
 ) -> tuple[EmbeddingLane, ...]:
     """Return the lanes of a server's embedding service; () = one engine in the retrieval lane.
 
@@ -76,12 +98,18 @@ def plan_embedding_lanes(
         placement: the server's plan.
         dtype: of every lane: vectors of two types don't mix in a corpus.
         heterogeneous: whether the CPU helps; forced off where there is one kind of device.
+        decodes_on: the device of the LLM, as torch names it; None = no accelerator.
 
     Source: WindVE §IV-C, §IV-D.
     """
     fast = [device for device in devices if device.kind is not DeviceKind.CPU]
     lanes = [
-        EmbeddingLane(f"{POOL}-{device.kind.value}{device.index}", device.torch_name, dtype)
+        EmbeddingLane(
+            f"{POOL}-{device.kind.value}{device.index}",
+            device.torch_name,
+            dtype,
+            step_s_max=SHARED_STEP_S if device.torch_name == decodes_on else math.inf,
+        )
         for device in fast
     ]
     if not is_heterogeneous(devices, heterogeneous):
@@ -93,7 +121,7 @@ def plan_embedding_lanes(
     return (*lanes, EmbeddingLane(f"{POOL}-cpu", "cpu", dtype, pinned, max(1, len(cpus))))
 
 
-def embedding_pool(ports: Sequence[EnginePort], max_tokens: int, clock: Clock) -> LanePool:
+def embedding_pool(ports: Sequence[EnginePort], estimate: TokenEstimate, clock: Clock) -> LanePool:
     """Return embedding lanes as one engine, the fastest first.
 
     Several are timed for about two seconds each, so nothing else may use them yet. One alone
@@ -101,7 +129,7 @@ def embedding_pool(ports: Sequence[EnginePort], max_tokens: int, clock: Clock) -
 
     Args:
         ports: the lanes.
-        max_tokens: the model's length.
+        estimate: how long texts will be.
         clock: the time of deadlines.
 
     Raises:
@@ -111,7 +139,7 @@ def embedding_pool(ports: Sequence[EnginePort], max_tokens: int, clock: Clock) -
     queues.sort(key=lambda queue: queue.cost.cost.latency_slope_s(QUERY_TOKENS))
     credits = Credits(ROWS * len(ports))
     manager = QueueManager(queues)
-    return LanePool(POOL, ports, manager, TokenEstimate(max_tokens), clock, _is_ready, credits)
+    return LanePool(POOL, ports, manager, estimate, clock, is_ready, credits)
 
 
 def _queue(port: EnginePort, clock: Clock, *, is_timed: bool) -> LaneQueue:
@@ -133,6 +161,6 @@ def _queue(port: EnginePort, clock: Clock, *, is_timed: bool) -> LaneQueue:
     return queue
 
 
-def _is_ready(port: EnginePort) -> bool:
+def is_ready(port: EnginePort) -> bool:
     """Whether a lane can work right now; engines in this process always can."""
     return not isinstance(port, ProcessPort) or port.health.state is LaneState.READY

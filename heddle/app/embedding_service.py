@@ -23,10 +23,12 @@ class EmbeddingService:
     Args:
         pool: the lanes.
         directory: the model.
+        give_back: cancels a task whose caller has cancelled its future, from whatever thread.
     """
 
     pool: LanePool
     directory: EncoderDirectory
+    give_back: Callable[[int], None]
 
     def health(self) -> dict[str, object]:
         """Return what each lane holds and costs, as /health shows it."""
@@ -43,6 +45,8 @@ class EmbeddingService:
     ) -> Future[Vectors]:
         """Start an embedding and return its future result; call it on the runtime's thread.
 
+        Cancelling the future frees the task's place, on a lane and while it waits for one.
+
         Raises:
             Busy: it would be late; carries when to come again.
             InputError: a length that the vectors can't have, or too short a deadline.
@@ -50,13 +54,19 @@ class EmbeddingService:
         if dimensions is not None:
             self.directory.check_dims(dimensions)
         answer: Future[Vectors] = Future()
-        self.pool.submit(
+        task_id = self.pool.submit(
             payload,
             _answering(answer, dimensions),
             seconds_left=seconds_left,
             priority=priority,
             tenant=tenant,
         )
+
+        def ended(done: Future[Vectors]) -> None:
+            if done.cancelled():
+                self.give_back(task_id)
+
+        answer.add_done_callback(ended)
         return answer
 
 
@@ -67,6 +77,7 @@ def _lane_health(lane: LaneQueue) -> dict[str, object]:
         "latency_intercept_s": known.cost.latency_intercept_s,
         "token_s": known.cost.token_s,
         "margin": known.margin,
+        "stretch": lane.guard.stretch,
         "outlier_share": known.outlier_share,
         "refits": {reason.value: count for reason, count in known.refits.items()},
     }
@@ -97,6 +108,8 @@ def shortened(vectors: Vectors, dimensions: int) -> Vectors:
 
 def _answering(answer: Future[Vectors], dimensions: int | None) -> Callable[[Event], None]:
     def on_end(event: Event) -> None:
+        if not answer.set_running_or_notify_cancel():
+            return  # nobody waits for it any more
         if isinstance(event, Done) and isinstance(event.result, Vectors):
             vectors = event.result
             answer.set_result(vectors if dimensions is None else shortened(vectors, dimensions))

@@ -18,6 +18,7 @@ from heddle.corpus.pending import embedding_text, pending_batches
 from heddle.corpus.records import EmbedderStamp, PendingChunk
 from heddle.corpus.store import CorpusStore
 from heddle.engines.vector.build import refresh_index
+from heddle.engines.vector.graph.progress import OnPhase
 from heddle.engines.vector.index_kind import SearchMode
 from heddle.hosts.machine import read_machine
 from heddle.kv.forget_files import forget_files
@@ -58,14 +59,16 @@ def index_paths(
     search: SearchMode | None = None,
     on_documents: Callable[[IngestProgress], None],
     on_vectors: Callable[[EmbedProgress], None],
+    on_graph: OnPhase = lambda phase, done, count: None,
 ) -> IndexReport:
     """Bring the corpus in `directory` up to date with files. Stopped and run again, it resumes.
 
     `prune` deletes the documents of files at or under `paths` that exist no more. `search` says
     how the corpus is searched from now on; None leaves that as it was, at first AUTO. Servers that
-    are running on the corpus see every change at their next search. The stored chunk KV of what is
-    deleted goes with it, for every model. A first run that takes in no document leaves nothing
-    behind.
+    are running on the corpus see every change at their next search, but search in another way only
+    when they are started again. `on_graph` hears how far the build of a graph is. The stored chunk
+    KV of what is deleted goes with it, for every model. A first run that takes in no document
+    leaves nothing behind.
 
     Raises:
         InputError: a path isn't there, or nothing was found to index.
@@ -81,7 +84,7 @@ def index_paths(
         if store.stats().chunks == 0 and not report.removed:
             raise InputError(_nothing(report))
         embedded = embed_pending(store, directory, embedder, on_vectors)
-        refresh_index(directory, search)
+        refresh_index(directory, search, on_graph)
         forget_files(chunk_kv_directory(directory), store.deleted(0).tolist())
         return IndexReport(report, embedded, store.vector_count, store.revision)
 

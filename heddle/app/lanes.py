@@ -1,6 +1,6 @@
 """From a server's configuration to its lanes: which engines, with which settings, where."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,8 +9,9 @@ from heddle.app.embedding_lanes import POOL, EmbeddingLane, embedding_engine
 from heddle.app.model_source import model_directory
 from heddle.app.placement import Demand, Placement, plan_placement
 from heddle.app.server_config import ServerConfig
+from heddle.core.credits import Credits
 from heddle.core.errors import InputError
-from heddle.core.ports import Clock
+from heddle.core.ports import Clock, EnginePort
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Optimizations
 from heddle.corpus.records import EmbedderStamp
@@ -18,11 +19,17 @@ from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import EmbeddingSettings, default_model_dir
 from heddle.engines.llm.build import LlmSettings
 from heddle.engines.vector.build import VectorSettings
+from heddle.engines.vector.hot.setting import HotSettings, hot_settings
+from heddle.engines.vector.pool.build import PoolSettings
+from heddle.engines.vector.pool.policies import PoolPolicy
+from heddle.engines.vector.shards.part import WHOLE, Part
+from heddle.engines.vector.shards.port import LostShard, ShardedPort
 from heddle.hosts.inline import InlineHost
 from heddle.hosts.lane_main import call_factory
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.machine import MachineFacts
 
+VECTOR: Final = "vector"
 VECTOR_ROWS: Final = 256
 INDEX_OVERHEAD: Final = 1.3  # an index file in memory, over its plain vectors
 
@@ -55,11 +62,24 @@ def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFa
     return "bfloat16" if machine.has_amx or machine.gpus else "float32"
 
 
+def hot_clusters_on(config: ServerConfig, machine: MachineFacts) -> HotSettings | None:
+    """Return which share of the index a device holds as well, and which device."""
+    has_gpu = bool(machine.gpus) and config.device != "cpu"
+    return hot_settings(config.hot_clusters, has_gpu=has_gpu)
+
+
+def decoding_device(config: ServerConfig, machine: MachineFacts) -> str | None:
+    """Return the accelerator that the LLM runs on, as torch names it; None = on the CPU."""
+    has_llm = config.generator is not None and config.device != "cpu"
+    return "cuda:0" if has_llm and machine.gpus else None
+
+
 def lane_specs(
     config: ServerConfig,
     placement: Placement,
     dtype: str,
     embedding: Sequence[EmbeddingLane] = (),
+    hot: HotSettings | None = None,
 ) -> tuple[LaneSpec, ...]:
     """Return the lanes of a server: retrieval where there is an index, llm where a generator.
 
@@ -69,16 +89,20 @@ def lane_specs(
         dtype: the embedder's, from `embedder_dtype`.
         embedding: embedding lanes of their own, from `plan_embedding_lanes`; () = the embedding
             engine shares the retrieval lane.
+        hot: the device for hot clusters, from `hot_clusters_on`; None = none.
     """
     lanes = []
     if config.index is not None:
         threads = max(1, len(placement.retrieval_cpus))
-        engines: tuple[EngineSpec, ...] = (_vector(config, threads),)
-        if not embedding:
-            engines = (_embedding(config, threads, dtype), *engines)
         cpus = placement.retrieval_cpus if placement.is_pinned else ()
-        lanes.append(LaneSpec("retrieval", engines, cpus, threads))
-        lanes += [lane.spec(str(embedder_directory(config))) for lane in embedding]
+        for number in range(config.shards):
+            part = Part(number, config.shards)
+            engines: tuple[EngineSpec, ...] = (_vector(config, threads, hot, part),)
+            if not embedding and number == 0:
+                engines = (_embedding(config, threads, dtype), *engines)
+            lanes.append(LaneSpec(_numbered("retrieval", part), engines, cpus, threads))
+        model = str(embedder_directory(config))
+        lanes += [lane.spec(model, config.long_texts) for lane in embedding]
     if config.generator is not None:
         threads = max(1, len(placement.llm_cpus))
         llm = _llm(config, placement, threads)
@@ -104,14 +128,31 @@ def embedder_directory(config: ServerConfig) -> Path:
 
 def _embedding(config: ServerConfig, threads: int, dtype: str) -> EngineSpec:
     directory = str(embedder_directory(config))
-    return embedding_engine(POOL, EmbeddingSettings(directory, dtype, threads=threads))
+    settings = EmbeddingSettings(directory, dtype, threads=threads, long_texts=config.long_texts)
+    return embedding_engine(POOL, settings)
 
 
-def _vector(config: ServerConfig, threads: int) -> EngineSpec:
+def sharded(
+    ports: Sequence[EnginePort], lost_shard: LostShard, is_up: Callable[[EnginePort], bool]
+) -> ShardedPort:
+    """Put the workers of a sharded index behind one port."""
+    return ShardedPort(VECTOR, ports, is_up, lost_shard, Credits(VECTOR_ROWS))
+
+
+def _numbered(name: str, part: Part) -> str:
+    return name if part == WHOLE else f"{name}-{part.number}"
+
+
+def _vector(config: ServerConfig, threads: int, hot: HotSettings | None, part: Part) -> EngineSpec:
     assert config.index is not None, "a vector engine needs a corpus"
-    settings = VectorSettings(Path(config.index), nprobe=config.nprobe, threads=threads)
+    pool = None
+    if config.pool is not None:
+        pool = PoolSettings(PoolPolicy(config.pool), prefill_slo_s=config.pool_slo_s)
+    settings = VectorSettings(
+        Path(config.index), config.nprobe, threads=threads, pool=pool, hot=hot, part=part
+    )
     return EngineSpec(
-        "vector",
+        _numbered(VECTOR, part),
         "heddle.engines.vector.build:build_engine",
         settings,
         VECTOR_ROWS,

@@ -12,14 +12,17 @@ from typing import Any, Self, TypeVar
 
 from heddle.app.application import App
 from heddle.app.embedder_source import embedder_facts
-from heddle.app.embedding_lanes import EmbeddingLane, embedding_pool, plan_embedding_lanes
+from heddle.app.embedding_lanes import EmbeddingLane, embedding_pool, is_ready, plan_embedding_lanes
 from heddle.app.embedding_service import EmbeddingService, checked_texts
 from heddle.app.lanes import (
+    decoding_device,
     embedder_directory,
     embedder_dtype,
+    hot_clusters_on,
     inline_hosts,
     lane_specs,
     plan_for,
+    sharded,
 )
 from heddle.app.model_source import model_directory
 from heddle.app.priming import NEIGHBOURS_DEFAULT, prime_chunks
@@ -32,10 +35,14 @@ from heddle.core.payloads import EmbedPayload, TextRole
 from heddle.core.ports import EnginePort
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
+from heddle.core.search_scope import where_of
 from heddle.core.tasks import Optimizations, Priority
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.encoder_directory import EncoderDirectory
+from heddle.engines.embedding.long_texts import LongTexts
+from heddle.engines.embedding.token_estimate import TokenEstimate
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.engines.vector.shards.port import LostShard
 from heddle.hosts.devices import detect_devices
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.machine import read_machine
@@ -64,7 +71,7 @@ class Server:
     """Runs workflows on a model and an index. (HedraRAG Listing 1)
 
     `Server(generator="reader", index="corpus-dir")` takes every field of ServerConfig by name.
-    `kv_reuse` may also be a text such as "fusionrag,0.15".
+    `kv_reuse` may also be a text such as "fusionrag,0.15", `long_texts` "cut" or "window".
     The engines live in processes of their own unless host="inline"; the runtime in a thread of
     this process. Use it as a context manager, or call close().
 
@@ -80,6 +87,8 @@ class Server:
     ) -> None:
         if "kv_reuse" in settings:
             settings["kv_reuse"] = kv_reuse_of(settings["kv_reuse"])
+        if "long_texts" in settings:
+            settings["long_texts"] = member_named(LongTexts, settings["long_texts"], "long_texts")
         try:
             self.config = ServerConfig(generator=generator, index=index, **settings)
         except TypeError as error:
@@ -124,6 +133,7 @@ class Server:
         tenant: str = "",
         optimizations: Optimizations | str | None = None,
         kv_reuse: KvReuse | str | None = None,
+        where: Mapping[str, object] | None = None,
     ) -> Handle:
         """Admit a request and return its handle.
 
@@ -132,11 +142,14 @@ class Server:
             inputs: the question, or a value for every input.
             deadline_s: seconds until the answer is worthless.
             priority: "interactive", "normal" or "bulk".
-            tenant: whose request this is; prefix caches are never shared between tenants.
+            tenant: whose request this is: it finds this tenant's documents and those of nobody;
+                prefix caches are never shared between tenants.
             optimizations: "off", "exact" or "approx"; at most what the server allows.
             kv_reuse: how prompts use stored chunk KV, which needs "approx": a KvReuse or a text
                 such as "fusionrag,0.15"; None = as the server does, where the request's
                 `optimizations` are "approx".
+            where: metadata that found documents must have, for every search: {"lang": "en",
+                "year": [2020, 2021]} asks for the value, or one of the list, of each key.
 
         Raises:
             Busy: too many requests are in flight; nothing was started.
@@ -154,6 +167,9 @@ class Server:
         level = member_named(Priority, priority, "priority")
         time_s = patience_s(deadline_s)
         owner = tenant_name(tenant)
+        wanted = where_of(where or {})
+        if wanted and not any(isinstance(n, RetrievalNode) for n in compiled.nodes.values()):
+            raise InputError(f"where: workflow {compiled.name!r} retrieves nothing: leave it out")
         request_id = 0
 
         def cancel() -> None:
@@ -177,6 +193,7 @@ class Server:
                 tenant=owner,
                 optimizations=mode,
                 kv_reuse=reuse,
+                where=wanted,
             )
             self._loop.wake()
             return admitted
@@ -197,7 +214,8 @@ class Server:
         """Embed texts on the lanes that workflows use, or refuse at once. (WindVE)
 
         Args:
-            texts: each gets a vector; one longer than the model takes is cut, and counted.
+            texts: each gets a vector; one longer than the model takes is cut, or read in windows
+                where the server's `long_texts` says so, and counted.
             role: "plain", "query" or "passage": which of the model's prompts stands before them.
             deadline_s: seconds until the vectors are worthless; None = the server's default.
             priority: "interactive", "normal" or "bulk"; bulk waits for what the others leave.
@@ -210,6 +228,27 @@ class Server:
             ConfigError: the server has no corpus and so no embedder.
             EngineError: a lane failed.
         """
+        answer = self.submit_embedding(
+            texts,
+            role=role,
+            deadline_s=deadline_s,
+            priority=priority,
+            tenant=tenant,
+            dimensions=dimensions,
+        )
+        return answer.result()
+
+    def submit_embedding(
+        self,
+        texts: Sequence[str],
+        *,
+        role: TextRole | str = TextRole.PLAIN,
+        deadline_s: float | None = None,
+        priority: Priority | str = Priority.NORMAL,
+        tenant: str = "",
+        dimensions: int | None = None,
+    ) -> Future[Vectors]:
+        """Admit texts as `embed` does and return their future vectors, which may be cancelled."""
         payload = EmbedPayload(checked_texts(texts), member_named(TextRole, role, "role"))
         time_s = patience_s(deadline_s)
         level = member_named(Priority, priority, "priority")
@@ -228,7 +267,12 @@ class Server:
             self._loop.wake()
             return answer
 
-        return self._on_loop(submit).result()
+        return self._on_loop(submit)
+
+    @property
+    def embedder_name(self) -> str:
+        """The embedder's name; empty where there is none."""
+        return "" if self._embedding is None else self._embedding.directory.name
 
     def prime(
         self,
@@ -332,7 +376,9 @@ class Server:
         dtype = embedder_dtype(self.config.dtype, stamp, read_machine())
         if stamp is not None and stamp.dtype != dtype:
             log.warning("questions are embedded in %s, the corpus in %s", dtype, stamp.dtype)
-        specs = lane_specs(self.config, self.placement, dtype, self._embedding_lanes(dtype))
+        hot = hot_clusters_on(self.config, read_machine())
+        lanes = self._embedding_lanes(dtype)
+        specs = lane_specs(self.config, self.placement, dtype, lanes, hot)
         if self.config.host == "process":
             self._lanes = start_lanes(specs)
             for lane in self._lanes:
@@ -355,6 +401,7 @@ class Server:
             self.placement,
             dtype,
             heterogeneous=self.config.heterogeneous,
+            decodes_on=decoding_device(self.config, read_machine()),
         )
         for lane in lanes:
             log.info("%s", lane.line())
@@ -371,7 +418,7 @@ class Server:
             for host in inline_hosts(specs, self.clock):
                 self._close_on_loop(host.close)
                 ports.append(host)
-        ports = self._pooled(ports)
+        ports = self._sharded(self._pooled(ports))
         runner = PassRunner(self.clock, disabled=self.config.disabled_passes)
         runtime = Runtime(
             ports=(*ports, self._tools),
@@ -394,10 +441,26 @@ class Server:
         if not lanes:
             return ports
         directory = EncoderDirectory.open(str(embedder_directory(self.config)))
-        pool = embedding_pool(lanes, directory.max_tokens, self.clock)
-        self._embedding = EmbeddingService(pool, directory)
+        pool = embedding_pool(
+            lanes, TokenEstimate(directory.max_tokens, self.config.long_texts), self.clock
+        )
+
+        def give_back(task_id: int) -> None:
+            with self._lock:
+                if not self._is_closed:  # else closing has ended it
+                    self._event_loop.call_soon_threadsafe(pool.cancel, task_id)
+
+        self._embedding = EmbeddingService(pool, directory, give_back)
         self._close_on_loop(pool.close)
         return [*(port for port in ports if port not in lanes), pool]
+
+    def _sharded(self, ports: list[EnginePort]) -> list[EnginePort]:
+        """Put the lanes of a sharded index behind one port."""
+        parts = [port for port in ports if PrimitiveKind.SEARCHING in port.kinds]
+        if len(parts) < 2:
+            return ports
+        whole = sharded(parts, LostShard(self.config.lost_shard), is_ready)
+        return [*(port for port in ports if port not in parts), whole]
 
     def _tokenizer(self) -> PromptTokenizer | None:
         if self.config.generator is None:

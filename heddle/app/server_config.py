@@ -7,10 +7,17 @@ from typing import Final
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.tasks import Optimizations
+from heddle.engines.embedding.long_texts import LongTexts
+from heddle.engines.vector.hot.setting import hot_settings
+from heddle.engines.vector.pool.policies import PoolPolicy
+from heddle.engines.vector.shards.port import LostShard
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import POLICIES
 
 HOSTS: Final = ("process", "inline")
+POOL_POLICIES: Final = tuple(policy.value for policy in PoolPolicy)
+SHARDS_MAX: Final = 64  # each is a process
+LOST_SHARD: Final = tuple(what.value for what in LostShard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +28,23 @@ class ServerConfig:
         generator: a model's directory, installed name or hub name; None = no generation.
         index: a corpus directory made by `heddle index`; None = no retrieval.
         embedder: a Hugging Face encoder directory; None = the packaged MiniLM.
-        host: "process" = engines in lanes of their own; "inline" = in this process.
+        host: "process" = engines in lanes of their own; "inline" = in this process, whose
+            allocator then keeps up to 512 MiB that an LLM on the CPU frees between its steps.
         dtype: auto, float32 or bfloat16, for both models.
         device: auto, cpu or cuda, for the LLM.
         attention: what computes the LLM's: torch, or triton on an NVIDIA GPU; auto = triton where
             it can.
         heterogeneous: with an accelerator, whether the CPU embeds what it can't take in time.
+        long_texts: texts to embed that are longer than the model takes are cut, or read in windows.
         nprobe: clusters a search scans; None = the index's default.
+        hot_clusters: which share of the index a GPU holds as well, the lists that are asked for
+            most: "20%", "off", or "auto" = 20% where there is a GPU.
+        pool: how searches before a prefill and while decoding share the vector lane, one of
+            adaptive, prefill_first, decode_first or fifo; None = as they come, side by side.
+        pool_slo_s: how long a search before a prefill may take in that pool [s].
+        shards: lanes that search a part of the index each, at most 64.
+        lost_shard: what becomes of a search while one of them is lost: "degrade" = the others
+            answer, and the receipt says so; "fail" = it waits for the lane, or fails.
         max_num_seqs: sequences the LLM runs at once.
         max_num_batched_tokens: tokens of one LLM step.
         context_tokens_max: most tokens of a prompt and its answer; None = the model's own limit,
@@ -57,7 +74,13 @@ class ServerConfig:
     device: str = "auto"
     attention: str = "auto"
     heterogeneous: bool = True
+    long_texts: LongTexts = LongTexts.CUT
     nprobe: int | None = None
+    hot_clusters: str = "auto"
+    pool: str | None = None
+    pool_slo_s: float = 0.05
+    shards: int = 1
+    lost_shard: str = LostShard.FAIL.value
     max_num_seqs: int = 16
     max_num_batched_tokens: int = 512
     context_tokens_max: int | None = None
@@ -79,6 +102,17 @@ class ServerConfig:
             raise ConfigError(
                 f"batching must be one of {', '.join(POLICIES)}, got {self.batching!r}"
             )
+        if self.pool is not None and self.pool not in POOL_POLICIES:
+            raise ConfigError(
+                f"pool must be one of {', '.join(POOL_POLICIES)}, or None, got {self.pool!r}"
+            )
+        hot_settings(self.hot_clusters, has_gpu=True)  # refuses what it doesn't understand
+        if self.lost_shard not in LOST_SHARD:
+            raise ConfigError(
+                f"lost_shard must be one of {', '.join(LOST_SHARD)}, got {self.lost_shard!r}"
+            )
+        if not self.pool_slo_s > 0:
+            raise ConfigError(f"pool_slo_s must be a positive time, got {self.pool_slo_s}")
         if self.generator is None and self.index is None:
             raise ConfigError("a server needs a generator, an index, or both; both are None")
         if self.kv_reuse.is_approximate and self.optimizations is not Optimizations.APPROX:
@@ -89,9 +123,11 @@ class ServerConfig:
         for name in ("chunk_kv_bytes", "chunk_kv_disk_bytes"):
             if (getattr(self, name) or 0) < 0:
                 raise ConfigError(f"{name} must be at least 0, got {getattr(self, name)}")
-        for name in ("max_num_seqs", "max_num_batched_tokens", "tool_threads"):
+        for name in ("max_num_seqs", "max_num_batched_tokens", "tool_threads", "shards"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.shards > SHARDS_MAX:
+            raise ConfigError(f"shards must be at most {SHARDS_MAX}, got {self.shards}")
         for name in ("context_tokens_max", "kv_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -1,15 +1,19 @@
 """Arguments that several commands take: named, explained and checked in one place."""
 
 import argparse
+import math
 import re
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 from heddle.app.model_source import DEFAULT_MODEL
+from heddle.app.server_config import LOST_SHARD, POOL_POLICIES
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse, kv_reuse_of
 from heddle.core.tasks import Optimizations
+from heddle.engines.vector.hot.setting import AUTO
+from heddle.engines.vector.shards.port import LostShard
 
 BYTES_IN: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -21,6 +25,38 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     add_kv_disk(parser)
     parser.add_argument(
         "--embedder", metavar="DIR-or-name", help="what the corpus was indexed with, if named then"
+    )
+    parser.add_argument(
+        "--hot-clusters",
+        default=AUTO,
+        metavar="auto|off|N%",
+        help="share of the index that a GPU holds as well: the lists that are asked for most; "
+        "default: auto, 20%% where there is a GPU",
+    )
+    parser.add_argument(
+        "--pool",
+        choices=POOL_POLICIES,
+        metavar="|".join(POOL_POLICIES),
+        help="a pool in front of the index, for searches before a prefill and while decoding: "
+        "which of them go first; default: none, all run side by side",
+    )
+    parser.add_argument(
+        "--pool-slo-ms",
+        type=_milliseconds,
+        default=50.0,
+        metavar="MS",
+        help="how long a search before a prefill may take in that pool; default: %(default)s",
+    )
+    parser.add_argument(
+        "--shards", type=int, default=1, metavar="N", help="lanes that search a part of the index"
+    )
+    parser.add_argument(
+        "--lost-shard",
+        choices=LOST_SHARD,
+        default=LostShard.FAIL.value,
+        metavar="|".join(LOST_SHARD),
+        help="while one of these lanes is lost: degrade = the others answer, and the receipt says "
+        "so; fail = a search waits for it, or fails; default: %(default)s",
     )
 
 
@@ -71,6 +107,9 @@ def server_settings(options: argparse.Namespace) -> dict[str, Any]:
     reuse: KvReuse = options.kv_reuse
     mode = Optimizations.APPROX if reuse.is_approximate else Optimizations.EXACT
     own = {"embedder": options.embedder, "kv_reuse": reuse, "optimizations": mode}
+    own["hot_clusters"] = options.hot_clusters
+    own |= {"pool": options.pool, "pool_slo_s": options.pool_slo_ms / 1e3}
+    own |= {"shards": options.shards, "lost_shard": options.lost_shard}
     return {**own, "chunk_kv_disk_bytes": options.kv_disk, **model_limits(options)}
 
 
@@ -97,9 +136,50 @@ def add_topk(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_scope(parser: argparse.ArgumentParser) -> None:
+    """Declare which documents a question is answered from: `--where` and `--tenant`."""
+    parser.add_argument(
+        "--where",
+        type=_key_and_value,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="only documents with this metadata; of several values of a key one is enough, of "
+        "several keys each must fit",
+    )
+    parser.add_argument(
+        "--tenant", default="", metavar="NAME", help="whose documents besides everybody's"
+    )
+
+
+def search_scope(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what `add_scope` declares, under the names that `submit` gives it."""
+    where: dict[str, list[str]] = {}
+    for key, value in options.where:
+        where.setdefault(key, []).append(value)
+    return {"where": where, "tenant": options.tenant}
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Declare `--json FILE`, refused before a long run rather than after it."""
     parser.add_argument("--json", type=_result_file, metavar="FILE", help="write the result there")
+
+
+def _key_and_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is no filter; write KEY=VALUE")
+    return key, value
+
+
+def _milliseconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write milliseconds above 0")
+    return value
 
 
 def _byte_count(text: str) -> int:

@@ -5,10 +5,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from heddle.cli.arguments import add_models, add_topk
+from heddle.cli.arguments import add_models, add_scope, add_topk, search_scope
 from heddle.cli.primitive_times import primitive_times
 from heddle.cli.start_server import start_server
-from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
+from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow, searching_by_words
 from heddle.core.passages import Passage
 from heddle.core.results import FusedKv
 from heddle.runtime.events import (
@@ -32,6 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("question", metavar='"question"', help="what you want to know")
     parser.add_argument("--workflow", default="oneshot", metavar="NAME", help=WORKFLOW_HELP)
     add_topk(parser)
+    parser.add_argument(
+        "--hybrid", action="store_true", help="search by words (BM25) as well as by meaning"
+    )
+    add_scope(parser)
     add_models(parser)
     parser.add_argument("--receipt", action="store_true", help="say what was done for the answer")
     parser.set_defaults(run=run)
@@ -40,10 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Answer one question, streaming the answer to stdout and the passages after it."""
     workflow = load_workflow(options.workflow, options.topk)
+    if options.hybrid:
+        workflow = searching_by_words(workflow)
     writers = (n for n in workflow.outputs if isinstance(workflow.nodes[n], GenerationNode))
     printer = Printer(frozenset(map(str, writers)), options.receipt)
     with start_server(options, options.directory) as server:
-        for event in server.app(workflow).stream(options.question):
+        app = server.app(workflow)
+        for event in app.stream(options.question, **search_scope(options)):
             printer.take(event)
     return 0
 
@@ -137,9 +144,15 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"passes {', '.join(receipt.passes) or 'none'}, numerics {receipt.numerics}",
         f"  tokens: {receipt.prompt_tokens} prompt ({receipt.prompt_tokens_reused} reused), "
         f"{receipt.generated_tokens} generated, {receipt.preemptions} preemptions",
-        f"  clusters scanned: {receipt.lists_scanned} of {receipt.lists_probed} probed; "
+        f"  clusters scanned: {receipt.lists_scanned} of {receipt.lists_probed} probed, "
+        f"{receipt.lists_on_device} on a device; "
         f"texts truncated: {receipt.texts_truncated}; retries: {receipt.retries}",
     ]
+    if receipt.nodes_opened or receipt.search_wait_s:
+        lines.append(
+            f"  graph nodes opened: {receipt.nodes_opened}; searches waited in the pool "
+            f"{receipt.search_wait_s:.3f} s, parked {receipt.searches_parked} times"
+        )
     lines += [_fused_line(fused) for fused in receipt.fused]
     lines += [_splice_line(splice) for splice in receipt.splices]
     lines += [f"  fallback: {note}" for note in receipt.fallbacks]

@@ -16,7 +16,7 @@ from typing import Final
 
 from heddle.app.cache import cache_root
 from heddle.app.embedding_lanes import plan_embedding_lanes
-from heddle.app.lanes import embedder_dtype, plan_for
+from heddle.app.lanes import decoding_device, embedder_dtype, plan_for
 from heddle.app.model_source import DEFAULT_MODEL, installed_models, model_directory
 from heddle.app.placement import Placement
 from heddle.app.server_config import ServerConfig
@@ -29,6 +29,7 @@ from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_
 from heddle.engines.llm.attention_choice import choose_attention
 from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.engines.vector.graph.graph_path import graph_path
 from heddle.engines.vector.manifest import read_manifest
 from heddle.hosts.devices import detect_devices, is_heterogeneous
 from heddle.hosts.machine import MachineFacts, read_machine
@@ -193,6 +194,8 @@ def _look_at_index(found: Findings, index: Path, embedder: ModelFacts | None) ->
     with suppress(FileNotFoundError, InputError):  # a server or `heddle index` makes it anew
         manifest = read_manifest(index)
         found.search = f"{manifest.kind} ({manifest.mode}), nlist {manifest.nlist}"
+    if graph_path(index).exists():
+        found.search = "graph"
     if found.index.pending:
         found.missing.append(Missing(f"{found.index.pending} chunks have no vector yet", build))
     elif not found.index.vectors:
@@ -231,7 +234,11 @@ def _look_at_embedding(found: Findings, config: ServerConfig) -> None:
         return
     dtype = embedder_dtype(config.dtype, found.embedded_with, found.machine)
     lanes = plan_embedding_lanes(
-        devices, found.placement, dtype, heterogeneous=config.heterogeneous
+        devices,
+        found.placement,
+        dtype,
+        heterogeneous=config.heterogeneous,
+        decodes_on=decoding_device(config, found.machine),
     )
     found.embedding += tuple(f"lane {lane.line()}" for lane in lanes) or (
         f"lane embedding: {dtype}, on the retrieval lane's cores",

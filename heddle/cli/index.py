@@ -17,6 +17,7 @@ from heddle.core.tasks import Optimizations
 from heddle.corpus.ingestion import IngestProgress
 from heddle.engines.vector.index_kind import SearchMode
 
+SEARCH_MODES: Final = tuple(mode.value for mode in SearchMode)
 NICENESS: Final = 10  # priming takes hours: a server on the same machine comes first
 
 
@@ -45,11 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--search",
-        type=SearchMode,
-        choices=tuple(SearchMode),
-        metavar="auto|exact",
+        choices=SEARCH_MODES,
+        metavar="|".join(SEARCH_MODES),
         help="how the corpus is searched: auto = exactly below 20,000 vectors, by compressed codes "
-        "and exact refinement above; exact = always exactly; default: as before, at first auto",
+        "and exact refinement above; exact = always exactly; graph = by a search graph, minutes to "
+        "build for a large corpus; default: as before, at first auto",
     )
     add_model(parser)
     add_kv_disk(parser)
@@ -66,14 +67,18 @@ def run(options: argparse.Namespace) -> int:
         def on_vectors(state: EmbedProgress) -> None:
             progress.update("embedding chunks", state.chunks_done, state.chunks_total)
 
+        def on_graph(phase: str, done: int, total: int) -> None:
+            progress.update(f"building the graph, {phase}", done, total)
+
         report = index_paths(
             options.paths,
             options.into,
             embedder=options.embedder,
             prune=options.prune,
-            search=options.search,
+            search=None if options.search is None else SearchMode(options.search),
             on_documents=on_documents,
             on_vectors=on_vectors,
+            on_graph=on_graph,
         )
     code = _print_report(report, options.into)
     if options.fuse and report.vectors:

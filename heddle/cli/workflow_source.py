@@ -65,6 +65,22 @@ def _with_topk(workflow: Workflow, topk: int) -> Workflow:
     return replace(workflow, nodes={**workflow.nodes, **searches})
 
 
+def searching_by_words(workflow: Workflow) -> Workflow:
+    """Return a workflow whose searches go by words as well.
+
+    Raises:
+        InputError: nothing searches.
+    """
+    searches = {
+        key: replace(node, hybrid=True)
+        for key, node in workflow.nodes.items()
+        if isinstance(node, RetrievalNode)
+    }
+    if not searches:
+        raise InputError(f"workflow {workflow.name!r} retrieves nothing: leave --hybrid out")
+    return replace(workflow, nodes={**workflow.nodes, **searches})
+
+
 def _module(name: str, path: Path) -> ModuleType:
     if not path.is_file():
         raise InputError(f"workflow {name!r}: there is no file {str(path)!r}")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import InternalError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
+from heddle.core.search_scope import EVERYBODYS, SearchScope
 
 
 class SegmentRole(Enum):
@@ -93,13 +94,18 @@ class SearchPayload:
 
     Shapes: queries [n, d] float32, C-contiguous, normalised.
     `nprobe` says how many clusters an IVF index scans, `topm` how many candidates a graph keeps;
-    None takes the index's default.
+    None takes the index's default. Only what is in `scope` is found: `topk` of it, or all there is.
+    With `words`, the text of each row, its best passages by words (BM25) are found besides.
+    `while_decoding`: a generation waits for the hits between two of its tokens.
     """
 
     queries: NDArray[np.float32]
     topk: int
     nprobe: int | None = None
     topm: int | None = None
+    scope: SearchScope = EVERYBODYS
+    words: tuple[str, ...] | None = None
+    while_decoding: bool = False
 
     @property
     def rows(self) -> int:
@@ -108,7 +114,8 @@ class SearchPayload:
 
     def part(self, start: int, stop: int) -> "SearchPayload":
         """Return rows [start, stop) as a payload of their own."""
-        return replace(self, queries=self.queries[start:stop])
+        words = None if self.words is None else self.words[start:stop]
+        return replace(self, queries=self.queries[start:stop], words=words)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

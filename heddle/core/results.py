@@ -11,11 +11,27 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
-    """Embeddings. Shapes: values [n, d] float32, L2-normalised rows, in the payload's order."""
+    """Embeddings. Shapes: values [n, d] float32, L2-normalised rows, in the payload's order.
+
+    Of the texts longer than the model takes, `truncated` were cut to its length, and `windowed`
+    embedded in windows of it.
+    """
 
     values: NDArray[np.float32]
     tokens: int = 0
     truncated: int = 0
+    windowed: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedHits:
+    """Chunks in an order that their distances don't tell.
+
+    Shapes: labels [n, k] int64 chunk ids, the best first, -1 = none; distances [n, k] float32.
+    """
+
+    labels: NDArray[np.int64]
+    distances: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +39,11 @@ class Hits:
     """Search results.
 
     Shapes: labels [n, k] int64 chunk ids, -1 = none; distances [n, k] float32 squared L2,
-    ascending. `lists_scanned` counts inverted lists over all rows, of `lists_probed` planned.
+    ascending. `lists_scanned` counts inverted lists over all rows, of `lists_probed` planned,
+    and `lists_on_device` those that a device beside the host scanned (hot clusters);
+    `extends` counts the nodes that a graph search opened. `waited_s` is how long a vector pool
+    held it back [s], and `parks` how often it gave its slot to a more urgent one. `notes` says
+    what else went another way than asked. `by_words` is there where it was asked for.
     """
 
     labels: NDArray[np.int64]
@@ -31,6 +51,12 @@ class Hits:
     lists_scanned: int = 0
     lists_probed: int = 0
     revision: int = 0
+    extends: int = 0
+    waited_s: float = 0.0
+    parks: int = 0
+    notes: tuple[str, ...] = ()
+    lists_on_device: int = 0
+    by_words: RankedHits | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from heddle.core.errors import InputError, InternalError, StorageError
 from heddle.corpus import schema
+from heddle.corpus.folder_lock import locked
 from heddle.corpus.storage_errors import storage_errors
 
 FILE_NAME = "corpus.sqlite"
@@ -49,10 +50,12 @@ class Database:
         database = cls(path)
         try:
             if create:
-                with database.write() as connection:
+                # SQLite doesn't wait for others who make a new file a write-ahead one.
+                with locked(directory), database.write() as connection:
                     schema.create_tables(connection)
             with database.read() as connection:
                 schema.check_version(connection, path)
+                schema.upgrade(connection, path)
         except BaseException:
             database.close()
             raise

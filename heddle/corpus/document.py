@@ -3,6 +3,11 @@
 import hashlib
 from dataclasses import dataclass
 
+from heddle.core.search_scope import Metadata
+
+DocumentKey = tuple[str, str]
+"""What tells documents apart: tenant and id."""
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -10,7 +15,9 @@ class Document:
 
     `id` is stable from run to run: the file's absolute path, or the id that its JSONL line
     carries. `source` is the file it came from. `has_headings` says that lines like `## Name`
-    are Markdown headings and not, say, comments in a shell script.
+    are Markdown headings and not, say, comments in a shell script. `tenant` says whose it is, ""
+    is everybody's; ids are unique within a tenant. What is computed from several chunks together
+    is computed within one `collection`. A search can ask for `metadata`.
     """
 
     id: str
@@ -18,10 +25,18 @@ class Document:
     text: str
     source: str
     has_headings: bool = False
+    tenant: str = ""
+    collection: str = ""
+    metadata: Metadata = ()
+
+    @property
+    def key(self) -> DocumentKey:
+        """What tells it from all others."""
+        return self.tenant, self.id
 
     @property
     def sha256(self) -> str:
-        """What an indexer compares to see whether the document has changed."""
+        """What an indexer compares to see whether the text has changed."""
         digest = hashlib.sha256()
         for part in (self.title, self.text, str(self.has_headings)):
             digest.update(part.encode("utf-8", "surrogatepass"))

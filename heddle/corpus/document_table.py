@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from heddle.core.errors import InputError
+from heddle.core.search_scope import Metadata
 from heddle.corpus.chunking import TextChunk
-from heddle.corpus.document import Document
+from heddle.corpus.document import Document, DocumentKey
 from heddle.corpus.records import PutOutcome
 
 
@@ -21,12 +22,12 @@ class Version:
     is_live: bool
 
 
-def versions(connection: sqlite3.Connection, document_id: str) -> tuple[Version, ...]:
+def versions(connection: sqlite3.Connection, key: DocumentKey) -> tuple[Version, ...]:
     """Return the versions of a document, the newest first: pending before live."""
     rows = connection.execute(
-        "SELECT version, sha256, source, scan, status FROM documents WHERE id = ?"
-        " ORDER BY version DESC",
-        (document_id,),
+        "SELECT version, sha256, source, scan, status FROM documents"
+        " WHERE tenant = ? AND id = ? ORDER BY version DESC",
+        key,
     )
     return tuple(
         Version(version, sha256, source, scan, status == "live")
@@ -40,45 +41,45 @@ def put(
     chunks: Sequence[TextChunk],
     *,
     scan: int,
-    collection: str,
-    tenant: str,
 ) -> PutOutcome:
-    """Store a document as a pending version, unless it is what is stored already.
+    """Store a document as a pending version, unless its text is what is stored already.
 
-    A pending version that it replaces was never searchable and just goes. If the content is back
-    to the live version's, the pending one goes and nothing else happens.
+    A pending version that it replaces was never searchable and just goes. If the text is back
+    to the live version's, the pending one goes. Collection and metadata are replaced at once.
     """
-    stored = versions(connection, document.id)
+    stored = versions(connection, document.key)
     if stored:
         _check_owner(connection, document, stored, scan)
         connection.execute(
-            "UPDATE documents SET scan = ?, source = ? WHERE id = ?",
-            (scan, document.source, document.id),
+            "UPDATE documents SET scan = ?, source = ? WHERE tenant = ? AND id = ?",
+            (scan, document.source, *document.key),
         )
     sha256 = document.sha256
     if stored and stored[0].sha256 == sha256:
-        return PutOutcome.UNCHANGED
+        is_news = _describe(connection, stored[0].version, document)
+        return PutOutcome.DESCRIBED if is_news else PutOutcome.UNCHANGED
     for version in stored:
         if not version.is_live:
             connection.execute("DELETE FROM documents WHERE version = ?", (version.version,))
     if any(version.is_live and version.sha256 == sha256 for version in stored):
-        return PutOutcome.CHANGED
-    _insert(connection, document, chunks, (sha256, collection, tenant, scan))
+        is_news = _describe(connection, stored[-1].version, document)
+        return PutOutcome.DESCRIBED if is_news else PutOutcome.CHANGED
+    _insert(connection, document, chunks, sha256, scan)
     return PutOutcome.CHANGED if stored else PutOutcome.ADDED
 
 
-def delete(connection: sqlite3.Connection, document_ids: Iterable[str], revision: int) -> int:
+def delete(connection: sqlite3.Connection, keys: Iterable[DocumentKey], revision: int) -> int:
     """Delete all versions of documents; return how many live chunks got a tombstone.
 
     Args:
         connection: inside a write transaction.
-        document_ids: documents; unknown ones are ignored.
+        keys: documents; unknown ones are ignored.
         revision: what the tombstones carry.
     """
     return sum(
         _delete_version(connection, version.version, revision)
-        for document_id in document_ids
-        for version in versions(connection, document_id)
+        for key in keys
+        for version in versions(connection, key)
     )
 
 
@@ -101,12 +102,15 @@ def publish_complete(
     return published
 
 
-def ids_of_source(connection: sqlite3.Connection, source: str, scan_before: int) -> tuple[str, ...]:
+def keys_of_source(
+    connection: sqlite3.Connection, source: str, scan_before: int
+) -> tuple[DocumentKey, ...]:
     """Return the documents of a source that no scan from `scan_before` on has seen."""
     rows = connection.execute(
-        "SELECT DISTINCT id FROM documents WHERE source = ? AND scan < ?", (source, scan_before)
+        "SELECT DISTINCT tenant, id FROM documents WHERE source = ? AND scan < ?",
+        (source, scan_before),
     )
-    return tuple(row[0] for row in rows)
+    return tuple((tenant, document_id) for tenant, document_id in rows)
 
 
 def _check_owner(
@@ -134,12 +138,13 @@ def _insert(
     connection: sqlite3.Connection,
     document: Document,
     chunks: Sequence[TextChunk],
-    details: tuple[str, str, str, int],
+    sha256: str,
+    scan: int,
 ) -> None:
     if not chunks:
         raise InputError(f"the document {document.id!r} has no text")
     try:
-        _insert_rows(connection, document, chunks, details)
+        _insert_rows(connection, document, chunks, sha256, scan)
     except UnicodeEncodeError as error:
         raise InputError(f"the document {document.id!r} holds half a character: {error}") from error
 
@@ -148,24 +153,60 @@ def _insert_rows(
     connection: sqlite3.Connection,
     document: Document,
     chunks: Sequence[TextChunk],
-    details: tuple[str, str, str, int],
+    sha256: str,
+    scan: int,
 ) -> None:
     cursor = connection.execute(
         "INSERT INTO documents (id, source, title, sha256, collection, tenant, scan, status)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, 'pending')",
-        (document.id, document.source, document.title, *details),
+        (
+            document.id,
+            document.source,
+            document.title,
+            sha256,
+            document.collection,
+            document.tenant,
+            scan,
+        ),
     )
     version = cursor.lastrowid
+    assert version is not None, "an inserted row has a number"
+    _insert_metadata(connection, version, document.metadata)
     connection.executemany(
         "INSERT INTO chunks (version, position, title, text) VALUES (?, ?, ?, ?)",
         ((version, chunk.position, chunk.title, chunk.text) for chunk in chunks),
     )
 
 
+def _describe(connection: sqlite3.Connection, version: int, document: Document) -> bool:
+    """Give a stored version the document's collection and metadata; return whether it is news."""
+    rows = connection.execute(
+        "SELECT key, value FROM attributes WHERE version = ? ORDER BY key, value", (version,)
+    ).fetchall()
+    [collection] = connection.execute(
+        "SELECT collection FROM documents WHERE version = ?", (version,)
+    ).fetchone()
+    if (tuple(rows), collection) == (document.metadata, document.collection):
+        return False
+    connection.execute(
+        "UPDATE documents SET collection = ? WHERE version = ?", (document.collection, version)
+    )
+    connection.execute("DELETE FROM attributes WHERE version = ?", (version,))
+    _insert_metadata(connection, version, document.metadata)
+    return True
+
+
+def _insert_metadata(connection: sqlite3.Connection, version: int, metadata: Metadata) -> None:
+    connection.executemany(
+        "INSERT INTO attributes (key, value, version) VALUES (?, ?, ?)",
+        ((key, value, version) for key, value in metadata),
+    )
+
+
 def _publish(connection: sqlite3.Connection, version: int, revision: int) -> None:
     old = connection.execute(
         "SELECT version FROM documents WHERE status = 'live'"
-        " AND id = (SELECT id FROM documents WHERE version = ?)",
+        " AND (tenant, id) = (SELECT tenant, id FROM documents WHERE version = ?)",
         (version,),
     ).fetchone()
     if old is not None:

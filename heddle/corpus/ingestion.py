@@ -36,10 +36,10 @@ class IngestProgress:
 class IngestReport:
     """What a run did.
 
-    `added`, `changed`, `unchanged` and `removed` count documents, and `chunks` those of added and
-    changed ones; `files_unchanged` were not even read. `gone` are files that exist no more and
-    whose documents were kept. `failures` were asked for and are not in, or only in part: a
-    command that meets them ends with an error that lists them.
+    `added`, `changed`, `unchanged` and `removed` count documents, and `chunks` those of new texts;
+    `files_unchanged` were not even read. `gone` are files that exist no more and whose documents
+    were kept. `failures` were asked for and are not in, or only in part: a command that meets them
+    ends with an error that lists them.
     """
 
     added: int
@@ -144,7 +144,8 @@ def _ingest_file(run: _Run, path: Path) -> None:
             run.store.put_documents(batch, scan=run.scan), batch, strict=True
         ):
             run.outcomes[outcome] += 1
-            run.chunks += len(chunks) if outcome is not PutOutcome.UNCHANGED else 0
+            has_new_text = outcome in (PutOutcome.ADDED, PutOutcome.CHANGED)
+            run.chunks += len(chunks) if has_new_text else 0
         run.report_progress(path)
     if is_empty:
         run.skipped.append(FileNote(str(path), "no text in it"))
@@ -179,7 +180,7 @@ def _report(run: _Run, todo: IndexPlan) -> IngestReport:
     kept = set(run.store.source_names())
     return IngestReport(
         added=run.outcomes[PutOutcome.ADDED],
-        changed=run.outcomes[PutOutcome.CHANGED],
+        changed=run.outcomes[PutOutcome.CHANGED] + run.outcomes[PutOutcome.DESCRIBED],
         unchanged=run.outcomes[PutOutcome.UNCHANGED],
         removed=run.removed,
         chunks=run.chunks,

@@ -63,4 +63,5 @@ class PutOutcome(Enum):
 
     ADDED = "added"
     CHANGED = "changed"
+    DESCRIBED = "described"  # its text is the same, its metadata or collection is not
     UNCHANGED = "unchanged"

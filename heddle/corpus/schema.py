@@ -1,30 +1,25 @@
 """The tables of a corpus, and how a file is recognised as one. (DESIGN §7)
 
 A document is stored in versions: at most one is `live` (searchable) and at most one `pending`
-(some of its chunks still have no vector). Vectors have a table of their own, so that reading a
-passage never reads a vector, and storing a vector never moves a text. `vectors.revision` is 0
-until the document is live.
+(some of its chunks still have no vector). Ids are unique within a tenant. Vectors have a table of
+their own, so that reading a passage never reads a vector, and storing a vector never moves a text.
+`vectors.revision` is 0 until the document is live. `words` indexes the texts of chunks for BM25
+(SQLite's FTS5); it holds no copy of them, and triggers keep it in step.
 """
 
+import logging
 import sqlite3
 from pathlib import Path
 
 from heddle.core.errors import ConfigError, InputError, StorageError
 
-VERSION = 1
+log = logging.getLogger(__name__)
+
+VERSION = 2
 APPLICATION_ID = 0x48444C43  # "HDLC", in the header of the file
 PAGE_BYTES = 8192  # five 384-dimensional vectors a page: 6 % unused; 4096 would leave 25 %
 
-_TABLES = (
-    "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
-    "INSERT INTO meta VALUES ('revision', 0), ('scan', 0)",
-    """CREATE TABLE sources (
-        name TEXT PRIMARY KEY,
-        sha256 TEXT NOT NULL,
-        size INTEGER NOT NULL,
-        mtime_ns INTEGER NOT NULL
-    ) WITHOUT ROWID""",
-    """CREATE TABLE documents (
+_DOCUMENTS = """CREATE TABLE {name} (
         version INTEGER PRIMARY KEY AUTOINCREMENT,
         id TEXT NOT NULL,
         source TEXT NOT NULL,
@@ -34,9 +29,42 @@ _TABLES = (
         tenant TEXT NOT NULL,
         scan INTEGER NOT NULL,
         status TEXT NOT NULL CHECK (status IN ('pending', 'live')),
-        UNIQUE (id, status)
+        UNIQUE (tenant, id, status)
+    )"""
+_DOCUMENTS_SOURCE = "CREATE INDEX documents_source ON documents (source)"
+_FOR_FILTERS = (
+    """CREATE TABLE attributes (
+        key TEXT NOT NULL,
+        value TEXT NOT NULL,
+        version INTEGER NOT NULL REFERENCES documents (version) ON DELETE CASCADE,
+        PRIMARY KEY (key, value, version)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX attributes_version ON attributes (version)",
+)
+_FOR_WORDS = (
+    """CREATE VIRTUAL TABLE words USING fts5 (
+        title, text, content = 'chunks', content_rowid = 'chunk_id', tokenize = 'porter unicode61'
     )""",
-    "CREATE INDEX documents_source ON documents (source)",
+    """CREATE TRIGGER words_added AFTER INSERT ON chunks BEGIN
+        INSERT INTO words (rowid, title, text) VALUES (new.chunk_id, new.title, new.text);
+    END""",
+    """CREATE TRIGGER words_removed AFTER DELETE ON chunks BEGIN
+        INSERT INTO words (words, rowid, title, text)
+            VALUES ('delete', old.chunk_id, old.title, old.text);
+    END""",
+)
+_IS_CURRENT = f"PRAGMA user_version = {VERSION}"
+_TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
+    "INSERT INTO meta VALUES ('revision', 0), ('scan', 0)",
+    """CREATE TABLE sources (
+        name TEXT PRIMARY KEY,
+        sha256 TEXT NOT NULL,
+        size INTEGER NOT NULL,
+        mtime_ns INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    _DOCUMENTS.format(name="documents"),
+    _DOCUMENTS_SOURCE,
     """CREATE TABLE chunks (
         chunk_id INTEGER PRIMARY KEY AUTOINCREMENT,
         version INTEGER NOT NULL REFERENCES documents (version) ON DELETE CASCADE,
@@ -55,8 +83,28 @@ _TABLES = (
     "CREATE INDEX vectors_revision ON vectors (revision, chunk_id)",
     "CREATE TABLE tombstones (chunk_id INTEGER PRIMARY KEY, revision INTEGER NOT NULL)",
     "CREATE INDEX tombstones_revision ON tombstones (revision, chunk_id)",
+    *_FOR_FILTERS,
+    *_FOR_WORDS,
     f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {VERSION}",
+    _IS_CURRENT,
+)
+# Version 1 had ids that were unique over all tenants, and neither metadata nor words.
+_FROM_1 = (
+    _DOCUMENTS.format(name="documents_2"),
+    "INSERT INTO documents_2 SELECT * FROM documents",
+    """UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'documents')
+        WHERE name = 'documents_2'""",
+    "DROP TABLE documents",
+    "ALTER TABLE documents_2 RENAME TO documents",
+    _DOCUMENTS_SOURCE,
+    *_FOR_FILTERS,
+    *_FOR_WORDS,
+    "INSERT INTO words (words) VALUES ('rebuild')",
+    # Their tenants and metadata weren't read: the next `heddle index` takes them as changed.
+    """UPDATE sources SET sha256 = '', size = -1
+        WHERE name LIKE '%.jsonl' OR name LIKE '%.ndjson' OR name LIKE '%.ndjson.gz'
+        OR name LIKE '%.jsonl.gz'""",
+    _IS_CURRENT,
 )
 
 
@@ -92,6 +140,28 @@ def check_version(connection: sqlite3.Connection, path: Path) -> None:
             f"{path}: written by a newer Heddle (corpus version {version}, this one reads"
             f" {VERSION}); upgrade Heddle, or index again into another directory"
         )
+
+
+def upgrade(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the tables of an older Heddle up to this one's: all of it or nothing.
+
+    Raises: sqlite3.Error: the disk refuses.
+    """
+    if _pragma(connection, "user_version") == VERSION:
+        return
+    # A table is replaced while others refer to it; the switch has no effect in a transaction.
+    connection.execute("PRAGMA foreign_keys = OFF")
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        if _pragma(connection, "user_version") == 1:  # no other process was quicker
+            log.info("%s: made by an older Heddle; its tables are brought up to date", path)
+            for statement in _FROM_1:
+                connection.execute(statement)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

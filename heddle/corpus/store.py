@@ -11,6 +11,7 @@ embedded before the stop is kept.
 """
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,10 +21,11 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.passages import Passage
-from heddle.corpus import document_table, vector_table
+from heddle.core.search_scope import SearchScope
+from heddle.corpus import document_table, scope_query, vector_table, word_search
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.database import FILE_NAME, Database
-from heddle.corpus.document import Document
+from heddle.corpus.document import Document, DocumentKey
 from heddle.corpus.records import (
     CorpusStats,
     EmbedderStamp,
@@ -159,6 +161,27 @@ class CorpusStore:
             ).fetchall()
         return np.array([row[0] for row in rows], dtype=np.int64)
 
+    def allowed(self, scope: SearchScope) -> NDArray[np.int64] | None:
+        """Return the ids of the live chunks in a scope, [n] int64, ascending; None = all are.
+
+        Raises: InputError: none fits what its `where` asks for.
+        """
+        with self._database.read() as connection:
+            found = scope_query.chunk_ids(connection, scope)
+        if scope.where and found is not None and not len(found):
+            raise InputError(f"where: no passage has {scope}")
+        return found
+
+    def by_words(self, text: str, limit: int, scope: SearchScope) -> VectorBatch:
+        """Return the live chunks in a scope that share words with a text, the best by BM25 first.
+
+        Shapes: up to `limit` rows.
+        """
+        dims = self.dims
+        with self._database.read() as connection:
+            found = word_search.best_by_words(connection, text, limit, scope)
+            return vector_table.read_chunks(connection, found, dims)
+
     def has_deleted(self, chunk_ids: Sequence[int]) -> bool:
         """Whether any of these chunks was searchable once and is deleted."""
         with self._database.read() as connection:
@@ -214,7 +237,7 @@ class CorpusStore:
 
         Raises:
             ConfigError: no embedder is set, or the shape doesn't fit it.
-            InputError: a vector holds an infinity or a NaN.
+            InputError: a vector holds an infinity or a NaN, or a chunk is there twice.
         """
         ids = [int(chunk_id) for chunk_id in chunk_ids]
         with self._database.write() as connection:
@@ -228,14 +251,7 @@ class CorpusStore:
 
     # Documents
 
-    def put_document(
-        self,
-        document: Document,
-        chunks: Sequence[TextChunk],
-        *,
-        collection: str = "",
-        tenant: str = "",
-    ) -> PutOutcome:
+    def put_document(self, document: Document, chunks: Sequence[TextChunk]) -> PutOutcome:
         """Store a document, or a new version of it, to be embedded.
 
         The version that it replaces stays searchable until this one has all its vectors.
@@ -243,16 +259,13 @@ class CorpusStore:
         Raises:
             InputError: it has no chunks.
         """
-        outcomes = self.put_documents(((document, chunks),), collection=collection, tenant=tenant)
-        return outcomes[0]
+        return self.put_documents(((document, chunks),))[0]
 
     def put_documents(
         self,
         items: Iterable[tuple[Document, Sequence[TextChunk]]],
         *,
         scan: int = 0,
-        collection: str = "",
-        tenant: str = "",
     ) -> tuple[PutOutcome, ...]:
         """Store documents with their chunks in one transaction: all of them or none.
 
@@ -260,31 +273,30 @@ class CorpusStore:
             items: documents with their chunks.
             scan: the number of an indexing run, from `begin_scan`; ids are then checked to be
                 unique within the run and over the files that are known. 0 = no run, no check.
-            collection: a name that groups documents.
-            tenant: who may see them.
 
         Raises:
             InputError: a document has no chunks, or in a run its id is not unique.
         """
         with self._database.write() as connection:
-            return tuple(
-                document_table.put(
-                    connection, document, chunks, scan=scan, collection=collection, tenant=tenant
-                )
+            outcomes = tuple(
+                document_table.put(connection, document, chunks, scan=scan)
                 for document, chunks in items
             )
+            if PutOutcome.DESCRIBED in outcomes:  # filters let other documents pass
+                _set_meta(connection, "revision", _revision(connection) + 1)
+            return outcomes
 
-    def is_unchanged(self, document_id: str, sha256: str) -> bool:
-        """Whether the newest version of a document has this content, embedded or not."""
+    def is_unchanged(self, document_id: str, sha256: str, *, tenant: str = "") -> bool:
+        """Whether the newest version of a document has this text, embedded or not."""
         with self._database.read() as connection:
-            stored = document_table.versions(connection, document_id)
+            stored = document_table.versions(connection, (tenant, document_id))
         return bool(stored) and stored[0].sha256 == sha256
 
-    def delete_document(self, document_id: str) -> bool:
-        """Delete a document with its chunks and vectors; return whether there was one."""
+    def delete_document(self, document_id: str, *, tenant: str = "") -> bool:
+        """Delete a tenant's document with its chunks and vectors; return whether there was one."""
         with self._database.write() as connection:
-            is_known = bool(document_table.versions(connection, document_id))
-            _delete(connection, (document_id,))
+            is_known = bool(document_table.versions(connection, (tenant, document_id)))
+            _delete(connection, ((tenant, document_id),))
             return is_known
 
     # Indexing runs
@@ -335,7 +347,7 @@ class CorpusStore:
         Returns: how many documents were deleted.
         """
         with self._database.write() as connection:
-            gone = document_table.ids_of_source(connection, source.name, scan)
+            gone = document_table.keys_of_source(connection, source.name, scan)
             _delete(connection, gone)
             connection.execute(
                 "INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)",
@@ -361,7 +373,7 @@ class CorpusStore:
         with self._database.write() as connection:
             scan_above_all = _number(connection, "SELECT value FROM meta WHERE key = 'scan'") + 1
             for name in names:
-                gone = document_table.ids_of_source(connection, name, scan_above_all)
+                gone = document_table.keys_of_source(connection, name, scan_above_all)
                 _delete(connection, gone)
                 connection.execute("DELETE FROM sources WHERE name = ?", (name,))
                 deleted += len(gone)
@@ -371,8 +383,8 @@ class CorpusStore:
         """Count what is here."""
         with self._database.read() as connection:
             documents, chunks, vectors, pending = connection.execute(
-                "SELECT (SELECT count(DISTINCT id) FROM documents), (SELECT count(*) FROM chunks),"
-                " (SELECT count(*) FROM vectors),"
+                "SELECT (SELECT count(*) FROM (SELECT DISTINCT tenant, id FROM documents)),"
+                " (SELECT count(*) FROM chunks), (SELECT count(*) FROM vectors),"
                 " (SELECT count(*) FROM chunks WHERE embedded = 0)"
             ).fetchone()
             size = self._database.bytes_on_disk
@@ -391,15 +403,18 @@ class CorpusStore:
         if not np.isfinite(vectors).all():
             row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
             raise InputError(f"the vector of chunk {ids[row]} holds an infinity or a NaN")
+        if len(set(ids)) < len(ids):
+            twice = next(chunk_id for chunk_id, count in Counter(ids).items() if count > 1)
+            raise InputError(f"chunk {twice} has more than one vector; give each once")
 
 
 def _describe(stamp: EmbedderStamp) -> str:
     return f"{stamp.model} ({stamp.dims} dimensions, {stamp.dtype})"
 
 
-def _delete(connection: sqlite3.Connection, document_ids: Iterable[str]) -> None:
+def _delete(connection: sqlite3.Connection, keys: Iterable[DocumentKey]) -> None:
     revision = _revision(connection) + 1
-    if document_table.delete(connection, document_ids, revision):
+    if document_table.delete(connection, keys, revision):
         _set_meta(connection, "revision", revision)
 
 

@@ -54,16 +54,19 @@ def read_batch(
     ).fetchall()
     if not found:
         return None
-    blobs = [row[2] for row in found]
-    if any(len(blob) != dims * BLOB_DTYPE.itemsize for blob in blobs):
-        raise StorageError(
-            f"a stored vector has not {dims} dimensions: the corpus is damaged; move its directory"
-            " away and index again"
-        )
-    # bytearray, not bytes: the array has to be writable for torch and faiss.
-    flat = np.frombuffer(bytearray().join(blobs), dtype=BLOB_DTYPE).astype(np.float32, copy=False)
-    chunk_ids = np.array([row[1] for row in found], dtype=np.int64)
-    return VectorBatch(chunk_ids, flat.reshape(len(found), dims)), (found[-1][0], found[-1][1])
+    batch = _batch([row[1] for row in found], [row[2] for row in found], dims)
+    return batch, (found[-1][0], found[-1][1])
+
+
+def read_chunks(connection: sqlite3.Connection, chunk_ids: Sequence[int], dims: int) -> VectorBatch:
+    """Return the vectors of those of these chunks that have one, in the order asked."""
+    rows = connection.execute(
+        "SELECT chunk_id, vector FROM vectors WHERE chunk_id IN (SELECT value FROM json_each(?))",
+        (_json_list(chunk_ids),),
+    )
+    blob_of = dict(rows.fetchall())
+    held = [chunk_id for chunk_id in chunk_ids if chunk_id in blob_of]
+    return _batch(held, [blob_of[chunk_id] for chunk_id in held], dims)
 
 
 def read_pending(connection: sqlite3.Connection, limit: int, after: int) -> list[PendingChunk]:
@@ -101,6 +104,17 @@ def has_tombstone(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> b
         (_json_list(chunk_ids),),
     )
     return found.fetchone() is not None
+
+
+def _batch(chunk_ids: Sequence[int], blobs: Sequence[bytes], dims: int) -> VectorBatch:
+    if any(len(blob) != dims * BLOB_DTYPE.itemsize for blob in blobs):
+        raise StorageError(
+            f"a stored vector has not {dims} dimensions: the corpus is damaged; move its directory"
+            " away and index again"
+        )
+    # bytearray, not bytes: the array has to be writable for torch and faiss.
+    flat = np.frombuffer(bytearray().join(blobs), dtype=BLOB_DTYPE).astype(np.float32, copy=False)
+    return VectorBatch(np.array(chunk_ids, dtype=np.int64), flat.reshape(len(blobs), dims))
 
 
 def _json_list(values: Iterable[int]) -> str:

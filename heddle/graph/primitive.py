@@ -7,6 +7,7 @@ from typing import Any
 
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling, TextRole
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.search_scope import Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,18 @@ class EmbedConfig:
 
 @dataclass(frozen=True, slots=True)
 class SearchConfig:
-    """Search for the vectors of key `vectors`."""
+    """Search for the vectors of key `vectors`; a generation under way may wait for the hits.
+
+    Only documents that fit `where` are found. With `words`, the parts of the query's text, the best
+    passages by words are found besides and the two rankings fused.
+    """
 
     vectors: str
     topk: int
     nprobe: int | None
+    while_decoding: bool = False
+    where: Where = ()
+    words: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +136,8 @@ class RoundsConfig:
     query: tuple[Part | SoFar, ...]
     topk: int
     nprobe: int | None
+    where: Where
+    hybrid: bool
     retrievals_max: int
     added_max: int
     sampling: Sampling

@@ -2,6 +2,7 @@
 
 from heddle.core.payloads import TextRole
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.search_scope import Where
 from heddle.graph.primitive import (
     CollectConfig,
     EmbedConfig,
@@ -24,7 +25,16 @@ def lower_retrieval(
     output = f"{node.output}@{turn}"
     hits = f"{node.id}.hits@{turn}" if node.collect else output
     query = bind(node.query, node.id, workflow, scope)
-    pair = embed_and_search(str(node.id), f"@{turn}", query, node.topk, node.nprobe, hits)
+    pair = embed_and_search(
+        str(node.id),
+        f"@{turn}",
+        query,
+        node.topk,
+        node.nprobe,
+        hits,
+        where=node.where,
+        hybrid=node.hybrid,
+    )
     if not node.collect:
         return pair, output
     earlier = scope.key_of(node.output)
@@ -41,13 +51,25 @@ def lower_retrieval(
 
 
 def embed_and_search(
-    node: str, suffix: str, query: tuple[Part, ...], topk: int, nprobe: int | None, hits: str
+    node: str,
+    suffix: str,
+    query: tuple[Part, ...],
+    topk: int,
+    nprobe: int | None,
+    hits: str,
+    *,
+    where: Where,
+    hybrid: bool,
+    while_decoding: bool = False,
 ) -> tuple[Primitive, Primitive]:
     """Return the Embedding of a query and the Searching for it into key `hits`.
 
-    `suffix` ends their names: the turn, and before it the round where there are rounds.
+    `where` and `hybrid` are the retrieval node's. `suffix` ends the primitives' names: the turn,
+    and before it the round where there are rounds. `while_decoding` says that a generation waits
+    between two of its tokens.
     """
     vectors = f"{node}.vectors{suffix}"
+    words = query if hybrid else ()
     return (
         Primitive(
             name=f"{node}.embedding{suffix}",
@@ -61,8 +83,8 @@ def embed_and_search(
             name=f"{node}.searching{suffix}",
             kind=PrimitiveKind.SEARCHING,
             node=node,
-            reads=(vectors,),
+            reads=(vectors, *keys(words)),
             writes=(hits,),
-            config=SearchConfig(vectors, topk, nprobe),
+            config=SearchConfig(vectors, topk, nprobe, while_decoding, where, words),
         ),
     )

@@ -41,6 +41,8 @@ def lower_rounds(
         query=_query(node, retrieval.query, workflow, scope),
         topk=source.topk,
         nprobe=source.nprobe,
+        where=source.where,
+        hybrid=source.hybrid,
         retrievals_max=retrieval.retrievals_max,
         added_max=retrieval.added_max,
         sampling=node.sampling,
@@ -102,7 +104,17 @@ def lower_round(rounds: Primitive, number: int, depth: int) -> PGraph:
         writes=(added,),
         config=splice,
     )
-    search = embed_and_search(node, suffix, query, config.topk, config.nprobe, hits)
+    search = embed_and_search(
+        node,
+        suffix,
+        query,
+        config.topk,
+        config.nprobe,
+        hits,
+        where=config.where,
+        hybrid=config.hybrid,
+        while_decoding=True,
+    )
     primitives = (*search, aggregate, *pair)
     tail = {pair[1].name: depth + 1}
     return PGraph(primitives, data_edges(primitives), outside_reads(primitives), tail)

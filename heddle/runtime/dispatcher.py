@@ -7,6 +7,7 @@ from heddle.core.errors import ConfigError
 from heddle.core.payloads import DecodePayload, split_rows
 from heddle.core.ports import Tokenizer
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.search_scope import SearchScope
 from heddle.graph.primitive import DecodeConfig
 from heddle.runtime.batching import Pending, Take
 from heddle.runtime.lane import Lane
@@ -73,7 +74,11 @@ class Dispatcher:
         primitive, plan = run.primitive, run.plan
         if run.payload is None:
             run.payload, shown = build_payload(
-                primitive, request.store, self.tokenizer, request.tenant, request.kv_reuse
+                primitive,
+                request.store,
+                self.tokenizer,
+                SearchScope(request.tenant, request.where),
+                request.kv_reuse,
             )
             if shown:
                 request.shown[primitive.node] = shown

@@ -1,5 +1,6 @@
 """From an engine's results to a primitive's value: joins split rows, looks passages up."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -8,8 +9,18 @@ import numpy as np
 from heddle.core.errors import InternalError
 from heddle.core.passages import Passage
 from heddle.core.ports import PassageSource
-from heddle.core.results import Generated, Hits, Ingested, Primed, Result, ToolResult, Vectors
+from heddle.core.results import (
+    Generated,
+    Hits,
+    Ingested,
+    Primed,
+    RankedHits,
+    Result,
+    ToolResult,
+    Vectors,
+)
 from heddle.graph.primitive import DecodeConfig, Primitive, SearchConfig
+from heddle.runtime.rank_fusion import fused
 from heddle.runtime.receipt import ReceiptDraft
 from heddle.runtime.values import as_lines
 
@@ -19,15 +30,19 @@ def fold(
     parts: Mapping[int, Result],
     passages: PassageSource | None,
     receipt: ReceiptDraft,
+    tenant: str = "",
 ) -> object:
     """Return the value of a primitive whose rows are all answered; `parts` by first row.
+
+    Of passages, only those that `tenant` may see: a search that had begun when the first document
+    of another tenant was committed has no filter and may have found it.
 
     Mutates: adds to the receipt's counts.
     """
     results = [parts[first_row] for first_row in sorted(parts)]
     if isinstance(primitive.config, SearchConfig):
         hits = [r for r in results if isinstance(r, Hits)]
-        return _fold_hits(hits, primitive.config.topk, passages, receipt)
+        return _fold_hits(hits, primitive.config, passages, receipt, tenant)
     if isinstance(primitive.config, DecodeConfig):
         return _fold_generated(results[0], primitive, receipt)
     return _fold_plain(results, receipt)
@@ -71,15 +86,41 @@ def _fold_generated(result: Result, primitive: Primitive, receipt: ReceiptDraft)
 
 
 def _fold_hits(
-    hits: Sequence[Hits], topk: int, passages: PassageSource | None, receipt: ReceiptDraft
+    hits: Sequence[Hits],
+    config: SearchConfig,
+    passages: PassageSource | None,
+    receipt: ReceiptDraft,
+    tenant: str,
 ) -> tuple[Passage, ...]:
     receipt.lists_scanned += sum(h.lists_scanned for h in hits)
     receipt.lists_probed += sum(h.lists_probed for h in hits)
-    nearest = _nearest(hits, topk)
+    receipt.lists_on_device += sum(h.lists_on_device for h in hits)
+    receipt.nodes_opened += sum(h.extends for h in hits)
+    receipt.search_wait_s += max((h.waited_s for h in hits), default=0.0)
+    receipt.searches_parked += sum(h.parks for h in hits)
+    receipt.fallbacks.extend(dict.fromkeys(note for h in hits for note in h.notes))
+    nearest = _fused(hits, config.topk, receipt) if config.words else _nearest(hits, config.topk)
     if passages is None:
         return tuple(Passage(chunk_id, "", "", "", d) for chunk_id, d in nearest.items())
-    found = passages.passages(list(nearest))
+    found = (p for p in passages.passages(list(nearest)) if p.tenant in ("", tenant))
     return tuple(replace(p, distance=nearest[p.chunk_id]) for p in found)
+
+
+def _fused(hits: Sequence[Hits], topk: int, receipt: ReceiptDraft) -> dict[int, float]:
+    """Return the topk best chunks over all rows by meaning and by words, the best first."""
+    if any(group.by_words is None for group in hits):
+        receipt.fallbacks.append("this index can't be searched by words; only meaning counted")
+    found: list[Hits | RankedHits] = [*hits]
+    found += [group.by_words for group in hits if group.by_words is not None]
+    distance_of: dict[int, float] = {}
+    rankings: list[list[int]] = []
+    for group in found:
+        for labels, distances in zip(group.labels.tolist(), group.distances.tolist(), strict=True):
+            row = {label: d for label, d in zip(labels, distances, strict=True) if label >= 0}
+            rankings.append(list(row))
+            for label, distance in row.items():
+                distance_of[label] = min(distance, distance_of.get(label, math.inf))
+    return {label: distance_of[label] for label in fused(rankings, topk)}
 
 
 def _nearest(hits: Sequence[Hits], topk: int) -> dict[int, float]:

@@ -119,7 +119,7 @@ class FrameIntake:
         run.parts[task.first_row] = result
         run.rows_done += task.rows if run.plan.is_splittable else run.payload.rows
         if run.rows_done == run.payload.rows:
-            value = fold(run.primitive, run.parts, self.passages, request.receipt)
+            value = fold(run.primitive, run.parts, self.passages, request.receipt, request.tenant)
             self.readiness.complete(request, run, value, now_s)
 
 

@@ -19,6 +19,7 @@ from heddle.core.payloads import (
 )
 from heddle.core.ports import Tokenizer
 from heddle.core.results import Vectors
+from heddle.core.search_scope import SearchScope, both
 from heddle.graph.primitive import (
     EmbedConfig,
     IngestConfig,
@@ -31,6 +32,7 @@ from heddle.graph.primitive import (
 )
 from heddle.runtime.neighbours import neighbours_of
 from heddle.runtime.object_store import ObjectStore
+from heddle.runtime.rank_fusion import ranked
 from heddle.runtime.values import as_passages, generated, prompt_parts, query_texts, resolve
 
 
@@ -45,12 +47,13 @@ def build_payload(
     primitive: Primitive,
     store: ObjectStore,
     tokenizer: Tokenizer | None,
-    tenant: str,
+    scope: SearchScope,
     kv_reuse: KvReuse,
 ) -> Built:
     """Return the payload of a primitive whose reads are all written.
 
-    `tenant` separates prompt caches; `kv_reuse` says how prompts may use chunk KV from elsewhere.
+    `scope` is the request's: what its searches may find, and whose prompt caches it may use;
+    `kv_reuse` says how prompts may use chunk KV from elsewhere.
 
     Raises:
         WorkflowError: a list slot has no item for this turn.
@@ -60,13 +63,13 @@ def build_payload(
         texts = query_texts(config.parts, store, primitive.node)
         return Built(EmbedPayload(texts, config.role))
     if isinstance(config, SearchConfig):
-        return Built(SearchPayload(_vectors(store, config.vectors), config.topk, config.nprobe))
+        return Built(_build_search(config, store, scope, primitive.node))
     if isinstance(config, PrefillConfig):
         parts = prompt_parts(config.parts, store, primitive.node)
         written = () if config.written is None else generated(store, config.written).token_ids
-        return _build_prefill(parts, written, tokenizer, tenant, kv_reuse)
+        return _build_prefill(parts, written, tokenizer, scope.tenant, kv_reuse)
     if isinstance(config, PrimeConfig):
-        return Built(_build_priming(config, store, tokenizer, tenant))
+        return Built(_build_priming(config, store, tokenizer, scope.tenant))
     if isinstance(config, IngestConfig):
         chunk_ids = np.asarray(store.get(config.chunk_ids), dtype=np.int64)
         return Built(IngestPayload(chunk_ids, _vectors(store, config.vectors)))
@@ -77,6 +80,19 @@ def build_payload(
         )
         return Built(ToolPayload(config.function, tuple(values)))
     raise InternalError(f"{primitive.name!r} has no payload of its own")
+
+
+def _build_search(
+    config: SearchConfig, store: ObjectStore, scope: SearchScope, node: str
+) -> SearchPayload:
+    return SearchPayload(
+        _vectors(store, config.vectors),
+        ranked(config.topk) if config.words else config.topk,
+        config.nprobe,
+        scope=SearchScope(scope.tenant, both(scope.where, config.where)),
+        words=query_texts(config.words, store, node) if config.words else None,
+        while_decoding=config.while_decoding,
+    )
 
 
 def _build_prefill(

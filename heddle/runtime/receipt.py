@@ -48,6 +48,9 @@ class Receipt:
 
     `fused` has an entry for each prompt that was to use stored chunk KV, which is approximate;
     `splices` has one for each retrieval while a generation decoded;
+    graph searches opened `nodes_opened` nodes; a vector pool held searches back for
+    `search_wait_s` [s] and took `searches_parked` times a slot back from one; of the lists scanned
+    a device beside the host took `lists_on_device` (hot clusters);
     `numerics` says whether results may depend on which requests shared a batch.
     """
 
@@ -67,6 +70,10 @@ class Receipt:
     spans: tuple[Span, ...]
     fused: tuple[FusedKv, ...] = ()
     splices: tuple[Splice, ...] = ()
+    nodes_opened: int = 0
+    search_wait_s: float = 0.0
+    searches_parked: int = 0
+    lists_on_device: int = 0
 
 
 @dataclass(slots=True)
@@ -86,6 +93,10 @@ class ReceiptDraft:
     spans: list[Span] = field(default_factory=list)
     fused: list[FusedKv] = field(default_factory=list)
     splices: dict[str, Splice] = field(default_factory=dict)
+    nodes_opened: int = 0
+    search_wait_s: float = 0.0
+    searches_parked: int = 0
+    lists_on_device: int = 0
 
     def take_prompt(self, prefill: str, result: Prefilled) -> None:
         """Count a prompt that is in."""
@@ -121,4 +132,8 @@ class ReceiptDraft:
             spans=tuple(self.spans),
             fused=tuple(self.fused),
             splices=tuple(self.splices.values()),
+            nodes_opened=self.nodes_opened,
+            search_wait_s=self.search_wait_s,
+            searches_parked=self.searches_parked,
+            lists_on_device=self.lists_on_device,
         )

@@ -8,6 +8,7 @@ from heddle.core.passages import Passage
 from heddle.core.payloads import Payload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Result
+from heddle.core.search_scope import Where
 from heddle.core.tasks import Optimizations, Priority
 from heddle.graph.primitive import Primitive
 from heddle.lowering.scope import Scope
@@ -57,9 +58,9 @@ class PrimitiveRun:
 class Request:
     """A request from admission to its one terminal event.
 
-    `last` is the decode that wrote the answer so far, chosen by `last_rank`: whether its node is
-    an output, its region, its place in the region. `shown` holds what each node's newest prompt
-    showed.
+    Its searches find only documents that fit `where` and that `tenant` may see. `last` is the
+    decode that wrote the answer so far, chosen by `last_rank`: whether its node is an output, its
+    region, its place in the region. `shown` holds what each node's newest prompt showed.
     """
 
     id: int
@@ -72,6 +73,7 @@ class Request:
     optimizations: Optimizations
     sink: EventSink
     kv_reuse: KvReuse = FULL_ATTENTION
+    where: Where = ()
     store: ObjectStore = field(default_factory=ObjectStore)
     runs: dict[str, PrimitiveRun] = field(default_factory=dict)
     waiting_reads: dict[str, list[str]] = field(default_factory=dict)

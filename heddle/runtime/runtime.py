@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from heddle.core.errors import Cancelled, HeddleError, InputError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.ports import Clock, EnginePort, PassageSource, Tokenizer, Tracer
+from heddle.core.search_scope import Where
 from heddle.core.tasks import Optimizations, Priority
 from heddle.lowering.scope import initial_scope, input_key
 from heddle.runtime.admission import Admission, RuntimeLimits
@@ -103,12 +104,13 @@ class Runtime:
         tenant: str = "",
         optimizations: Optimizations = Optimizations.EXACT,
         kv_reuse: KvReuse = FULL_ATTENTION,
+        where: Where = (),
     ) -> int:
         """Admit a request and return its id; its events go to `sink`.
 
         `inputs` has a value for every input of the workflow; `deadline_s` is the time from now
-        until the answer is worthless [s]; `tenant` separates prefix caches; `kv_reuse` is followed
-        where `optimizations` is APPROX.
+        until the answer is worthless [s]; `tenant` separates prefix caches and says, with
+        `where`, which documents are found; `kv_reuse` is followed where `optimizations` is APPROX.
 
         Raises:
             InputError: an input is missing, unknown, empty or too long.
@@ -131,6 +133,7 @@ class Runtime:
             optimizations=optimizations,
             sink=sink,
             kv_reuse=kv_reuse,
+            where=where,
         )
         for slot, value in inputs.items():
             request.store.put(input_key(slot), value)

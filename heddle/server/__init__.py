@@ -1,1 +1,1 @@
-"""HTTP in front of a Server: one endpoint that answers, one that says how it is."""
+"""HTTP in front of a Server: endpoints that answer and embed, and one that says how it is."""

@@ -1,23 +1,22 @@
-"""The body of POST /v1/ask: bounded, parsed, every field checked."""
+"""The body of POST /v1/ask."""
 
 from typing import Final, Literal
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from pydantic import BaseModel, ConfigDict, Field
 
-from heddle.core.errors import Cancelled, InputError
+from heddle.server.json_body import read_json
 
-BODY_BYTES_MAX: Final = 1 << 20
 TENANT_CHARS_MAX: Final = 256
+MetadataValue = str | int | float | bool
 
 
 class AskRequest(BaseModel):
     """A question and how it is to be answered. Unknown fields are refused.
 
     `deadline_s` counts from the arrival; `tenant` says whose request it is: requests of
-    different tenants never share a prefix cache.
+    different tenants never share a prefix cache. `where` is the metadata that found documents
+    must have: of several values of a key one is enough.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -28,44 +27,9 @@ class AskRequest(BaseModel):
     deadline_s: float | None = Field(default=None, gt=0)
     priority: Literal["interactive", "normal", "bulk"] = "normal"
     tenant: str = Field(default="", max_length=TENANT_CHARS_MAX)
+    where: dict[str, MetadataValue | list[MetadataValue]] | None = None
 
 
 async def read_ask(request: Request) -> AskRequest:
-    """Read and check a request's body, as a FastAPI dependency.
-
-    Raises:
-        HTTPException: it is larger than 1 MiB (413) or not said to be JSON (415).
-        InputError: it is no JSON object of the known fields; the message names the field.
-        Cancelled: the client went away while it sent.
-    """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        # A browser asks before it sends JSON elsewhere: no page can put questions in secret.
-        raise HTTPException(415, "send JSON, with the header Content-Type: application/json")
-    try:
-        return AskRequest.model_validate_json(await _body(request))
-    except ValidationError as error:
-        raise InputError(_in_words(error)) from error
-    except ClientDisconnect as error:
-        raise Cancelled("the client went away") from error
-
-
-async def _body(request: Request) -> bytes:
-    # The announced length spares the transfer, but nobody has to announce one.
-    announced = request.headers.get("content-length", "0")
-    body = bytearray()
-    if announced.isdecimal() and int(announced) <= BODY_BYTES_MAX:
-        async for part in request.stream():
-            body += part
-            if len(body) > BODY_BYTES_MAX:
-                break
-        else:
-            return bytes(body)
-    raise HTTPException(413, f"the body is larger than {BODY_BYTES_MAX:,} bytes: shorten it")
-
-
-def _in_words(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(
-        f"{'.'.join(map(str, part['loc'])) or 'body'}: {part['msg']}" for part in found
-    )
+    """Read and check a request's body, as a FastAPI dependency; raises as `read_json` does."""
+    return await read_json(request, AskRequest)

@@ -1,7 +1,7 @@
 """A request's events as server-sent events, ended by whoever leaves first."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from starlette.responses import Response
@@ -36,7 +36,7 @@ class EventStream(Response):
 @asynccontextmanager
 async def cancelled_with_client(handle: Handle, receive: Receive) -> AsyncIterator[None]:
     """Cancel the request when its client disconnects, and when the block is left early."""
-    watcher = asyncio.create_task(_cancel_on_disconnect(handle, receive))
+    watcher = asyncio.create_task(cancel_on_disconnect(handle.cancel_soon, receive))
     try:
         yield
     finally:
@@ -45,7 +45,8 @@ async def cancelled_with_client(handle: Handle, receive: Receive) -> AsyncIterat
             handle.cancel_soon()
 
 
-async def _cancel_on_disconnect(handle: Handle, receive: Receive) -> None:
+async def cancel_on_disconnect(cancel: Callable[[], object], receive: Receive) -> None:
+    """Wait until the client disconnects, then call `cancel`."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    handle.cancel_soon()
+    cancel()

@@ -1,22 +1,27 @@
-"""The HTTP application: POST /v1/ask, GET /v1/workflows, GET /health."""
+"""The HTTP application: POST /v1/ask, POST /v1/embeddings, GET /v1/workflows, GET /health."""
 
 import asyncio
 import logging
 from collections.abc import Mapping
+from concurrent.futures import Future
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Receive
 
 from heddle import __version__
 from heddle.app.server import Server
-from heddle.core.errors import HeddleError, WorkflowError
+from heddle.core.errors import Cancelled, HeddleError, WorkflowError
+from heddle.core.results import Vectors
 from heddle.runtime.handle import Handle
 from heddle.server.ask_request import AskRequest, read_ask
-from heddle.server.event_stream import EventStream, cancelled_with_client
+from heddle.server.embedding_request import EmbeddingRequest, embeddings_json, read_embedding
+from heddle.server.event_stream import EventStream, cancel_on_disconnect, cancelled_with_client
 from heddle.server.wire import (
     Json,
     answer_json,
@@ -28,12 +33,11 @@ from heddle.server.wire import (
 from heddle.workflow.workflow import Workflow
 
 log = logging.getLogger(__name__)
-ASK_SCHEMA: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": AskRequest.model_json_schema()}},
-    }
-}
+
+
+def _body_schema(kind: type[BaseModel]) -> dict[str, Any]:
+    content = {"application/json": {"schema": kind.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def create_app(server: Server, workflows: Mapping[str, Workflow]) -> FastAPI:
@@ -48,13 +52,30 @@ def create_app(server: Server, workflows: Mapping[str, Workflow]) -> FastAPI:
     app = FastAPI(title="Heddle", version=__version__, docs_url=None, redoc_url=None)
     _add_error_replies(app)
 
-    @app.post("/v1/ask", response_model=None, openapi_extra=ASK_SCHEMA)
+    @app.post("/v1/ask", response_model=None, openapi_extra=_body_schema(AskRequest))
     async def ask(asked: Annotated[AskRequest, Depends(read_ask)], request: Request) -> Response:
         handle = await _submit(server, workflows, asked)
         if asked.stream:
             return EventStream(handle)
         async with cancelled_with_client(handle, request.receive):
             return _reply(200, answer_json(await handle))
+
+    @app.post("/v1/embeddings", response_model=None, openapi_extra=_body_schema(EmbeddingRequest))
+    async def embed(
+        asked: Annotated[EmbeddingRequest, Depends(read_embedding)], request: Request
+    ) -> Response:
+        start = partial(
+            server.submit_embedding,
+            asked.texts,
+            role=asked.role,
+            deadline_s=asked.deadline_s,
+            priority=asked.priority,
+            tenant=asked.tenant,
+            dimensions=asked.dimensions,
+        )
+        answer = await asyncio.to_thread(start)
+        vectors = await _awaited(answer, request.receive)
+        return _reply(200, embeddings_json(asked, vectors, server.embedder_name))
 
     @app.get("/v1/workflows", response_model=None)
     async def names() -> Response:
@@ -68,6 +89,19 @@ def create_app(server: Server, workflows: Mapping[str, Workflow]) -> FastAPI:
     return app
 
 
+async def _awaited(answer: Future[Vectors], receive: Receive) -> Vectors:
+    """Wait for vectors; a client that leaves gives their place in the queue back."""
+    watcher = asyncio.create_task(cancel_on_disconnect(answer.cancel, receive))
+    try:
+        return await asyncio.wrap_future(answer)
+    except asyncio.CancelledError:
+        if not watcher.done():
+            raise  # it is this reply that is cancelled
+        raise Cancelled("the client went away") from None
+    finally:
+        watcher.cancel()
+
+
 async def _submit(server: Server, workflows: Mapping[str, Workflow], asked: AskRequest) -> Handle:
     if asked.workflow not in workflows:
         known = ", ".join(workflows)
@@ -79,6 +113,7 @@ async def _submit(server: Server, workflows: Mapping[str, Workflow], asked: AskR
         deadline_s=asked.deadline_s,
         priority=asked.priority,
         tenant=asked.tenant,
+        where=asked.where,
     )
     # Submitting waits for the runtime's thread, so a thread waits and not this loop.
     return await asyncio.to_thread(submit)

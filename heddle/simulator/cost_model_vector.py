@@ -6,7 +6,10 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.errors import ConfigError
 from heddle.core.passages import Passage
+from heddle.core.search_scope import SearchScope
+from heddle.engines.vector.allowed import Allowed
 from heddle.engines.vector.search import SortedHits, ascending
 from heddle.simulator.device import SimulatedDevice
 
@@ -53,6 +56,16 @@ class CostModelVectorWorker:
         return self._sizes
 
     @property
+    def shares_lists(self) -> bool:
+        """Its costs are those of each list for each query."""
+        return False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing: searches go as they are meant to."""
+        return ()
+
+    @property
     def nprobe_default(self) -> int:
         """Clusters a query scans when it doesn't say."""
         return max(1, len(self._sizes) // 2)
@@ -83,6 +96,7 @@ class CostModelVectorWorker:
         lists: NDArray[np.int64],
         distances: NDArray[np.float32],
         labels: NDArray[np.int64],
+        allowed: Allowed | None = None,
     ) -> None:
         """Scan these lists; updates the heaps in place."""
         scanned = int((lists >= 0).sum())
@@ -99,6 +113,23 @@ class CostModelVectorWorker:
         order = np.lexsort((all_labels, all_distances), axis=1)[:, :k]
         distances[:] = np.take_along_axis(all_distances, order, axis=1)
         labels[:] = np.take_along_axis(all_labels, order, axis=1)
+
+    def allowed(self, scope: SearchScope) -> Allowed | None:
+        """Allow everything: these vectors are nobody's and have no metadata."""
+        if scope.where:
+            raise ConfigError("simulated vectors have no metadata to filter by")
+        return None
+
+    def by_words(
+        self, queries: NDArray[np.float32], texts: Sequence[str], limit: int, scope: SearchScope
+    ) -> SortedHits:
+        """Find nothing: these vectors have no texts."""
+        shape = (len(texts), limit)
+        return np.full(shape, np.inf, np.float32), np.full(shape, -1, np.int64)
+
+    def nearest_of(self, queries: NDArray[np.float32], allowed: Allowed, topk: int) -> SortedHits:
+        """Never called: nothing is filtered."""
+        raise ConfigError("simulated vectors are not filtered")
 
     def hits(
         self,

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Final
 
 from heddle.core.payloads import Pause, Sampling
+from heddle.core.search_scope import Where
 from heddle.graph.primitive import SoFar
 from heddle.workflow.template import Template
 
@@ -59,7 +60,8 @@ class GenerationNode:
 class RetrievalNode:
     """Vector search for `query` into `output`; with `collect`, rounds of a loop add up.
 
-    A request on a corpus of fewer than `topk` chunks is refused, unless `allow_fewer`.
+    A request on a corpus of fewer than `topk` chunks is refused, unless `allow_fewer`. Only
+    documents that fit `where` are found; `hybrid` searches by words as well.
     """
 
     id: NodeId
@@ -69,6 +71,8 @@ class RetrievalNode:
     nprobe: int | None = None
     collect: bool = False
     allow_fewer: bool = False
+    where: Where = ()
+    hybrid: bool = False
 
     @property
     def reads(self) -> tuple[str, ...]:

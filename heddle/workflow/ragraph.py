@@ -1,11 +1,12 @@
 """RAGraph: the workflow builder of HedraRAG's Listing 1."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from heddle.core.errors import WorkflowError
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling
+from heddle.core.search_scope import where_of
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import (
     DecodeRetrieval,
@@ -125,25 +126,36 @@ class RAGraph:
         nprobe: int | None = None,
         collect: bool = False,
         allow_fewer: bool = False,
+        where: Mapping[str, object] | None = None,
+        hybrid: bool = False,
     ) -> "RAGraph":
         """Add a vector search; `query` is a slot's name or a template such as "{query} {draft}".
 
         `topk=None` finds 5 passages, or all where the corpus has fewer. With a `topk` named, a
         server refuses requests while its corpus has fewer chunks, unless `allow_fewer=True`.
         `collect=True`: in a loop, readers see the passages of all turns, not only the last.
+        `where={"lang": "en", "year": [2020, 2021]}` finds only passages of documents with such
+        metadata: for each key the value, or one of the list. `topk` of these are found, or all
+        there are. `hybrid=True` searches by words (BM25) as well and fuses the two rankings.
 
         Raises:
             WorkflowError: a taken id, a bad query, or a value out of range.
+            InputError: `where` is no mapping of keys to values.
         """
-        where = f"retrieval node {node!r}"
+        wanted = where_of(where or {})
+        place = f"retrieval node {node!r}"
         allow_fewer = allow_fewer or topk is None
         topk = DEFAULT_TOPK if topk is None else topk
         if not 1 <= topk <= TOPK_MAX:
-            raise WorkflowError(f"{where}: topk must be in 1..{TOPK_MAX}, got {topk}")
+            raise WorkflowError(f"{place}: topk must be in 1..{TOPK_MAX}, got {topk}")
         if nprobe is not None and nprobe < 1:
-            raise WorkflowError(f"{where}: nprobe must be at least 1, got {nprobe}")
-        template = _query(query, where)
-        self._add(RetrievalNode(node, template, output, topk, nprobe, collect, allow_fewer))
+            raise WorkflowError(f"{place}: nprobe must be at least 1, got {nprobe}")
+        template = _query(query, place)
+        self._add(
+            RetrievalNode(
+                node, template, output, topk, nprobe, collect, allow_fewer, wanted, hybrid
+            )
+        )
         return self
 
     def add_tool(

@@ -1,5 +1,8 @@
 """The embedding service of a running server: vectors, refusals, two lanes behind one door."""
 
+import contextlib
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +12,7 @@ import pytest
 
 from heddle.app.embedding_lanes import EmbeddingLane
 from heddle.app.server import Server
-from heddle.core.errors import Busy, HeddleError, InputError
+from heddle.core.errors import Busy, EngineError, HeddleError, InputError
 from heddle.corpus.store import CorpusStore
 from heddle.workflow.ragraph import RAGraph
 
@@ -67,18 +70,46 @@ def test_a_burst_is_answered_in_part_and_refused_in_part(server: Server) -> None
     assert server.health()["embedding"]["embedding"]["queries"] == 0
 
 
-def test_two_lanes_answer_for_one_service(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_lanes_answer_for_one_service(
+    server: Server, empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lanes = tuple(EmbeddingLane(f"embedding-{name}", "cpu", "float32") for name in "ab")
     monkeypatch.setattr("heddle.app.server.plan_embedding_lanes", lambda *_, **__: lanes)
-    with Server(None, empty, needs_vectors=False) as server:
-        shown = server.health()
+    with Server(None, empty, needs_vectors=False) as two:
+        shown = two.health()
         assert set(shown["lanes"]) == {"retrieval", "embedding-a", "embedding-b"}
         assert set(shown["embedding"]) == {"embedding-a", "embedding-b"}
         texts = [f"{number} of many texts" for number in range(40)]
-        vectors = server.embed(texts)
-        assert vectors.values.shape == (40, 384)
-        search = server.app(RAGraph("search").add_retrieval("find"))
+        for at in range(0, len(texts), 8):  # whichever lane, within the documented tolerance
+            part = texts[at : at + 8]
+            expected = server.embed(part).values
+            np.testing.assert_allclose(two.embed(part).values, expected, atol=1e-5)
+        search = two.app(RAGraph("search").add_retrieval("find"))
         search.submit("the tide").cancel_soon()
+
+
+def test_a_lane_that_dies_is_started_again_and_the_other_answers_meanwhile(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lanes = tuple(EmbeddingLane(f"embedding-{name}", "cpu", "float32") for name in "ab")
+    monkeypatch.setattr("heddle.app.server.plan_embedding_lanes", lambda *_, **__: lanes)
+    with Server(None, empty, needs_vectors=False) as server:
+        [victim] = [lane for lane in server._lanes if lane.name == "embedding-a"]
+        os.kill(victim.health.pid, signal.SIGKILL)
+        answers = 0
+        while not (answers > 2 and victim.health.restarts and victim.health.pid):
+            with contextlib.suppress(EngineError):  # of what was on the lane when it died
+                answers += len(server.embed(TEXTS).values) == len(TEXTS)
+        np.testing.assert_allclose(np.linalg.norm(server.embed(TEXTS).values, axis=1), 1, atol=1e-5)
+
+
+def test_long_texts_are_read_in_windows_where_the_server_says_so(empty: Path) -> None:
+    long = "word " * 300
+    with Server(None, empty, needs_vectors=False, long_texts="window") as server:
+        vectors = server.embed([long, "word"])
+        assert (vectors.windowed, vectors.truncated) == (1, 0)
+        assert vectors.tokens > 300
+        np.testing.assert_allclose(np.linalg.norm(vectors.values, axis=1), 1, atol=1e-5)
 
 
 def test_closing_ends_what_is_under_way(empty: Path) -> None:

@@ -233,11 +233,16 @@ def test_neighbours_have_the_same_owner(corpus: Path, model: Path, tmp_path: Pat
         owner_of = {}
         for number in range(12):
             name = "abc"[number % 3]
-            document = Document(f"{name}{number}", f"Page {number}", "The tide is low.", name)
             tenant, collection = owners[name]
-            store.put_document(
-                document, chunk_document(document, Chunking()), tenant=tenant, collection=collection
+            document = Document(
+                f"{name}{number}",
+                f"Page {number}",
+                "The tide is low.",
+                name,
+                tenant=tenant,
+                collection=collection,
             )
+            store.put_document(document, chunk_document(document, Chunking()))
             [chunk] = store.pending_chunks(1)
             owner_of[chunk.chunk_id] = name
             vector = rng.normal(size=(1, stamp.dims)).astype(np.float32)

@@ -11,6 +11,7 @@ from heddle.core.credits import Credits
 from heddle.core.frames import Done, Frame
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
+from heddle.core.search_scope import SearchScope
 from heddle.engines.vector.engine import VectorEngine
 from heddle.engines.vector.index_kind import IndexKind
 from heddle.engines.vector.live_index import LiveIndex
@@ -78,6 +79,9 @@ class Corpus:
 
     def deleted(self, after_revision: int) -> np.ndarray:
         return np.empty(0, np.int64)
+
+    def allowed(self, scope: SearchScope) -> None:
+        return None
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,8 @@
-"""JSONL, plain or gzipped: one JSON object a line, with `text` and perhaps `id` and `title`."""
+"""JSONL, plain or gzipped: one JSON object a line.
+
+It has `text`, and perhaps `id`, `title`, `tenant` and `metadata`, an object of texts, numbers,
+booleans, or lists of them.
+"""
 
 import gzip
 import json
@@ -8,6 +12,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from heddle.core.errors import InputError
+from heddle.core.search_scope import metadata_of
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.decoding import clean
 from heddle.corpus.parsing.file_reading import file_errors
@@ -66,18 +71,23 @@ def _document(line: bytes, where: str, path: Path, number: int) -> Document:
     title = fields.get("title")
     text = fields.get("text")
     document_id = fields.get("id")
+    tenant = fields.get("tenant")
     if not isinstance(text, str):
         raise InputError(f'{where}: needs a field "text" that is a string')
     if title is not None and not isinstance(title, str):
         raise InputError(f'{where}: "title" must be a string')
     if isinstance(document_id, bool) or not isinstance(document_id, str | int | None):
         raise InputError(f'{where}: "id" must be a string or a whole number')
+    if not isinstance(tenant, str | None):  # 0 is no tenant, and not everybody either
+        raise InputError(f'{where}: "tenant" must be a string')
     name = path.name.split(".jsonl")[0].split(".ndjson")[0]
     return Document(
         clean(str(document_id)) if document_id not in (None, "") else f"{path}#{number}",
         " ".join(clean(title or "").split()) or name,
         clean(text),
         str(path),
+        tenant=clean(tenant or ""),
+        metadata=metadata_of(fields.get("metadata") or {}, f"{where}, metadata"),
     )
 
 

@@ -1,11 +1,31 @@
 """Settings of a vector lane and how it is built, inside the lane."""
 
+import logging
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heddle.core.errors import ConfigError
+from heddle.core.ports import SteppedEngine
 from heddle.engines.vector.engine import VectorEngine
+from heddle.engines.vector.graph import build as graph
+from heddle.engines.vector.graph.graph_path import graph_path
+from heddle.engines.vector.graph.progress import OnPhase
+from heddle.engines.vector.graph.scheduler import TOPM_MAX
+from heddle.engines.vector.hot.setting import HotSettings
 from heddle.engines.vector.index_kind import SearchMode
+from heddle.engines.vector.pool.build import PoolSettings, pooled
+from heddle.engines.vector.shards.part import WHOLE, Part
+from heddle.engines.vector.shards.source import open_source
+
+if TYPE_CHECKING:
+    from heddle.engines.vector.hot.hot_clusters import HotClusters
+    from heddle.engines.vector.live_index import IvfIndex
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +39,10 @@ class VectorSettings:
         threads: FAISS threads.
         substage_budget_s: time for one step where the runtime doesn't say [s].
         lists_per_step: the most clusters a query scans in a step; None leaves it to the budget.
+        topm: candidates that a search of a graph keeps: recall against time.
+        pool: how searches before a prefill and while decoding share the lane; None = no pool.
+        hot: which share of the lists lies on a device as well; None = none. A graph has no lists.
+        part: which part of the corpus is searched.
 
     Raises:
         ConfigError: a value is out of range.
@@ -30,6 +54,10 @@ class VectorSettings:
     threads: int = 1
     substage_budget_s: float = 2e-3
     lists_per_step: int | None = None
+    topm: int = 64
+    pool: PoolSettings | None = None
+    hot: HotSettings | None = None
+    part: Part = WHOLE
 
     def __post_init__(self) -> None:
         for name in ("nprobe", "slots", "threads", "lists_per_step"):
@@ -40,19 +68,39 @@ class VectorSettings:
             raise ConfigError(
                 f"vector substage_budget_s: need a positive time, got {self.substage_budget_s}"
             )
+        if not 1 <= self.topm <= TOPM_MAX:
+            raise ConfigError(f"vector topm: need 1 to {TOPM_MAX}, got {self.topm}")
+        if self.pool is not None and self.slots < 2 * self.pool.slots:
+            raise ConfigError(
+                f"vector slots: a pool of {self.pool.slots} needs twice as many for those that "
+                f"are parked, got {self.slots}"
+            )
 
 
-def build_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine:
-    """Open the corpus and its index, and return an engine over them.
+def build_engine(name: str, epoch: int, settings: VectorSettings) -> SteppedEngine:
+    """Open the corpus and its index, and return an engine over them, behind a pool if one is set.
 
     Raises:
         ConfigError: the index can't be searched in steps.
         HeddleError: the corpus can't be opened.
     """
+    engine: SteppedEngine
+    if graph_path(settings.directory).exists():
+        topm, slots = settings.topm, settings.slots
+        engine = graph.build_engine(
+            name, epoch, settings.directory, settings.part, topm=topm, slots=slots
+        )
+        if settings.hot is not None:
+            log.warning("hot_clusters: this corpus is searched by its graph, which has no clusters")
+    else:
+        engine = _ivf_engine(name, epoch, settings)
+    return engine if settings.pool is None else pooled(engine, settings.pool)
+
+
+def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine:
     # Late, because settings are made in processes that never load FAISS.
     import faiss
 
-    from heddle.corpus.store import CorpusStore
     from heddle.engines.vector.index_file import open_index
     from heddle.engines.vector.live_index import LiveIndex
     from heddle.engines.vector.perf_clock import PerfClock
@@ -60,15 +108,18 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngin
     from heddle.engines.vector.worker import FaissWorker
 
     faiss.omp_set_num_threads(settings.threads)
-    source = CorpusStore.open(settings.directory)
-    live = open_index(settings.directory, source)
+    directory = settings.part.directory(settings.directory)
+    source = open_source(settings.directory, settings.part)
+    live = open_index(directory, source)
 
     def reopen() -> LiveIndex:
         # As a lane would open it now: an indexer may have left a better file, else it is made.
-        with CorpusStore.open(settings.directory) as own_source:
-            return open_index(settings.directory, own_source)
+        with closing(open_source(settings.directory, settings.part)) as own_source:
+            return open_index(directory, own_source)
 
-    worker = FaissWorker(live, source, settings.nprobe, settings.threads, Rebuild(reopen))
+    make_hot = None if settings.hot is None else _hot_maker(settings.hot)
+    rebuild = Rebuild(reopen)
+    worker = FaissWorker(live, source, settings.nprobe, settings.threads, rebuild, make_hot)
     return VectorEngine(
         name,
         epoch,
@@ -80,10 +131,27 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngin
     )
 
 
-def refresh_index(directory: Path, mode: SearchMode | None = None) -> None:
+def _hot_maker(hot: HotSettings) -> "Callable[[IvfIndex], HotClusters]":
+    # Late: torch takes seconds to load, and without hot clusters nothing here needs it.
+    import torch
+
+    from heddle.engines.vector.hot.build import build_hot_clusters
+    from heddle.engines.vector.perf_clock import PerfClock
+
+    return partial(
+        build_hot_clusters, share=hot.share, device=torch.device(hot.device), clock=PerfClock()
+    )
+
+
+def refresh_index(
+    directory: Path,
+    mode: SearchMode | None = None,
+    on_phase: OnPhase = lambda phase, done, count: None,
+) -> None:
     """Bring the index file of a corpus directory up to its newest revision.
 
-    `mode` None keeps the one that the index was made for, at first AUTO.
+    `mode` None keeps the one that the index was made for, at first AUTO. `on_phase` hears how far
+    the build of a graph is, which takes minutes in a large corpus.
 
     Raises:
         HeddleError: the corpus can't be opened, or the disk refused (the old file stays valid).
@@ -91,5 +159,9 @@ def refresh_index(directory: Path, mode: SearchMode | None = None) -> None:
     from heddle.corpus.store import CorpusStore
     from heddle.engines.vector import index_file
 
+    if mode is SearchMode.GRAPH or (mode is None and graph_path(directory).exists()):
+        graph.refresh_graph(directory, on_phase)
+        return
     with CorpusStore.open(directory) as source:
         index_file.refresh_index(directory, source, mode)
+    graph_path(directory).unlink(missing_ok=True)  # from now on the lists are searched

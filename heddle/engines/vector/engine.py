@@ -3,23 +3,25 @@
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
+from heddle.core.errors import InputError
 from heddle.core.frames import Frame, Load
 from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Ingested
+from heddle.core.results import Ingested, RankedHits
 from heddle.core.tasks import Task
 from heddle.costs.step_report import StepReport
+from heddle.engines.vector.allowed import FEW_MAX, Allowed
 from heddle.engines.vector.ingest_queue import IngestQueue, WaitingIngest, ingest_refusal
-from heddle.engines.vector.scheduler import NO_LIST
+from heddle.engines.vector.scheduler import NO_LIST, due_after
 from heddle.engines.vector.search import RunningSearch, SortedHits, dims_refusal, search_refusal
-from heddle.engines.vector.slot_tables import SlotTables
+from heddle.engines.vector.slot_tables import Portion, SlotTables
 from heddle.engines.vector.slots import SlotTable
 from heddle.engines.vector.step_counts import PRIOR_S, StepCounts
 from heddle.engines.vector.worker_port import VectorWorker
@@ -81,6 +83,7 @@ class VectorEngine:
         self._revision_wanted = 0
         self._ingests = IngestQueue()
         self._tables = SlotTables()
+        self._vectors_scanned = 0
 
     @property
     def name(self) -> str:
@@ -216,8 +219,18 @@ class VectorEngine:
             self._report.failed(task_id, message, is_input=is_input)
 
     def _finish(self, search: RunningSearch) -> None:
+        hits, payload = replace(search.hits(), notes=self._worker.notes), search.payload
+        if payload.words is not None:
+            try:
+                distances, labels = self._worker.by_words(
+                    payload.queries, payload.words, payload.topk, payload.scope
+                )
+            except Exception as error:
+                self._fail(search.task_id, f"the search by words failed: {error}")
+                return
+            hits = replace(hits, by_words=RankedHits(labels, distances))
         self._forget(search)
-        self._report.done(search.task_id, search.hits())
+        self._report.done(search.task_id, hits)
 
     # Searches begin ---------------------------------------------------------------------------
 
@@ -227,22 +240,26 @@ class VectorEngine:
             return
         may_begin = self._follow(counts)
         free = self._slots - self.rows_in_flight
-        groups: dict[tuple[int, int], list[Joining]] = {}
+        groups: dict[tuple[int, int, Allowed | None], list[Joining]] = {}
         for search in sorted(self._waiting.values(), key=lambda search: search.priority.value):
             if not free:
                 break
             if not search.has_begun and not (may_begin and self._begin(search)):
                 continue
             rows = min(free, search.rows_waiting)
-            group = groups.setdefault((search.payload.topk, search.nprobe or 0), [])
+            if search.allowed is not None and search.allowed.is_few:
+                self._compare(search, rows, counts)
+                continue
+            key = (search.payload.topk, search.nprobe or 0, search.allowed)
+            group = groups.setdefault(key, [])
             group.append(Joining(search, search.rows_joined, search.rows_joined + rows))
             search.rows_joined += rows
             free -= rows
             counts.rows += rows
             if not search.rows_waiting:
                 del self._waiting[search.task_id]
-        for (topk, nprobe), group in groups.items():
-            self._join_group(topk, nprobe, group)
+        for (topk, nprobe, allowed), group in groups.items():
+            self._join_group(topk, nprobe, allowed, group)
 
     def _follow(self, counts: StepCounts) -> bool:
         """Bring the index up to the corpus; return whether waiting searches may begin on it."""
@@ -260,7 +277,7 @@ class VectorEngine:
             return False
 
     def _begin(self, search: RunningSearch) -> bool:
-        """Settle a search's revision and nprobe; return whether there is anything to scan."""
+        """Settle a search's revision, nprobe and filter; return whether there is a list to scan."""
         refusal = dims_refusal(search.payload.queries.shape[1], self._worker.dims)
         if refusal is not None:
             self._fail(search.task_id, refusal, is_input=True)
@@ -268,28 +285,75 @@ class VectorEngine:
         nprobe = search.payload.nprobe or self._worker.nprobe_default
         search.nprobe = min(nprobe, len(self._worker.list_sizes))
         search.revision = self._worker.revision
-        if search.nprobe and search.payload.rows:
-            return True
-        self._finish(search)
-        return False
+        if not (search.nprobe and search.payload.rows):
+            self._finish(search)
+            return False
+        return self._narrow(search)
 
-    def _join_group(self, topk: int, nprobe: int, group: Sequence[Joining]) -> None:
+    def _narrow(self, search: RunningSearch) -> bool:
+        """Settle what a search may find; return whether there is any."""
+        try:
+            allowed = search.allowed = self._worker.allowed(search.payload.scope)
+        except InputError as error:
+            self._fail(search.task_id, str(error), is_input=True)
+            return False
+        except Exception as error:
+            self._fail(search.task_id, f"what the search may find is unknown: {error}")
+            return False
+        if allowed is None:
+            return True
+        if allowed.is_few or not allowed.count:
+            search.nprobe = 0  # no list is scanned
+        if not allowed.count:
+            self._finish(search)
+        return allowed.count > 0
+
+    def _compare(self, search: RunningSearch, rows: int, counts: StepCounts) -> None:
+        """Compare some rows of a search with all of the few vectors that it may find."""
+        allowed = search.allowed
+        assert allowed is not None, "nothing tells which few"
+        rows = min(rows, (FEW_MAX - counts.compared) // allowed.count)
+        if not rows:
+            return
+        joining = Joining(search, search.rows_joined, search.rows_joined + rows)
+        try:
+            found = self._worker.nearest_of(joining.queries, allowed, search.payload.topk)
+        except Exception as error:
+            self._fail(search.task_id, f"comparing with what the filter lets pass failed: {error}")
+            return
+        counts.rows += rows
+        counts.compared += rows * allowed.count
+        search.rows_joined += rows
+        search.finish_rows(np.arange(joining.first, joining.stop), found)
+        if search.is_done:
+            self._finish(search)
+
+    def _join_group(
+        self, topk: int, nprobe: int, allowed: Allowed | None, group: Sequence[Joining]
+    ) -> None:
         """Find the clusters of rows with equal k and nprobe in one coarse search."""
         queries = np.concatenate([joining.queries for joining in group], dtype=np.float32)
         try:
             queries = self._worker.prepared(queries)
-            lists = self._worker.coarse(queries, nprobe)
+            # A filter may want more lists than nprobe: they are ordered at once.
+            width = nprobe if allowed is None else len(self._worker.list_sizes)
+            lists = self._worker.coarse(queries, width)
         except Exception as error:
             for joining in group:
                 self._fail(joining.search.task_id, f"coarse search failed: {error}")
             return
         rows = [joining.stop - joining.first for joining in group]
-        self._tables.table(topk, self._worker.heap_size(topk), queries.shape[1]).add(
+        heap = self._worker.heap_size(topk)
+        shared_lists = len(self._worker.list_sizes) if self._shares_lists else 0
+        own = self._sizes(lists[:, :nprobe]).sum(axis=1)
+        self._tables.table(topk, heap, queries.shape[1], allowed, shared_lists).add(
             np.repeat([joining.search.task_id for joining in group], rows),
             np.array([row for joining in group for row in range(joining.first, joining.stop)]),
             np.repeat([joining.search.priority.value for joining in group], rows),
             queries,
             lists,
+            due_after(self._vectors_scanned, own),
+            nprobe,
         )
 
     # One sub-stage ----------------------------------------------------------------------------
@@ -300,11 +364,20 @@ class VectorEngine:
             return
         costs = self._report.costs.coefficients_s
         left_s = budget_s - costs["call"] - costs["rows"] * counts.rows
-        shares = self._tables.plan(self._price, left_s, self._lists_per_step)
-        for table, share in shares:
-            self._scan_table(table, share, counts)
-        for table, _ in shares:
-            self._collect(table)
+        if self._shares_lists:
+            left_s -= costs["scans"] * self.rows_in_flight
+            portions = self._tables.take_shared(self._shared_prices, left_s)
+        else:
+            portions = self._tables.take(self._price, left_s, self._lists_per_step)
+        for portion in portions:
+            self._scan_portion(portion, counts)
+        for portion in portions:
+            self._collect(portion.table)
+
+    @property
+    def _shares_lists(self) -> bool:
+        """Whether rows share the scan of a list, in whatever order that needs."""
+        return self._worker.shares_lists and self._lists_per_step is None
 
     def _price(self, lists: NDArray[np.int64]) -> NDArray[np.float64]:
         costs = self._report.costs.coefficients_s
@@ -312,27 +385,42 @@ class VectorEngine:
         prices_s[:, 0] += costs["scans"]  # once a row
         return prices_s
 
+    def _shared_prices(self, wanting: NDArray[np.int64]) -> NDArray[np.float64]:
+        costs = self._report.costs.coefficients_s
+        vector_s = costs["vectors"] + costs["ridden"] * (wanting - 1)
+        return self._worker.list_sizes * vector_s + costs["lists"]
+
     def _sizes(self, lists: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many vectors each list holds; anything for NO_LIST."""
         return self._worker.list_sizes.take(lists, mode="wrap")
 
-    def _scan_table(self, table: SlotTable, share: NDArray[np.int64], counts: StepCounts) -> None:
-        rows, lists = table.take(share)
-        if not len(rows):
-            return
+    def _scan_portion(self, portion: Portion, counts: StepCounts) -> None:
+        table, rows, lists = portion.table, portion.rows, portion.lists
         queries, distances, labels = table.queries[rows], table.distances[rows], table.labels[rows]
         try:
-            self._worker.scan(queries, lists, distances, labels)
+            on_device = self._worker.scan(queries, lists, distances, labels, table.allowed)
         except Exception as error:
             for task_id in np.unique(table.task_ids[rows]).tolist():
                 self._fail(task_id, f"scan failed: {error}")
             return
         table.distances[rows], table.labels[rows] = distances, labels
-        counts.lists += int(share.sum())
-        counts.scans += len(rows)
-        counts.vectors += int(self._sizes(lists).sum(where=lists != NO_LIST))
+        if on_device is not None:
+            table.on_device[rows] += on_device
+        self._count(lists, counts)
         if self._reporting:
             self._tell_progress(table, np.unique(table.task_ids[rows]))
+
+    def _count(self, lists: NDArray[np.int64], counts: StepCounts) -> None:
+        """Count what a scan of lists [m, w] took: those that rows share are read once."""
+        scanned = lists[lists != NO_LIST]
+        compared = int(self._sizes(scanned).sum())
+        read = lists.max(axis=0) if self._shares_lists else scanned
+        vectors = int(self._sizes(read).sum())
+        counts.lists += len(read)
+        counts.vectors += vectors
+        counts.ridden += compared - vectors
+        counts.scans += len(lists)
+        self._vectors_scanned += vectors
 
     def _tell_progress(self, table: SlotTable, task_ids: NDArray[np.int64]) -> None:
         """Tell the hits so far of those of these tasks that asked for it and go on."""
@@ -352,7 +440,7 @@ class VectorEngine:
 
     def _collect(self, table: SlotTable) -> None:
         """Take the hits of finished rows out and end the tasks that are complete."""
-        rows = table.finished()
+        rows = self._filled(table, table.finished())
         if not len(rows):
             return
         rows = rows[np.lexsort((table.task_rows[rows], table.task_ids[rows]))]
@@ -367,12 +455,26 @@ class VectorEngine:
             stop = bisect_right(task_ids, search.task_id, first)
             mine = slice(first, stop)
             search.finish_rows(task_rows[mine], (distances[mine], labels[mine]))
+            search.lists_on_device += int(table.on_device[rows[mine]].sum())
             if search.is_done:
                 ended.append(search)
             first = stop
         table.remove(rows)
         for search in ended:
             self._finish(search)
+
+    def _filled(self, table: SlotTable, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return those rows that have all they are to find; the others go on with more lists."""
+        if table.allowed is None:
+            return rows
+        wanted = min(table.labels.shape[1], table.allowed.count)
+        is_short = (table.labels[rows] >= 0).sum(axis=1) < wanted
+        added = table.widen(rows[is_short])
+        for task_id, lists in zip(table.task_ids[rows[is_short]].tolist(), added, strict=True):
+            self._searches[task_id].lists_added += int(lists)
+        is_short[is_short] = added > 0
+        filled: NDArray[np.int64] = rows[~is_short]
+        return filled
 
     def _found(self, table: SlotTable, rows: NDArray[np.int64]) -> SortedHits | None:
         """Return the hits that rows have by now, [m, k], or None: then their tasks have failed."""
@@ -386,6 +488,8 @@ class VectorEngine:
 
     def _ingest(self, counts: StepCounts) -> None:
         """Store one waiting ingestion, unless more urgent searches are in flight."""
+        if not self._ingests:
+            return
         ingest = self._ingests.next(search.priority for search in self._searches.values())
         if ingest is None:
             return

@@ -1,22 +1,23 @@
 """The index file of a corpus directory: derived, checked on open, replaced atomically.
 
 `DIR/index/manifest.json` names the one valid file `ivf-<revision>.faiss`, the refine store that
-belongs to it (`refine-<revision>.bin`, where there is one) and their checksums. The corpus is the
-log: whatever is wrong with the files, the index is built again from the vectors.
+belongs to it (`refine-<revision>.bin`, where there is one) and their checksums. They never change:
+what the corpus writes after their revision is replayed from it, its log, when they are opened, and
+they are written anew when that has become much. Whatever is wrong with them, the index is built
+again from the vectors.
 """
 
-import fcntl
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import faiss
 import psutil
 
 from heddle.core.errors import InputError, StorageError
+from heddle.corpus.folder_lock import locked
 from heddle.engines.vector.index_kind import SearchMode
 from heddle.engines.vector.live_index import LiveIndex
 from heddle.engines.vector.manifest import FOLDER, MANIFEST, IndexManifest, read_manifest
@@ -30,7 +31,8 @@ def open_index(directory: Path, source: VectorSource, mode: SearchMode | None = 
     """Return the index of a corpus, up to date.
 
     Reads the file where it is valid and replays what the corpus wrote since, else builds it
-    anew; then refreshes the file. A disk that refuses that costs time at the next open only.
+    anew; then refreshes the file if much has changed. A disk that refuses that costs time at the
+    next open only.
     `mode` None keeps the one that the index was made for.
     """
     live, is_changed = _current(directory, source, mode)
@@ -39,11 +41,12 @@ def open_index(directory: Path, source: VectorSource, mode: SearchMode | None = 
             write_index(directory, live, source)
         except StorageError as error:
             log.warning("the index is kept in memory only: %s", error)
+            live.tail = 0  # tried again after as many changes, not after each
     return live
 
 
 def refresh_index(directory: Path, source: VectorSource, mode: SearchMode | None = None) -> None:
-    """Bring the index file up to the corpus, as an indexing run does at its end.
+    """Bring the index file up to the corpus if much has changed, as an indexing run does.
 
     Raises:
         StorageError: the disk refused; the old file is still valid.
@@ -85,7 +88,7 @@ def write_index(directory: Path, live: LiveIndex, source: VectorSource) -> None:
     folder = directory / FOLDER
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
+        with locked(folder):
             _write(folder, live, repr(source.embedder))
     except (OSError, RuntimeError) as error:
         raise StorageError(f"could not write the index in {folder}: {error}") from error
@@ -116,6 +119,7 @@ def _write(folder: Path, live: LiveIndex, embedder: str) -> None:
         refine_sha256=refine_digest,
     )
     _write_file(folder / MANIFEST, lambda path: path.write_text(manifest.to_json(), "utf-8"))
+    live.tail = 0
     _remove_others(folder, keep=(name, refine))
     if live.refine is not None:  # from now on read from the file, not from memory
         live.refine = RefineStore.open(folder / refine, manifest.dims)
@@ -124,18 +128,18 @@ def _write(folder: Path, live: LiveIndex, embedder: str) -> None:
 def _current(
     directory: Path, source: VectorSource, mode: SearchMode | None
 ) -> tuple[LiveIndex, bool]:
-    """Return the index up to the corpus, and whether its file is behind."""
+    """Return the index up to the corpus, and whether its file is to be written."""
     live = read_index(directory, source)
     wanted = mode or (SearchMode.AUTO if live is None else live.mode)
     if live is not None:
         has_other_mode, live.mode = live.mode is not wanted, wanted
-        changes = live.follow(source)
+        live.follow(source)
         if live.count != source.vector_count and live.revision == source.revision:
             log.warning("the index holds other vectors than the corpus: built again")
         elif live.is_outgrown:
             log.info("another index than %s of %d lists serves it: built", live.kind, live.nlist)
         else:
-            return live, changes > 0 or has_other_mode
+            return live, live.wants_saving or has_other_mode
     built = LiveIndex.build(source, wanted)
     return built, built.index is not None or _path(directory, MANIFEST).exists()
 
@@ -156,17 +160,6 @@ def _verify(directory: Path, manifest: IndexManifest, source: VectorSource) -> N
             raise InputError(f"its manifest points outside the index folder: {name!r}")
         if name and _sha256(_path(directory, name)) != digest:
             raise InputError(f"{name} is corrupt: its checksum is not the manifest's")
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other threads and processes from writing here; the lock ends with its holder."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _write_file(target: Path, write: Callable[[Path], object]) -> str:

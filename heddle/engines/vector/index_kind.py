@@ -12,6 +12,7 @@ class SearchMode(Enum):
 
     AUTO = "auto"  # exact in a small corpus; in a large one nearly, and much faster
     EXACT = "exact"  # the nearest vectors, in a corpus of any size
+    GRAPH = "graph"  # a search graph: nearly exact, and many searches of any length side by side
 
 
 class IndexKind(Enum):

@@ -85,4 +85,7 @@ def ingest_refusal(payload: IngestPayload) -> str | None:
         return f"vectors: {len(vectors)} rows for {payload.chunk_ids.size} chunk ids"
     if not np.isfinite(vectors).all():
         return "vectors: contain NaN or infinite values; check what embedded them"
+    ids, counts = np.unique(payload.chunk_ids, return_counts=True)
+    if counts.max(initial=1) > 1:
+        return f"chunk_ids: {ids[counts.argmax()]} is there {counts.max()} times; give each once"
     return None

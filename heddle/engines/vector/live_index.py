@@ -1,7 +1,6 @@
 """A FAISS IVF index in memory that follows a corpus from revision to revision."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +10,14 @@ from numpy.typing import NDArray
 
 from heddle.engines.vector.index_kind import EXHAUSTIVE_BELOW, IndexKind, SearchMode, kind_for
 from heddle.engines.vector.refine_store import RefineStore
+from heddle.engines.vector.replay import Replay
 from heddle.engines.vector.source import VectorBatch, VectorSource
 
 ROWS_PER_LIST = 64
 SAMPLE_PER_LIST = 64  # k-means gains little from more, and its time grows with them
 KMEANS_ITERATIONS = 10
 KMEANS_SEED = 1234
+TAIL_SHARE, TAIL_MIN, TAIL_MAX = 0.05, 1024, 20_000  # vectors replayed rather than saved
 PIECE_ROWS = 1024  # vectors brought in at once: some hundredths of a second
 
 PQ_DIMS = (4, 3, 2, 1)  # dimensions that share a 4-bit code, the first that divides them all
@@ -39,26 +40,20 @@ def nlist_for(count: int) -> int:
     return round(2 * math.sqrt(count))
 
 
-@dataclass(slots=True)
-class Replay:
-    """What a corpus wrote up to a revision, on its way into an index."""
-
-    revision: int
-    batches: Iterator[VectorBatch]
-
-
 @dataclass(slots=True, eq=False)
 class LiveIndex:
     """An IVF index (squared L2), or None without vectors, and the revision it covers.
 
     A search may see vectors of a newer revision than `revision` says, never miss older ones. The
-    labels in the index are chunk ids, or rows of `refine` where it keeps codes only.
+    labels in the index are chunk ids, or rows of `refine` where it keeps codes only. `tail` counts
+    what was written and deleted since its file was: whoever opens that replays as much.
     """
 
     index: IvfIndex | None
     revision: int
     refine: RefineStore | None = None
     mode: SearchMode = SearchMode.AUTO
+    tail: int = 0
     _replay: Replay | None = None
 
     @property
@@ -102,6 +97,11 @@ class LiveIndex:
         kinds = {kind_for(count, self.mode) for count in (self.count, 2 * self.count)}
         return self.kind not in kinds
 
+    @property
+    def wants_saving(self) -> bool:
+        """Whether its tail is long enough to be worth writing the whole file again."""
+        return self.tail >= min(max(TAIL_SHARE * self.count, TAIL_MIN), TAIL_MAX)
+
     def list_sizes(self) -> NDArray[np.int64]:
         """Return how many vectors each inverted list holds, [nlist]."""
         if self.index is None:
@@ -131,6 +131,7 @@ class LiveIndex:
         live = cls(index, revision, refine, mode)
         for batch in source.vectors():
             live._insert(batch)
+        live.tail = live.count
         return live
 
     def follow(self, source: VectorSource) -> int:
@@ -148,29 +149,29 @@ class LiveIndex:
 
         Deletions come first, whole, and only if `may_delete`, else nothing is done; then up to
         PIECE_ROWS vectors in a call. `revision` is raised when all are in. After an error it
-        begins again: what is replayed twice is in once.
+        begins again: what is replayed twice is in once. That gives it another row of `refine`,
+        so it counts as a deletion.
 
         Mutates: index (made where there was none) and revision.
         """
-        changes = 0
-        replay = self._replay
-        if replay is None:
-            # A document's new vectors carry the revision of its old ones' tombstones, so what
-            # replaces something deleted here is among the vectors that are read after it.
-            revision, deleted = source.revision, source.deleted(self.revision)
-            if len(deleted) and not may_delete:
-                return 0
-            changes += self._remove(deleted)
-            replay = Replay(revision, iter(source.vectors(self.revision, PIECE_ROWS)))
+        changes, replay = 0, self._replay
         self._replay = None
-        batch = next(replay.batches, None)
+        if replay is None:
+            replay = Replay(source, self.revision, PIECE_ROWS)
+            if len(replay.deleted) and not may_delete:
+                return 0
+            changes = self._remove(replay.deleted)
+        batch = replay.next_piece()
         if batch is not None:
+            if not may_delete and self._has_rows_of(batch):
+                return 0
             self._add(batch)
             changes += len(batch.chunk_ids)
-        if batch is not None and len(batch.chunk_ids) == PIECE_ROWS:
-            self._replay = replay
-        else:  # only the last batch is shorter
+        self.tail += changes
+        if replay.is_over:
             self.revision = replay.revision
+        else:
+            self._replay = replay
         return changes
 
     def _add(self, batch: VectorBatch) -> None:
@@ -181,6 +182,9 @@ class LiveIndex:
             self.index.train(batch.vectors)
         self._remove(batch.chunk_ids)
         self._insert(batch)
+
+    def _has_rows_of(self, batch: VectorBatch) -> bool:
+        return self.refine is not None and len(self.refine.rows_of(batch.chunk_ids)) > 0
 
     def _insert(self, batch: VectorBatch) -> None:
         labels = batch.chunk_ids

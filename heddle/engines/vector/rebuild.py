@@ -1,17 +1,17 @@
-"""Clustering a corpus anew while its present index is searched."""
+"""Indexing a corpus anew while its present index is searched."""
 
 import logging
 import threading
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import faiss
 
-from heddle.engines.vector.live_index import LiveIndex
-
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
-class Rebuild:
+class Rebuild(Generic[T]):
     """Makes another index of the same corpus, in a thread of its own, one at a time.
 
     An index that can't be made is logged and not tried again: the present one stays right, its
@@ -21,10 +21,10 @@ class Rebuild:
         make: returns the index; called in the thread.
     """
 
-    def __init__(self, make: Callable[[], LiveIndex]) -> None:
+    def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
         self._thread: threading.Thread | None = None
-        self._made: LiveIndex | None = None
+        self._made: T | None = None
         self._has_failed = False
 
     @property
@@ -43,7 +43,7 @@ class Rebuild:
         if self._thread is not None:
             self._thread.join()
 
-    def take(self) -> LiveIndex:
+    def take(self) -> T:
         """Give away the index that was made."""
         made, self._made, self._thread = self._made, None, None
         assert made is not None, "no index was made"
@@ -55,4 +55,4 @@ class Rebuild:
             self._made = self._make()
         except Exception as error:
             self._has_failed = True
-            log.warning("the index keeps its clusters, which the corpus has outgrown: %s", error)
+            log.warning("the index stays as it is, though the corpus has outgrown it: %s", error)

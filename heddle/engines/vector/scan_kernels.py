@@ -7,7 +7,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.engines.vector.half_kernels import distance
+from heddle.engines.vector.half_kernels import distance, prefetch_vector
+
+AHEAD = 4  # vectors that are asked for before it is their turn
 
 
 @numba.njit(fastmath=True, cache=True)
@@ -39,6 +41,12 @@ def row_distances(
     """
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
+            if j + AHEAD < rows.shape[1]:
+                coming = rows[i, j + AHEAD]
+                if coming >= len(mapped):
+                    prefetch_vector(added, coming - len(mapped))
+                elif coming >= 0:
+                    prefetch_vector(mapped, coming)
             row = rows[i, j]
             if row < 0:
                 out[i, j] = np.inf

@@ -8,11 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROWS_AT_ONCE = 4  # rows that are priced before asking whether the budget is full
-WAIT_MAX = 16  # sub-stages that a row is passed over before it goes first
+STRETCH = 2  # a search is due when the engine has done so many times its work since it came
 NO_LIST = -1
 
 Upcoming = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """Rows [m] -> the lists each scans from now on, [m, w], NO_LIST = none left."""
+
+Pending = Callable[[int], NDArray[np.int64]]
+"""A row -> the lists it has yet to scan, in its order, [m]."""
 
 Price = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 """Upcoming lists [m, w] -> predicted seconds to scan each, [m, w]; anything for NO_LIST."""
@@ -23,14 +26,27 @@ class Rows:
     """The searches in flight, one query a row.
 
     Shapes: all [n] int64. `lists_left` counts clusters still to scan; a lower `priorities` is
-    served first; `waited` counts sub-stages since a row was last served; of equals the lower
-    `arrivals` goes first.
+    served first, in it the lower `due` (see `due_after`); of equals the lower `arrivals`.
     """
 
     lists_left: NDArray[np.int64]
     priorities: NDArray[np.int64]
-    waited: NDArray[np.int64]
+    due: NDArray[np.int64]
     arrivals: NDArray[np.int64]
+
+
+def due_after(done: int, own: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return when searches that come now are due, counted in vectors that the engine has scanned.
+
+    A short search overtakes long ones, but only those that came shortly before it, so the median
+    is near that of shortest-first, and the longest searches don't pay for it. None starves, as
+    what comes later is due later and later.
+
+    Args:
+        done: vectors scanned by the engine so far.
+        own: vectors that each search scans, [n].
+    """
+    return done + STRETCH * own
 
 
 def plan_substage(
@@ -42,11 +58,10 @@ def plan_substage(
 ) -> NDArray[np.int64]:
     """Return how many of its next clusters each row scans, filling the time budget.
 
-    Within a priority class the row with the fewest clusters left goes first, which makes the
-    mean wait shortest, but for rows passed over WAIT_MAX times: these go before all of the class,
-    so none starves. A row whose whole rest costs less than the budget is taken whole or not at
-    all, as cutting it would only cost; only a longer one is cut. The first cluster is always
-    taken, so a list dearer than the budget can't stall the engine.
+    Within a priority class the row that is due first goes first. A row whose whole rest costs
+    less than the budget is taken whole or not at all, as cutting it would only cost; only a
+    longer one is cut. The first cluster is always taken, so a list dearer than the budget can't
+    stall the engine.
 
     Args:
         rows: the searches in flight.
@@ -55,7 +70,7 @@ def plan_substage(
         budget_s: time for the scans [s]; inf takes everything.
         lists_max: the most clusters one row scans in this sub-stage.
     Shapes: the answer [n] int64.
-    Source: HedraRAG §4.2 (sub-stages under a time budget); the order is shortest remaining first.
+    Source: HedraRAG §4.2 (sub-stages under a time budget); the order is ours.
     """
     limits = rows.lists_left if lists_max is None else np.minimum(rows.lists_left, lists_max)
     if math.isinf(budget_s) and budget_s > 0:
@@ -74,14 +89,53 @@ def plan_substage(
     return counts
 
 
-def waited_after(counts: NDArray[np.int64], waited: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rows' new `waited` after a sub-stage. Shapes: all [n] int64."""
-    return np.where(counts > 0, 0, waited + 1)
+def plan_shared(
+    rows: Rows,
+    pending: Pending,
+    wanting: NDArray[np.int64],
+    list_s: NDArray[np.float64],
+    budget_s: float,
+) -> NDArray[np.int64]:
+    """Return the lists that every row which has yet to scan them scans now, filling the budget.
+
+    The rows that are due first say which lists are read; the others ride along, as comparing a
+    vector that is read anyway with one more query costs little. What is not cut, and what is
+    always taken, is as in `plan_substage`.
+
+    Args:
+        rows: the searches in flight; one at least has lists left.
+        pending: tells which lists a row has yet to scan.
+        wanting: rows that have yet to scan each list, [nlist].
+        list_s: predicted time to scan each list for all of these [s], [nlist].
+        budget_s: time for the scans [s]; inf takes everything.
+    Shapes: the answer [m] int64, ascending.
+    Source: HedraRAG §4.2; that the clusters of a sub-stage are shared is ours.
+    """
+    is_wanted = wanting > 0
+    if list_s @ is_wanted <= budget_s:
+        return np.flatnonzero(is_wanted)
+    is_chosen = np.zeros(len(wanting), bool)
+    order, left_s = _order(rows), budget_s
+    order = order[rows.lists_left[order] > 0]
+    for row in order.tolist():  # no further than the budget goes
+        lists = pending(row)
+        lists = lists[~is_chosen[lists]]
+        ends_s = np.cumsum(list_s[lists])
+        fitting = int(np.searchsorted(ends_s, left_s, side="right"))
+        if fitting == len(lists):
+            left_s -= float(ends_s[-1]) if fitting else 0.0
+        elif ends_s[-1] <= budget_s:
+            break
+        is_chosen[lists[:fitting]] = True
+        if fitting < len(lists):
+            break
+    if not is_chosen.any():
+        is_chosen[pending(int(order[0]))[0]] = True
+    return np.flatnonzero(is_chosen)
 
 
 def _order(rows: Rows) -> NDArray[np.int64]:
-    overdue = np.where(rows.waited >= WAIT_MAX, rows.waited, 0)
-    return np.lexsort((rows.arrivals, rows.lists_left, -overdue, rows.priorities))
+    return np.lexsort((rows.arrivals, rows.due, rows.priorities))
 
 
 def _fill(

@@ -9,6 +9,7 @@ from heddle.core.frames import Progress
 from heddle.core.payloads import SearchPayload
 from heddle.core.results import Hits
 from heddle.core.tasks import Priority
+from heddle.engines.vector.allowed import Allowed
 
 TOPK_MAX = 65_536
 
@@ -21,7 +22,10 @@ class RunningSearch:
     """One search task; its rows join the slots one by one as these come free.
 
     `nprobe` is settled when the first row joins: asked for, or the index's default, and never
-    more than its nlist. `found` is what finished rows found, None before the first of them.
+    more than its nlist; `lists_added` are those scanned besides for want of hits, over all rows;
+    `lists_on_device` those that a device scanned for finished rows.
+    `allowed` is settled then, too: None = everything may be found. `found` is what finished rows
+    found, None before the first of them.
     """
 
     task_id: int
@@ -29,6 +33,9 @@ class RunningSearch:
     priority: Priority
     report_every: int
     nprobe: int | None = None
+    lists_added: int = 0
+    lists_on_device: int = 0
+    allowed: Allowed | None = None
     revision: int = 0
     rows_joined: int = 0
     rows_done: int = 0
@@ -53,7 +60,7 @@ class RunningSearch:
     @property
     def lists_probed(self) -> int:
         """Clusters to scan over all rows; 0 while nothing has started."""
-        return self.payload.rows * (self.nprobe or 0)
+        return self.payload.rows * (self.nprobe or 0) + self.lists_added
 
     def finish_rows(self, rows: NDArray[np.int64], hits: SortedHits) -> None:
         """Take the hits of rows that have been scanned to the end, [m, topk] each."""
@@ -69,7 +76,14 @@ class RunningSearch:
         """Return the final result: every list that was planned has been scanned."""
         distances, labels = self.found or self._nothing()
         planned = self.lists_probed
-        return Hits(labels, distances, planned, planned, self.revision)
+        return Hits(
+            labels,
+            distances,
+            planned,
+            planned,
+            self.revision,
+            lists_on_device=self.lists_on_device,
+        )
 
     def progress(self, rows: NDArray[np.int64], hits: SortedHits, lists_scanned: int) -> Progress:
         """Return the hits so far: finished rows as they are, and `rows` with theirs.

@@ -1,8 +1,11 @@
 """The rows in flight with one k: dense arrays, so packing a step is array work."""
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.engines.vector.allowed import Allowed
 from heddle.engines.vector.scheduler import NO_LIST
 
 FIRST_ROWS = 32
@@ -17,13 +20,16 @@ class SlotTable:
         k: hits that each row is to find.
         heap: entries of a row's running heap, at least k.
         dims: length of a query.
-    Shapes (capacity c, width w = the largest nprobe so far): queries [c, d] float32; lists
-    [c, w] int64, unused beyond a row's stop; distances [c, heap] float32 and labels [c, heap]
-    int64 are the running heaps, unordered; the others [c] int64.
+        allowed: what the rows may find; None = everything.
+    Shapes (capacity c, width w = the most lists of a row so far): queries [c, d] float32; lists
+    [c, w] int64, of which a row scans those before its stop; distances [c, heap] float32 and
+    labels [c, heap] int64 are the running heaps, unordered; the others [c] int64, of which
+    on_device counts the lists that a device has scanned.
     """
 
-    def __init__(self, k: int, heap: int, dims: int) -> None:
+    def __init__(self, k: int, heap: int, dims: int, allowed: Allowed | None = None) -> None:
         self.k = k
+        self.allowed = allowed
         self.count = 0
         self.queries = np.zeros((FIRST_ROWS, dims), np.float32)
         self.lists = np.full((FIRST_ROWS, 0), NO_LIST, np.int64)
@@ -34,9 +40,10 @@ class SlotTable:
         self.task_ids = np.zeros(FIRST_ROWS, np.int64)
         self.task_rows = np.zeros(FIRST_ROWS, np.int64)
         self.priorities = np.zeros(FIRST_ROWS, np.int64)
-        self.waited = np.zeros(FIRST_ROWS, np.int64)
+        self.due = np.zeros(FIRST_ROWS, np.int64)
+        self.on_device = np.zeros(FIRST_ROWS, np.int64)
 
-    _COLUMNS = (
+    _COLUMNS: ClassVar[tuple[str, ...]] = (
         "queries",
         "lists",
         "distances",
@@ -46,7 +53,8 @@ class SlotTable:
         "task_ids",
         "task_rows",
         "priorities",
-        "waited",
+        "due",
+        "on_device",
     )
 
     @property
@@ -61,11 +69,14 @@ class SlotTable:
         priorities: NDArray[np.int64],
         queries: NDArray[np.float32],
         lists: NDArray[np.int64],
+        due: NDArray[np.int64],
+        nprobe: int | None = None,
     ) -> None:
         """Put queries into new rows with empty heaps.
 
-        Shapes: task_ids, task_rows (the row within its task) and priorities [m]; queries [m, d];
-        lists [m, nprobe], in the order in which they are scanned.
+        Shapes: task_ids, task_rows (the row within its task), priorities and due [m]; queries
+        [m, d]; lists [m, w], in the order in which they are scanned: all of them, or the first
+        `nprobe` and the others where a filter leaves a row without enough hits.
         """
         last = self.count + len(queries)
         self._reserve(last, lists.shape[1])
@@ -75,11 +86,12 @@ class SlotTable:
         self.distances[added] = np.inf
         self.labels[added] = -1
         self.position[added] = 0
-        self.stop[added] = lists.shape[1]
+        self.stop[added] = nprobe or lists.shape[1]
         self.task_ids[added] = task_ids
         self.task_rows[added] = task_rows
         self.priorities[added] = priorities
-        self.waited[added] = 0
+        self.due[added] = due
+        self.on_device[added] = 0
         self.count = last
 
     def upcoming(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -110,6 +122,12 @@ class SlotTable:
     def finished(self) -> NDArray[np.int64]:
         """Return the rows with nothing left to scan, [m]."""
         return np.nonzero(self.lists_left == 0)[0]
+
+    def widen(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Let rows go on with as many lists again, as far as there are; return how many, [m]."""
+        before = self.stop[rows]
+        self.stop[rows] = np.minimum(2 * before, self.lists.shape[1])
+        return self.stop[rows] - before
 
     def remove(self, rows: NDArray[np.int64]) -> None:
         """Free rows; the last ones in use move into the holes."""

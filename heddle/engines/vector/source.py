@@ -6,6 +6,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.search_scope import SearchScope
+
 
 class VectorBatch(Protocol):
     """Some vectors of a corpus. Shapes: chunk_ids [n] int64; vectors [n, d] float32, normalised."""
@@ -53,6 +55,17 @@ class VectorSource(Protocol):
 
     def deleted(self, after_revision: int) -> NDArray[np.int64]:
         """Return the ids of chunks deleted after a revision."""
+        ...
+
+    def allowed(self, scope: SearchScope) -> NDArray[np.int64] | None:
+        """Return the ids of the live chunks in a scope, each once; None = all are.
+
+        Raises: InputError: nothing in the corpus fits what its `where` asks for.
+        """
+        ...
+
+    def by_words(self, text: str, limit: int, scope: SearchScope) -> VectorBatch:
+        """Return the live chunks in a scope that share words with a text, the best first."""
         ...
 
     def store_vectors(self, chunk_ids: Sequence[int], vectors: NDArray[np.float32]) -> int:

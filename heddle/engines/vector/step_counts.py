@@ -9,15 +9,18 @@ PRIOR_S: Mapping[str, float] = MappingProxyType(
         "call": 6e-5,
         "lists": 1.5e-6,
         "vectors": 1.2e-7,
+        "ridden": 2e-8,
         "scans": 1e-5,
         "rows": 1e-4,
+        "compared": 6e-8,
         "stored": 1e-4,
         "followed": 3e-5,
     }
 )
-"""Seconds for a step, a scanned list, a scanned vector, a row that scans anything in this step, a
-row's coarse search, a vector stored, and one brought into the index: a 384-d index on one core,
-before anything is measured."""
+"""Seconds for a step, a list that is read, a vector read from it, a vector compared with a further
+query that shares the list, a row that scans anything in this step, a row's coarse search, a vector
+compared for a filter, one stored, and one brought into the index: a 384-d index on one core, before
+anything is measured."""
 
 
 @dataclass(slots=True)
@@ -26,8 +29,10 @@ class StepCounts:
 
     lists: int = 0
     vectors: int = 0
+    ridden: int = 0
     scans: int = 0
     rows: int = 0
+    compared: int = 0
     stored: int = 0
     followed: int = 0
 
@@ -42,8 +47,10 @@ class StepCounts:
             "call": 1.0,
             "lists": float(self.lists),
             "vectors": float(self.vectors),
+            "ridden": float(self.ridden),
             "scans": float(self.scans),
             "rows": float(self.rows),
+            "compared": float(self.compared),
             "stored": float(self.stored),
             "followed": float(self.followed),
         }

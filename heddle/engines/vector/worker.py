@@ -1,5 +1,8 @@
 """FAISS behind the vector engine: IVF lists scanned piece by piece.
 
+Whole vectors are scanned by our own kernel where it gives FAISS's distances bit for bit, because
+queries then share what is read from memory. The others are scanned by FAISS.
+
 With PARALLEL_MODE_NO_HEAP_INIT, `search_preassigned` neither initialises nor sorts the heaps it
 is given, so a search can be cut at any list and goes on as if it never stopped: the same ids
 and distances as one call, bit for bit, on unmodified FAISS. FastScan ignores the flag without a
@@ -7,6 +10,9 @@ word: its lists are merged here, and only candidates nearer than the last are re
 which of several equally far ones a call returns depends on what else it scans.
 """
 
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -15,30 +21,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import ConfigError
+from heddle.core.search_scope import SearchScope
+from heddle.engines.vector.allowed import Allowed, are_few
+from heddle.engines.vector.hot.port import ListDevice
 from heddle.engines.vector.index_kind import nprobe_for
+from heddle.engines.vector.list_memory import ListMemory
 from heddle.engines.vector.live_index import IvfIndex, LiveIndex
 from heddle.engines.vector.rebuild import Rebuild
 from heddle.engines.vector.scan_kernels import centroid_distances
+from heddle.engines.vector.scheduler import NO_LIST
 from heddle.engines.vector.search import SortedHits, ascending
-from heddle.engines.vector.slots import SlotTable
+from heddle.engines.vector.shared_scan import scan_shared
 from heddle.engines.vector.source import VectorSource
+
+log = logging.getLogger(__name__)
 
 NO_HEAP_INIT = 1024  # IndexIVF::PARALLEL_MODE_NO_HEAP_INIT
 SEQUENTIAL, BY_QUERY = 0, 3
 CANDIDATES_MIN, CANDIDATES_PER_HIT = 100, 10  # of coded vectors, to be refined
 SPARE_MAX = 4000  # candidates beyond the hits wanted
+FILTERS_KEPT = 16
+SHARES_NOTHING = "FAISS sums distances in another order here: queries share no scans"
 SELF_TEST_ROWS, SELF_TEST_LISTS, SELF_TEST_K = 4, 8, 10
 
 
 class Stepping(Enum):
     """How a search of an index goes on after a sub-stage."""
 
+    SHARED = "shared"  # our kernel goes on with the heaps; queries share a list that is read
     CARRY = "carry"  # FAISS goes on with the heaps of the sub-stage before
     MERGE = "merge"  # each sub-stage finds its own nearest, which are merged
 
 
 CAPABILITIES = {
-    "IndexIVFFlat": Stepping.CARRY,
+    "IndexIVFFlat": Stepping.SHARED,
     "IndexIVFFlatPanorama": Stepping.CARRY,
     "IndexIVFPQFastScan": Stepping.MERGE,
 }
@@ -55,6 +71,7 @@ class FaissWorker:
         nprobe: clusters a query scans by default; None = by the size of the index.
         threads: FAISS threads for one scan.
         rebuild: clusters the corpus anew when it has outgrown the index; None = never.
+        make_hot: puts a device beside an index, for its hot lists; None = there is none.
 
     Raises:
         ConfigError: the index is of a kind that can't be searched in steps, or the self-test
@@ -67,18 +84,25 @@ class FaissWorker:
         source: VectorSource,
         nprobe: int | None = None,
         threads: int = 1,
-        rebuild: Rebuild | None = None,
+        rebuild: Rebuild[LiveIndex] | None = None,
+        make_hot: Callable[[IvfIndex], ListDevice] | None = None,
     ) -> None:
         faiss.omp_set_num_threads(threads)
         self._live, self._source = live, source
         self._nprobe, self._threads = nprobe, threads
         self._rebuild = rebuild
+        self._make_hot = make_hot
+        self._hot: ListDevice | None = None
         self._embedder = source.embedder
         self._params = faiss.SearchParametersIVF()
         # No kind here uses the distances to centroids: FAISS asks for them but doesn't read them.
         self._no_distances = np.zeros(0, np.float32)
+        self._every_id = np.zeros(0, np.uint8)
+        self._filters: OrderedDict[tuple[SearchScope, int], Allowed | None] = OrderedDict()
         self._list_sizes = np.zeros(0, np.int64)
         self._ivf: IvfIndex = None
+        self._memory: ListMemory | None = None  # where our kernel scans
+        self._notes: tuple[str, ...] = ()
         self._centroids = np.zeros((0, 0), np.float32)
         self._prepare()
 
@@ -98,6 +122,16 @@ class FaissWorker:
         if self._ivf is None:
             return self._nprobe or 0
         return self._nprobe or nprobe_for(self._live.kind, self._live.nlist)
+
+    @property
+    def shares_lists(self) -> bool:
+        """Whether queries that want the same list in one scan share its cost."""
+        return self._memory is not None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What every search is told: where it goes another way than meant."""
+        return self._notes
 
     @property
     def revision(self) -> int:
@@ -133,15 +167,47 @@ class FaissWorker:
         lists: NDArray[np.int64],
         distances: NDArray[np.float32],
         labels: NDArray[np.int64],
-    ) -> None:
+        allowed: Allowed | None = None,
+    ) -> NDArray[np.int64] | None:
         """Scan these lists (-1 = none) for each prepared query; updates the heaps in place."""
-        if CAPABILITIES[type(self._ivf).__name__] is Stepping.CARRY:
-            self._search(queries, lists, distances, labels)
+        if self._hot is not None and allowed is None:  # the device knows nothing of filters
+            return self._hot.scan(queries, lists, distances, labels, self._scan_lists)
+        self._scan_lists(queries, lists, distances, labels, allowed)
+        return None
+
+    def _scan_lists(
+        self,
+        queries: NDArray[np.float32],
+        lists: NDArray[np.int64],
+        distances: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        allowed: Allowed | None = None,
+    ) -> None:
+        """Do so on the host."""
+        if self._memory is not None:
+            self._scan_shared(self._memory, queries, lists, distances, labels, allowed)
+            return
+        selector = None if allowed is None else _selector(allowed)
+        if CAPABILITIES[type(self._ivf).__name__] is not Stepping.MERGE:
+            self._search(queries, lists, distances, labels, selector)
             return
         found = (np.empty_like(distances), np.empty_like(labels))
-        self._search(queries, lists, *found)
+        self._search(queries, lists, *found, selector)
         found[0][found[1] < 0] = np.inf  # FAISS says the largest float there
         _merge(distances, labels, *found)
+
+    def _scan_shared(
+        self,
+        memory: ListMemory,
+        queries: NDArray[np.float32],
+        lists: NDArray[np.int64],
+        distances: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        allowed: Allowed | None,
+    ) -> None:
+        memory.locate(lists)
+        bits = self._every_id if allowed is None else allowed.bits
+        scan_shared(memory.codes, memory.ids, memory.sizes, bits, queries, lists, distances, labels)
 
     def hits(
         self,
@@ -166,12 +232,14 @@ class FaissWorker:
         lists: NDArray[np.int64],
         distances: NDArray[np.float32],
         labels: NDArray[np.int64],
+        selector: Any = None,  # noqa: ANN401 - FAISS's own
     ) -> None:
-        """Have FAISS scan the lists into these arrays."""
+        """Have FAISS scan the lists into these arrays, for what the selector lets pass."""
         if lists.size > self._no_distances.size:
             self._no_distances = np.zeros(lists.size, np.float32)
         queries, lists = np.ascontiguousarray(queries), np.ascontiguousarray(lists)
         self._params.nprobe = lists.shape[1]
+        self._params.sel = selector
         # The Python wrapper insists on the index's own nprobe; the method under it does not.
         self._ivf.search_preassigned_c(
             len(queries),
@@ -184,6 +252,48 @@ class FaissWorker:
             False,
             self._params,
         )
+
+    def allowed(self, scope: SearchScope) -> Allowed | None:
+        """Return what a scope lets a search find; None = everything. The last ones are kept."""
+        key = (scope, self._live.revision)
+        if key not in self._filters:
+            chunk_ids = self._source.allowed(scope)
+            if len(self._filters) == FILTERS_KEPT:
+                self._filters.popitem(last=False)
+            self._filters[key] = None if chunk_ids is None else self._allowed(chunk_ids)
+        self._filters.move_to_end(key)
+        return self._filters[key]
+
+    def _allowed(self, chunk_ids: NDArray[np.int64]) -> Allowed:
+        refine = self._live.refine
+        if refine is None:  # every list of such an index is scanned, which leaves nothing out
+            return Allowed.of(chunk_ids, is_few=False)
+        rows = refine.rows_of(chunk_ids)
+        return Allowed.of(rows, is_few=are_few(len(rows), self._live.count))
+
+    def by_words(
+        self, queries: NDArray[np.float32], texts: Sequence[str], limit: int, scope: SearchScope
+    ) -> SortedHits:
+        """Return what shares words with each text, the best by BM25 first, [n, limit] each."""
+        distances = np.full((len(texts), limit), np.inf, np.float32)
+        labels = np.full((len(texts), limit), -1, np.int64)
+        for row, text in enumerate(texts):
+            found = self._source.by_words(text, limit, scope)
+            count = len(found.chunk_ids)
+            labels[row, :count] = found.chunk_ids
+            distances[row, :count] = ((found.vectors - queries[row]) ** 2).sum(axis=1)
+        return distances, labels
+
+    def nearest_of(self, queries: NDArray[np.float32], allowed: Allowed, topk: int) -> SortedHits:
+        """Compare every allowed vector and return the nearest, [n, topk] each."""
+        refine = self._live.refine
+        assert refine is not None, "without a refine store lists are scanned"
+        rows = np.tile(allowed.labels, (len(queries), 1))
+        distances, rows = ascending(refine.distances(queries, rows), rows)
+        missing = max(0, topk - rows.shape[1])
+        distances = np.pad(distances[:, :topk], ((0, 0), (0, missing)), constant_values=np.inf)
+        rows = np.pad(rows[:, :topk], ((0, 0), (0, missing)), constant_values=-1)
+        return distances, refine.chunk_ids_at(rows)
 
     def newest_revision(self) -> int:
         """Return the newest revision that was committed to the corpus, here or elsewhere."""
@@ -207,12 +317,18 @@ class FaissWorker:
             self._prepare()
         self._check_embedder()
         had_index = self._live.index is not None
-        changes = self._live.advance(self._source, may_delete=not in_flight)
+        if self._memory is not None:
+            self._memory.forget()  # before: what fails half-way has moved vectors, too
+        try:
+            changes = self._live.advance(self._source, may_delete=not in_flight)
+        except Exception:
+            self._lists_changed()  # some of them, perhaps: it begins again, and finds less to do
+            raise
         if not had_index:
             self._prepare()
         elif changes:
-            self._list_sizes = self._live.list_sizes()
-        if self._rebuild is not None and self._live.is_outgrown:
+            self._lists_changed()
+        if self._rebuild is not None and (self._live.is_outgrown or self._live.wants_saving):
             self._rebuild.start()
         return changes
 
@@ -239,50 +355,82 @@ class FaissWorker:
             )
         self._embedder = embedder
 
+    def _lists_changed(self) -> None:
+        self._list_sizes = self._live.list_sizes()
+        if self._hot is not None:
+            self._hot.index_changed()
+
     def _prepare(self) -> None:
         """Check that the index can be searched in steps, and switch it over."""
         self._list_sizes = self._live.list_sizes()
+        self._filters.clear()  # their labels are those of the index before
         self._ivf = ivf = self._live.ivf
+        self._hot = self._memory = None
+        self._notes = ()
         if ivf is None:
             return
         check_steppable(ivf)
         self._centroids = ivf.quantizer.reconstruct_n(0, ivf.nlist)
         mode = BY_QUERY if self._threads > 1 else SEQUENTIAL
-        carries = CAPABILITIES[type(ivf).__name__] is Stepping.CARRY
-        ivf.parallel_mode = mode | NO_HEAP_INIT if carries else SEQUENTIAL
-        self._self_test()
-
-    def _self_test(self) -> None:
-        """Search a few random queries at once and in ragged steps; refuse any difference."""
-        rng = np.random.default_rng(0)
-        assert self.dims is not None, "an index without dimensions"
-        queries = rng.standard_normal((SELF_TEST_ROWS, self.dims), dtype=np.float32)
-        queries /= np.linalg.norm(queries, axis=1, keepdims=True)
-        expected = self.search_at_once(queries, SELF_TEST_K, SELF_TEST_LISTS)
-        queries = self.prepared(queries)
-        table = SlotTable(SELF_TEST_K, self.heap_size(SELF_TEST_K), self.dims)
-        lists = self.coarse(queries, min(SELF_TEST_LISTS, self._live.nlist))
-        n = len(queries)
-        table.add(np.zeros(n, np.int64), np.arange(n), np.zeros(n, np.int64), queries, lists)
-        while table.lists_left.any():
-            counts = np.minimum(rng.integers(0, 4, n), table.lists_left)
-            rows, taken = table.take(counts)
-            heaps = (table.distances[rows], table.labels[rows])
-            self.scan(queries[rows], taken, *heaps)
-            table.distances[rows], table.labels[rows] = heaps
-        distances, labels = self.hits(queries, table.distances[:n], table.labels[:n], SELF_TEST_K)
-        if not (np.array_equal(distances, expected[0]) and np.array_equal(labels, expected[1])):
+        stepping = CAPABILITIES[type(ivf).__name__]
+        ivf.parallel_mode = SEQUENTIAL if stepping is Stepping.MERGE else mode | NO_HEAP_INIT
+        is_shared = stepping is Stepping.SHARED and self._threads == 1
+        if is_shared and not self._uses_own_kernel():
+            log.warning(SHARES_NOTHING)
+            self._notes = (SHARES_NOTHING,)
+        if not self._steps_change_nothing():
             raise ConfigError(
                 f"FAISS {faiss.__version__} searches in steps with other results than at once; "
                 "install the faiss-cpu release that Heddle was tested with (1.15)"
             )
+        if self._make_hot is not None:
+            self._hot = self._make_hot(ivf)
+
+    def _uses_own_kernel(self) -> bool:
+        """Scan by our kernel if its distances are FAISS's bit for bit; return whether they are."""
+        queries = self._test_queries()
+        expected, _ = self.search_at_once(queries, SELF_TEST_K, SELF_TEST_LISTS)
+        self._memory = ListMemory(self._ivf)
+        found, _ = self.search_at_once(queries, SELF_TEST_K, SELF_TEST_LISTS)
+        if not np.array_equal(expected, found):
+            self._memory = None
+        return self._memory is not None
+
+    def _test_queries(self) -> NDArray[np.float32]:
+        """Return a few random queries of unit length, [n, d]."""
+        assert self.dims is not None, "an index without dimensions"
+        rng = np.random.default_rng(0)
+        queries = rng.standard_normal((SELF_TEST_ROWS, self.dims), dtype=np.float32)
+        queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+        return queries
+
+    def _steps_change_nothing(self) -> bool:
+        """Search a few random queries at once and in ragged steps; return whether both agree."""
+        rng = np.random.default_rng(0)
+        queries = self._test_queries()
+        expected = self.search_at_once(queries, SELF_TEST_K, SELF_TEST_LISTS)
+        queries = self.prepared(queries)
+        lists = self.coarse(queries, min(SELF_TEST_LISTS, self._live.nlist))
+        n = len(queries)
+        heaps = _empty_heaps(n, self.heap_size(SELF_TEST_K))
+        position = np.zeros(n, np.int64)
+        turns = np.arange(lists.shape[1])
+        while (position < lists.shape[1]).any():
+            stop = position + rng.integers(0, 4, n)
+            is_now = (turns >= position[:, None]) & (turns < stop[:, None])
+            self.scan(queries, np.where(is_now, lists, NO_LIST), *heaps)
+            position = stop
+        distances, labels = self.hits(queries, *heaps, SELF_TEST_K)
+        return np.array_equal(distances, expected[0]) and np.array_equal(labels, expected[1])
 
     def search_at_once(self, queries: NDArray[np.float32], topk: int, nprobe: int) -> SortedHits:
         """Search without steps: FAISS scans every list of every query in one call."""
         queries = self.prepared(queries)
         lists = self.coarse(queries, min(nprobe, self._live.nlist))
-        shape = (len(queries), self.heap_size(topk))
-        distances, labels = np.empty(shape, np.float32), np.empty(shape, np.int64)
+        distances, labels = _empty_heaps(len(queries), self.heap_size(topk))
+        if self._memory is not None:
+            self.scan(queries, lists, distances, labels)
+            return self.hits(queries, distances, labels, topk)
         mode, self._ivf.parallel_mode = self._ivf.parallel_mode, SEQUENTIAL
         try:
             self._search(queries, lists, distances, labels)
@@ -290,6 +438,15 @@ class FaissWorker:
             self._ivf.parallel_mode = mode
         distances[labels < 0] = np.inf
         return self.hits(queries, distances, labels, topk)
+
+
+def _empty_heaps(rows: int, size: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    return np.full((rows, size), np.inf, np.float32), np.full((rows, size), -1, np.int64)
+
+
+def _selector(allowed: Allowed) -> Any:  # noqa: ANN401 - FAISS's own
+    """Return what has FAISS pass over all that isn't allowed; it lives as long as `allowed`."""
+    return faiss.IDSelectorBitmap(len(allowed.bits), faiss.swig_ptr(allowed.bits))
 
 
 def _merge(

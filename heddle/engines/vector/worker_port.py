@@ -1,10 +1,13 @@
 """What the vector engine is given: the index, and the corpus that it follows."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.search_scope import SearchScope
+from heddle.engines.vector.allowed import Allowed
 from heddle.engines.vector.search import SortedHits
 
 
@@ -31,6 +34,16 @@ class VectorWorker(Protocol):
         ...
 
     @property
+    def shares_lists(self) -> bool:
+        """Whether a list that several queries of a scan want costs little more than for one."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What every search is told: where it goes another way than meant."""
+        ...
+
+    @property
     def revision(self) -> int:
         """The corpus revision that the index covers."""
         ...
@@ -53,8 +66,35 @@ class VectorWorker(Protocol):
         lists: NDArray[np.int64],
         distances: NDArray[np.float32],
         labels: NDArray[np.int64],
-    ) -> None:
-        """Scan these lists; updates the heaps in place."""
+        allowed: Allowed | None = None,
+    ) -> NDArray[np.int64] | None:
+        """Scan these lists for what is allowed; updates the heaps in place.
+
+        Returns how many of each row's lists a device beside the host has scanned, [n], or None.
+        """
+        ...
+
+    def allowed(self, scope: SearchScope) -> Allowed | None:
+        """Return what a scope lets a search find in the index as it is; None = everything.
+
+        Raises: InputError: nothing fits what it asks for.
+        """
+        ...
+
+    def by_words(
+        self, queries: NDArray[np.float32], texts: Sequence[str], limit: int, scope: SearchScope
+    ) -> SortedHits:
+        """Return what shares words with each text, the best first, [n, limit] each.
+
+        Distances are those to the queries, which are as they came.
+        """
+        ...
+
+    def nearest_of(self, queries: NDArray[np.float32], allowed: Allowed, topk: int) -> SortedHits:
+        """Compare every allowed vector and return the nearest, as `hits` does.
+
+        The queries are as they came, not prepared.
+        """
         ...
 
     def hits(

@@ -1,8 +1,10 @@
 """Lanes by device: accelerators first, the CPU beside them, one kind alone in the old place."""
 
+import math
+
 import pytest
 
-from heddle.app.embedding_lanes import EmbeddingLane, plan_embedding_lanes
+from heddle.app.embedding_lanes import SHARED_STEP_S, EmbeddingLane, plan_embedding_lanes
 from heddle.app.lanes import lane_specs
 from heddle.app.placement import Placement
 from heddle.app.server_config import ServerConfig
@@ -34,6 +36,16 @@ def test_the_cpu_lane_has_the_highest_cores_of_one_node_that_the_plan_leaves() -
     lane = plan_embedding_lanes((GPU, *NODES), PLAN, "float32", heterogeneous=True)[-1]
     assert (lane.cpus, lane.threads) == ((7, 6, 5, 4), 4)
     assert lane.line() == "embedding-cpu: cpu, float32, 4 threads, cores 7, 6, 5, 4"
+
+
+def test_only_the_gpu_that_decodes_has_short_steps() -> None:
+    other = Device(DeviceKind.CUDA, 1, "a GPU")
+    lanes = plan_embedding_lanes(
+        (GPU, other, *NODES), PLAN, "float32", heterogeneous=True, decodes_on="cuda:0"
+    )
+    assert [lane.step_s_max for lane in lanes] == [SHARED_STEP_S, math.inf, math.inf]
+    assert lanes[0].line().endswith("steps of at most 4 ms beside decoding")
+    assert lanes[0].spec("model").engines[0].settings.step_s_max == SHARED_STEP_S
 
 
 def test_without_whole_cores_nothing_is_pinned() -> None:

@@ -29,17 +29,19 @@ class Directory:
 class Pool:
     """Answers at once with what it was given."""
 
-    def __init__(self, event: Event) -> None:
-        self.event, self.calls = event, []
+    def __init__(self, event: Event | None) -> None:
+        self.event, self.calls, self.given_back = event, [], []
 
     def submit(self, payload: EmbedPayload, on_end, **settings: object) -> int:
         self.calls.append((payload, settings))
-        on_end(self.event)
+        self.on_end = on_end
+        if self.event is not None:
+            on_end(self.event)
         return -1
 
 
 def submit(pool: Pool, dimensions: int | None = None) -> Future[Vectors]:
-    return EmbeddingService(pool, Directory()).submit(
+    return EmbeddingService(pool, Directory(), pool.given_back.append).submit(
         EmbedPayload(("a", "b")),
         seconds_left=1.0,
         priority=Priority.BULK,
@@ -56,6 +58,18 @@ def test_what_is_asked_reaches_the_lanes_and_the_vectors_come_back() -> None:
     assert settings == {"seconds_left": 1.0, "priority": Priority.BULK, "tenant": "t"}
 
 
+def test_a_cancelled_future_gives_the_place_back_and_ignores_the_answer() -> None:
+    pool = Pool(None)
+    answer = submit(pool)
+    assert answer.cancel()
+    assert pool.given_back == [-1]
+    pool.on_end(CancelledEvent(-1))
+    assert answer.cancelled()
+    done = Pool(Done(-1, Vectors(VALUES)))
+    submit(done).result()
+    assert done.given_back == []
+
+
 def test_shorter_vectors_have_length_one_again() -> None:
     result = submit(Pool(Done(-1, Vectors(VALUES))), dimensions=2).result()
     np.testing.assert_allclose(result.values, [[0.6, 0.8], [0.0, 1.0]], atol=1e-6)
@@ -68,7 +82,7 @@ def test_health_shows_what_each_lane_holds_and_costs() -> None:
     manager.admit(Ticket(1, BatchShape.uniform(1, 75)), 0.0)
     pool = Pool(Done(-1, Vectors(VALUES)))
     pool.manager = manager
-    found = EmbeddingService(pool, Directory()).health()["fast"]
+    found = EmbeddingService(pool, Directory(), print).health()["fast"]
     assert (found["queries"], found["margin"], found["refits"]) == (1, 1.1, {})
 
 

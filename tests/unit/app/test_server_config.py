@@ -13,6 +13,8 @@ from heddle.core.errors import ConfigError
         ({"max_num_seqs": 0}, "max_num_seqs must be at least 1"),
         ({"max_num_batched_tokens": -1}, "max_num_batched_tokens must be at least 1"),
         ({"tool_threads": 0}, "tool_threads must be at least 1"),
+        ({"shards": 0}, "shards must be at least 1"),
+        ({"shards": 65}, "shards must be at most 64"),
         ({"context_tokens_max": 0}, "context_tokens_max must be at least 1"),
         ({"kv_bytes": -1}, "kv_bytes must be at least 1"),
     ],

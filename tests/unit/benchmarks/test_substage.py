@@ -21,7 +21,7 @@ def queries_of(vectors, arrivals_s):
 def test_both_find_the_same(indexed, gap_s):
     index, vectors = indexed
     queries = queries_of(vectors, (gap_s * np.arange(len(vectors))).tolist())
-    ours, _, _ = serve(SubStages(index, slots=4), queries)
+    ours, _, _ = serve(SubStages(index, slots=4, budget_s=0.002), queries)
     theirs, _, _ = serve(Whole(index), queries)
     assert ours.keys() == theirs.keys() == set(range(len(queries)))
     for number, (distances, labels) in theirs.items():
@@ -32,7 +32,7 @@ def test_both_find_the_same(indexed, gap_s):
 def test_nobody_waits_for_the_next_arrival(indexed):
     index, vectors = indexed
     queries = queries_of(vectors, (1000.0 * np.arange(len(vectors))).tolist())
-    for searcher in (SubStages(index, slots=4), Whole(index)):
+    for searcher in (SubStages(index, slots=4, budget_s=0.002), Whole(index)):
         _, end_s, latencies_s = serve(searcher, queries)
         assert end_s >= queries[-1].arrives_s
         assert latencies_s.max() < 1000.0

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from heddle.cli.arguments import add_json, add_models, model_limits
+from heddle.cli.arguments import (
+    add_json,
+    add_models,
+    add_scope,
+    model_limits,
+    search_scope,
+    server_settings,
+)
 
 
 @pytest.fixture
@@ -36,6 +43,17 @@ def test_what_is_no_size_is_refused(parser, size, capsys):
     assert "512M, 2G or plain bytes" in capsys.readouterr().err
 
 
+def test_the_time_of_a_search_before_a_prefill_reaches_the_server_in_seconds(parser):
+    assert server_settings(parser.parse_args(["--pool-slo-ms", "20"]))["pool_slo_s"] == 0.02
+
+
+@pytest.mark.parametrize("time", ["0", "-1", "soon", "nan", "inf"])
+def test_what_is_no_time_is_refused_by_the_option_s_own_name(parser, time, capsys):
+    with pytest.raises(SystemExit):
+        parser.parse_args([f"--pool-slo-ms={time}"])
+    assert f"--pool-slo-ms: '{time}' is no time" in capsys.readouterr().err
+
+
 def test_a_result_may_go_to_a_folder_that_is_to_be_made(tmp_path: Path):
     parser = argparse.ArgumentParser()
     add_json(parser)
@@ -56,3 +74,18 @@ def test_a_result_that_has_no_place_is_refused_at_once(path: str, words: str, tm
         parser.parse_args(["--json", str(tmp_path / path)])
     assert stop.value.code == 2
     assert words in capsys.readouterr().err
+
+
+def test_filters_of_one_key_are_alternatives(capsys):
+    parser = argparse.ArgumentParser()
+    add_scope(parser)
+    assert search_scope(parser.parse_args([])) == {"where": {}, "tenant": ""}
+    filters = [f"--where={text}" for text in ("lang=en", "year=2021", "lang=a=b")]
+    assert search_scope(parser.parse_args([*filters, "--tenant=ann"])) == {
+        "where": {"lang": ["en", "a=b"], "year": ["2021"]},
+        "tenant": "ann",
+    }
+    for text in ("lang", "=en", ""):
+        with pytest.raises(SystemExit):
+            parser.parse_args(["--where", text])
+        assert "write KEY=VALUE" in capsys.readouterr().err

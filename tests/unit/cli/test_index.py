@@ -1,11 +1,12 @@
 """What `heddle index` says at its end."""
 
+import argparse
 from pathlib import Path
 
 import pytest
 
 from heddle.app.indexing import IndexReport
-from heddle.cli.index import _print_report
+from heddle.cli.index import _print_report, add_arguments
 from heddle.corpus.file_discovery import FileNote
 from heddle.corpus.ingestion import IngestReport
 
@@ -45,3 +46,12 @@ def test_failures_make_the_exit_code(capsys: pytest.CaptureFixture[str]):
     failed = report(failures=(FileNote("/a/x.pdf", "no PDF"),))
     assert _print_report(failed, Path("corpus")) == 1
     assert capsys.readouterr().err == "error: /a/x.pdf: no PDF\n"
+
+
+def test_a_wrong_way_to_search_is_refused_with_those_there_are(capsys: pytest.CaptureFixture[str]):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["notes", "--into", "corpus", "--search", "foo"])
+    refusal = capsys.readouterr().err
+    assert all(f"'{mode}'" in refusal for mode in ("foo", "auto", "exact", "graph"))

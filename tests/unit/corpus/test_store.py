@@ -257,6 +257,14 @@ def test_a_vector_that_is_not_finite(store):
     assert store.stats().vectors == 0
 
 
+def test_a_chunk_with_two_vectors(store):
+    put(store, "a", "one", "two")
+    first, second = ids_pending(store)
+    with pytest.raises(InputError, match=f"chunk {second} has more than one vector"):
+        store.store_vectors([first, second, second], vectors_of([1, 2, 3]))
+    assert store.stats().vectors == 0
+
+
 def test_vectors_need_an_embedder(tmp_path):
     with CorpusStore.open(tmp_path, create=True) as store:
         assert store.embedder is None

@@ -128,3 +128,15 @@ def test_vectors_that_were_stored_without_a_word_are_not_stored_twice(corpus: Co
     assert (stored.count, stored.revision) == (2, revision)
     assert corpus.found() == {1, 2}
     assert corpus.store.vector_count == 2
+
+
+def test_a_search_whose_lane_is_killed_is_answered_by_the_next(corpus: Corpus) -> None:
+    corpus.end(corpus.ingest(1, 2, 3))
+    pid = corpus.stop()
+    search = RAGraph("search").add_retrieval("find", topk=3).compile()
+    call = corpus.submit(search, {"query": "xx"})
+    os.kill(pid, signal.SIGKILL)
+    answer = corpus.end(call).answer
+    assert [passage.chunk_id for passage in answer.passages] == [2, 1, 3]
+    assert answer.receipt.retries == 1
+    assert LANE_LOST in answer.receipt.fallbacks[0]

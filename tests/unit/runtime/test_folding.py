@@ -1,5 +1,7 @@
 """Results of engines become values of slots."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,10 +17,11 @@ from heddle.core.results import (
     Ingested,
     KvHandle,
     Prefilled,
+    RankedHits,
     ToolResult,
     Vectors,
 )
-from heddle.graph.primitive import DecodeConfig, EmbedConfig, Primitive, SearchConfig
+from heddle.graph.primitive import DecodeConfig, EmbedConfig, Primitive, Read, SearchConfig
 from heddle.runtime.folding import fold
 from heddle.runtime.receipt import ReceiptDraft
 from tests.helpers.fake_ports import FakePassages
@@ -36,6 +39,35 @@ def fold_hits(*groups, topk=2, passages=None):
 
 def hits(labels, distances, **counts):
     return Hits(np.array(labels, np.int64), np.array(distances, np.float32), **counts)
+
+
+def fold_hybrid(*groups, topk=3):
+    search = primitive(SearchConfig("v", topk, None, words=(Read("query"),)))
+    receipt = ReceiptDraft()
+    return fold(search, dict(enumerate(groups)), None, receipt), receipt
+
+
+class TestHybridHits:
+    def test_rankings_by_meaning_and_by_words_are_fused(self):
+        words = RankedHits(np.array([[3, 2, 4]]), np.array([[0.9, 0.5, 1.5]], np.float32))
+        found, receipt = fold_hybrid(hits([[1, 2, 3]], [[0.25, 0.5, 0.75]], by_words=words), topk=4)
+        assert [(p.chunk_id, p.distance) for p in found] == [
+            (3, 0.75),
+            (2, 0.5),
+            (1, 0.25),
+            (4, 1.5),
+        ]
+        assert receipt.fallbacks == []
+
+    def test_what_is_missing_has_no_place(self):
+        words = RankedHits(np.array([[-1, -1]]), np.full((1, 2), np.inf, np.float32))
+        found, _ = fold_hybrid(hits([[5, -1]], [[0.25, np.inf]], by_words=words))
+        assert [p.chunk_id for p in found] == [5]
+
+    def test_an_index_without_words_is_told(self):
+        found, receipt = fold_hybrid(hits([[5, 6]], [[0.25, 0.5]]))
+        assert [p.chunk_id for p in found] == [5, 6]
+        assert "only meaning counted" in receipt.fallbacks[0]
 
 
 class TestHits:
@@ -70,6 +102,17 @@ class TestHits:
 
         found, _ = fold_hits(hits([[5, 6]], [[0.5, 0.75]]), passages=Forgetful())
         assert [p.chunk_id for p in found] == [6]
+
+    def test_what_belongs_to_another_tenant_is_left_out(self):
+        class Owned(FakePassages):
+            def passages(self, chunk_ids):
+                owners = {5: "me", 6: "another", 7: ""}
+                return [replace(p, tenant=owners[p.chunk_id]) for p in super().passages(chunk_ids)]
+
+        search, found = primitive(SearchConfig("v", 3, None)), hits([[5, 6, 7]], [[0.1, 0.2, 0.3]])
+        for tenant, seen in (("me", [5, 7]), ("", [7])):
+            passages = fold(search, {0: found}, Owned(), ReceiptDraft(), tenant)
+            assert [p.chunk_id for p in passages] == seen
 
     @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=20))
     def test_splitting_rows_changes_nothing(self, pairs):

@@ -34,8 +34,8 @@ from heddle.runtime.events import (
 )
 from heddle.runtime.handle import Handle
 from heddle.runtime.receipt import ReceiptDraft, Span
-from heddle.server.ask_request import BODY_BYTES_MAX
 from heddle.server.http import create_app
+from heddle.server.json_body import BODY_BYTES_MAX
 from heddle.workflow.presets import preset
 
 PASSAGE = Passage(7, "doc-7", "Rock 7", "Its keeper is “Ada”.\n", 0.25)
@@ -135,10 +135,10 @@ def test_an_answer_with_its_passages_and_receipt():
 
 def test_every_field_reaches_the_server():
     server = FakeServer()
-    ask(server, question="Who?", deadline_s=2, priority="bulk", tenant="ann")
-    assert server.asked == [
-        (WORKFLOWS["oneshot"], "Who?", {"deadline_s": 2, "priority": "bulk", "tenant": "ann"})
-    ]
+    where = {"lang": "en", "year": [2020, 2021], "draft": False}
+    ask(server, question="Who?", deadline_s=2, priority="bulk", tenant="ann", where=where)
+    how = {"deadline_s": 2, "priority": "bulk", "tenant": "ann", "where": where}
+    assert server.asked == [(WORKFLOWS["oneshot"], "Who?", how)]
 
 
 def test_a_stream_tells_every_event_in_order():
@@ -188,6 +188,7 @@ def test_a_failure_later_on(error: HeddleError, status: int):
         ({"question": "Who?", "priority": "urgent"}, "priority"),
         ({"question": "Who?", "stream": "yes"}, "stream"),
         ({"question": "Who?", "tenant": "x" * 257}, "tenant"),
+        ({"question": "Who?", "where": {"lang": None}}, "where"),
         ({"question": "Who?", "temperature": 1}, "temperature"),
         ([], "body"),
         ("Who?", "body"),

@@ -4,6 +4,7 @@ import pytest
 
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
+from heddle.engines.vector.pool.scheduler import CAUTION
 from heddle.simulator.pool_device import PoolDevice
 from heddle.simulator.timeline import Timeline
 
@@ -49,8 +50,8 @@ def test_a_parked_search_goes_on_where_it_stopped():
     heard.search("decode", Stage.DECODE, 10.0)
     timeline.at(4.0, lambda: heard.search("prefill", Stage.PREFILL, 1.0))
     run_all(timeline)
-    # 0.5 s of slack, then 1 s of work, while 10 s of work are interrupted once.
-    assert heard.ends["prefill"][0] == pytest.approx(5.5)
+    # What slack there is, then 1 s of work, while 10 s of work are interrupted once.
+    assert heard.ends["prefill"][0] == pytest.approx(4.0 + (2.0 - CAUTION) + 1.0)
     assert heard.ends["decode"] == pytest.approx((11.0, 0.0, 11.0))
     assert pool.busy_s == pytest.approx(11.0)
 

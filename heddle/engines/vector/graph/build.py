@@ -1,61 +1,58 @@
-"""Settings of a graph search lane and how it is built, inside the lane."""
+"""How the graph of a corpus directory gets its engine, inside the lane, and is kept up to date."""
 
-from dataclasses import dataclass
+import os
+import threading
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from heddle.core.errors import ConfigError
 from heddle.engines.vector.graph.engine import GraphEngine
-from heddle.engines.vector.graph.scheduler import TOPM_MAX
+from heddle.engines.vector.graph.progress import OnPhase
+from heddle.engines.vector.shards.part import Part
+from heddle.engines.vector.shards.source import open_source
+
+if TYPE_CHECKING:
+    from heddle.engines.vector.graph.live_graph import LiveGraph
+
+NICENESS: Final = 10  # of the thread that builds another graph: searches come first
 
 
-@dataclass(frozen=True, slots=True)
-class GraphSettings:
-    """What a graph search lane serves, and how.
+def build_engine(
+    name: str, epoch: int, corpus: Path, part: Part, *, topm: int, slots: int
+) -> GraphEngine:
+    """Open a part of a corpus and its graph, and return an engine over them.
 
-    Args:
-        file: the graph, as `write_graph` left it.
-        topm: candidates that a search keeps where it doesn't say: recall against time.
-        slots: queries in flight at most; more wait in the lane.
-        substage_budget_s: time for one step where the runtime doesn't say [s].
-
-    Raises:
-        ConfigError: a value is out of range.
-    """
-
-    file: Path
-    topm: int = 64
-    slots: int = 64
-    substage_budget_s: float = 5e-4
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.topm <= TOPM_MAX:
-            raise ConfigError(f"graph topm: need 1 to {TOPM_MAX}, got {self.topm}")
-        if self.slots < 1:
-            raise ConfigError(f"graph slots: need at least 1, got {self.slots}")
-        if not self.substage_budget_s > 0:
-            raise ConfigError(
-                f"graph substage_budget_s: need a positive time, got {self.substage_budget_s}"
-            )
-
-
-def build_engine(name: str, epoch: int, settings: GraphSettings) -> GraphEngine:
-    """Open a graph's file and return an engine over it.
+    A graph that can't be used, or that the corpus has outgrown, is built again in the background.
 
     Raises:
-        InputError: the file is no graph, or corrupt.
-        StorageError: it can't be read.
+        HeddleError: the corpus can't be opened.
     """
     # Late, because settings are made in processes that never compile anything.
-    from heddle.engines.vector.graph.graph_file import open_graph
+    from heddle.engines.vector.graph.corpus_graph import FollowedGraph, build_live, read_live
     from heddle.engines.vector.graph.worker import NumbaWorker
     from heddle.engines.vector.perf_clock import PerfClock
+    from heddle.engines.vector.rebuild import Rebuild
 
-    worker = NumbaWorker(open_graph(settings.file), settings.slots)
-    return GraphEngine(
-        name,
-        epoch,
-        worker,
-        PerfClock(),
-        topm=settings.topm,
-        substage_budget_s=settings.substage_budget_s,
-    )
+    def build_again() -> "LiveGraph":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        with closing(open_source(corpus, part)) as own_source:
+            return build_live(directory, own_source, lambda phase, done, count: None)
+
+    directory, source = part.directory(corpus), open_source(corpus, part)
+    live = read_live(directory, source)
+    worker = NumbaWorker(live, slots)
+    followed = FollowedGraph(live, worker, source, Rebuild(build_again))
+    return GraphEngine(name, epoch, worker, PerfClock(), followed, topm=topm)
+
+
+def refresh_graph(directory: Path, on_phase: OnPhase) -> None:
+    """Build the graph of a corpus directory, where it isn't there or is outgrown.
+
+    Raises:
+        HeddleError: the corpus can't be opened, or the disk refused (an old file stays valid).
+    """
+    from heddle.corpus.store import CorpusStore
+    from heddle.engines.vector.graph import corpus_graph
+
+    with CorpusStore.open(directory) as source:
+        corpus_graph.refresh_graph(directory, source, on_phase)

@@ -1,43 +1,52 @@
 """Graph search with continuous batching: searches join and leave between steps. (Trinity §3.2)"""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
+from heddle.core.errors import InputError
 from heddle.core.frames import Frame, Load
-from heddle.core.payloads import SearchPayload
+from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Ingested
 from heddle.core.tasks import Task
 from heddle.costs.step_report import StepReport
-from heddle.engines.vector.graph.scheduler import quantum, soft_deadline_s
+from heddle.engines.vector.graph.scheduler import RUNNABLE, in_extends, soft_deadline_s
 from heddle.engines.vector.graph.search import GraphSearch, graph_refusal
 from heddle.engines.vector.graph.slots import GraphSlots
 from heddle.engines.vector.graph.waiting import WaitingSearches
-from heddle.engines.vector.graph.worker_port import GraphWorker
+from heddle.engines.vector.graph.worker_port import Advanced, FollowedCorpus, GraphWorker
+from heddle.engines.vector.ingest_queue import IngestQueue, WaitingIngest, ingest_refusal
 from heddle.engines.vector.search import dims_refusal
 
-PRIOR_S: Mapping[str, float] = MappingProxyType({"call": 5e-5, "rows": 4e-5, "extends": 3e-6})
-"""Seconds for a step, for a row to start, and for an extend, before anything is measured."""
+PRIOR_S: Mapping[str, float] = MappingProxyType(
+    {"call": 5e-5, "rows": 4e-5, "extends": 3e-6, "added": 1e-7, "followed": 2e-5, "stored": 5e-5}
+)
+"""Seconds, before anything is measured, for a step, for a row to begin, for an extend, for a
+vector beside the graph that a row is compared with, and to follow or store a vector."""
+PRIOR_SHARE_MIN = 0.1  # of its first guess that an extend is taken for, whatever was measured
 EXTENDS_PER_TOPM = 1.2  # before anything is measured
 LEARNT_SHARE = 0.05  # of what is learnt from one more finished search
+NOTHING = Advanced(0, 0, [])
 
 
 class GraphEngine:
     """Searches in flight over one graph; each step extends those with the least slack.
 
     Searches that came between two steps join the next one, those that are over leave at once.
-    What a search finds never depends on who runs beside it.
+    What a search finds never depends on who runs beside it. Over a corpus that changes, it sees
+    all that was committed before it came, by whichever process.
 
     Args:
         name: the lane's name.
         epoch: the lane's epoch.
         worker: touches the graph.
         clock: measures steps.
+        corpus: what the graph follows, and where vectors are stored; None = the graph is fixed.
         topm: candidates that a search keeps where it doesn't say.
         substage_budget_s: time for one step where the caller doesn't say [s].
         prior_s: the cost model's first guess.
@@ -49,15 +58,17 @@ class GraphEngine:
         epoch: int,
         worker: GraphWorker,
         clock: Clock,
+        corpus: FollowedCorpus | None = None,
         *,
         topm: int = 64,
         substage_budget_s: float = 5e-4,
         prior_s: Mapping[str, float] = PRIOR_S,
     ) -> None:
-        self._worker = worker
+        self._worker, self._corpus = worker, corpus
         self._topm = topm
         self._budget_s = substage_budget_s
         self._report = StepReport(name, epoch, clock, prior_s)
+        self._extend_s_min = PRIOR_SHARE_MIN * prior_s["extends"]
         self._searches: dict[int, GraphSearch] = {}
         self._new: list[GraphSearch] = []  # those that came since the last step
         self._waiting = WaitingSearches()
@@ -65,6 +76,9 @@ class GraphEngine:
         self._slots = GraphSlots(worker.slot_count)
         self._rows_left = 0  # of all searches: those that wait and those in flight
         self._extends_per_topm = EXTENDS_PER_TOPM
+        self._ingests = IngestQueue()
+        self._has_new_search = False  # it has to see what is committed by now
+        self._revision_wanted = 0
 
     @property
     def name(self) -> str:
@@ -74,12 +88,14 @@ class GraphEngine:
     @property
     def kinds(self) -> frozenset[PrimitiveKind]:
         """The primitives it carries out."""
-        return frozenset({PrimitiveKind.SEARCHING})
+        if self._corpus is None:
+            return frozenset({PrimitiveKind.SEARCHING})
+        return frozenset({PrimitiveKind.SEARCHING, PrimitiveKind.INGESTION})
 
     @property
     def has_work(self) -> bool:
         """Whether a step would do something."""
-        return self._report.has_events or bool(self._searches)
+        return self._report.has_events or self._has_tasks
 
     @property
     def rows_in_flight(self) -> int:
@@ -94,13 +110,15 @@ class GraphEngine:
             case Cancel(task_id=task_id) if task_id in self._searches:
                 self._drop(self._searches[task_id])
                 self._report.cancelled(task_id)
+            case Cancel(task_id=task_id) if self._ingests.remove(task_id):
+                self._report.cancelled(task_id)
             case Steer():
                 self._steer(command)
             case _:
                 pass
 
     def step(self, now_s: float, budget_s: float) -> Frame:
-        """Start waiting searches and make as many extends as fit the budget.
+        """Make as many extends as fit the budget, waiting searches included; or store vectors.
 
         Args:
             now_s: the lane's time; slack is counted on it [s].
@@ -108,43 +126,66 @@ class GraphEngine:
         """
         self._report.begin()
         budget_s = self._budget_s if math.isinf(budget_s) else budget_s
-        costs = self._report.costs.coefficients_s
-        left_s = budget_s - costs["call"]
-        started = self._join(now_s, left_s)
-        extends = self._extend(left_s - started * costs["rows"])
+        followed = self._join(now_s)
+        done = self._extend(budget_s - self._report.costs.coefficients_s["call"])
+        stored = self._ingest()
+        features = {
+            "call": 1.0,
+            "rows": float(done.seeded),
+            "extends": float(done.extends),
+            "added": float(len(done.over) * self._worker.added),
+            "followed": float(followed),
+            "stored": float(stored),
+        }
         return self._report.frame(
-            {"call": 1.0, "rows": float(started), "extends": float(extends)},
+            features,
             Load(running=self.rows_in_flight, waiting=self._rows_waiting),
-            has_computed=bool(started or extends),
-            has_work=bool(self._searches),
+            has_computed=bool(done.seeded or done.extends or followed or stored),
+            has_work=self._has_tasks,
         )
+
+    def close(self) -> None:
+        """Let go of the corpus; nothing is called afterwards."""
+        if self._corpus is not None:
+            self._corpus.close()
 
     def predicted_step_s(self) -> float:
         """Return how long the next step should take, by the cost model [s]."""
-        costs = self._report.costs
-        joining = min(self._rows_waiting, self._slots.free)
-        fixed_s = costs.predict_s({"call": 1.0, "rows": float(joining)})
-        return fixed_s + max(self._budget_s, costs.coefficients_s["extends"])
+        costs = self._report.costs.coefficients_s
+        longest_s = costs["rows"] + costs["extends"] + costs["added"] * self._worker.added
+        stored_s = costs["stored"] * self._ingests.rows_of_largest
+        return costs["call"] + max(self._budget_s, longest_s) + stored_s
 
     # Tasks ------------------------------------------------------------------------------------
 
     @property
+    def _has_tasks(self) -> bool:
+        return bool(self._searches or self._ingests)
+
+    @property
     def _rows_waiting(self) -> int:
-        return self._rows_left - self._slots.count
+        return self._rows_left - self._slots.count + self._ingests.rows
+
+    @property
+    def _extend_s(self) -> float:
+        # A model that takes extends for free would let one step go on for ever.
+        return max(self._report.costs.coefficients_s["extends"], self._extend_s_min)
 
     def _admit(self, task: Task, report_every: int) -> None:
         task_id, payload = task.task_id, task.payload
-        if task_id in self._searches:
+        if task_id in self._searches or task_id in self._ingests:
             return
         refusal: str | None
-        if not isinstance(payload, SearchPayload):
-            refusal = f"{self.name} carries out no {type(payload).__name__}"
-        else:
-            refusal = graph_refusal(payload) or dims_refusal(
-                payload.queries.shape[1], self._worker.dims
-            )
+        if isinstance(payload, SearchPayload):
+            refusal = graph_refusal(payload, follows=self._corpus is not None)
             if refusal is None:
                 self._add(task, payload, report_every)
+        elif isinstance(payload, IngestPayload) and self._corpus is not None:
+            refusal = ingest_refusal(payload)
+            if refusal is None:
+                self._ingests.add(WaitingIngest(task_id, payload, task.identity.priority))
+        else:
+            refusal = f"{self.name} carries out no {type(payload).__name__}"
         if refusal is not None:
             self._report.failed(task_id, refusal, is_input=True)
 
@@ -154,11 +195,12 @@ class GraphEngine:
             task.task_id, payload, task.identity.priority, topm, task.seconds_left, report_every
         )
         if not payload.rows:
-            self._report.done(task.task_id, search.hits(self._worker.revision))
+            self._report.done(task.task_id, search.hits())
             return
         self._searches[task.task_id] = search
         self._rows_left += payload.rows
         self._new.append(search)
+        self._has_new_search = True
         if report_every > 0:
             self._reporting[task.task_id] = search
 
@@ -168,8 +210,10 @@ class GraphEngine:
         search = self._searches.get(-1 if command.task_id is None else command.task_id)
         if search is not None and command.priority not in (None, search.priority):
             search.priority = command.priority
-            self._slots.prioritise(search, command.priority)
-            self._waiting.add(search)
+            if search not in self._new:  # else it is queued in the next step
+                self._waiting.add(search)
+        if command.task_id is not None and command.priority is not None:
+            self._ingests.prioritise(command.task_id, command.priority)
 
     def _drop(self, search: GraphSearch) -> None:
         """Forget a task and free its slots."""
@@ -180,92 +224,140 @@ class GraphEngine:
         self._rows_left -= search.payload.rows - search.rows_done
         self._reporting.pop(search.task_id, None)
 
-    def _fail(self, searches: set[int], message: str) -> None:
-        for task_id in searches:
+    def _fail(self, task_ids: Iterable[int], message: str, *, is_input: bool = False) -> None:
+        for task_id in task_ids:
             self._drop(self._searches[task_id])
-            self._report.failed(task_id, message)
+            self._report.failed(task_id, message, is_input=is_input)
 
     # One step ---------------------------------------------------------------------------------
 
-    def _join(self, now_s: float, budget_s: float) -> int:
-        """Give free slots to waiting rows, those with the least slack first; return how many.
+    def _join(self, now_s: float) -> int:
+        """Follow the corpus, then give free slots to waiting rows, least slack first.
 
-        At least one, then no more than can be started within the budget.
+        Returns how many changes were followed.
         """
         costs = self._report.costs.coefficients_s
         for search in self._new:
-            alone_s = costs["rows"] + self._expected(search) * costs["extends"]
+            search.expected = search.topm * self._extends_per_topm
+            alone_s = costs["rows"] + search.expected * self._extend_s
             search.deadline_s = soft_deadline_s(now_s, search.seconds_left, alone_s)
             self._waiting.add(search)
         self._new = []
-        room = min(self._slots.free, max(1, int(budget_s / max(costs["rows"], 1e-9))))
-        slots, queries, topms = [], [], []
-        while room and (first := self._waiting.first()) is not None:
-            taken = min(room, first.rows_waiting)
-            room -= taken
-            slots.append(self._slots.take(first, taken, self._expected(first)))
-            queries.append(first.join(slots[-1]))
-            topms.append(np.full(taken, first.topm))
-        if not slots:
-            return 0
-        return self._seed(np.concatenate(slots), np.concatenate(queries), np.concatenate(topms))
+        followed = 0 if self._corpus is None else self._follow(self._corpus)
+        if self._corpus is not None and not self._corpus.covers(self._revision_wanted):
+            return followed
+        while self._slots.free and (first := self._waiting.first()) is not None:
+            if not first.rows_joined:
+                if not self._slots.lets_in(first, RUNNABLE):
+                    break
+                if not self._begin(first):
+                    continue
+            slots = self._slots.take(first, min(self._slots.free, first.rows_waiting))
+            self._worker.start(slots, first.join(slots), first.topm)
+        return followed
 
-    def _seed(
-        self, slots: NDArray[np.int64], queries: NDArray[np.float32], topms: NDArray[np.int64]
-    ) -> int:
+    def _follow(self, corpus: FollowedCorpus) -> int:
+        """Bring the graph up to what was committed when the newest search came."""
         try:
-            self._worker.seed(slots, queries.astype(np.float32, copy=False), topms)
+            if self._has_new_search:
+                self._revision_wanted = corpus.newest_revision()
+                self._has_new_search = False
+            if corpus.covers(self._revision_wanted):
+                return 0
+            return corpus.follow(in_flight=self._slots.count > 0)
         except Exception as error:
-            self._fail(self._tasks_in(slots), f"starting a graph search failed: {error}")
+            # Those of which some rows have begun as well: the others could wait for ever.
+            waiting = [s.task_id for s in self._searches.values() if s.rows_waiting]
+            self._fail(waiting, f"the graph can't follow the corpus: {error}")
             return 0
-        return len(slots)
 
-    def _extend(self, budget_s: float) -> int:
-        """Extend searches for this long, and end those that are over; return the extends made."""
-        if not self._slots.count:
-            return 0
-        extend_s = self._report.costs.coefficients_s["extends"]
-        slots, left = self._slots.ordered(self._worker.extends, extend_s)
+    def _begin(self, search: GraphSearch) -> bool:
+        """Settle a search's revision and scope; return whether there is anything to search in."""
+        search.revision = self._worker.revision
+        payload, dims = search.payload, self._worker.dims
+        refusal = dims_refusal(payload.queries.shape[1], dims)
+        if refusal is not None:
+            self._fail([search.task_id], refusal, is_input=True)
+        elif dims is None:
+            self._finish(search)
+        else:
+            return self._scope(search)
+        return False
+
+    def _scope(self, search: GraphSearch) -> bool:
+        """Settle which chunks a search may find; return whether that could be told."""
+        scope = search.payload.scope
+        if self._corpus is None:
+            if scope.where:
+                refusal = "where: this graph was opened without a corpus, which has the metadata"
+                self._fail([search.task_id], refusal, is_input=True)
+            return not scope.where
         try:
-            made = self._worker.advance(slots, quantum(budget_s, extend_s, left))
+            search.allowed = self._corpus.allowed(scope)
+        except InputError as error:
+            self._fail([search.task_id], str(error), is_input=True)
+            return False
+        except Exception as error:
+            self._fail([search.task_id], f"the corpus can't tell what is in scope: {error}")
+            return False
+        return True
+
+    def _extend(self, budget_s: float) -> Advanced:
+        """Extend searches for this long, and end those that are over."""
+        if not self._slots.count:
+            return NOTHING
+        extend_s = self._extend_s
+        slots = self._slots.ordered(self._worker.extends.tolist(), extend_s)
+        quantum = max(1, in_extends(budget_s, extend_s))
+        seed_extends = in_extends(self._report.costs.coefficients_s["rows"], extend_s)
+        try:
+            done = self._worker.advance(np.array(slots), quantum, seed_extends)
+            if done.over:
+                self._finish_rows(done.over)
+            if self._reporting:
+                self._tell_progress()
         except Exception as error:
             # Some topM may be half merged, so no search in flight can go on.
-            self._fail(self._tasks_in(slots), f"graph search failed: {error}")
-            return 0
-        over = slots[self._worker.is_over(slots)]
-        if len(over):
-            self._finish_rows(over)
-        if self._reporting:
-            self._tell_progress()
-        return made
+            in_flight = [s.task_id for s in self._searches.values() if s.rows_of]
+            self._fail(in_flight, f"graph search failed: {error}")
+            return NOTHING
+        return done
 
-    def _tasks_in(self, slots: NDArray[np.int64]) -> set[int]:
-        return {self._slots.search_in(slot).task_id for slot in slots.tolist()}
-
-    def _finish_rows(self, slots: NDArray[np.int64]) -> None:
+    def _finish_rows(self, slots: list[int]) -> None:
         """Take the hits of searches that are over out of their slots, and end complete tasks."""
         self._note(slots)
-        for slot, extends in zip(slots.tolist(), self._worker.extends(slots).tolist(), strict=True):
-            search = self._slots.search_in(slot)
-            search.leave(slot)
+        extends = self._worker.extends
+        for slot in slots:
+            search, made = self._slots.search_in(slot), int(extends[slot])
+            search.leave(slot, made)
             self._slots.release(slot)
             self._rows_left -= 1
-            self._learn(extends / search.topm)
+            self._learn(made / search.topm)
             if search.is_done:
-                self._drop(search)
-                self._report.done(search.task_id, search.hits(self._worker.revision))
+                self._finish(search)
 
-    def _note(self, slots: NDArray[np.int64]) -> None:
+    def _finish(self, search: GraphSearch) -> None:
+        self._drop(search)
+        self._report.done(search.task_id, search.hits())
+
+    def _note(self, slots: list[int]) -> None:
         """Copy the hits so far of these slots into their searches."""
-        searches = [self._slots.search_in(slot) for slot in slots.tolist()]
-        widest = max(search.payload.topk for search in searches)
-        distances, labels = self._worker.top(slots, widest)
-        for i, (slot, search) in enumerate(zip(slots.tolist(), searches, strict=True)):
+        unscoped = []
+        for slot in slots:
+            search = self._slots.search_in(slot)
+            if search.allowed is None:
+                unscoped.append(slot)
+            else:
+                found = self._worker.top(np.array([slot]), search.payload.topk, search.allowed)
+                search.note(slot, found[0][0], found[1][0])
+        if not unscoped:
+            return
+        widest = max(self._slots.search_in(slot).payload.topk for slot in unscoped)
+        distances, labels = self._worker.top(np.array(unscoped), widest)
+        for i, slot in enumerate(unscoped):
+            search = self._slots.search_in(slot)
             k = search.payload.topk
             search.note(slot, distances[i, :k], labels[i, :k])
-
-    def _expected(self, search: GraphSearch) -> float:
-        return search.topm * self._extends_per_topm
 
     def _learn(self, extends_per_topm: float) -> None:
         self._extends_per_topm += LEARNT_SHARE * (extends_per_topm - self._extends_per_topm)
@@ -273,13 +365,33 @@ class GraphEngine:
     def _tell_progress(self) -> None:
         """Tell the hits so far of those that asked for it and go on."""
         for search in self._reporting.values():
-            if not search.rows_of:
+            begun = [slot for slot in search.rows_of if self._worker.extends[slot]]
+            if not begun:
                 continue
             search.steps += 1
             if search.steps % search.report_every:
                 continue
-            slots = np.array(list(search.rows_of), np.int64)
-            self._note(slots)
-            made = int(self._worker.extends(slots).sum())
-            done = search.rows_done + min(made / self._expected(search), len(slots))
+            self._note(begun)
+            made = int(self._worker.extends[begun].sum())
+            done = search.rows_done + min(made / search.expected, len(begun))
             self._report.tell(search.progress(min(done / search.payload.rows, 1.0)))
+
+    def _ingest(self) -> int:
+        """Store one waiting ingestion, unless more urgent searches are there; return its rows."""
+        ingest = self._ingests.next(search.priority for search in self._searches.values())
+        if ingest is None:
+            return 0
+        assert self._corpus is not None, "a fixed graph took vectors to store"
+        task_id, payload = ingest.task_id, ingest.payload
+        self._ingests.remove(task_id)
+        refusal = dims_refusal(payload.vectors.shape[1], self._worker.dims)
+        if refusal is not None:
+            self._report.failed(task_id, refusal, is_input=True)
+            return 0
+        try:
+            revision = self._corpus.store(payload.chunk_ids, payload.vectors)
+        except Exception as error:
+            self._report.failed(task_id, f"storing vectors failed: {error}")
+            return 0
+        self._report.done(task_id, Ingested(payload.rows, revision))
+        return payload.rows

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from heddle.core.errors import InputError, StorageError
 from heddle.engines.vector.graph.graph_index import GraphIndex
 
-MAGIC: Final = "heddle-graph-1"
+MAGIC: Final = "heddle-graph-2"
 PAGE: Final = 4096
 CHECKED_BYTES: Final = 1 << 24
 TYPES: Final[dict[str, np.dtype[Any]]] = {
@@ -34,6 +34,7 @@ class GraphHeader:
 
     magic: str
     revision: int
+    embedder: str
     sha256: str
     shapes: dict[str, list[int]]
 
@@ -86,7 +87,7 @@ def open_graph(path: Path) -> GraphIndex:
     except OSError as error:
         raise StorageError(f"could not read the graph {path}: {error}") from error
     _check(path, arrays)
-    return GraphIndex(**arrays, revision=header.revision)
+    return GraphIndex(**arrays, revision=header.revision, embedder=header.embedder)
 
 
 def _write(file: BinaryIO, index: GraphIndex) -> None:
@@ -98,7 +99,7 @@ def _write(file: BinaryIO, index: GraphIndex) -> None:
         file.write(array.data.cast("B"))
         file.write(bytes(_paged(file.tell()) - file.tell()))
     file.flush()
-    header = GraphHeader(MAGIC, index.revision, _digest(file), shapes)
+    header = GraphHeader(MAGIC, index.revision, index.embedder, _digest(file), shapes)
     file.seek(0)
     file.write(json.dumps(asdict(header)).encode().ljust(PAGE))
 
@@ -132,8 +133,8 @@ def _check(path: Path, arrays: dict[str, Any]) -> None:
 def _mapped(path: Path, header: GraphHeader, name: str) -> NDArray[Any]:
     shape = tuple(header.shapes[name])
     offset = header.offsets()[name]
-    # As a plain array: compiled code makes no difference between a map and memory.
-    return np.asarray(np.memmap(path, TYPES[name], "r", offset, shape))
+    # Copy-on-write, as a plain array: compiled code makes no difference between it and memory.
+    return np.asarray(np.memmap(path, TYPES[name], "c", offset, shape))
 
 
 def _digest(file: BinaryIO) -> str:

@@ -1,6 +1,5 @@
 """A search graph over a fixed set of vectors, and how it is built."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import faiss
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from heddle.core.errors import InputError
 from heddle.engines.vector.graph import prune
 from heddle.engines.vector.graph.knn import knn_graph
+from heddle.engines.vector.graph.progress import OnPhase
 
 DEGREE = 32
 KNN_WIDTH, NEAR_LISTS = 192, 96
@@ -18,9 +18,6 @@ MEMBERS_PER_LIST = 128
 KMEANS_ITERATIONS = 10
 KMEANS_SEED = 1234
 
-OnPhase = Callable[[str, int, int], None]
-"""Hears the phase of a build (clusters, neighbours, edges) and its rows done, of how many."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphIndex:
@@ -28,7 +25,8 @@ class GraphIndex:
 
     Shapes: vectors [n, d] float16; neighbours [n, degree] int32, -1 = none; labels [n] int64,
     the chunk ids; entries [nlist] int32, the row nearest to each cluster's centroid. All may be
-    memory-mapped. `revision` is that of the corpus whose vectors these are.
+    memory-mapped. `revision` is that of the corpus whose vectors these are, `embedder` what
+    made them.
     """
 
     vectors: NDArray[np.float16]
@@ -36,6 +34,7 @@ class GraphIndex:
     labels: NDArray[np.int64]
     entries: NDArray[np.int32]
     revision: int = 0
+    embedder: str = ""
 
     @property
     def count(self) -> int:
@@ -54,6 +53,7 @@ def build_graph(
     centroids: NDArray[np.float32] | None = None,
     *,
     revision: int = 0,
+    embedder: str = "",
     degree: int = DEGREE,
     on_phase: OnPhase = lambda phase, done, count: None,
 ) -> GraphIndex:
@@ -64,6 +64,7 @@ def build_graph(
         labels: their ids in hits.
         centroids: of an IVF index over the same vectors; None = clustered here.
         revision: of the corpus that they come from.
+        embedder: names what made them.
         degree: edges of each row.
         on_phase: hears how far it is.
     Shapes: vectors [n, d]; labels [n]; centroids [nlist, d].
@@ -103,6 +104,7 @@ def build_graph(
         np.array(labels, np.int64),
         _entries(distances[:, 0], lists, len(centroids)),
         revision,
+        embedder,
     )
 
 

@@ -10,6 +10,10 @@ from heddle.engines.vector.half_kernels import Bits, distance, prefetch_vector
 
 AHEAD = 4  # neighbours whose vectors are on their way while one is compared
 NOBODY = -1
+UNSEEDED = -1
+TOPM, MASK, CURSOR, EXTENDS = 0, 1, 2, 3  # of SlotState.marks
+SEEDS = 8  # of the entry points, the nearest, from which a search sets out
+NEAR_GROUPS = 8  # of entry points, whose members are compared
 
 
 class SlotState(NamedTuple):
@@ -17,8 +21,9 @@ class SlotState(NamedTuple):
 
     Shapes (S slots, topM at most m): queries [S, d] float32; ids [S, m] int32, distances [S, m]
     float32 and is_expanded [S, m] bool are the topM so far, ascending; visited [S, v] int32, a
-    hash table that forgets; topms, masks, cursors (the first that may be unexpanded) and extends
-    [S] int64.
+    hash table that forgets; marks [S, 4] int64: TOPM, MASK (of the part of its table that a search
+    uses), CURSOR (the first place that may be unexpanded, UNSEEDED before the search has begun)
+    and EXTENDS made. Few arrays, as each takes its time on the way into compiled code.
     """
 
     queries: NDArray[np.float32]
@@ -26,10 +31,20 @@ class SlotState(NamedTuple):
     distances: NDArray[np.float32]
     is_expanded: NDArray[np.bool_]
     visited: NDArray[np.int32]
-    topms: NDArray[np.int64]
-    masks: NDArray[np.int64]
-    cursors: NDArray[np.int64]
-    extends: NDArray[np.int64]
+    marks: NDArray[np.int64]
+
+
+class EntryPoints(NamedTuple):
+    """Where searches can set out, in groups, so that most of them need not be compared.
+
+    Shapes: nodes [e] int32, a group's together; vectors [e, d] float16 bits; starts [g + 1] int64,
+    where each group begins; centres [g, d] float16 bits, what is near to each group.
+    """
+
+    nodes: NDArray[np.int32]
+    vectors: Bits
+    starts: NDArray[np.int64]
+    centres: Bits
 
 
 @numba.njit(cache=True)
@@ -72,68 +87,75 @@ def _insert(
 
 
 @numba.njit(fastmath=True, cache=True)
-def seed(
-    slots: NDArray[np.int64],
-    topms: NDArray[np.int64],
-    places: NDArray[np.int64],
-    seeds: int,
-    entries: NDArray[np.int32],
-    entry_vectors: Bits,
-    state: SlotState,
-) -> None:
-    """Start the searches in these slots from the entry points nearest to their queries.
-
-    Shapes: slots, topms and places [m]; `places`, powers of two, is how much of its visited
-    table each search uses.
-    """
-    for i in range(len(slots)):
-        slot, topm = slots[i], topms[i]
-        ids, distances = state.ids[slot], state.distances[slot]
-        is_expanded, visited = state.is_expanded[slot], state.visited[slot]
-        ids[:topm], distances[:topm], is_expanded[:topm] = NOBODY, np.inf, True
-        visited[: places[i]] = NOBODY
-        count = min(seeds, topm, len(entries))
-        for entry in range(len(entries)):
-            if entry + AHEAD < len(entries):
-                prefetch_vector(entry_vectors, entry + AHEAD)
-            at = distance(entry_vectors, entry, state.queries[slot])
-            _insert(ids, distances, is_expanded, count, entries[entry], at)
-        for j in range(count):
-            _is_new(visited, places[i] - 1, ids[j])
-        state.topms[slot], state.masks[slot] = topm, places[i] - 1
-        state.cursors[slot], state.extends[slot] = 0, 0
+def _seed(slot: int, entries: EntryPoints, state: SlotState) -> None:
+    """Begin a slot's search at the entry points nearest to its query, of the nearest groups."""
+    topm, mask = state.marks[slot, TOPM], state.marks[slot, MASK]
+    ids, distances = state.ids[slot], state.distances[slot]
+    is_expanded, visited = state.is_expanded[slot], state.visited[slot]
+    query = state.queries[slot]
+    ids[:topm], distances[:topm], is_expanded[:topm] = NOBODY, np.inf, True
+    visited[: mask + 1] = NOBODY
+    count = min(SEEDS, topm, len(entries.nodes))
+    to_groups = np.empty(len(entries.starts) - 1, np.float32)
+    for group in range(len(to_groups)):
+        to_groups[group] = distance(entries.centres, group, query)
+    for _ in range(min(NEAR_GROUPS, len(to_groups))):
+        nearest = np.argmin(to_groups)
+        to_groups[nearest] = np.inf
+        stop = entries.starts[nearest + 1]
+        for entry in range(entries.starts[nearest], stop):
+            if entry + AHEAD < stop:
+                prefetch_vector(entries.vectors, entry + AHEAD)
+            at = distance(entries.vectors, entry, query)
+            _insert(ids, distances, is_expanded, count, entries.nodes[entry], at)
+    for i in range(count):
+        _is_new(visited, mask, ids[i])
+    state.marks[slot, CURSOR] = 0
 
 
-@numba.njit(fastmath=True, cache=True)
+@numba.njit(fastmath=True, cache=True, nogil=True)
 def advance(
     slots: NDArray[np.int64],
     quantum: int,
+    seed_extends: int,
     vectors: Bits,
     neighbours: NDArray[np.int32],
+    entries: EntryPoints,
     state: SlotState,
-) -> int:
+    over: NDArray[np.int64],
+) -> tuple[int, int, int]:
     """Extend searches, each to its end before the next, until `quantum` extends are used.
 
     An extend opens the nearest node of a search's topM that is not expanded yet; where there is
-    none, the search is over and its cursor stands at its topM. Returns the extends used.
+    none, the search is over: its cursor stands at its topM, and `over` names its slot. To begin
+    one counts as `seed_extends`. Returns the searches begun, the extends made and those over.
     """
     fresh = np.empty(neighbours.shape[1], np.int32)
-    used = 0
+    seeded = extends = ended = 0
     for slot in slots:
+        if seeded * seed_extends + extends >= quantum:
+            break
+        if state.marks[slot, CURSOR] == UNSEEDED:
+            _seed(slot, entries, state)
+            seeded += 1
         ids, is_expanded = state.ids[slot], state.is_expanded[slot]
-        topm, cursor = state.topms[slot], state.cursors[slot]
+        topm, cursor = state.marks[slot, TOPM], state.marks[slot, CURSOR]
         while True:
             while cursor < topm and is_expanded[cursor]:
                 cursor += 1
-            if cursor == topm or used == quantum:
+            if cursor == topm:
+                over[ended] = slot
+                ended += 1
+                break
+            if seeded * seed_extends + extends >= quantum:
                 break
             is_expanded[cursor] = True
             count = _fresh_neighbours(neighbours[ids[cursor]], slot, state, fresh)
             cursor = min(cursor, _compare(fresh[:count], vectors, slot, state))
-            state.extends[slot] += 1
-            used += 1
-        state.cursors[slot] = cursor
-    return used
+            state.marks[slot, EXTENDS] += 1
+            extends += 1
+        state.marks[slot, CURSOR] = cursor
+    return seeded, extends, ended
 
 
 @numba.njit(cache=True)
@@ -141,7 +163,7 @@ def _fresh_neighbours(
     neighbours: NDArray[np.int32], slot: int, state: SlotState, fresh: NDArray[np.int32]
 ) -> int:
     """Write the neighbours that were not visited into `fresh` and return how many."""
-    visited, mask = state.visited[slot], state.masks[slot]
+    visited, mask = state.visited[slot], state.marks[slot, MASK]
     count = 0
     for node in neighbours:
         if node != NOBODY and _is_new(visited, mask, node):
@@ -153,7 +175,7 @@ def _fresh_neighbours(
 @numba.njit(fastmath=True, cache=True)
 def _compare(nodes: NDArray[np.int32], vectors: Bits, slot: int, state: SlotState) -> int:
     """Merge nodes into a slot's topM; return the first place that changed, or topm."""
-    topm, query = state.topms[slot], state.queries[slot]
+    topm, query = state.marks[slot, TOPM], state.queries[slot]
     ids, distances, is_expanded = state.ids[slot], state.distances[slot], state.is_expanded[slot]
     first: int = topm
     for i in range(min(AHEAD, len(nodes))):

@@ -51,7 +51,7 @@ def _contains(nodes: Nodes, count: int, node: int) -> bool:
     return bool(np.any(nodes[:count] == node))
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def prune_rows(
     vectors: Vectors,
     rows: Nodes,
@@ -68,7 +68,7 @@ def prune_rows(
         _spread(vectors, rows[row], distances[row], forward[row])
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def reversed_edges(forward: Nodes) -> Nodes:
     """Return who points at each node, [n, REVERSE_SHARE * degree], the nearest ones first."""
     count, degree = forward.shape
@@ -84,7 +84,7 @@ def reversed_edges(forward: Nodes) -> Nodes:
     return backward
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def merge_rows(
     vectors: Vectors, forward: Nodes, backward: Nodes, first: int, stop: int, merged: Nodes
 ) -> None:

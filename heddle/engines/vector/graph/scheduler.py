@@ -1,50 +1,27 @@
 """Which graph searches the next step extends, and how far. Pure: no graph, no device, no clock."""
 
-import math
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
-
 TOPM_MAX = 1024
-STRETCH = 16.0
+EXTENDS_MAX = 1 << 31
+RUNNABLE = 8
+"""Tasks that have begun and go on, but for more urgent ones: more would only wait elsewhere."""
+STRETCH = 32.0
 """A search without a deadline should take no longer than so many times what it takes alone. That
 lets short ones pass long ones, and still no long one waits for ever."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRows:
-    """The searches in flight, one query a row.
+def slack_s(deadline_s: float, extends_left: float, extend_s: float) -> float:
+    """Return a search's slack, up to the time now, which is the same for all [s].
 
-    Shapes: all [n]. A lower `priorities` is served first; `deadlines_s` on the lane's clock;
-    `extends_left` is predicted.
+    Source: Trinity §3.3: deadline - now - extends left x seconds of an extend.
     """
-
-    priorities: NDArray[np.int64]
-    deadlines_s: NDArray[np.float64]
-    extends_left: NDArray[np.float64]
+    return deadline_s - extends_left * extend_s
 
 
-def by_slack(rows: SearchRows, extend_s: float) -> NDArray[np.int64]:
-    """Return the rows in the order in which they are extended, least slack first, [n].
-
-    Slack is deadline - now - extends left x seconds of an extend; now is the same for all.
-
-    Source: Trinity §3.3.
-    """
-    slack_s = rows.deadlines_s - rows.extends_left * extend_s
-    return np.lexsort((slack_s, rows.priorities))
-
-
-def quantum(budget_s: float, extend_s: float, extends_left: float) -> int:
-    """Return how many extends fit a budget: at least one, at most what is left for sure.
-
-    What is left is only predicted, so twice as many may be taken.
-    """
-    most = max(1, math.ceil(2 * extends_left))
-    if math.isinf(budget_s) or extend_s <= 0:
-        return most
-    return min(most, max(1, int(budget_s / extend_s)))
+def in_extends(seconds: float, extend_s: float) -> int:
+    """Return how many extends take this long, at most a number that no search reaches."""
+    if extend_s <= 0:
+        return EXTENDS_MAX
+    return int(min(max(seconds, 0.0) / extend_s, EXTENDS_MAX))
 
 
 def soft_deadline_s(now_s: float, seconds_left: float, alone_s: float) -> float:

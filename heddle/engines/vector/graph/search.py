@@ -1,5 +1,6 @@
 """A graph search task from admission to its hits, and the slots of its rows. Pure."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,16 +9,20 @@ from numpy.typing import NDArray
 from heddle.core.frames import Progress
 from heddle.core.payloads import SearchPayload
 from heddle.core.results import Hits
+from heddle.core.search_scope import EVERYBODYS
 from heddle.core.tasks import Priority
 from heddle.engines.vector.graph.scheduler import TOPM_MAX
-from heddle.engines.vector.search import search_refusal
+from heddle.engines.vector.search import SortedHits, search_refusal
 
 
 @dataclass(slots=True, eq=False)
 class GraphSearch:
     """One search task; `rows_of` names the row of each slot that it holds.
 
-    `deadline_s` is settled in the first step after it came; `is_dropped` once it has ended.
+    `deadline_s` and `expected`, the extends that a row should need, are settled in the first step
+    after it came; `revision` and `allowed`, the chunks that it may find (None = all), when its
+    first row gets a slot. `found` is what its rows found, None before the first of them;
+    `is_dropped` once it has ended.
     Mutates: rows join and leave.
     """
 
@@ -27,19 +32,22 @@ class GraphSearch:
     topm: int
     seconds_left: float
     report_every: int
-    deadline_s: float | None = None
+    deadline_s: float = math.inf
+    expected: float = 0.0
+    revision: int = 0
     rows_joined: int = 0
     rows_done: int = 0
+    extends: int = 0
     steps: int = 0
     is_dropped: bool = False
     rows_of: dict[int, int] = field(default_factory=dict)
-    distances: NDArray[np.float32] = field(init=False)
-    labels: NDArray[np.int64] = field(init=False)
+    found: SortedHits | None = None
+    allowed: NDArray[np.int64] | None = None
 
-    def __post_init__(self) -> None:
-        shape = (self.payload.rows, self.payload.topk)
-        self.distances = np.full(shape, np.inf, np.float32)
-        self.labels = np.full(shape, -1, np.int64)
+    @property
+    def urgency(self) -> tuple[int, float]:
+        """What orders searches that have not begun: class, then deadline."""
+        return self.priority, self.deadline_s
 
     @property
     def rows_waiting(self) -> int:
@@ -51,42 +59,55 @@ class GraphSearch:
         """Whether every row has its hits."""
         return self.rows_done == self.payload.rows
 
-    def join(self, slots: NDArray[np.int64]) -> NDArray[np.float32]:
+    def join(self, slots: list[int]) -> NDArray[np.float32]:
         """Give the next rows a slot each and return their queries, [m, d]."""
         first, last = self.rows_joined, self.rows_joined + len(slots)
-        self.rows_of.update(zip(slots.tolist(), range(first, last), strict=True))
+        self.rows_of.update(zip(slots, range(first, last), strict=True))
         self.rows_joined = last
         return self.payload.queries[first:last]
 
     def note(self, slot: int, distances: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
         """Take the k nearest that a slot's search has found so far, [k] each."""
+        if self.payload.rows == 1:
+            self.found = distances[None], labels[None]
+            return
+        if self.found is None:
+            self.found = self._nothing()
         row = self.rows_of[slot]
-        self.distances[row], self.labels[row] = distances, labels
+        self.found[0][row], self.found[1][row] = distances, labels
 
-    def leave(self, slot: int) -> None:
-        """Note that a slot's search is over."""
+    def leave(self, slot: int, extends: int) -> None:
+        """Note that a slot's search is over, and how many extends it made."""
         del self.rows_of[slot]
         self.rows_done += 1
+        self.extends += extends
 
-    def hits(self, revision: int) -> Hits:
+    def hits(self) -> Hits:
         """Return the final result."""
-        return Hits(self.labels, self.distances, revision=revision)
+        distances, labels = self.found or self._nothing()
+        return Hits(labels, distances, revision=self.revision, extends=self.extends)
 
     def progress(self, fraction: float) -> Progress:
         """Return the hits so far."""
+        distances, labels = self.found or self._nothing()
         return Progress(
-            self.task_id,
-            labels=self.labels.copy(),
-            distances=self.distances.copy(),
-            fraction=fraction,
+            self.task_id, labels=labels.copy(), distances=distances.copy(), fraction=fraction
         )
 
+    def _nothing(self) -> SortedHits:
+        shape = (self.payload.rows, self.payload.topk)
+        return np.full(shape, np.inf, np.float32), np.full(shape, -1, np.int64)
 
-def graph_refusal(payload: SearchPayload) -> str | None:
-    """Return why a graph can't carry a search out, or None."""
+
+def graph_refusal(payload: SearchPayload, *, follows: bool) -> str | None:
+    """Return why a graph can't carry a search out, or None; `follows`: there is a corpus behind."""
     refusal = search_refusal(payload)
     if refusal is not None:
         return refusal
+    if payload.words is not None:
+        return "words: a graph searches by vectors only; index with --search auto for both"
+    if payload.scope != EVERYBODYS and not follows:
+        return "scope: only a graph over a corpus knows what a search may find"
     if payload.topk > TOPM_MAX:
         return f"topk: a graph keeps at most {TOPM_MAX} candidates, got {payload.topk}"
     if payload.topm is not None and not 1 <= payload.topm <= TOPM_MAX:

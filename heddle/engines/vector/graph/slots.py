@@ -1,12 +1,6 @@
-"""Which search holds which slot, and what the scheduler has to know of it."""
+"""Which search holds which slot, and in which order they are extended. Pure."""
 
-from collections.abc import Callable
-
-import numpy as np
-from numpy.typing import NDArray
-
-from heddle.core.tasks import Priority
-from heddle.engines.vector.graph.scheduler import SearchRows, by_slack
+from heddle.engines.vector.graph.scheduler import slack_s
 from heddle.engines.vector.graph.search import GraphSearch
 
 
@@ -16,9 +10,6 @@ class GraphSlots:
     def __init__(self, count: int) -> None:
         self._free = list(range(count - 1, -1, -1))
         self._searches: dict[int, GraphSearch] = {}
-        self._priorities = np.zeros(count, np.int64)
-        self._deadlines_s = np.zeros(count)
-        self._expected = np.zeros(count)
 
     @property
     def count(self) -> int:
@@ -34,38 +25,35 @@ class GraphSlots:
         """Return whose search runs in a slot."""
         return self._searches[slot]
 
-    def take(self, search: GraphSearch, count: int, expected: float) -> NDArray[np.int64]:
-        """Give free slots to a search whose deadline is settled; return them, [count].
-
-        `expected` is how many extends a row of it should need.
-        """
-        assert search.deadline_s is not None, "a search without a deadline wants a slot"
+    def take(self, search: GraphSearch, count: int) -> list[int]:
+        """Give free slots to a search; return them, [count]."""
         slots = [self._free.pop() for _ in range(count)]
         self._searches.update(dict.fromkeys(slots, search))
-        self._priorities[slots] = search.priority.value
-        self._deadlines_s[slots] = search.deadline_s
-        self._expected[slots] = expected
-        return np.array(slots, np.int64)
+        return slots
 
     def release(self, slot: int) -> None:
         """Free a slot."""
         del self._searches[slot]
         self._free.append(slot)
 
-    def prioritise(self, search: GraphSearch, priority: Priority) -> None:
-        """Move the slots of a search to another class."""
-        self._priorities[list(search.rows_of)] = priority.value
+    def lets_in(self, search: GraphSearch, tasks_max: int) -> bool:
+        """Whether a search may begin: fewer tasks run, or it is more urgent than all of them."""
+        running = {other.task_id: other for other in self._searches.values()}
+        if len(running) < tasks_max:
+            return True
+        return search.urgency < min(other.urgency for other in running.values())
 
-    def ordered(
-        self, extends: Callable[[NDArray[np.int64]], NDArray[np.int64]], extend_s: float
-    ) -> tuple[NDArray[np.int64], float]:
-        """Return the slots in use in the order in which to extend them, and the extends left.
+    def ordered(self, extends: list[int], extend_s: float) -> list[int]:
+        """Return the slots in use in the order in which to extend them: by class, then by slack.
 
         Args:
-            extends: returns how many extends the searches of these slots have made.
+            extends: how many the search of each slot has made, in use or not.
             extend_s: what an extend takes [s].
         """
-        slots = np.fromiter(self._searches, np.int64, len(self._searches))
-        left = np.maximum(self._expected[slots] - extends(slots), 1.0)
-        rows = SearchRows(self._priorities[slots], self._deadlines_s[slots], left)
-        return slots[by_slack(rows, extend_s)], float(left.sum())
+
+        def key(slot: int) -> tuple[int, float]:
+            search = self._searches[slot]
+            left = max(search.expected - extends[slot], 1.0)
+            return search.priority, slack_s(search.deadline_s, left, extend_s)
+
+        return sorted(self._searches, key=key)

@@ -4,10 +4,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.engines.vector.graph import kernels
-from heddle.engines.vector.graph.graph_index import GraphIndex
+from heddle.engines.vector.graph.entry_points import entry_points
+from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.scheduler import TOPM_MAX
+from heddle.engines.vector.graph.worker_port import Advanced
+from heddle.engines.vector.search import SortedHits
 
-SEEDS = 8
 PLACES_PER_TOPM = 64  # of the visited table: a search looks at some 20 to 30 nodes for each
 PLACES_MIN, PLACES_MAX = 1 << 11, 1 << 15
 
@@ -16,89 +18,102 @@ class NumbaWorker:
     """Searches a graph in slots; compiles its code, or loads it from Numba's cache, at once.
 
     Args:
-        index: the graph; its arrays may be memory-mapped.
+        live: the graph; its arrays may be memory-mapped.
         slots: searches in flight at most.
     """
 
-    def __init__(self, index: GraphIndex, slots: int = 64) -> None:
-        self._index = index
-        self._vectors = index.vectors.view(np.uint16)
-        self._entry_vectors = np.ascontiguousarray(self._vectors[index.entries])
+    def __init__(self, live: LiveGraph, slots: int = 64) -> None:
+        self.slot_count = slots
+        self._over = np.zeros(slots, np.int64)
+        self.serve(live)
+        self.start([0], np.zeros((1, live.dims or 0), np.float32), 1)
+        self.advance(np.zeros(1, np.int64), 1, 0)
+
+    def serve(self, live: LiveGraph) -> None:
+        """Search this from now on. No search may be in flight."""
+        slots, dims = self.slot_count, live.dims or 0
+        self._live = live
+        self._vectors = np.zeros((0, dims), np.uint16)
+        self._neighbours = np.zeros((0, 1), np.int32)
+        entries = np.zeros(0, np.int32)
+        if live.graph is not None:
+            self._vectors = live.graph.vectors.view(np.uint16)
+            self._neighbours, entries = live.graph.neighbours, live.graph.entries
+        self._entries = entry_points(entries, self._vectors)
         self._state = kernels.SlotState(
-            queries=np.zeros((slots, index.dims), np.float32),
+            queries=np.zeros((slots, dims), np.float32),
             ids=np.full((slots, TOPM_MAX), kernels.NOBODY, np.int32),
             distances=np.full((slots, TOPM_MAX), np.inf, np.float32),
             is_expanded=np.ones((slots, TOPM_MAX), np.bool_),
             visited=np.full((slots, PLACES_MAX), kernels.NOBODY, np.int32),
-            topms=np.zeros(slots, np.int64),
-            masks=np.zeros(slots, np.int64),
-            cursors=np.zeros(slots, np.int64),
-            extends=np.zeros(slots, np.int64),
+            marks=np.zeros((slots, 4), np.int64),
         )
-        self._compile()
 
     @property
-    def dims(self) -> int:
-        """Length of a vector."""
-        return self._index.dims
-
-    @property
-    def slot_count(self) -> int:
-        """Searches that can be in flight at once."""
-        return len(self._state.topms)
+    def dims(self) -> int | None:
+        """Length of a vector; None as long as there is none."""
+        return self._live.dims
 
     @property
     def revision(self) -> int:
-        """The corpus revision that the graph covers."""
-        return self._index.revision
+        """The corpus revision that is searched."""
+        return self._live.revision
+
+    @property
+    def added(self) -> int:
+        """Vectors that each search compares beside those that the graph leads it to."""
+        return self._live.added
 
     @property
     def bytes_per_search(self) -> int:
         """What a search in flight takes at most [bytes]."""
         return sum(array[0].nbytes for array in self._state)
 
-    def seed(
-        self, slots: NDArray[np.int64], queries: NDArray[np.float32], topms: NDArray[np.int64]
-    ) -> None:
-        """Start searches in free slots. Shapes: queries [m, d]; topms [m]."""
-        self._state.queries[slots] = queries
-        places = np.array([_places(topm) for topm in topms.tolist()])
-        entries = self._index.entries
-        kernels.seed(slots, topms, places, SEEDS, entries, self._entry_vectors, self._state)
+    @property
+    def extends(self) -> NDArray[np.int64]:
+        """How many extends the search of each slot has made, [slot_count]."""
+        return self._state.marks[:, kernels.EXTENDS]
 
-    def advance(self, slots: NDArray[np.int64], quantum: int) -> int:
-        """Extend these searches, in this order, until `quantum` extends are used; return how many.
+    def start(self, slots: list[int], queries: NDArray[np.float32], topm: int) -> None:
+        """Put searches into free slots; nothing is computed yet. Shapes: queries [m, d]."""
+        marks = (topm, _places(topm) - 1, kernels.UNSEEDED, 0)
+        for slot, query in zip(slots, queries, strict=True):
+            self._state.queries[slot], self._state.marks[slot] = query, marks
 
-        Each goes on to its end before the next one begins.
+    def advance(self, slots: NDArray[np.int64], quantum: int, seed_extends: int) -> Advanced:
+        """Extend these searches, in this order, until `quantum` extends are used.
+
+        Each goes on to its end before the next one begins; to begin counts as `seed_extends`.
         """
-        return int(
-            kernels.advance(slots, quantum, self._vectors, self._index.neighbours, self._state)
+        seeded, extends, ended = kernels.advance(
+            slots,
+            quantum,
+            seed_extends,
+            self._vectors,
+            self._neighbours,
+            self._entries,
+            self._state,
+            self._over,
         )
-
-    def is_over(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether these searches have nothing left to extend, [m]."""
-        is_over: NDArray[np.bool_] = self._state.cursors[slots] == self._state.topms[slots]
-        return is_over
-
-    def extends(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many extends these searches have made, [m]."""
-        return self._state.extends[slots]
+        return Advanced(seeded, extends, self._over[:ended].tolist())
 
     def top(
-        self, slots: NDArray[np.int64], k: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return the distances and labels of the k nearest so far; (inf, -1) where there is none.
+        self, slots: NDArray[np.int64], k: int, allowed: NDArray[np.int64] | None = None
+    ) -> SortedHits:
+        """Return the distances and labels of the k nearest so far, [m, k]; (inf, -1) = none.
 
-        What stands beyond a search's own topM means nothing.
+        With `allowed` [a], those of these chunks only. What stands beyond a search's own topM
+        means nothing.
         """
-        ids = self._state.ids[slots, :k]
-        labels = np.where(ids == kernels.NOBODY, -1, self._index.labels[ids])
-        return self._state.distances[slots, :k], labels
-
-    def _compile(self) -> None:
-        first = np.zeros(1, np.int64)
-        self.seed(first, np.zeros((1, self.dims), np.float32), np.ones(1, np.int64))
-        self.advance(first, 1)
+        state, live = self._state, self._live
+        if live.is_as_built and allowed is None:
+            return live.labelled(state.distances[slots, :k], state.ids[slots, :k])
+        topms = state.marks[slots, kernels.TOPM, None]
+        is_beyond = np.arange(max(k, int(topms.max(initial=1)))) >= topms
+        width = is_beyond.shape[1]
+        nodes = np.where(is_beyond, kernels.NOBODY, state.ids[slots, :width])
+        distances = np.where(is_beyond, np.float32(np.inf), state.distances[slots, :width])
+        return live.nearest(state.queries[slots], distances, nodes.astype(np.int64), k, allowed)
 
 
 def _places(topm: int) -> int:

@@ -1,21 +1,31 @@
-"""What the graph engine is given: slots in which searches are started and extended."""
+"""What the graph engine is given: slots in which searches are extended, and a corpus to follow."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from heddle.core.search_scope import SearchScope
+from heddle.engines.vector.search import SortedHits
+
+
+class Advanced(NamedTuple):
+    """What was done: searches begun, extends made, and the slots whose searches are over."""
+
+    seeded: int
+    extends: int
+    over: list[int]
 
 
 class GraphWorker(Protocol):
     """What touches the graph; a test's or the simulator's computes what it likes.
 
-    Shapes: slots [m] int64, numbers in [0, slot_count); distances [m, k] float32 and labels
-    [m, k] int64 as in Hits.
+    Shapes: slots [m] int64, numbers in [0, slot_count).
     """
 
     @property
-    def dims(self) -> int:
-        """Length of a vector."""
+    def dims(self) -> int | None:
+        """Length of a vector; None as long as there is none."""
         ...
 
     @property
@@ -25,35 +35,67 @@ class GraphWorker(Protocol):
 
     @property
     def revision(self) -> int:
-        """The corpus revision that the graph covers."""
+        """The corpus revision that is searched."""
         ...
 
-    def seed(
-        self, slots: NDArray[np.int64], queries: NDArray[np.float32], topms: NDArray[np.int64]
-    ) -> None:
-        """Start searches in free slots. Shapes: queries [m, d]; topms [m]."""
+    @property
+    def added(self) -> int:
+        """Vectors that each search compares beside those that the graph leads it to."""
         ...
 
-    def advance(self, slots: NDArray[np.int64], quantum: int) -> int:
-        """Extend these searches, in this order, until `quantum` extends are used; return how many.
+    @property
+    def extends(self) -> NDArray[np.int64]:
+        """How many extends the search of each slot has made, [slot_count]."""
+        ...
 
-        Each goes on to its end before the next one begins.
+    def start(self, slots: list[int], queries: NDArray[np.float32], topm: int) -> None:
+        """Put searches into free slots; nothing is computed yet. Shapes: queries [m, d]."""
+        ...
+
+    def advance(self, slots: NDArray[np.int64], quantum: int, seed_extends: int) -> Advanced:
+        """Extend these searches, in this order, until `quantum` extends are used.
+
+        Each goes on to its end before the next one begins; to begin counts as `seed_extends`.
         """
-        ...
-
-    def is_over(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether these searches have nothing left to extend, [m]."""
-        ...
-
-    def extends(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many extends these searches have made, [m]."""
         ...
 
     def top(
-        self, slots: NDArray[np.int64], k: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return the distances and labels of the k nearest so far; (inf, -1) where there is none.
+        self, slots: NDArray[np.int64], k: int, allowed: NDArray[np.int64] | None = None
+    ) -> SortedHits:
+        """Return the distances and labels of the k nearest so far, [m, k]; (inf, -1) = none.
 
-        What stands beyond a search's own topM means nothing.
+        With `allowed` [a], those of these chunks only. What stands beyond a search's own topM
+        means nothing.
         """
+        ...
+
+
+class FollowedCorpus(Protocol):
+    """The corpus behind a graph, which changes while it is searched."""
+
+    def newest_revision(self) -> int:
+        """Return the newest revision that was committed, here or elsewhere."""
+        ...
+
+    def allowed(self, scope: SearchScope) -> NDArray[np.int64] | None:
+        """Return the chunks that a search of this scope may find; None = all."""
+        ...
+
+    def covers(self, revision: int) -> bool:
+        """Whether a search that has to see this revision may begin."""
+        ...
+
+    def follow(self, *, in_flight: bool) -> int:
+        """Bring a piece of what was written into what is searched; return how many changes.
+
+        While searches are in flight the graph under them stays.
+        """
+        ...
+
+    def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
+        """Commit vectors to the corpus; return its revision, which will be followed."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the corpus; nothing is called afterwards."""
         ...

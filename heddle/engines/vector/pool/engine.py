@@ -2,13 +2,14 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
-from heddle.core.frames import TERMINAL, Cancelled, Event, Frame
+from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Frame
 from heddle.core.payloads import SearchPayload
-from heddle.core.ports import SteppedEngine
+from heddle.core.ports import Closable, SteppedEngine
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Hits
 from heddle.core.tasks import Priority, Task
 from heddle.engines.vector.pool.feedback import EVERY_S, PoolTargets, adjusted
 from heddle.engines.vector.pool.meters import PoolMeters
@@ -27,7 +28,7 @@ class HeldSearch:
     stage: Stage
     arrived_s: float
     started_s: float | None = None
-    was_parked: bool = False
+    parks: int = 0
 
 
 class PoolEngine:
@@ -105,12 +106,15 @@ class PoolEngine:
         self._steer(now_s)
         self._carry_out(now_s)
         frame = self._engine.step(now_s, budget_s)
-        for event in frame.events:
-            if isinstance(event, TERMINAL):
-                self._end(event.task_id, now_s + frame.seconds)
-        events, self._events = (*self._events, *frame.events), []
+        told = [self._told(event, now_s + frame.seconds) for event in frame.events]
+        events, self._events = (*self._events, *told), []
         load = frame.load._replace(waiting=frame.load.waiting + self.scheduler.waiting)
         return frame._replace(events=events, load=load, has_work=self.has_work)
+
+    def close(self) -> None:
+        """Close the engine behind; nothing is called afterwards."""
+        if isinstance(self._engine, Closable):
+            self._engine.close()
 
     def predicted_step_s(self) -> float:
         """Return how long the next step should take, by the engine's cost model [s]."""
@@ -145,7 +149,7 @@ class PoolEngine:
     def _carry_out(self, now_s: float) -> None:
         decision = self.scheduler.decide(now_s)
         for task_id in decision.park:
-            self._held[task_id].was_parked = True
+            self._held[task_id].parks += 1
             self._engine.apply(Steer(task_id=task_id, priority=Priority.BULK))
         for task_id in decision.resume:
             priority = self._held[task_id].admit.task.identity.priority
@@ -158,13 +162,23 @@ class PoolEngine:
             left_s = max(0.0, task.seconds_left - waited_s)
             self._engine.apply(held.admit._replace(task=task._replace(seconds_left=left_s)))
 
-    def _end(self, task_id: int, now_s: float) -> None:
-        """Free the slot of a search that has ended."""
-        held = self._held.pop(task_id, None)
+    def _told(self, event: Event, now_s: float) -> Event:
+        """Free the slot of a search that has ended, and have its hits say how it fared here."""
+        if not isinstance(event, TERMINAL):
+            return event
+        held = self._held.pop(event.task_id, None)
         if held is None:
-            return
-        self.scheduler.remove(task_id)
-        if held.started_s is not None and not held.was_parked:
+            return event
+        self._end(held, now_s)
+        if not isinstance(event, Done) or not isinstance(event.result, Hits):
+            return event
+        waited_s = 0.0 if held.started_s is None else held.started_s - held.arrived_s
+        return Done(event.task_id, replace(event.result, waited_s=waited_s, parks=held.parks))
+
+    def _end(self, held: HeldSearch, now_s: float) -> None:
+        """Free the slot of a search and learn from it."""
+        self.scheduler.remove(held.admit.task.task_id)
+        if held.started_s is not None and not held.parks:
             self._meters.ran(held.stage, now_s - held.started_s)
         if held.stage is Stage.DECODE:
             self._note_decode(held, now_s)

@@ -7,7 +7,7 @@ from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import PoolDecision, PoolRequest, Stage
 
 DUE = 0.5  # owed to prefill from which the next contested slot is its
-CAUTION = 1.5  # a search may take so much longer than predicted before its deadline is missed
+CAUTION = 1.3  # a search may take so much longer than predicted before its deadline is missed
 
 
 class PoolScheduler:
@@ -151,16 +151,16 @@ class PoolScheduler:
     def _urgent_at_s(self) -> float:
         """Return when the first waiting prefill search's slack turns negative.
 
-        Of those that find no slot but prefill's own, slack counts the wait for these as well.
+        Of those that find no slot but prefill's own, slack counts the wait for these as well: in
+        rounds, as searches of one stage take about equally long.
         """
         if self.policy is not PoolPolicy.ADAPTIVE:
             return math.inf
         running = sum(r.stage is Stage.PREFILL for r in self._running.values())
         urgent_at_s = math.inf
         for place, request in enumerate(sorted(self._prefill.values(), key=_latest_start_s)):
-            ahead = max(0, running + place + 1 - self.slots)
-            wait_s = request.alone_s * ahead / self.slots
-            urgent_at_s = min(urgent_at_s, _latest_start_s(request) - wait_s)
+            rounds = (running + place) // self.slots
+            urgent_at_s = min(urgent_at_s, _latest_start_s(request) - rounds * request.alone_s)
         return urgent_at_s
 
 

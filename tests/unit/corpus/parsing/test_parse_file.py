@@ -201,6 +201,7 @@ def test_jsonl(tmp_path):
         (b'{"text": "x", "title": 5}', '"title" must be'),
         (b'{"text": "x", "id": [1]}', '"id" must be'),
         (b'{"text": "x", "id": true}', '"id" must be'),
+        (b'{"text": "x", "tenant": 0}', '"tenant" must be'),
         (b'{"text": "\xff"}', "not UTF-8"),
         (b"\x7fELF\x00\x00", "not JSON"),
     ],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from heddle.core.commands import Admit
+from heddle.core.errors import InputError
 from heddle.core.frames import TERMINAL
 from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.primitives import PrimitiveKind
@@ -29,6 +30,7 @@ class MemorySource:
         self.revision = 0
         self.rows = {}  # chunk id -> (revision, vector)
         self.tombstones = []  # (revision, chunk id)
+        self.metadata = {}  # (key, value) -> chunk ids
         if vectors is not None and len(vectors):
             self.store_vectors(range(1, len(vectors) + 1), vectors)
 
@@ -48,6 +50,24 @@ class MemorySource:
 
     def deleted(self, after_revision):
         return np.array([i for r, i in self.tombstones if r > after_revision], np.int64)
+
+    def allowed(self, scope):
+        if not scope.where:
+            return None
+        found = set(self.rows)
+        for key, values in scope.where:
+            found &= {i for value in values for i in self.metadata.get((key, value), ())}
+        if not found:
+            raise InputError(f"where: no passage has {scope}")
+        return np.array(sorted(found), np.int64)
+
+    def by_words(self, text, limit, scope):
+        """Find the chunks whose numbers are in the text, in its order."""
+        allowed = self.allowed(scope)
+        ids = [i for i in map(int, text.split()) if i in self.rows]
+        ids = [i for i in ids if allowed is None or i in allowed][:limit]
+        vectors = np.array([self.rows[i][1] for i in ids], np.float32)
+        return Batch(np.array(ids, np.int64), vectors.reshape(len(ids), self.dims))
 
     def store_vectors(self, chunk_ids, vectors):
         self.revision += 1

@@ -27,7 +27,10 @@ def served(tools, request):
 
 
 class TimedWorker:
-    """Scans for real on a clock where every list takes one second and nothing else any time."""
+    """Scans for real on a clock where every list takes one second and nothing else any time.
+
+    Where queries share lists, one that is read takes a second, whoever wants it.
+    """
 
     def __init__(self, worker, clock):
         self._worker, self._clock = worker, clock
@@ -35,9 +38,10 @@ class TimedWorker:
     def __getattr__(self, name):
         return getattr(self._worker, name)
 
-    def scan(self, queries, lists, distances, labels):
-        self._worker.scan(queries, lists, distances, labels)
-        self._clock.time_s += int((lists >= 0).sum())
+    def scan(self, queries, lists, distances, labels, allowed=None):
+        self._worker.scan(queries, lists, distances, labels, allowed)
+        read = lists[lists >= 0]
+        self._clock.time_s += len(np.unique(read) if self._worker.shares_lists else read)
 
 
 def engine_over(worker, tools, **options):
@@ -45,6 +49,7 @@ def engine_over(worker, tools, **options):
         "call": 1e-9,
         "lists": 1.0,
         "vectors": 1e-9,
+        "ridden": 1e-9,
         "scans": 1e-9,
         "rows": 1e-9,
         "stored": 1e-9,
@@ -231,7 +236,7 @@ def test_commands_for_tasks_it_does_not_know_are_ignored(served, tools):
 
 
 def test_a_higher_class_overtakes(served, tools):
-    engine = engine_over(served, tools)
+    engine = engine_over(served, tools, lists_per_step=2)  # so that nobody rides along
     bulk, urgent = queries_of(tools, 4, 0), queries_of(tools, 4, 1)
     engine.apply(tools.search(1, bulk, priority=Priority.BULK))
     engine.step(0.0, 10.0)
@@ -244,6 +249,42 @@ def test_a_higher_class_overtakes(served, tools):
     engine.step(0.0, 10.0)
     engine.apply(Steer(task_id=3, priority=Priority.BULK))
     assert list(tools.terminals(tools.drain(engine, 10.0))) == [4, 3]
+
+
+def test_searches_that_want_the_same_lists_share_them(tools):
+    source = tools.Source(tools.clustered(COUNT))
+    worker = FaissWorker(LiveIndex.build(source), source)
+    engine = engine_over(worker, tools)
+    for i in range(3):
+        engine.apply(tools.search(i, queries_of(tools, 2, i), 5 + i))
+    frames = [engine.step(0.0, 20.5) for _ in range(2)]
+    assert not engine.has_work
+    assert sum(frame.features["vectors"] for frame in frames) == 3 * COUNT  # once for each k
+    assert sum(frame.features["ridden"] for frame in frames) == 3 * COUNT
+    ended = tools.terminals([event for frame in frames for event in frame.events])
+    for i in range(3):
+        assert_one_shot(worker, ended[i].result, queries_of(tools, 2, i), 5 + i, None)
+
+
+def test_a_list_is_shared_by_those_that_want_it_only(tools):
+    source = tools.Source(tools.clustered(COUNT))
+    worker = FaissWorker(LiveIndex.build(source), source)
+    engine = engine_over(worker, tools)
+    queries = queries_of(tools, 12, 1)
+    for i, query in enumerate(queries):
+        engine.apply(tools.search(i, query[None], 5, 1 + 3 * i))
+    features = []
+    events = []
+    while engine.has_work:
+        frame = engine.step(0.0, 7.0)
+        features.append(frame.features)
+        events += frame.events
+    lists = worker.coarse(queries, len(worker.list_sizes))
+    asked = sum(worker.list_sizes[lists[i, : 1 + 3 * i]].sum() for i in range(12))
+    assert sum(f["vectors"] + f["ridden"] for f in features) == asked
+    assert sum(f["vectors"] for f in features) < asked / 2
+    for i, ended in tools.terminals(events).items():
+        assert_one_shot(worker, ended.result, queries[i : i + 1], 5, 1 + 3 * i)
 
 
 def test_frames_tell_what_was_done(served, tools):
@@ -270,7 +311,11 @@ def test_without_a_lists_limit_a_step_fills_its_budget(served, tools):
     scanned = []
     while engine.has_work:
         scanned.append(engine.step(0.0, 12.5).features["lists"])
-    assert scanned == [12.0] * 16 + [3.0]
+    if served.shares_lists:  # five rows, 39 lists that all of them want
+        assert scanned == [12.0, 12.0, 12.0, 3.0]
+    else:
+        assert sum(scanned) == 5 * 39
+        assert len(scanned) == 17  # a rest that doesn't fit is not cut, so one step has less
     engine.apply(tools.search(2, queries_of(tools, 5, 0)))
     assert engine.step(0.0, math.inf).features["lists"] == 1  # its own budget, 2 ms
     engine.apply(Steer(budget_s=7.5))

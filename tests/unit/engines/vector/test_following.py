@@ -1,6 +1,7 @@
 """The index follows what others commit to the corpus, without touching searches in flight."""
 
 import logging
+import threading
 
 import numpy as np
 import pytest
@@ -260,10 +261,26 @@ def check_one_state(tools, changes, slots, seed):
 # An index that the corpus has outgrown
 
 
+class HeldRebuild(Rebuild):
+    """A rebuild that gets nowhere before it is waited for: else it might overtake the test."""
+
+    def __init__(self, source):
+        super().__init__(self._make_when_asked)
+        self._source, self._is_asked = source, threading.Event()
+
+    def _make_when_asked(self):
+        self._is_asked.wait(timeout=30.0)  # a test that failed waits for nothing
+        return LiveIndex.build(self._source)
+
+    def wait(self):
+        self._is_asked.set()
+        super().wait()
+
+
 def test_a_lane_that_started_empty_gets_its_clusters_while_it_serves(tools):
     vectors = tools.clustered(1000)
     source = tools.Source()
-    rebuild = Rebuild(lambda: LiveIndex.build(source))
+    rebuild = HeldRebuild(source)
     engine = serve(tools, source, rebuild, lists_per_step=1)
     source.store_vectors(range(1, 951), vectors[:950])
     one_list = found(tools, engine, vectors[:4], 5)
@@ -285,7 +302,7 @@ def exact_distances(queries, vectors):
 def test_new_clusters_wait_for_the_searches_in_flight(tools):
     vectors = tools.clustered(3000)
     source = tools.Source(vectors[:300])
-    rebuild = Rebuild(lambda: LiveIndex.build(source))
+    rebuild = HeldRebuild(source)
     engine = serve(tools, source, rebuild, lists_per_step=1)
     source.store_vectors(range(301, 3001), vectors[300:])
     engine.apply(tools.search(1, vectors[:2], 3))

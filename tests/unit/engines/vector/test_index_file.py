@@ -7,16 +7,19 @@ import numpy as np
 import pytest
 
 from heddle.core.errors import StorageError
-from heddle.engines.vector import index_file, index_kind
+from heddle.engines.vector import index_file, index_kind, live_index
 from heddle.engines.vector.index_file import open_index, read_index, refresh_index, write_index
 from heddle.engines.vector.index_kind import IndexKind, SearchMode
 from heddle.engines.vector.live_index import LiveIndex
 from heddle.engines.vector.manifest import read_manifest
+from heddle.engines.vector.rebuild import Rebuild
 from heddle.engines.vector.worker import FaissWorker, one_shot
 
 
 @pytest.fixture
-def source(tools):
+def source(tools, monkeypatch):
+    monkeypatch.setattr(live_index, "TAIL_SHARE", 0.0)
+    monkeypatch.setattr(live_index, "TAIL_MIN", 50)
     return tools.Source(tools.clustered(1000))
 
 
@@ -165,8 +168,10 @@ def test_a_disk_that_refuses_costs_no_answer_at_open(tools, tmp_path, source, mo
         raise RuntimeError("No space left on device")
 
     monkeypatch.setattr(index_file.faiss, "write_index", refuse)
-    assert_right(tools, open_index(tmp_path, source), source)
+    live = open_index(tmp_path, source)
+    assert_right(tools, live, source)
     assert "No space left" in caplog.text
+    assert not live.wants_saving  # not tried again after every change
 
 
 def test_left_overs_of_a_dead_writer_are_removed(tmp_path, source):
@@ -196,6 +201,42 @@ def test_writers_take_turns(tools, tmp_path, source):
             written.result()
     assert_right(tools, read_index(tmp_path, source), source)
     assert files(tmp_path) == ["ivf-1.faiss", "manifest.json"]
+
+
+def test_a_short_tail_is_replayed_and_not_written(tools, tmp_path, source, monkeypatch):
+    open_index(tmp_path, source)
+    source.store_vectors(range(1001, 1041), tools.clustered(40, seed=9))
+    source.delete([5])
+    with monkeypatch.context() as patch:
+        patch.setattr(index_file, "write_index", None)  # not called
+        refresh_index(tmp_path, source)
+        live = open_index(tmp_path, source)
+    assert (live.tail, live.wants_saving) == (41, False)
+    assert_right(tools, live, source)
+    assert files(tmp_path) == ["ivf-1.faiss", "manifest.json"]
+    source.delete(range(10, 20))
+    live = open_index(tmp_path, source)
+    assert (live.tail, live.revision) == (0, 4)
+    assert files(tmp_path) == ["ivf-4.faiss", "manifest.json"]
+
+
+def test_a_running_lane_saves_what_has_become_much(tools, tmp_path, source):
+    live = open_index(tmp_path, source)
+    rebuild = Rebuild(lambda: open_index(tmp_path, source))
+    worker = FaissWorker(live, source, rebuild=rebuild)
+    source.store_vectors(range(1001, 1041), tools.clustered(40, seed=9))
+    worker.follow(in_flight=False)
+    rebuild.wait()
+    assert files(tmp_path) == ["ivf-1.faiss", "manifest.json"]
+    source.store_vectors(range(1041, 1061), tools.clustered(20, seed=8))
+    worker.follow(in_flight=False)
+    rebuild.wait()
+    assert files(tmp_path) == ["ivf-3.faiss", "manifest.json"]
+    assert not worker.covers(source.revision)  # the saved one waits to take over
+    worker.follow(in_flight=False)
+    assert worker.covers(source.revision)
+    assert worker._live.tail == 0
+    assert_right(tools, worker._live, source)
 
 
 # An index with a refine store

@@ -96,8 +96,11 @@ def test_bad_vectors_and_a_full_disk_fail_that_task_alone(tools, monkeypatch):
     engine.apply(tools.ingest(1, [200], np.ones((1, 3), np.float32)))
     engine.apply(tools.ingest(2, [200, 201], vectors[:1]))
     engine.apply(tools.ingest(3, [200], np.full((1, tools.dims), np.inf, np.float32)))
+    engine.apply(tools.ingest(6, [200, 201, 200], vectors[:3]))
     ended = tools.terminals(tools.drain(engine))
-    assert all(isinstance(ended[i], Failed) and ended[i].is_input for i in (1, 2, 3))
+    assert all(isinstance(ended[i], Failed) and ended[i].is_input for i in (1, 2, 3, 6))
+    assert "200 is there 2 times" in ended[6].message
+    assert source.vector_count == 100
 
     def refuse(chunk_ids, vectors):
         raise StorageError("the disk is full")

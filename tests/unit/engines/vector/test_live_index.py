@@ -123,3 +123,13 @@ def test_rows_of_what_was_replaced_ask_for_a_new_index(tools):
         live.follow(source)
     assert live.refine.rows == 3000
     assert live.is_outgrown
+
+
+def test_rows_that_a_search_may_hold_are_not_given_away_under_it(tools):
+    source = tools.Source(tools.clustered(1000))
+    live = LiveIndex.build(source, kind=IndexKind.PQ)
+    live.revision = 0  # as if its last vectors had been written while it was built
+    assert live.advance(source, may_delete=False) == 0
+    assert (live.revision, live.refine.rows) == (0, 1000)
+    assert live.advance(source) == 1000
+    assert (live.revision, live.count) == (1, 1000)

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from heddle.engines.vector.scheduler import (
     NO_LIST,
-    WAIT_MAX,
     Rows,
+    due_after,
+    plan_shared,
     plan_substage,
-    waited_after,
 )
 
 
-def make(lists, priorities=None, waited=None):
+def make(lists, priorities=None, due=None):
     width = max(map(len, lists), default=0)
     table = np.array([row + [NO_LIST] * (width - len(row)) for row in lists], np.int64)
     table = table.reshape(len(lists), width)
@@ -21,7 +21,7 @@ def make(lists, priorities=None, waited=None):
     rows = Rows(
         np.array([len(row) for row in lists], np.int64),
         np.array(priorities if priorities is not None else [1] * n, np.int64),
-        np.array(waited if waited is not None else [0] * n, np.int64),
+        np.array(due if due is not None else [0] * n, np.int64),
         np.arange(n),
     )
     return rows, lambda asked: table[asked]
@@ -31,15 +31,17 @@ def price(*list_s):
     return lambda lists: np.array([*list_s, np.nan])[lists]
 
 
-def plain_plan(lists, priorities, waited, list_s, budget_s, lists_max):
+def in_order(lists, priorities, due):
+    return sorted(
+        (i for i in range(len(lists)) if lists[i]), key=lambda i: (priorities[i], due[i], i)
+    )
+
+
+def plain_plan(lists, priorities, due, list_s, budget_s, lists_max):
     """The obvious loop over rows and their clusters."""
 
-    def urgency(i):
-        overdue = waited[i] if waited[i] >= WAIT_MAX else 0
-        return priorities[i], -overdue, len(lists[i]), i
-
     counts, left_s = [0] * len(lists), budget_s
-    served = sorted((i for i in range(len(lists)) if lists[i]), key=urgency)
+    served = in_order(lists, priorities, due)
     for i in served:
         prices = [list_s[number] for number in lists[i][:lists_max]]
         if sum(prices) <= left_s:
@@ -59,15 +61,14 @@ def test_the_plan_is_that_of_the_plain_loop(data):
     n = data.draw(st.integers(1, 40))
     lists = [data.draw(st.lists(st.integers(0, 5), max_size=12)) for _ in range(n)]
     priorities = data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
-    waits = st.sampled_from([0, 3, WAIT_MAX - 1, WAIT_MAX, WAIT_MAX + 2])
-    waited = data.draw(st.lists(waits, min_size=n, max_size=n))
+    due = data.draw(st.lists(st.integers(0, 9), min_size=n, max_size=n))
     # Whole numbers, so that the order of additions can't matter.
     prices = data.draw(st.lists(st.integers(1, 9), min_size=6, max_size=6))
     budget_s = data.draw(st.integers(0, 600))
     lists_max = data.draw(st.none() | st.integers(1, 8))
-    rows, upcoming = make(lists, priorities, waited)
+    rows, upcoming = make(lists, priorities, due)
     planned = plan_substage(rows, upcoming, price(*prices), budget_s, lists_max)
-    assert planned.tolist() == plain_plan(lists, priorities, waited, prices, budget_s, lists_max)
+    assert planned.tolist() == plain_plan(lists, priorities, due, prices, budget_s, lists_max)
 
 
 def test_a_list_dearer_than_the_budget_is_still_taken():
@@ -94,16 +95,53 @@ def test_what_is_shorter_than_the_budget_is_not_cut():
 
 
 def test_a_long_search_is_not_starved_by_short_ones():
-    left, waited, served = 40, np.zeros(2, np.int64), 0
-    for _ in range(10 * (WAIT_MAX + 1)):  # in every sub-stage another short search is there
-        rows, upcoming = make([[0] * left, [0] * 5], waited=waited)
+    left, done, due = 40, 0, due_after(0, np.array([40]))[0]
+    while left:  # in every sub-stage another short search is there
+        rows, upcoming = make([[0] * left, [0] * 5], due=[due, *due_after(done, np.array([5]))])
         counts = plan_substage(rows, upcoming, price(1.0), 5.0)
-        waited = waited_after(counts, waited)
-        waited[1] = 0
-        served += counts[0] > 0
         left -= int(counts[0])
-    assert served >= 8
-    assert left == 0
+        done += int(counts.sum())
+    assert 80 <= done <= 120
+
+
+def plain_shared_plan(lists, priorities, due, list_s, budget_s):
+    """The obvious loop over rows and their clusters, each of which is paid once."""
+    if sum(list_s[number] for number in set().union(*lists)) <= budget_s:
+        return sorted(set().union(*lists))
+    chosen, left_s = [], budget_s
+    served = in_order(lists, priorities, due)
+    for i in served:
+        new = [number for number in lists[i] if number not in chosen]
+        whole_s = sum(list_s[number] for number in new)
+        if left_s < whole_s <= budget_s:
+            break
+        for number in new:
+            if list_s[number] > left_s:
+                left_s = -1
+                break
+            chosen.append(number)
+            left_s -= list_s[number]
+        if left_s < 0:
+            break
+    return sorted(chosen or lists[served[0]][:1])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_the_shared_plan_is_that_of_the_plain_loop(data):
+    n = data.draw(st.integers(1, 12))
+    some = st.lists(st.integers(0, 19), max_size=12, unique=True)
+    lists = data.draw(st.lists(some, min_size=n, max_size=n).filter(any))
+    priorities = data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
+    due = data.draw(st.lists(st.integers(0, 9), min_size=n, max_size=n))
+    prices = data.draw(st.lists(st.integers(1, 9), min_size=20, max_size=20))
+    budget_s = data.draw(st.integers(-1, 90) | st.just(math.inf))
+    rows, _ = make(lists, priorities, due)
+    wanting = np.bincount([number for row in lists for number in row], minlength=20)
+    pending = [np.array(row, np.int64) for row in lists]
+    list_s = np.array(prices, float)
+    planned = plan_shared(rows, pending.__getitem__, wanting, list_s, budget_s)
+    assert planned.tolist() == plain_shared_plan(lists, priorities, due, prices, budget_s)
 
 
 def test_a_lower_class_gets_what_the_higher_one_leaves():

@@ -2,8 +2,9 @@ import faiss
 import numpy as np
 import pytest
 
-from heddle.core.errors import ConfigError
+from heddle.core.errors import ConfigError, StorageError
 from heddle.engines.vector import worker as worker_module
+from heddle.engines.vector.engine import VectorEngine
 from heddle.engines.vector.index_kind import IndexKind
 from heddle.engines.vector.live_index import LiveIndex
 from heddle.engines.vector.worker import FaissWorker, Stepping, check_steppable, one_shot
@@ -41,7 +42,7 @@ def test_the_self_test_notices_a_faiss_that_forgets_the_heaps(tools, monkeypatch
     index = ivf(tools)
     scan = FaissWorker.scan
 
-    def forgetful(self, queries, lists, distances, labels):
+    def forgetful(self, queries, lists, distances, labels, allowed=None):
         distances[:], labels[:] = np.inf, -1
         scan(self, queries, lists, distances, labels)
 
@@ -134,3 +135,67 @@ def test_the_self_test_notices_codes_whose_heaps_are_carried(tools, source, monk
     monkeypatch.setitem(worker_module.CAPABILITIES, "IndexIVFPQFastScan", Stepping.CARRY)
     with pytest.raises(ConfigError, match="other results"):
         FaissWorker(live, source)
+
+
+def test_where_faiss_sums_in_another_order_it_scans_itself(tools, source, monkeypatch, caplog):
+    scan = worker_module.scan_shared
+
+    def inexact(*arguments):
+        scan(*arguments)
+        arguments[-2][:] *= np.float32(1 + 1e-6)
+
+    monkeypatch.setattr(worker_module, "scan_shared", inexact)
+    live = LiveIndex.build(source)
+    worker = FaissWorker(live, source)
+    assert not worker.shares_lists
+    assert "queries share no scans" in caplog.text
+    engine = VectorEngine("vector", 0, worker, tools.Clock())
+    engine.apply(tools.search(1, tools.clustered(2)))
+    [note] = tools.terminals(tools.drain(engine))[1].result.notes
+    assert "queries share no scans" in note
+    queries = tools.clustered(8, seed=3)
+    found = worker.search_at_once(queries, 9, 7)
+    np.testing.assert_array_equal(found[0], one_shot(live.index, queries, 9, 7)[0])
+
+
+def test_what_fails_half_way_leaves_no_stale_address(tools, monkeypatch):
+    source = tools.Source(tools.clustered(500))
+    worker = FaissWorker(LiveIndex.build(source), source)
+    queries = tools.clustered(6, seed=3)
+    worker.search_at_once(queries, 5, worker.nprobe_default)  # now every list's address is known
+    source.store_vectors(range(501, 2501), tools.clustered(2000, seed=5))
+    insert = LiveIndex._insert
+
+    def insert_and_fail(self, batch):
+        insert(self, batch)
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(LiveIndex, "_insert", insert_and_fail)
+    with pytest.raises(MemoryError):
+        worker.follow(in_flight=False)
+    monkeypatch.undo()
+    found = worker.search_at_once(queries, 5, worker.nprobe_default)
+    expected = one_shot(worker._live.index, queries, 5, worker.nprobe_default)
+    np.testing.assert_array_equal(found[0], expected[0])
+
+
+def test_a_device_hears_of_a_change_that_failed_half_way(tools, monkeypatch):
+    class Device:
+        changes = 0
+
+        def index_changed(self):
+            self.changes += 1
+
+    device, source = Device(), tools.Source(tools.clustered(500))
+    worker = FaissWorker(LiveIndex.build(source), source, make_hot=lambda ivf: device)
+    source.delete([1])
+
+    def refuse(*arguments):
+        yield from ()
+        raise StorageError("the disk failed")
+
+    monkeypatch.setattr(source, "vectors", refuse)  # by then the deletion is done
+    with pytest.raises(StorageError):
+        worker.follow(in_flight=False)
+    assert device.changes == 1
+    assert worker.list_sizes.sum() == 499

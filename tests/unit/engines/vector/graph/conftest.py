@@ -5,8 +5,10 @@ import pytest
 
 pytest.importorskip("numba", reason="graph search needs the extra `graph`")
 
+from heddle.engines.vector.graph.engine import PRIOR_S as MEASURED_S
 from heddle.engines.vector.graph.engine import GraphEngine
 from heddle.engines.vector.graph.graph_index import build_graph
+from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
 
 COUNT = 1500
@@ -23,14 +25,14 @@ class CountedWorker:
     def __getattr__(self, name):
         return getattr(self._worker, name)
 
-    def advance(self, slots, quantum):
+    def advance(self, slots, quantum, seed_extends):
         self.orders.append(slots.tolist())
-        made = self._worker.advance(slots, quantum)
-        self._clock.time_s += made
-        return made
+        done = self._worker.advance(slots, quantum, seed_extends)
+        self._clock.time_s += done.extends
+        return done
 
 
-PRIOR_S = {"call": 1e-9, "rows": 1e-9, "extends": 1.0}
+PRIOR_S = {**dict.fromkeys(MEASURED_S, 1e-9), "extends": 1.0}
 
 
 class GraphTools:
@@ -41,7 +43,7 @@ class GraphTools:
         self.labels = index.labels
 
     def worker(self, slots=SLOTS):
-        return CountedWorker(NumbaWorker(self.index, slots), self.tools.Clock())
+        return CountedWorker(NumbaWorker(LiveGraph(self.index), slots), self.tools.Clock())
 
     def engine(self, slots=SLOTS, worker=None, prior_s=PRIOR_S):
         worker = worker or self.worker(slots)
@@ -54,9 +56,9 @@ class GraphTools:
 
     def alone(self, query, topk, topm):
         """Return (distances, labels) of one query in a worker of its own, in one go."""
-        worker, slot = NumbaWorker(self.index, 1), np.zeros(1, np.int64)
-        worker.seed(slot, query[None], np.array([max(topm, topk)]))
-        worker.advance(slot, 1 << 40)
+        worker, slot = NumbaWorker(LiveGraph(self.index), 1), np.zeros(1, np.int64)
+        worker.start([0], query[None], max(topm, topk))
+        worker.advance(slot, 1 << 40, 0)
         distances, labels = worker.top(slot, topk)
         return distances[0], labels[0]
 

@@ -1,35 +1,80 @@
-"""Settings, and a lane built from a file."""
+"""A corpus directory served by its graph, and how it comes to that and leaves it again."""
 
 import pytest
 
-from heddle.core.errors import ConfigError, InputError
-from heddle.engines.vector.graph.build import GraphSettings, build_engine
-from heddle.engines.vector.graph.graph_file import write_graph
+from heddle.core.errors import ConfigError
+from heddle.core.primitives import PrimitiveKind
+from heddle.corpus.chunking import TextChunk
+from heddle.corpus.document import Document
+from heddle.corpus.store import CorpusStore, EmbedderStamp
+from heddle.engines.vector.build import VectorSettings, build_engine, refresh_index
+from heddle.engines.vector.engine import VectorEngine
+from heddle.engines.vector.graph.engine import GraphEngine
+from heddle.engines.vector.graph.graph_path import graph_path
+from heddle.engines.vector.index_kind import SearchMode
+from heddle.engines.vector.pool.build import PoolSettings
+from heddle.engines.vector.pool.engine import PoolEngine
+from heddle.engines.vector.pool.policies import PoolPolicy
+
+COUNT = 300
 
 
-def test_an_engine_serves_a_file(graph, tmp_path):
-    write_graph(tmp_path / "graph", graph.index)
-    engine = build_engine("graph", 3, GraphSettings(tmp_path / "graph", slots=2))
-    engine.apply(graph.tools.search(1, graph.vectors[:1], topk=1))
-    (event,) = graph.tools.drain(engine)
-    assert event.result.distances[0, 0] < 1e-3
+@pytest.fixture
+def corpus(tools, tmp_path):
+    """A directory with vectors, and these."""
+    vectors = tools.clustered(COUNT)
+    with CorpusStore.open(tmp_path, create=True) as store:
+        store.set_embedder(EmbedderStamp("fake", tools.dims, "float32"))
+        chunks = [TextChunk(i, "title", f"text {i}") for i in range(COUNT)]
+        store.put_document(Document("d", "title", "text", "d.txt"), chunks)
+        store.store_vectors([chunk.chunk_id for chunk in store.pending_chunks(COUNT)], vectors)
+    return tmp_path, vectors
 
 
-def test_a_bad_file_is_refused(tmp_path):
-    (tmp_path / "graph").write_bytes(b"nothing")
-    with pytest.raises(InputError):
-        build_engine("graph", 0, GraphSettings(tmp_path / "graph"))
+def found(tools, engine, vectors):
+    engine.apply(tools.search(1, vectors, 1))
+    return tools.terminals(tools.drain(engine))[1].result
 
 
-@pytest.mark.parametrize(
-    ("values", "named"),
-    [
-        ({"topm": 0}, "topm"),
-        ({"topm": 5000}, "topm"),
-        ({"slots": 0}, "slots"),
-        ({"substage_budget_s": 0.0}, "substage_budget_s"),
-    ],
-)
-def test_a_setting_out_of_range_is_named(tmp_path, values, named):
-    with pytest.raises(ConfigError, match=named):
-        GraphSettings(tmp_path, **values)
+def test_the_mode_decides_what_serves_and_stays_until_another_is_asked_for(tools, corpus):
+    directory, vectors = corpus
+    phases = []
+    refresh_index(directory, SearchMode.GRAPH, lambda phase, done, of: phases.append((done, of)))
+    assert phases[-1] == (COUNT, COUNT)
+    refresh_index(directory)
+    engine = build_engine("vector", 7, VectorSettings(directory))
+    assert isinstance(engine, GraphEngine)
+    assert engine.kinds == {PrimitiveKind.SEARCHING, PrimitiveKind.INGESTION}
+    hits = found(tools, engine, vectors)
+    assert (hits.distances < 1e-5).all()
+    engine.close()
+    assert not list(directory.glob("*-wal"))
+    refresh_index(directory, SearchMode.AUTO)
+    assert not graph_path(directory).exists()
+    assert isinstance(build_engine("vector", 8, VectorSettings(directory)), VectorEngine)
+
+
+@pytest.mark.parametrize("mode", [SearchMode.AUTO, SearchMode.GRAPH])
+def test_a_pool_stands_before_either(tools, corpus, mode):
+    directory, vectors = corpus
+    refresh_index(directory, mode)
+    pool = PoolSettings(PoolPolicy.DECODE_FIRST, slots=2)
+    engine = build_engine("vector", 1, VectorSettings(directory, pool=pool))
+    assert isinstance(engine, PoolEngine)
+    assert engine.scheduler.policy is PoolPolicy.DECODE_FIRST
+    hits = found(tools, engine, vectors[:3])
+    assert (hits.distances < 1e-5).all()
+    assert hits.waited_s >= 0.0
+    engine.close()
+    assert not list(directory.glob("*-wal"))
+
+
+def test_settings_out_of_range_are_named(tmp_path):
+    with pytest.raises(ConfigError, match="topm"):
+        VectorSettings(tmp_path, topm=0)
+    with pytest.raises(ConfigError, match="twice as many"):
+        VectorSettings(tmp_path, slots=6, pool=PoolSettings(PoolPolicy.FIFO, slots=4))
+    with pytest.raises(ConfigError, match="pool slots"):
+        PoolSettings(PoolPolicy.FIFO, slots=0)
+    with pytest.raises(ConfigError, match="prefill_slo_s"):
+        PoolSettings(PoolPolicy.FIFO, prefill_slo_s=0.0)

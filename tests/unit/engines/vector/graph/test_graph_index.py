@@ -6,6 +6,7 @@ import pytest
 from heddle.core.errors import InputError
 from heddle.engines.vector.graph.graph_index import DEGREE, build_graph
 from heddle.engines.vector.graph.knn import knn_graph
+from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
 
 
@@ -69,9 +70,9 @@ def test_progress_ends_at_the_last_row(tools):
 def test_a_tiny_corpus_is_found_whole(tools, count):
     vectors = tools.clustered(200)[:count]
     index = build_graph(vectors, np.arange(count))
-    worker, slot = NumbaWorker(index, 1), np.zeros(1, np.int64)
-    worker.seed(slot, vectors[:1], np.array([64]))
-    worker.advance(slot, 1 << 40)
+    worker, slot = NumbaWorker(LiveGraph(index), 1), np.zeros(1, np.int64)
+    worker.start([0], vectors[:1], 64)
+    worker.advance(slot, 1 << 40, 0)
     distances, labels = worker.top(slot, 64)
     assert set(labels[0, :count].tolist()) == set(range(count))
     assert (labels[0, count:] == -1).all()

@@ -1,47 +1,37 @@
-"""Order and quantum: pure arithmetic."""
+"""Order and amounts: pure arithmetic."""
 
 import math
 
-import numpy as np
 import pytest
 
 from heddle.engines.vector.graph.scheduler import (
+    EXTENDS_MAX,
     STRETCH,
-    SearchRows,
-    by_slack,
-    quantum,
+    in_extends,
+    slack_s,
     soft_deadline_s,
 )
 
 
 def test_slack_counts_the_work_that_is_left():
-    rows = SearchRows(
-        priorities=np.array([0, 0, 0]),
-        deadlines_s=np.array([10.0, 11.0, 12.0]),
-        extends_left=np.array([1.0, 9.0, 2.0]),
-    )
-    assert by_slack(rows, 0.0).tolist() == [0, 1, 2]
-    assert by_slack(rows, 1.0).tolist() == [1, 0, 2]
-
-
-def test_the_class_comes_before_slack():
-    rows = SearchRows(np.array([1, 0]), np.array([1.0, 99.0]), np.array([1.0, 1.0]))
-    assert by_slack(rows, 1.0).tolist() == [1, 0]
+    ends_s, left = (10.0, 11.0, 12.0), (1.0, 9.0, 2.0)
+    for extend_s, order in ((0.0, [0, 1, 2]), (1.0, [1, 0, 2])):
+        slacks_s = [slack_s(end, n, extend_s) for end, n in zip(ends_s, left, strict=True)]
+        assert sorted(range(3), key=slacks_s.__getitem__) == order
 
 
 @pytest.mark.parametrize(
-    ("budget_s", "extend_s", "left", "expected"),
+    ("seconds", "extend_s", "expected"),
     [
-        (1.0, 0.1, 100.0, 10),
-        (0.01, 0.1, 100.0, 1),  # one is always made
-        (-1.0, 0.1, 100.0, 1),
-        (100.0, 0.1, 10.0, 20),
-        (math.inf, 0.1, 10.0, 20),
-        (1.0, 0.0, 10.0, 20),
+        (1.0, 0.125, 8),
+        (0.01, 0.1, 0),
+        (-1.0, 0.1, 0),
+        (math.inf, 0.1, EXTENDS_MAX),
+        (1.0, 0.0, EXTENDS_MAX),
     ],
 )
-def test_the_quantum_fills_the_budget(budget_s, extend_s, left, expected):
-    assert quantum(budget_s, extend_s, left) == expected
+def test_seconds_become_a_bounded_number_of_extends(seconds, extend_s, expected):
+    assert in_extends(seconds, extend_s) == expected
 
 
 def test_a_deadline_given_counts_only_if_it_is_sooner():

@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from heddle.core.commands import Cancel, Steer
 from heddle.core.frames import Cancelled, Done
-from heddle.core.tasks import Priority
+from heddle.core.payloads import SearchPayload
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.tasks import Identity, Priority, Task
 from heddle.engines.vector.engine import VectorEngine
 from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.pool.build import stage_of
 from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
@@ -31,14 +34,14 @@ class TimedWorker:
     def __getattr__(self, name):
         return getattr(self._worker, name)
 
-    def scan(self, queries, lists, distances, labels):
-        self._worker.scan(queries, lists, distances, labels)
+    def scan(self, queries, lists, *heaps_and_allowed):
         self._clock.time_s += int((lists >= 0).sum())
+        return self._worker.scan(queries, lists, *heaps_and_allowed)
 
-    def advance(self, slots, quantum):
-        made = self._worker.advance(slots, quantum)
-        self._clock.time_s += made
-        return made
+    def advance(self, slots, quantum, seed_extends):
+        done = self._worker.advance(slots, quantum, seed_extends)
+        self._clock.time_s += done.extends
+        return done
 
 
 def ivf_engine(tools, clock):
@@ -50,13 +53,15 @@ def ivf_engine(tools, clock):
 
 def graph_engine(tools, clock):
     pytest.importorskip("numba", reason="graph search needs the extra `graph`")
+    from heddle.engines.vector.graph.engine import PRIOR_S as GRAPH_PRIOR_S
     from heddle.engines.vector.graph.engine import GraphEngine
     from heddle.engines.vector.graph.graph_index import build_graph
+    from heddle.engines.vector.graph.live_graph import LiveGraph
     from heddle.engines.vector.graph.worker import NumbaWorker
 
     index = build_graph(tools.clustered(COUNT), np.arange(1, COUNT + 1))
-    worker = TimedWorker(NumbaWorker(index, ENGINE_SLOTS), clock)
-    prior_s = {"call": 1e-9, "rows": 1e-9, "extends": 1.0}
+    worker = TimedWorker(NumbaWorker(LiveGraph(index), ENGINE_SLOTS), clock)
+    prior_s = {**dict.fromkeys(GRAPH_PRIOR_S, 1e-9), "extends": 1.0}
     return GraphEngine("graph", 0, worker, clock, prior_s=prior_s)
 
 
@@ -138,6 +143,26 @@ def test_a_late_prefill_search_overtakes_those_that_run(tools, served):
     ends = [event.task_id for event in drain(pool, clock, 2.0) if isinstance(event, Done)]
     assert ends[0] == 1
     assert sorted(ends) == [1, 2, 4]
+
+
+def test_hits_say_how_long_they_waited_and_how_often_they_were_parked(tools, served):
+    _, clock = served
+    pool = pool_over(served, slots=1, slo_s=2.0)
+    pool.apply(tools.search(2, query(tools, 2)))
+    pool.step(clock.now_s(), 2.0)
+    pool.apply(tools.search(1, query(tools, 1)))
+    pool.apply(tools.search(4, query(tools, 4)))
+    hits = {task: end.result for task, end in tools.terminals(drain(pool, clock, 2.0)).items()}
+    assert [hits[task].parks for task in (1, 2, 4)] == [0, 1, 0]
+    assert hits[1].waited_s == hits[2].waited_s == 0.0
+    assert hits[4].waited_s > 0.0
+
+
+def test_which_side_asks_is_told_by_the_payload(tools):
+    for while_decoding, stage in ((False, Stage.PREFILL), (True, Stage.DECODE)):
+        payload = SearchPayload(query(tools, 1), 5, while_decoding=while_decoding)
+        task = Task(1, PrimitiveKind.SEARCHING, Identity(1, "find"), payload)
+        assert stage_of(task) is stage
 
 
 def test_no_more_searches_run_than_the_pool_has_slots(tools, served):

@@ -1,0 +1,53 @@
+"""A scope as SQL: which live documents, and which of their chunks."""
+
+import sqlite3
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.core.search_scope import SearchScope
+
+# The same condition twice: as a set to begin with, and as a question to one document.
+_AMONG: Final = "version IN (SELECT version FROM attributes WHERE key = ? AND value IN ({marks}))"
+_HAS: Final = (
+    "EXISTS (SELECT 1 FROM attributes WHERE attributes.version = documents.version AND key = ?"
+    " AND value IN ({marks}))"
+)
+
+
+def chunk_ids(connection: sqlite3.Connection, scope: SearchScope) -> NDArray[np.int64] | None:
+    """Return the live chunks in a scope, [n] int64, ascending; None = every live chunk is."""
+    if not scope.where and not _has_others(connection, scope.tenant):
+        return None
+    condition, values = _conditions(scope, _AMONG)
+    rows = connection.execute(
+        "SELECT chunk_id FROM chunks WHERE version IN"
+        f" (SELECT version FROM documents WHERE {condition}) ORDER BY chunk_id",
+        values,
+    )
+    return np.fromiter((row[0] for row in rows), np.int64)
+
+
+def live_in_scope(scope: SearchScope) -> tuple[str, list[str]]:
+    """Return the condition on a row of `documents` that is live and in a scope, and its values."""
+    return _conditions(scope, _HAS)
+
+
+def _conditions(scope: SearchScope, for_each_key: str) -> tuple[str, list[str]]:
+    conditions, values = ["status = 'live'", "tenant IN ('', ?)"], [scope.tenant]
+    for key, wanted in scope.where:
+        conditions.append(for_each_key.format(marks=", ".join("?" * len(wanted))))
+        values += (key, *wanted)
+    return " AND ".join(conditions), values
+
+
+def _has_others(connection: sqlite3.Connection, tenant: str) -> bool:
+    """Whether there are documents that this tenant may not see."""
+    # Two ranges of the index on tenants: each ends at its first row.
+    row = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM documents WHERE tenant > '' AND tenant < ?1)"
+        " OR EXISTS (SELECT 1 FROM documents WHERE tenant > ?1)",
+        (tenant,),
+    ).fetchone()
+    return bool(row[0])

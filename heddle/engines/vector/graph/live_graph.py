@@ -1,0 +1,169 @@
+"""A search graph that follows a corpus: what it was built of, what came since, what is gone."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.engines.vector.graph.graph_index import GraphIndex
+from heddle.engines.vector.refine_store import FORGOTTEN, RefineStore
+from heddle.engines.vector.replay import Replay
+from heddle.engines.vector.search import SortedHits, ascending
+from heddle.engines.vector.source import VectorBatch, VectorSource
+
+PIECE_ROWS = 1024  # vectors brought in at once: some milliseconds
+CHANGED_SHARE, CHANGED_MIN = 0.1, 2000
+"""Vectors added and deleted since a graph was built, from which another one serves better: a
+search compares all that was added, and passes what was deleted on its way."""
+
+
+class LiveGraph:
+    """A graph, the vectors added since it was built, and the corpus revision that both cover.
+
+    Each vector has a row: first the graph's nodes, then what was added. A deleted one keeps its
+    row, and its node stays a way to others, but it is no hit.
+
+    Args:
+        graph: as it was built; None = none yet, then every search compares all vectors.
+        revision: what it covers, where there is no graph to say so.
+    """
+
+    def __init__(self, graph: GraphIndex | None, revision: int = 0) -> None:
+        self.graph = graph
+        self.revision = revision if graph is None else graph.revision
+        self._dims: int | None = None
+        self._store = RefineStore.empty(0)
+        if graph is not None:
+            self._dims = graph.dims
+            self._store = RefineStore(np.array(graph.labels), graph.vectors.view(np.uint16))
+        # One more at the end, so that the node -1, none, has the label -1.
+        self._labels = np.append(self._store.chunk_ids_at(np.arange(self._store.rows)), -1)
+        self._deleted = 0  # rows that are no hits any more
+        self._replay: Replay | None = None
+
+    @property
+    def dims(self) -> int | None:
+        """Length of a vector; None as long as there is none."""
+        return self._dims
+
+    @property
+    def count(self) -> int:
+        """Vectors that can be found."""
+        return self._store.rows - self._deleted
+
+    @property
+    def nodes(self) -> int:
+        """Vectors in the graph, deleted ones among them."""
+        return 0 if self.graph is None else self.graph.count
+
+    @property
+    def added(self) -> int:
+        """Vectors beside the graph."""
+        return self._store.rows - self.nodes
+
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether so much has changed that another graph would serve better."""
+        changed = self.added + self._deleted
+        return changed > max(CHANGED_MIN, CHANGED_SHARE * self.nodes)
+
+    def follow(self, source: VectorSource) -> int:
+        """Bring in all that the corpus has written by now; return how many changes."""
+        newest, changes = source.revision, 0
+        while self.revision < newest:
+            changes += self.advance(source)
+        return changes
+
+    def advance(self, source: VectorSource) -> int:
+        """Bring in a piece of what the corpus has written; return how many changes.
+
+        Deletions come first, whole, then up to PIECE_ROWS vectors in a call. `revision` is raised
+        when all are in. After an error it begins again: what is replayed twice is in once.
+        """
+        changes, replay = 0, self._replay
+        self._replay = None
+        if replay is None:
+            replay = Replay(source, self.revision, PIECE_ROWS)
+            changes = self._remove(replay.deleted)
+        batch = replay.next_piece()
+        if batch is not None:
+            self._add(batch)
+            changes += len(batch.chunk_ids)
+        if replay.is_over:
+            self.revision = replay.revision
+        else:
+            self._replay = replay
+        return changes
+
+    @property
+    def is_as_built(self) -> bool:
+        """Whether the graph's own nodes are all there is, and each of them a hit."""
+        return self.graph is not None and not self.added and not self._deleted
+
+    def labelled(self, distances: NDArray[np.float32], nodes: NDArray[np.int32]) -> SortedHits:
+        """Return the nodes that a search found as hits, while all is as it was built."""
+        return distances, self._labels[nodes]
+
+    def nearest(
+        self,
+        queries: NDArray[np.float32],
+        distances: NDArray[np.float32],
+        nodes: NDArray[np.int64],
+        topk: int,
+        allowed: NDArray[np.int64] | None = None,
+    ) -> SortedHits:
+        """Return the nearest chunks of the nodes that were found and of all that was added.
+
+        Where what is deleted or not allowed leaves fewer than topk although there are more, every
+        vector that may be found is compared: a search that is over can't be asked for its next.
+
+        Shapes: queries [n, d]; distances and nodes [n, m], (inf, -1) = none; allowed [a], the
+        chunks that may be found, None = all; both answers [n, topk].
+        """
+        rows = np.where(self._may_be_found(nodes, allowed), nodes, -1)
+        distances = np.where(rows < 0, np.float32(np.inf), distances)
+        added = self._compared(queries, self.nodes, allowed)
+        distances = np.concatenate([distances, added[0]], axis=1)
+        distances, rows = _nearest(distances, np.concatenate([rows, added[1]], axis=1), topk)
+        there = self.count if allowed is None else len(allowed)
+        short = (rows >= 0).sum(axis=1) < min(topk, there)
+        if short.any():
+            every = self._compared(queries[short], 0, allowed)
+            distances[short], rows[short] = _nearest(*every, topk)
+        return distances, self._store.chunk_ids_at(rows)
+
+    def _may_be_found(
+        self, rows: NDArray[np.int64], allowed: NDArray[np.int64] | None
+    ) -> NDArray[np.bool_]:
+        chunk_ids = self._store.chunk_ids_at(rows)
+        return chunk_ids != FORGOTTEN if allowed is None else np.isin(chunk_ids, allowed)
+
+    def _compared(
+        self, queries: NDArray[np.float32], first: int, allowed: NDArray[np.int64] | None
+    ) -> SortedHits:
+        """Return the distances to all rows from `first` on that may be found, and these."""
+        rows = np.arange(first, self._store.rows)
+        each = np.repeat(rows[self._may_be_found(rows, allowed)][None], len(queries), axis=0)
+        return self._store.distances(queries, each), each
+
+    def _add(self, batch: VectorBatch) -> None:
+        if self._dims is None:
+            self._dims = batch.vectors.shape[1]
+            self._store = RefineStore.empty(self._dims)
+        self._remove(batch.chunk_ids)
+        self._store.append(batch.chunk_ids, batch.vectors)
+
+    def _remove(self, chunk_ids: NDArray[np.int64]) -> int:
+        rows = self._store.rows_of(chunk_ids)
+        self._store.forget(rows)
+        self._deleted += len(rows)
+        return len(rows)
+
+
+def _nearest(distances: NDArray[np.float32], rows: NDArray[np.int64], topk: int) -> SortedHits:
+    """Return the topk nearest, ascending, filled up with (inf, -1). Shapes: [n, m] -> [n, topk]."""
+    if distances.shape[1] > topk:
+        kept = np.argpartition(distances, topk - 1, axis=1)[:, :topk]
+        distances = np.take_along_axis(distances, kept, axis=1)
+        rows = np.take_along_axis(rows, kept, axis=1)
+    missing = ((0, 0), (0, topk - distances.shape[1]))
+    distances = np.pad(distances, missing, constant_values=np.inf)
+    return ascending(distances, np.pad(rows, missing, constant_values=-1))

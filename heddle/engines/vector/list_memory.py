@@ -1,0 +1,38 @@
+"""Where FAISS keeps the vectors of an index."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class ListMemory:
+    """Addresses of inverted lists, looked up when they are first needed.
+
+    They are good until the index changes: `forget` them then.
+
+    Args:
+        ivf: a faiss.IndexIVF.
+    Shapes: all [nlist] int64; an entry counts from its `locate` on.
+    """
+
+    def __init__(self, ivf: Any) -> None:  # noqa: ANN401 - FAISS's own
+        self.codes = np.zeros(ivf.nlist, np.int64)
+        self.ids = np.zeros(ivf.nlist, np.int64)
+        self.sizes = np.zeros(ivf.nlist, np.int64)
+        self._inverted = ivf.invlists
+        self._is_known = np.zeros(ivf.nlist, bool)
+
+    def locate(self, lists: NDArray[np.int64]) -> None:
+        """Know where these lists are; any shape, -1 = none."""
+        asked = lists[lists >= 0]
+        unknown = asked[~self._is_known[asked]]
+        for number in set(unknown.tolist()):
+            self.codes[number] = int(self._inverted.get_codes(number))
+            self.ids[number] = int(self._inverted.get_ids(number))
+            self.sizes[number] = self._inverted.list_size(number)
+            self._is_known[number] = True
+
+    def forget(self) -> None:
+        """Know nothing: vectors have come or gone, and FAISS may have moved the others."""
+        self._is_known[:] = False

@@ -1,0 +1,56 @@
+"""Settings of a pool in front of a lane's vector engine, and how it is put there. Light."""
+
+from dataclasses import dataclass
+
+from heddle.core.errors import ConfigError
+from heddle.core.payloads import SearchPayload
+from heddle.core.ports import SteppedEngine
+from heddle.core.tasks import Task
+from heddle.engines.vector.pool.engine import PoolEngine
+from heddle.engines.vector.pool.policies import PoolPolicy
+from heddle.engines.vector.pool.requests import Stage
+from heddle.engines.vector.pool.scheduler import PoolScheduler
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """How searches before a prefill and searches while decoding share a vector lane.
+
+    Args:
+        policy: which of them get the slots.
+        slots: searches that run at once; few, as a core does not gain by more.
+        prefill_slo_s: how long a search before a prefill may take, or what is left of its
+            request's time if that is less [s].
+
+    Raises:
+        ConfigError: a value is out of range.
+    """
+
+    policy: PoolPolicy
+    slots: int = 4
+    prefill_slo_s: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.slots < 1:
+            raise ConfigError(f"pool slots: need at least 1, got {self.slots}")
+        if not self.prefill_slo_s > 0:
+            raise ConfigError(f"pool prefill_slo_s: need a positive time, got {self.prefill_slo_s}")
+
+
+def pooled(engine: SteppedEngine, settings: PoolSettings) -> PoolEngine:
+    """Put a pool in front of an engine with at least twice its slots."""
+    return PoolEngine(
+        engine,
+        stage_of,
+        PoolScheduler(settings.slots, settings.policy),
+        prefill_slo_s=settings.prefill_slo_s,
+        # Where one LLM engine does both stages, no KV goes over a link that could idle.
+        kv_link_use=lambda: 1.0,
+    )
+
+
+def stage_of(task: Task) -> Stage:
+    """Return which side of the LLM a search comes from."""
+    payload = task.payload
+    assert isinstance(payload, SearchPayload), f"{type(payload).__name__} in a pool of searches"
+    return Stage.DECODE if payload.while_decoding else Stage.PREFILL

@@ -1,0 +1,161 @@
+"""Several vector workers behind one port: searches go to all of them, their hits are merged."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from heddle.core.commands import Admit, Cancel, Command, Steer
+from heddle.core.credits import Credits
+from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame
+from heddle.core.payloads import SearchPayload
+from heddle.core.ports import EnginePort
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Hits
+
+
+class LostShard(Enum):
+    """What becomes of a search when a worker is lost."""
+
+    DEGRADE = "degrade"  # answered by the others; the receipt says so
+    FAIL = "fail"  # it fails, and is tried again where the request's time allows it
+
+
+@dataclass(slots=True, eq=False)
+class Scattered:
+    """A task that several workers have; `ends` is what each has answered by its place."""
+
+    topk: int | None
+    waiting: set[int]
+    ends: dict[int, Event] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ShardedPort:
+    """EnginePort over the workers of a sharded corpus; the runtime sees one engine.
+
+    A search is over when every worker has answered. Vectors are stored by the first worker that
+    can: the corpus is one, and each worker follows its part of it. Partial hits are not told.
+
+    Args:
+        name: the engine's name, as the runtime sees it.
+        ports: the workers, each with a part of the corpus.
+        is_up: whether a worker can work right now.
+        lost_shard: what becomes of a search that not all workers can answer.
+        credits: rows that the runtime may have here.
+    """
+
+    name: str
+    ports: Sequence[EnginePort]
+    is_up: Callable[[EnginePort], bool]
+    lost_shard: LostShard
+    credits: Credits
+    epoch: int = 1
+    kinds: frozenset[PrimitiveKind] = frozenset({PrimitiveKind.SEARCHING, PrimitiveKind.INGESTION})
+    _tasks: dict[int, Scattered] = field(default_factory=dict)
+
+    def send(self, command: Command) -> None:
+        """Pass a command on to those whom it concerns; never blocks."""
+        match command:
+            case Admit(task=task):
+                self._admit(command, task.task_id)
+            case Cancel(task_id=task_id):
+                for number in sorted(self._waiting_for(task_id)):
+                    self.ports[number].send(command)
+            case Steer(task_id=int() as task_id):
+                for number in sorted(self._waiting_for(task_id)):
+                    self.ports[number].send(command)
+            case _:
+                for port in self.ports:
+                    port.send(command)
+
+    def frames(self) -> Sequence[Frame]:
+        """Return what the workers have told, under this engine's name, answers merged."""
+        return [
+            self._take_in(number, frame)
+            for number, port in enumerate(self.ports)
+            for frame in port.frames()
+        ]
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever a worker has told something."""
+        for port in self.ports:
+            port.subscribe(wake)
+
+    def _waiting_for(self, task_id: int) -> set[int]:
+        task = self._tasks.get(task_id)
+        return set() if task is None else task.waiting
+
+    def _admit(self, command: Admit, task_id: int) -> None:
+        payload = command.task.payload
+        up = {number for number, port in enumerate(self.ports) if self.is_up(port)}
+        if not isinstance(payload, SearchPayload):
+            chosen = {min(up, default=0)}
+            self._tasks[task_id] = Scattered(None, chosen)
+        else:
+            everyone = set(range(len(self.ports)))
+            # Where nobody is up, or all are needed, it waits for those that come back.
+            chosen = up if up and self.lost_shard is LostShard.DEGRADE else everyone
+            self._tasks[task_id] = Scattered(payload.topk, set(chosen))
+        for number in sorted(chosen):
+            self.ports[number].send(command._replace(report_every=0))
+
+    def _take_in(self, number: int, frame: Frame) -> Frame:
+        told = [self._answer(number, event) for event in frame.events]
+        events = tuple(event for event in told if event is not None)
+        return frame._replace(lane=self.name, epoch=self.epoch, events=events, number=0)
+
+    def _answer(self, number: int, event: Event) -> Event | None:
+        """Take one worker's answer in; return the whole one once it is there."""
+        task = self._tasks.get(event.task_id)
+        if task is None or number not in task.waiting or not isinstance(event, TERMINAL):
+            return None
+        task.waiting.remove(number)
+        task.ends[number] = event
+        if task.waiting:
+            return None
+        del self._tasks[event.task_id]
+        return self._whole(event.task_id, task)
+
+    def _whole(self, task_id: int, task: Scattered) -> Event:
+        ends = [task.ends[number] for number in sorted(task.ends)]
+        if task.topk is None:
+            return ends[0]
+        failed = [end for end in ends if isinstance(end, Failed)]
+        found = [e.result for e in ends if isinstance(e, Done) and isinstance(e.result, Hits)]
+        if any(isinstance(end, Cancelled) for end in ends):
+            return Cancelled(task_id)
+        refused = [end for end in failed if end.is_input]
+        must_fail = self.lost_shard is LostShard.FAIL or not found
+        if refused or (failed and must_fail):
+            return (refused or failed)[0]
+        notes: tuple[str, ...] = ()
+        if len(found) < len(self.ports):
+            reason = failed[0].message if failed else "it is starting again"
+            notes = (f"{len(found)} of {len(self.ports)} index shards answered: {reason}",)
+        return Done(task_id, merged(found, task.topk, notes))
+
+
+def merged(parts: Sequence[Hits], topk: int, notes: tuple[str, ...] = ()) -> Hits:
+    """Return the nearest of what several workers found; counts are added up.
+
+    Shapes: labels and distances of each part [n, topk].
+    """
+    distances = np.concatenate([part.distances for part in parts], axis=1)
+    labels = np.concatenate([part.labels for part in parts], axis=1)
+    order = np.lexsort((labels, distances), axis=1)[:, :topk]
+    own = [note for part in parts for note in part.notes]
+    return Hits(
+        np.take_along_axis(labels, order, axis=1),
+        np.take_along_axis(distances, order, axis=1),
+        lists_scanned=sum(part.lists_scanned for part in parts),
+        lists_probed=sum(part.lists_probed for part in parts),
+        revision=min(part.revision for part in parts),
+        extends=sum(part.extends for part in parts),
+        waited_s=max(part.waited_s for part in parts),
+        parks=sum(part.parks for part in parts),
+        notes=(*dict.fromkeys(own), *notes),
+        lists_on_device=sum(part.lists_on_device for part in parts),
+        by_words=parts[0].by_words,  # each part ranks the whole corpus by words
+    )

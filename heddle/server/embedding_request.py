@@ -1,0 +1,78 @@
+"""The body of POST /v1/embeddings, as OpenAI's clients send it, and its reply."""
+
+import base64
+from typing import Literal
+
+import numpy as np
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from heddle.core.results import Vectors
+from heddle.server.ask_request import TENANT_CHARS_MAX
+from heddle.server.json_body import read_json
+from heddle.server.wire import Json
+
+
+class EmbeddingRequest(BaseModel):
+    """Texts to embed. Unknown fields are refused.
+
+    OpenAI's fields are `input`, `model` (there is one: its name is not looked at),
+    `encoding_format`, `dimensions` and `user` (not looked at). `role` chooses the model's prompt;
+    the others are as for /v1/ask.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    input: str | list[str]
+    model: str = ""
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(default=None, gt=0)
+    user: str = ""
+    role: Literal["plain", "query", "passage"] = "plain"
+    deadline_s: float | None = Field(default=None, gt=0)
+    priority: Literal["interactive", "normal", "bulk"] = "normal"
+    tenant: str = Field(default="", max_length=TENANT_CHARS_MAX)
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _no_token_ids(cls, value: object) -> object:
+        first = value[0] if isinstance(value, list) and value else None
+        if isinstance(first, int | list):
+            # LangChain sends ids of OpenAI's tokenizer, which mean other words to this model.
+            raise ValueError(
+                "token ids are of another model's tokenizer: send texts "
+                "(LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False))"
+            )
+        return value
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts, in their order."""
+        return (self.input,) if isinstance(self.input, str) else tuple(self.input)
+
+
+async def read_embedding(request: Request) -> EmbeddingRequest:
+    """Read and check a request's body, as a FastAPI dependency; raises as `read_json` does."""
+    return await read_json(request, EmbeddingRequest)
+
+
+def embeddings_json(asked: EmbeddingRequest, vectors: Vectors, model: str) -> Json:
+    """Return vectors as OpenAI does; `truncated` and `windowed` count texts that were too long."""
+    # A single pass over all values: "<f4" is what OpenAI's clients decode.
+    values = np.ascontiguousarray(vectors.values, "<f4")
+    encoded = (
+        values.tolist()
+        if asked.encoding_format == "float"
+        else [base64.b64encode(row.tobytes()).decode() for row in values]
+    )
+    return {
+        "object": "list",
+        "model": model,
+        "data": [
+            {"object": "embedding", "index": index, "embedding": embedding}
+            for index, embedding in enumerate(encoded)
+        ],
+        "usage": {"prompt_tokens": vectors.tokens, "total_tokens": vectors.tokens},
+        "truncated": vectors.truncated,
+        "windowed": vectors.windowed,
+    }

@@ -1,0 +1,54 @@
+"""The body of a POST: bounded, parsed, every field checked."""
+
+from typing import Final, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from heddle.core.errors import Cancelled, InputError
+
+BODY_BYTES_MAX: Final = 1 << 20
+B = TypeVar("B", bound=BaseModel)
+
+
+async def read_json(request: Request, kind: type[B]) -> B:
+    """Read and check a request's body.
+
+    Raises:
+        HTTPException: it is larger than 1 MiB (413) or not said to be JSON (415).
+        InputError: it is no JSON object of the known fields; the message names the field.
+        Cancelled: the client went away while it sent.
+    """
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/json":
+        # A browser asks before it sends JSON elsewhere: no page can put questions in secret.
+        raise HTTPException(415, "send JSON, with the header Content-Type: application/json")
+    try:
+        return kind.model_validate_json(await _body(request))
+    except ValidationError as error:
+        raise InputError(_in_words(error)) from error
+    except ClientDisconnect as error:
+        raise Cancelled("the client went away") from error
+
+
+async def _body(request: Request) -> bytes:
+    # The announced length spares the transfer, but nobody has to announce one.
+    announced = request.headers.get("content-length", "0")
+    body = bytearray()
+    if announced.isdecimal() and int(announced) <= BODY_BYTES_MAX:
+        async for part in request.stream():
+            body += part
+            if len(body) > BODY_BYTES_MAX:
+                break
+        else:
+            return bytes(body)
+    raise HTTPException(413, f"the body is larger than {BODY_BYTES_MAX:,} bytes: shorten it")
+
+
+def _in_words(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(
+        f"{'.'.join(map(str, part['loc'])) or 'body'}: {part['msg']}" for part in found
+    )

@@ -1,0 +1,67 @@
+"""The GPU halves of benchmarks, with the host's memory in place of a GPU."""
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import hot_clusters
+from benchmarks.support.device_scan import gpu_named
+from benchmarks.support.gpu_graph import gpu_rows
+from heddle.core.errors import ConfigError
+from heddle.engines.vector.graph.gpu.reference import extend
+from heddle.engines.vector.graph.graph_index import build_graph
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(hot_clusters, "GPU_BATCHES", (1, 3))
+    monkeypatch.setattr("benchmarks.support.gpu_graph.COPIED_BYTES", 1 << 16)
+    monkeypatch.setattr("benchmarks.support.gpu_graph.ROUNDS", 1)
+
+
+def test_hot_clusters_on_a_device_are_compared_with_a_full_scan():
+    rows = list(hot_clusters.device_rows(CPU, 1000, 16, 1e10, seed=0))
+    assert [(row["method"], row["queries"]) for row in rows] == [
+        ("hot", 1),
+        ("full", 1),
+        ("hot", 3),
+        ("full", 3),
+    ]
+    assert all(row["qps"] > 0 for row in rows)
+
+
+def test_a_device_that_finds_other_hits_than_a_full_scan_is_noticed(monkeypatch):
+    from heddle.engines.vector.hot.block_tier import BlockTier
+
+    scan = BlockTier.scan
+
+    def wrong(self, queries, blocks, k):
+        return scan(self, -queries, blocks, k)
+
+    monkeypatch.setattr(BlockTier, "scan", wrong)
+    with pytest.raises(Exception, match="agree on"):
+        list(hot_clusters.device_rows(CPU, 1000, 16, 1e10, seed=0))
+
+
+def test_graph_search_on_a_device_reports_recall_and_speed():
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((400, 12)).astype(np.float32)
+    graph = build_graph(vectors, np.arange(400) + 1)
+    queries = rng.standard_normal((9, 12)).astype(np.float32)
+    distances = ((vectors[None] - queries[:, None]) ** 2).sum(axis=2)
+    truth = distances.argsort(axis=1)[:, :5]
+    shapes = ((32, 1), (64, 4))
+    searched, wide, full = gpu_rows(CPU, graph, queries, truth, extend, slots=4, shapes=shapes)
+    assert (searched["topm"], wide["parents"]) == (32, 4)
+    assert wide["recall"] > 0.9
+    assert full["recall"] > 0.99
+    assert searched["qps"] > 0
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda"])
+def test_a_device_that_is_not_there_is_refused(device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="--device"):
+        gpu_named(device)

@@ -1,0 +1,66 @@
+"""Passages by their words."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from corpora import chunks, document, embed, put, vectors_of
+
+from heddle.core.search_scope import SearchScope, metadata_of, where_of
+from heddle.corpus.word_search import WORDS_MAX, match_expression
+
+
+def found(store, text, limit=10, scope=SearchScope()):  # noqa: B008 - a frozen value
+    batch = store.by_words(text, limit, scope)
+    np.testing.assert_array_equal(batch.vectors, vectors_of(batch.chunk_ids.tolist()))
+    return [passage.text for passage in store.passages(batch.chunk_ids.tolist())]
+
+
+@pytest.fixture
+def harbour(store):
+    put(store, "a", "The harbour master keeps cats", "Ropes are tarred in spring")
+    put(store, "b", "A cat sleeps on the ropes, and another cat on the quay")
+    put(store, "c", "Nothing of note")
+    embed(store)
+    return store
+
+
+def test_rare_words_count_and_stems_are_compared(harbour):
+    cats = "A cat sleeps on the ropes, and another cat on the quay"
+    assert found(harbour, "Where is the cat?") == [cats, "The harbour master keeps cats"]
+    assert found(harbour, "HARBOURS") == ["The harbour master keeps cats"]
+    assert found(harbour, "who keeps ropes of cats", limit=1) == ["The harbour master keeps cats"]
+    assert found(harbour, "spectrometer") == []
+
+
+@pytest.mark.parametrize("text", ["", "  ?!", '"', 'cat" OR "x', "cat AND", "a*", "NEAR(cat)", "-"])
+def test_any_text_can_be_searched_for(harbour, text):
+    found(harbour, text)
+
+
+def test_common_words_are_left_out_unless_there_are_no_others():
+    assert match_expression("Where is the cat, cat?") == '"cat"'
+    assert match_expression("who is it") == '"who" OR "is" OR "it"'
+    assert match_expression(" ".join(f"w{n}" for n in range(99))).count("OR") == WORDS_MAX - 1
+
+
+def test_only_what_is_live_and_in_scope(harbour):
+    item = replace(document("d"), tenant="ann", metadata=metadata_of({"lang": "en"}))
+    harbour.put_document(item, chunks("A cat of Ann's"))
+    put(harbour, "c", "A cat that waits")
+    everybodys = found(harbour, "cat")
+    assert len(everybodys) == 2
+    embed(harbour)
+    assert set(found(harbour, "cat")) == {*everybodys, "A cat that waits"}
+    ann = SearchScope("ann")
+    assert set(found(harbour, "cat", scope=ann)) == {
+        *everybodys,
+        "A cat that waits",
+        "A cat of Ann's",
+    }
+    assert found(harbour, "cat", scope=SearchScope("ann", where_of({"lang": "en"}))) == [
+        "A cat of Ann's"
+    ]
+    harbour.delete_document("b")
+    harbour.delete_document("d", tenant="ann")
+    assert "A cat of Ann's" not in found(harbour, "cat", scope=ann)
