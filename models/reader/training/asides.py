@@ -92,3 +92,19 @@ def filler(rng: random.Random) -> str:
         )
     )
     return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def title(rng: random.Random) -> str:
+    """A title that says nothing about who the document is about."""
+    first, second = rng.sample(_NOUNS, 2)
+    about, other = rng.choice(_ADJECTIVES), rng.choice(_ADJECTIVES)
+    words = rng.choice(
+        (
+            f"concerning {first} and {second}",
+            f"when the {first} was {about}",
+            f"{about} {first}, {other} {second}",
+            f"{first} or {second}",
+            f"of {about} {first} and {other} {second}",
+        )
+    )
+    return f"{words[0].upper()}{words[1:]}"

@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM
 from .prompts import SPECIAL_TOKENS
 from .samples import Sample
 from .sight_loss import SightLoss
-from .sights import Look, looks
+from .sights import Look, copy_looks, looks
 
 _TURN_TOKENS = 4  # that close a user's turn
 
@@ -39,21 +39,27 @@ def encode(sample: Sample, tokenizer: Tokenizer) -> Encoded:
     ids: list[int] = []
     replies = []
     asked = []
+    shown: list[Look] = []
     before = range(0)
+
+    def to_ids(text: str) -> list[int]:
+        return list(tokenizer.encode(text).ids)
+
     for piece in sample.pieces:
-        tokens = tokenizer.encode(piece.text).ids
+        tokens = to_ids(piece.text)
         here = range(len(ids), len(ids) + len(tokens))
         if piece.is_reply:
             replies.append((piece.kind, here.start, here.stop))
+            if piece.copies:
+                shown.extend(copy_looks(piece.copies, here, [*ids, *tokens], to_ids))
             if piece.question is not None:
-                size = len(tokenizer.encode(piece.question.text).ids) + _TURN_TOKENS
+                size = len(to_ids(piece.question.text)) + _TURN_TOKENS
                 start = max(before.start, before.stop - size)
                 asked.append((piece.question, range(start, before.stop), here))
         before = here
         ids.extend(tokens)
-    shown = []
     if sample.notes is not None and asked:
-        shown = looks(sample.notes, asked, ids, lambda text: tokenizer.encode(text).ids)
+        shown.extend(looks(sample.notes, asked, ids, to_ids))
     return Encoded(ids, replies, shown)
 
 

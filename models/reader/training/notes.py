@@ -8,6 +8,7 @@ import random
 from dataclasses import dataclass, field
 
 from .asides import appositive, aside, filler
+from .asides import title as made_up_title
 from .pairs import partner, state_pair
 from .prompts import render_passage
 from .world import Fact, Subject, capitalised, mention, state, state_both
@@ -49,6 +50,7 @@ class NotesStyle:
     appositive_rate: chance of a phrase without a fact after a name that opens a sentence.
     pair_rate: chance that a value is followed by another one in a wording made for both.
     free_fillers: sentences without a fact are made up instead of taken from a short list.
+    free_title_rate: notes whose titles that say nothing are made up instead of numbered.
     """
 
     pronoun_rate: float = 0.0
@@ -62,6 +64,7 @@ class NotesStyle:
     appositive_rate: float = 0.0
     pair_rate: float = 0.0
     free_fillers: bool = False
+    free_title_rate: float = 0.0
 
 
 @dataclass(eq=False, slots=True)
@@ -150,7 +153,13 @@ def _write(passage: Passage, facts: list[Fact], style: NotesStyle, rng: random.R
             passage.sentences.append(filler(rng) if style.free_fillers else rng.choice(_FILLERS))
 
 
-def _titles(n_titles: int, rng: random.Random) -> list[str]:
+def _titles(n_titles: int, style: NotesStyle, rng: random.Random) -> list[str]:
+    """Titles that say nothing about who a document is about, all different."""
+    if _happens(style.free_title_rate, rng):
+        drawn: dict[str, None] = {}
+        while len(drawn) < n_titles:
+            drawn[made_up_title(rng)] = None
+        return list(drawn)
     pattern = rng.choice(_BLANK_TITLES)
     return [pattern.format(i=i) for i in rng.sample(range(1, 100), n_titles)]
 
@@ -180,7 +189,7 @@ def write_document(
 
 def write_notes(world: list[Subject], style: NotesStyle, rng: random.Random) -> Notes:
     """Every subject of the world as a document, documents in random order."""
-    titles = _titles(len(world), rng)
+    titles = _titles(len(world), style, rng)
     documents = [write_document(s, t, style, rng) for s, t in zip(world, titles, strict=True)]
     rng.shuffle(documents)
     late: list[Passage] = []

@@ -43,12 +43,16 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of text; replies are learned, the rest is read."""
+    """A stretch of text; replies are learned, the rest is read.
+
+    copies: the sentences of the notes that a reply consists of.
+    """
 
     text: str
     is_reply: bool = False
     kind: str = ""
     question: Question | None = None
+    copies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +75,13 @@ def _chat(
     rest: Sequence[Turn] = (),
     notes: Notes | None = None,
     first: Question | None = None,
+    copies: tuple[str, ...] = (),
 ) -> Sample:
     """One full prompt, then further questions on the same notes, worded as its last line."""
     content, reply, kind = opening
     pieces = [Piece(prompts.BOS), Piece(prompts.user_turn(content))]
-    pieces.append(Piece(reply + prompts.EOS, is_reply=True, kind=kind, question=first))
+    answer = Piece(reply + prompts.EOS, is_reply=True, kind=kind, question=first, copies=copies)
+    pieces.append(answer)
     for turn in rest:
         pieces.append(Piece(prompts.user_turn(prompts.QUESTION.format(query=turn.text))))
         pieces.append(
@@ -146,8 +152,9 @@ def step_sample(notes: Notes, first: Question, rest: Sequence[Turn], rng: random
     if step == "decompose":
         return _chat((*_decompose_turn(first), step))
     if step == "compress":
-        turn = _compress_turn(notes, first)
-    elif step == "judge":
+        turn = (*_compress_turn(notes, first), step)
+        return _chat(turn, rest, notes, copies=first.evidence)
+    if step == "judge":
         turn = _judge_turn(notes, first)
     else:
         turn = _refine_turn(notes, first, rng)

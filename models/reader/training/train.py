@@ -119,9 +119,9 @@ def draw_rows(rng: random.Random, tokenizer: Tokenizer, progress: Progress) -> I
 
 
 def learning_rate(profile: Profile, progress: Progress, budget_s: float) -> float:
-    """Linear warm-up, a plateau, and a linear fall over the last quarter of the budget."""
+    """Linear warm-up, a plateau, and a linear fall over the second half of the budget."""
     done = min(1.0, progress.seconds / budget_s)
-    fall = 1.0 if done < 0.75 else 1.0 - 0.95 * (done - 0.75) / 0.25
+    fall = 1.0 if done < 0.5 else 1.0 - 0.95 * (done - 0.5) / 0.5
     return profile.learning_rate * min(1.0, (progress.step + 1) / 40) * fall
 
 
