@@ -19,7 +19,7 @@ REFIT_SHARE = 0.2  # a budget closer than this to the one in force isn't worth a
 class SplitSubstages:
     """`overhead_s` is the cost of one more sub-stage, the paper's beta [s].
 
-    0.4 ms is what one takes beside its scans on one core, whose caches these have emptied.
+    The default is about what one takes beside its scans on one core whose caches these emptied.
     """
 
     overhead_s: float = 4e-4

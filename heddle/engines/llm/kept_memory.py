@@ -15,9 +15,8 @@ def keep_freed_memory() -> bool:
     """Let the allocator keep what the steps' scratch tensors take, up to `KEPT_BYTES_MAX`.
 
     As it comes, glibc maps large tensors anew or gives them back to the system when they are freed,
-    so the next step meets every page of 4 KiB for the first time: 5,000 faults for a prompt of
-    2,000 tokens, and in a virtual machine one fault takes microseconds. Weights and pools are
-    larger than the threshold: they are mapped, and given back, as before.
+    so the next step meets every page of 4 KiB for the first time, and each costs a page fault.
+    Weights and pools are larger than the threshold: they are mapped, and given back, as before.
 
     Mutates: the whole process's allocator.
     Returns: whether it could be set; only glibc has these settings.

@@ -75,3 +75,15 @@ class VectorSource(Protocol):
     def close(self) -> None:
         """Let go of it; nothing is called afterwards."""
         ...
+
+
+def store_in(
+    source: VectorSource, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]
+) -> int:
+    """Commit vectors, if there are any, and return the corpus's revision then.
+
+    Shapes: chunk_ids [n]; vectors [n, d].
+    """
+    if not len(chunk_ids):
+        return source.revision
+    return source.store_vectors(chunk_ids.tolist(), np.ascontiguousarray(vectors, np.float32))

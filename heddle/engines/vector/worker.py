@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from heddle.core.errors import ConfigError
 from heddle.core.search_scope import SearchScope
 from heddle.engines.vector.allowed import Allowed, are_few
+from heddle.engines.vector.embedder_guard import EmbedderGuard
 from heddle.engines.vector.hot.port import ListDevice
 from heddle.engines.vector.index_kind import nprobe_for
 from heddle.engines.vector.list_memory import ListMemory
@@ -32,7 +33,7 @@ from heddle.engines.vector.scan_kernels import centroid_distances
 from heddle.engines.vector.scheduler import NO_LIST
 from heddle.engines.vector.search import SortedHits, ascending
 from heddle.engines.vector.shared_scan import scan_shared
-from heddle.engines.vector.source import VectorSource
+from heddle.engines.vector.source import VectorSource, store_in
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class FaissWorker:
         self._rebuild = rebuild
         self._make_hot = make_hot
         self._hot: ListDevice | None = None
-        self._embedder = source.embedder
+        self._embedder = EmbedderGuard(source)
         self._params = faiss.SearchParametersIVF()
         # No kind here uses the distances to centroids: FAISS asks for them but doesn't read them.
         self._no_distances = np.zeros(0, np.float32)
@@ -315,7 +316,7 @@ class FaissWorker:
                 return 0
             self._live = self._rebuild.take()
             self._prepare()
-        self._check_embedder()
+        self._embedder.check(has_vectors=self._live.index is not None)
         had_index = self._live.index is not None
         if self._memory is not None:
             self._memory.forget()  # before: what fails half-way has moved vectors, too
@@ -334,26 +335,13 @@ class FaissWorker:
 
     def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
         """Commit vectors to the corpus; return its revision, which the index will follow."""
-        if not len(chunk_ids):
-            return self._source.revision
-        return self._source.store_vectors(
-            chunk_ids.tolist(), np.ascontiguousarray(vectors, np.float32)
-        )
+        return store_in(self._source, chunk_ids, vectors)
 
     def close(self) -> None:
         """Wait for the index that is being made, and close the corpus."""
         if self._rebuild is not None:
             self._rebuild.wait()
         self._source.close()
-
-    def _check_embedder(self) -> None:
-        embedder = self._source.embedder
-        if self._live.index is not None and embedder != self._embedder:
-            raise ConfigError(
-                f"the corpus was made anew with another embedder ({embedder}, before "
-                f"{self._embedder}); start the server again"
-            )
-        self._embedder = embedder
 
     def _lists_changed(self) -> None:
         self._list_sizes = self._live.list_sizes()

@@ -9,7 +9,7 @@ from training.sights import NAMING
 from transformers import LlamaForCausalLM
 
 VOCABULARY = 1200
-COMMON = list(range(5, 25))
+COMMON = list(range(5, 45))  # as many as in training
 
 
 @pytest.fixture(scope="module")
@@ -17,8 +17,10 @@ def reader():
     return new_reader(reader_config(CPU_SHAPE, VOCABULARY, 0, 1, 2), COMMON, seed=3).eval()
 
 
-def test_an_untrained_reader_already_repeats_what_it_has_seen(reader):
-    rows = [batches.copy_row(random.Random(seed), VOCABULARY, 40) for seed in range(6)]
+def test_an_untrained_reader_already_repeats_what_it_has_seen():
+    vocabulary = 9216  # the real one: common tokens, which some heads don't see, are few of it
+    reader = new_reader(reader_config(CPU_SHAPE, vocabulary, 0, 1, 2), COMMON, seed=3).eval()
+    rows = [batches.copy_row(random.Random(seed), vocabulary, 40) for seed in range(6)]
     right = total = 0
     with torch.no_grad():
         for row in rows:
@@ -26,7 +28,7 @@ def test_an_untrained_reader_already_repeats_what_it_has_seen(reader):
             at = [i for _, first, end in row.replies for i in range(first, end)]
             right += sum(int(best[i - 1]) == row.ids[i] for i in at)
             total += len(at)
-    assert right / total > 0.5
+    assert right / total > 0.8
 
 
 def test_what_a_naming_head_carries_is_a_good_part_of_what_is_there(reader):

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.core.errors import ConfigError, InputError, StorageError
+from heddle.core.errors import InputError, StorageError
 from heddle.core.search_scope import SearchScope
+from heddle.engines.vector.embedder_guard import EmbedderGuard
 from heddle.engines.vector.graph.graph_file import open_graph, write_graph
 from heddle.engines.vector.graph.graph_index import GraphIndex, build_graph
 from heddle.engines.vector.graph.graph_path import graph_path
@@ -19,7 +20,7 @@ from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.progress import OnPhase
 from heddle.engines.vector.graph.worker import NumbaWorker
 from heddle.engines.vector.rebuild import Rebuild
-from heddle.engines.vector.source import VectorSource
+from heddle.engines.vector.source import VectorSource, store_in
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class FollowedGraph:
         rebuild: Rebuild[LiveGraph],
     ) -> None:
         self._live, self._worker, self._source, self._rebuild = live, worker, source, rebuild
-        self._embedder = source.embedder
+        self._embedder = EmbedderGuard(source)
         self._start_if_outgrown()
 
     def newest_revision(self) -> int:
@@ -114,7 +115,7 @@ class FollowedGraph:
                 return 0
             self._live = self._rebuild.take()
             self._worker.serve(self._live)
-        self._check_embedder()
+        self._embedder.check(has_vectors=self._live.dims is not None)
         dims = self._live.dims
         changes = self._live.advance(self._source)
         if self._live.dims != dims:
@@ -124,11 +125,7 @@ class FollowedGraph:
 
     def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
         """Commit vectors to the corpus; return its revision, which will be followed."""
-        if not len(chunk_ids):
-            return self._source.revision
-        return self._source.store_vectors(
-            chunk_ids.tolist(), np.ascontiguousarray(vectors, np.float32)
-        )
+        return store_in(self._source, chunk_ids, vectors)
 
     def close(self) -> None:
         """Wait for the graph that is being built, and close the corpus."""
@@ -138,15 +135,6 @@ class FollowedGraph:
     def _start_if_outgrown(self) -> None:
         if self._live.is_outgrown:
             self._rebuild.start()
-
-    def _check_embedder(self) -> None:
-        embedder = self._source.embedder
-        if self._live.dims is not None and embedder != self._embedder:
-            raise ConfigError(
-                f"the corpus was made anew with another embedder ({embedder}, before "
-                f"{self._embedder}); start the server again"
-            )
-        self._embedder = embedder
 
 
 def _built(source: VectorSource, on_phase: OnPhase) -> LiveGraph:

@@ -81,12 +81,7 @@ class HotClusters:
         labels: NDArray[np.int64],
         scan_on_host: ScanLists,
     ) -> NDArray[np.int64]:
-        """Scan lists for queries; updates the heaps in place, whose largest entry comes first.
-
-        Returns how many of each query's lists the device has scanned, [n].
-
-        Shapes: queries [n, d]; lists [n, w], NO_LIST = none; distances and labels [n, k].
-        """
+        """Scan lists on the device where that pays; see `ListDevice.scan`."""
         self._accesses.note(lists)
         self._swap()
         is_list = lists != NO_LIST
