@@ -64,10 +64,25 @@ def role(rng: random.Random) -> str:
     return f"{rng.choice(_ADJECTIVES)} {rng.choice(_ROLES)}"
 
 
+def noun(rng: random.Random) -> str:
+    """The name of a thing that means nothing."""
+    return rng.choice(_NOUNS)
+
+
+def thing(rng: random.Random) -> str:
+    """Something without meaning, its adjective first."""
+    return f"{rng.choice(_ADJECTIVES)} {noun(rng)}"
+
+
+def place_phrase(rng: random.Random) -> str:
+    """Where or when something was, without saying anything."""
+    return f"{rng.choice(_PREPOSITIONS)} the {thing(rng)}"
+
+
 def appositive(is_person: bool, rng: random.Random) -> str:
     """A phrase without a fact, to be set between commas after a name."""
     people, verb = rng.choice(_PEOPLE), rng.choice(_VERBS)
-    place = f"{rng.choice(_PREPOSITIONS)} the {rng.choice(_ADJECTIVES)} {rng.choice(_NOUNS)}"
+    place = place_phrase(rng)
     if not is_person:
         return rng.choice((f"which {people} {verb}", place))
     phrase = role(rng)
@@ -79,16 +94,16 @@ def appositive(is_person: bool, rng: random.Random) -> str:
 
 def filler(rng: random.Random) -> str:
     """A sentence without a fact."""
-    thing = f"the {rng.choice(_ADJECTIVES)} {rng.choice(_NOUNS)}"
+    what = f"the {thing(rng)}"
     other = f"{rng.choice(_PREPOSITIONS)} the {rng.choice(_NOUNS)}"
     people, verb = rng.choice(_PEOPLE), rng.choice(_VERBS)
     sentence = rng.choice(
         (
-            f"{people} {verb} {thing}",
-            f"{people} {verb} {thing} {other}",
-            f"{thing} was {rng.choice(_ADJECTIVES)}, as {people} {verb}",
-            f"{other[:1].upper()}{other[1:]} {people} {verb} {thing}",
-            f"there was {thing} {other}",
+            f"{people} {verb} {what}",
+            f"{people} {verb} {what} {other}",
+            f"{what} was {rng.choice(_ADJECTIVES)}, as {people} {verb}",
+            f"{other[:1].upper()}{other[1:]} {people} {verb} {what}",
+            f"there was {what} {other}",
         )
     )
     return f"{sentence[0].upper()}{sentence[1:]}."

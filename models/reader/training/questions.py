@@ -12,6 +12,9 @@ from .relations import COMPARISONS, GENERIC_QUESTIONS
 from .world import RELATIONS_OF, Fact, Subject
 
 
+_VEILED_DESCRIBED_RATE = 0.8  # questions that say who is meant, where the answer's passage doesn't
+
+
 class Kind(StrEnum):
     SINGLE_HOP = "single_hop"
     TWO_HOP = "two_hop"
@@ -46,6 +49,8 @@ def _kind_of(passage: Passage) -> Kind:
 
 def _role(subject: Subject, rng: random.Random) -> str:
     """What to call the subject in a question: what the notes say of it, or nothing of weight."""
+    if subject.called:
+        return subject.called
     occupation = subject.fact("occupation")
     return occupation.value if occupation else role(rng)
 
@@ -63,7 +68,10 @@ def ask_fact(
     """A question whose answer is one sentence of the notes."""
     passage = notes.passage_of(subject, fact)
     wordings = fact.questions(subject.name)
-    if described and subject.kind == "person" and fact.key != "occupation":
+    if subject.called and passage.anonymous and not passage.titled:
+        described = described or rng.random() < _VEILED_DESCRIBED_RATE
+    can_be = subject.kind == "person" or bool(subject.called)
+    if described and can_be and fact.key != "occupation":
         wordings = _described(subject, fact, rng) or wordings
     text, answer = rng.choice(wordings), fact.value
     inverse = fact.inverse_questions()
@@ -98,7 +106,7 @@ def ask_two_hop(notes: Notes, rng: random.Random, described: bool = False) -> Qu
         return None
     second = rng.choice(facts)
     descriptor = rng.choice(first.relation.descriptors).format(n=subject.name)
-    if described and second.key != "occupation":
+    if (described or middle.called) and second.key != "occupation":
         descriptor = descriptor.replace("the person who", f"the {_role(middle, rng)} who", 1)
     text = rng.choice([q for q in second.questions(descriptor) if f"{descriptor}'s" not in q])
     return Question(

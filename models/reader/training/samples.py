@@ -9,8 +9,10 @@ from . import prompts
 from .fillings import Fillings, Split
 from .notes import Notes, NotesStyle, write_notes
 from .questions import Kind, Question, ask
+from .town import town_notes
 from .world import draw_world, state
 
+_STEP_WEIGHTS = {"hyde": 2, "decompose": 2, "compress": 4, "summary": 2, "judge": 1, "refine": 1}
 _SHUFFLED = 0.6  # cloze turns in random order: the words must be matched, not their sequence
 
 
@@ -25,6 +27,7 @@ class Recipe:
     cloze_share: further turns that give a sentence up to its value instead of a question; they
         lead from copying to answering.
     described_rate: share of the questions that say more of a person than the name.
+    town_share: notes worded as the demo's (`town`), of half as many documents.
     wordings: how many plain wordings of each relation are used (Relation.plain); 0: all, also
         those that are not plain.
     """
@@ -38,6 +41,7 @@ class Recipe:
     single_share: float = 0.0
     cloze_share: float = 0.0
     described_rate: float = 0.0
+    town_share: float = 0.0
     wordings: int = 0
 
 
@@ -132,6 +136,15 @@ def _compress_turn(notes: Notes, question: Question) -> tuple[str, str]:
     return content, " ".join(question.evidence) or prompts.NOT_IN_NOTES
 
 
+def _summary_turn(notes: Notes, question: Question, rng: random.Random) -> tuple[str, str]:
+    """The answer from what a compress step has copied, now and then a sentence too many."""
+    copied = list(question.evidence)
+    if copied and rng.random() < 0.5:
+        copied.insert(rng.randint(0, len(copied)), rng.choice(rng.choice(notes.passages).sentences))
+    docs = prompts.render_passage("Notes", " ".join(copied) or prompts.NOT_IN_NOTES)
+    return prompts.ANSWER.format(docs=docs, query=question.text), question.answer
+
+
 def _judge_turn(notes: Notes, question: Question) -> tuple[str, str]:
     content = prompts.JUDGE.format(docs=notes.render(), query=question.text)
     return content, "no" if question.kind is Kind.NOT_IN_NOTES else "yes"
@@ -146,11 +159,13 @@ def _refine_turn(notes: Notes, question: Question, rng: random.Random) -> tuple[
 
 def step_sample(notes: Notes, first: Question, rest: Sequence[Turn], rng: random.Random) -> Sample:
     """One workflow step, then plain questions on the same notes where the step has shown them."""
-    step = rng.choice(("hyde", "decompose", "compress", "judge", "refine"))
+    step = rng.choices(list(_STEP_WEIGHTS), list(_STEP_WEIGHTS.values()))[0]
     if step == "hyde":
         return _chat((*_hyde_turn(notes, rng), step))
     if step == "decompose":
         return _chat((*_decompose_turn(first), step))
+    if step == "summary":
+        return _chat((*_summary_turn(notes, first, rng), step))
     if step == "compress":
         turn = (*_compress_turn(notes, first), step)
         return _chat(turn, rest, notes, copies=first.evidence)
@@ -163,6 +178,8 @@ def step_sample(notes: Notes, first: Question, rest: Sequence[Turn], rng: random
 
 def draw_notes(recipe: Recipe, fillings: Fillings, rng: random.Random) -> Notes:
     n_subjects = rng.randint(*recipe.n_subjects)
+    if recipe.town_share and rng.random() < recipe.town_share:
+        return town_notes(max(1, n_subjects // 2), fillings, rng)
     world = draw_world(rng, fillings, n_subjects, *recipe.n_facts, recipe.wordings)
     return write_notes(world, recipe.style, rng)
 

@@ -61,10 +61,13 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Token ranges: each time a fact's value is written, and its owner's name before that."""
+    """Token ranges: each time a fact's value is written, and what tells whose it is.
+
+    owner: the places of the owner's name, and of what it is called instead.
+    """
 
     values: tuple[range, ...]
-    owner: tuple[range, ...]
+    owner: tuple[tuple[range, ...], ...]
     who: int
 
 
@@ -103,15 +106,23 @@ def _places(notes: Notes, ids: Ids, end: int, encode: Encode) -> dict[tuple[Subj
         name = _name_tokens(subject.name, encode)
         named = opened.setdefault(subject, [])
         named.extend(_found(ids, name, title[0].start, title[0].stop))
+        called: list[range] = []
+        if passage.anonymous:
+            called = _found(ids, encode(subject.called), title[0].start, title[0].stop)
+            # named in another subject's passage, if at all before
+            named.extend([] if named else _found(ids, name, 0, title[0].start))
         cursor = title[0].stop
         for sentence in passage.sentences:
             tokens = encode(sentence)
             start, cursor = cursor, cursor + len(tokens)
             named.extend(_found(ids, name, start, cursor))
+            if passage.anonymous:
+                called.extend(_found(ids, encode(subject.called), start, cursor))
             for fact in (f for f, s in passage.facts.items() if s == sentence):
                 values = tuple(_found(ids, encode(fact.value), start, cursor))
                 if values:
-                    places[subject, fact] = _Place(values, tuple(named), notes.world.index(subject))
+                    who = notes.world.index(subject)
+                    places[subject, fact] = _Place(values, (tuple(named), tuple(called)), who)
     return places
 
 
@@ -131,9 +142,10 @@ def _question_looks(
     if len(known) != len(question.steps) or not known:
         return
     compares = question.kind is Kind.COMPARISON
-    names = [s.name for s, _ in (question.steps if compares else question.steps[:1])]
-    found = [_found(ids, _name_tokens(name, encode), asked.start, asked.stop) for name in names]
+    subjects = [s for s, _ in (question.steps if compares else question.steps[:1])]
+    found = [_found(ids, _name_tokens(s.name, encode), asked.start, asked.stop) for s in subjects]
     if all(found):
+        found += [_found(ids, encode(s.called), asked.start, asked.stop) for s in subjects]
         who = -1 if compares else known[0].who
         yield Look(Role.ASKED, at, sum((_groups(ranges) for ranges in found), ()), who)
     if compares:
@@ -173,7 +185,8 @@ def looks(
     for place in places.values():
         for value in place.values:
             for at in value:
-                to = _groups(r for r in place.owner if r.stop <= at)
+                before = ([r for r in ranges if r.stop <= at] for ranges in place.owner)
+                to = sum((_groups(ranges) for ranges in before), ())
                 if to:
                     shown.append(Look(Role.OWNER, at, to, place.who))
     for question, asked, reply in questions:

@@ -72,12 +72,16 @@ class Fact:
 
 @dataclass(eq=False, slots=True)
 class Subject:
-    """A person, organisation, place, building, event, book or ship with its facts."""
+    """A person, organisation, place, building, event, book or ship with its facts.
+
+    called: what notes that don't name it call it, such as "umbrella maker"; often nothing.
+    """
 
     kind: str
     name: str
     pronoun: str
     facts: list[Fact] = field(default_factory=list)
+    called: str = ""
 
     def fact(self, key: str) -> Fact | None:
         return next((f for f in self.facts if f.key == key), None)
