@@ -18,7 +18,8 @@ DECOMPOSE: Final = (
     "\n\nQuestion: {query}"
 )
 COMPRESS: Final = (
-    "Copy the sentences of the notes that help to answer the question.\n\n{docs}Question: {query}"
+    "Write down what the notes say about the question, as short questions with their answers."
+    "\n\n{docs}Question: {query}"
 )
 ANSWER_FROM_SUMMARY: Final = (
     "Answer the question from the notes.\n\n## Notes\n{summary}\n\nQuestion: {query}"
@@ -26,6 +27,7 @@ ANSWER_FROM_SUMMARY: Final = (
 
 ANSWER_TOKENS = 32
 PASSAGE_TOKENS = 64
+SUMMARY_TOKENS = 96
 IRG_TURNS = 2
 RECOMP_TOPK = 6  # more than elsewhere: what doesn't help is cut away
 
@@ -85,11 +87,11 @@ def irg(topk: int | None = None, turns: int = IRG_TURNS) -> RAGraph:
 
 
 def recomp(topk: int | None = None) -> RAGraph:
-    """Compress the passages to the sentences that matter, then answer. (Xu et al. 2024)"""
+    """Compress the passages to what they say about the question, then answer. (Xu et al. 2024)"""
     wanted = RECOMP_TOPK if topk is None else topk
     graph = RAGraph("recomp")
     graph.add_retrieval("retrieve", topk=wanted, allow_fewer=topk is None)
-    graph.add_generation("compress", COMPRESS, output="summary", max_tokens=PASSAGE_TOKENS)
+    graph.add_generation("compress", COMPRESS, output="summary", max_tokens=SUMMARY_TOKENS)
     graph.add_generation("answer", ANSWER_FROM_SUMMARY, output="answer", max_tokens=ANSWER_TOKENS)
     return graph
 

@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM
 from .prompts import SPECIAL_TOKENS
 from .samples import Sample
 from .sight_loss import SightLoss
-from .sights import Look, copy_looks, looks
+from .sights import Look, looks
 
 _TURN_TOKENS = 4  # that close a user's turn
 
@@ -50,12 +50,12 @@ def encode(sample: Sample, tokenizer: Tokenizer) -> Encoded:
         here = range(len(ids), len(ids) + len(tokens))
         if piece.is_reply:
             replies.append((piece.kind, here.start, here.stop))
-            if piece.copies:
-                shown.extend(copy_looks(piece.copies, here, [*ids, *tokens], to_ids))
             if piece.question is not None:
                 size = len(to_ids(piece.question.text)) + _TURN_TOKENS
                 start = max(before.start, before.stop - size)
-                asked.append((piece.question, range(start, before.stop), here))
+                answer = len(to_ids(piece.question.answer)) + 1  # closed by one token
+                last = range(max(here.start, here.stop - answer), here.stop)
+                asked.append((piece.question, range(start, last.start), last))
         before = here
         ids.extend(tokens)
     if sample.notes is not None and asked:

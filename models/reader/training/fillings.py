@@ -315,6 +315,11 @@ class Fillings:
         middle = f" {self.word(1, 2)[0]}." if self._rng.random() < 0.04 else ""
         return f"{self.first_name()}{middle} {self.last_name()}"
 
+    def long_person(self) -> str:
+        """A person whose name has more pieces, such as "Theodosia Shufflebottom"."""
+        last = self._of_split(lambda: self.word(1, 2) + self.word(1, 2).lower())
+        return f"{self.word(2, 3)} {last}"
+
     def place(self) -> str:
         rng = self._rng
         while True:

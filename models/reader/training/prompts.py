@@ -14,7 +14,8 @@ DECOMPOSE = (
     "\n\nQuestion: {query}"
 )
 COMPRESS = (
-    "Copy the sentences of the notes that help to answer the question.\n\n{docs}Question: {query}"
+    "Write down what the notes say about the question, as short questions with their answers."
+    "\n\n{docs}Question: {query}"
 )
 JUDGE = "Do the notes suffice to answer the question? Reply yes or no.\n\n{docs}Question: {query}"
 REFINE = (

@@ -12,7 +12,14 @@ from .questions import Kind, Question, ask
 from .town import town_notes
 from .world import draw_world, state
 
-_STEP_WEIGHTS = {"hyde": 2, "decompose": 2, "compress": 4, "summary": 2, "judge": 1, "refine": 1}
+_STEP_WEIGHTS = {
+    "hyde": 2,
+    "decompose": 2,
+    "compress": 4,
+    "from_summary": 1,
+    "judge": 1,
+    "refine": 1,
+}
 _SHUFFLED = 0.6  # cloze turns in random order: the words must be matched, not their sequence
 
 
@@ -49,14 +56,13 @@ class Recipe:
 class Piece:
     """A stretch of text; replies are learned, the rest is read.
 
-    copies: the sentences of the notes that a reply consists of.
+    question: the one that a reply answers with its last words.
     """
 
     text: str
     is_reply: bool = False
     kind: str = ""
     question: Question | None = None
-    copies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +85,11 @@ def _chat(
     rest: Sequence[Turn] = (),
     notes: Notes | None = None,
     first: Question | None = None,
-    copies: tuple[str, ...] = (),
 ) -> Sample:
     """One full prompt, then further questions on the same notes, worded as its last line."""
     content, reply, kind = opening
     pieces = [Piece(prompts.BOS), Piece(prompts.user_turn(content))]
-    answer = Piece(reply + prompts.EOS, is_reply=True, kind=kind, question=first, copies=copies)
-    pieces.append(answer)
+    pieces.append(Piece(reply + prompts.EOS, is_reply=True, kind=kind, question=first))
     for turn in rest:
         pieces.append(Piece(prompts.user_turn(prompts.QUESTION.format(query=turn.text))))
         pieces.append(
@@ -131,17 +135,21 @@ def _decompose_turn(question: Question) -> tuple[str, str]:
     return prompts.DECOMPOSE.format(query=question.text), reply
 
 
+def _summary(question: Question) -> str:
+    """What the notes say about a question: what has to be asked first, with the answers."""
+    if question.kind is Kind.NOT_IN_NOTES:
+        return question.answer
+    values = [fact.value for _, fact in question.steps] or [question.answer]
+    return "\n".join(map(" ".join, zip(question.sub_questions, values, strict=True)))
+
+
 def _compress_turn(notes: Notes, question: Question) -> tuple[str, str]:
     content = prompts.COMPRESS.format(docs=notes.render(), query=question.text)
-    return content, " ".join(question.evidence) or prompts.NOT_IN_NOTES
+    return content, _summary(question)
 
 
-def _summary_turn(notes: Notes, question: Question, rng: random.Random) -> tuple[str, str]:
-    """The answer from what a compress step has copied, now and then a sentence too many."""
-    copied = list(question.evidence)
-    if copied and rng.random() < 0.5:
-        copied.insert(rng.randint(0, len(copied)), rng.choice(rng.choice(notes.passages).sentences))
-    docs = prompts.render_passage("Notes", " ".join(copied) or prompts.NOT_IN_NOTES)
+def _from_summary_turn(question: Question) -> tuple[str, str]:
+    docs = prompts.render_passage("Notes", _summary(question))
     return prompts.ANSWER.format(docs=docs, query=question.text), question.answer
 
 
@@ -164,11 +172,11 @@ def step_sample(notes: Notes, first: Question, rest: Sequence[Turn], rng: random
         return _chat((*_hyde_turn(notes, rng), step))
     if step == "decompose":
         return _chat((*_decompose_turn(first), step))
-    if step == "summary":
-        return _chat((*_summary_turn(notes, first, rng), step))
+    if step == "from_summary":
+        return _chat((*_from_summary_turn(first), step))
     if step == "compress":
-        turn = (*_compress_turn(notes, first), step)
-        return _chat(turn, rest, notes, copies=first.evidence)
+        shown = None if first.kind is Kind.COMPARISON else first
+        return _chat((*_compress_turn(notes, first), step), rest, notes, shown)
     if step == "judge":
         turn = _judge_turn(notes, first)
     else:

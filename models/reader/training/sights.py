@@ -158,20 +158,6 @@ def _question_looks(
             yield Look(Role.SOURCE, at + i, (places_of_token,))
 
 
-def copy_looks(sentences: Iterable[str], reply: range, ids: Ids, encode: Encode) -> Iterable[Look]:
-    """From before each token of a sentence that a reply copies, that token in the notes."""
-    copied = reply.start
-    for sentence in sentences:
-        known = encode(sentence)[1:]  # the first token depends on whether a space stands before it
-        there, here = _found(ids, known, 0, reply.start), _found(ids, known, copied, reply.stop)
-        if not there or not here:
-            return
-        for at in range(here[0].start - 2, here[0].stop - 1):
-            ahead = at + 1 - here[0].start
-            yield Look(Role.SOURCE, at, (tuple(r.start + ahead for r in there),))
-        copied = here[0].stop
-
-
 def looks(
     notes: Notes,
     questions: list[tuple[Question, range, range]],

@@ -62,6 +62,7 @@ _MEMBERS = (
 )
 _COUNTS = ("twelve", "twenty", "fifty-one", "seventy", "ninety-eight")
 _LOST_RATE = 0.25  # passages that the search did not find
+_LONG_NAME_RATE = 0.6
 _VEILED_RATE = 0.5  # documents whose title doesn't name the subject
 
 
@@ -102,11 +103,16 @@ class _Town:
 
     def _subject(self, kind: str, called: str, pronoun: str) -> Subject:
         taken = {s.name for s in self.world}
-        while (name := self._fillings.value(kind)) in taken:
+        while (name := self._name(kind)) in taken:
             pass
         subject = Subject(kind, name, pronoun, called=called)
         self.world.append(subject)
         return subject
+
+    def _name(self, kind: str) -> str:
+        if kind == "person" and self._rng.random() < _LONG_NAME_RATE:
+            return self._fillings.long_person()
+        return self._fillings.value(kind)
 
     def _fact(self, subject: Subject, key: str, target: Subject | None = None) -> Fact:
         relation = _RELATIONS[subject.kind, key]
@@ -118,7 +124,7 @@ class _Town:
     def _unused(self, subject: Subject, kind: str) -> str:
         used = {f.value for f in subject.facts}
         while True:
-            value = self._fillings.value(kind).removeprefix("the ")
+            value = self._name(kind).removeprefix("the ")
             if value not in used:
                 return value
 
@@ -168,8 +174,8 @@ class _Town:
             "town": self._fillings.place(),
             "house": place_phrase(rng),
             "workplace": f"the {thing(rng)}",
-            "friend": self._fillings.person(),
-            "mentor": self._fillings.person(),
+            "friend": self._name("person"),
+            "mentor": self._name("person"),
         }
         named = PERSON_TITLE.format(name=person.name, worker=person.called)
         header = self._title(person, named)

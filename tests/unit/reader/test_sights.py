@@ -87,22 +87,20 @@ def test_two_hops_show_the_bridge_and_comparisons_both_amounts(tokenizer):
     assert compared > 3
 
 
-def test_copied_sentences_are_shown_where_they_stand(tokenizer):
+def test_a_summary_is_shown_where_its_answer_stands(tokenizer):
     rng = random.Random(4)
     recipe = replace(PHASES[-1].recipe, step_share=1.0)
     rows = [encode(draw_sample(recipe, rng), tokenizer) for _ in range(60)]
-    copied = 0
+    summaries = 0
     for row in (r for r in rows if r.replies[0][0] == "compress"):
         _, start, end = row.replies[0]
-        shown = [k for k in row.looks if k.role is Role.SOURCE and start - 1 <= k.at < end - 2]
+        shown = [k for k in row.looks if k.role is Role.SOURCE and start <= k.at < end]
         for look in shown:
             (places,) = look.to
+            assert {row.ids[p] for p in places} == {row.ids[look.at + 1]}
             assert max(places) < start
-            for place in places:
-                is_first = tokenizer.decode([row.ids[place]]).strip()[:1].isupper()
-                assert row.ids[place] == row.ids[look.at + 1] or is_first
-        copied += len(shown)
-    assert copied > 100
+        summaries += bool(shown)
+    assert summaries > 10
 
 
 def test_workflow_steps_that_show_no_notes_show_nothing(tokenizer):
