@@ -12,9 +12,10 @@ from transformers import LlamaForCausalLM
 from .prompts import SPECIAL_TOKENS
 from .samples import Sample
 from .sight_loss import SightLoss
-from .sights import Look, looks
+from .sights import Look, looks, repeated
 
-_TURN_TOKENS = 4  # that close a user's turn
+_CLOSING_TOKENS = 3  # of a user's turn, after the question
+_TURN_TOKENS = 4  # before and after a question
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,14 @@ def encode(sample: Sample, tokenizer: Tokenizer) -> Encoded:
         if piece.is_reply:
             replies.append((piece.kind, here.start, here.stop))
             if piece.question is not None:
-                size = len(to_ids(piece.question.text)) + _TURN_TOKENS
-                start = max(before.start, before.stop - size)
+                text = len(to_ids(piece.question.text))
+                start = max(before.start, before.stop - text - _TURN_TOKENS)
                 answer = len(to_ids(piece.question.answer)) + 1  # closed by one token
                 last = range(max(here.start, here.stop - answer), here.stop)
                 asked.append((piece.question, range(start, last.start), last))
+                if last.start - text >= here.start:  # a summary repeats the question first
+                    there = before.stop - text - _CLOSING_TOKENS
+                    shown.extend(repeated(range(there, there + text), last.start - text))
         before = here
         ids.extend(tokens)
     if sample.notes is not None and asked:

@@ -109,9 +109,9 @@ PHASES = (
             ),
             {
                 _K.SINGLE_HOP: 4,
-                _K.COREFERENCE: 4,
-                _K.NOT_IN_NOTES: 1,
-                _K.COMPARISON: 1,
+                _K.COREFERENCE: 5.5,
+                _K.NOT_IN_NOTES: 0.7,
+                _K.COMPARISON: 0.8,
                 _K.TWO_HOP: 3.5,
             },
             max_questions=20,

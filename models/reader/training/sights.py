@@ -158,6 +158,11 @@ def _question_looks(
             yield Look(Role.SOURCE, at + i, (places_of_token,))
 
 
+def repeated(there: range, here: int) -> Iterable[Look]:
+    """From before each of the tokens repeated from `here` on, that token where it first stands."""
+    return [Look(Role.SOURCE, here + i - 1, ((place,),)) for i, place in enumerate(there)]
+
+
 def looks(
     notes: Notes,
     questions: list[tuple[Question, range, range]],

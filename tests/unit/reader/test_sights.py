@@ -99,7 +99,7 @@ def test_a_summary_is_shown_where_its_answer_stands(tokenizer):
             (places,) = look.to
             assert {row.ids[p] for p in places} == {row.ids[look.at + 1]}
             assert max(places) < start
-        summaries += bool(shown)
+        summaries += len(shown) > 5  # the words of its question, and of the answer
     assert summaries > 10
 
 
