@@ -34,7 +34,7 @@ class Recipe:
     cloze_share: further turns that give a sentence up to its value instead of a question; they
         lead from copying to answering.
     described_rate: share of the questions that say more of a person than the name.
-    town_share: notes worded as the demo's (`town`), of half as many documents.
+    town_share: notes worded as the demo's (`town`).
     wordings: how many plain wordings of each relation are used (Relation.plain); 0: all, also
         those that are not plain.
     """
@@ -187,7 +187,7 @@ def step_sample(notes: Notes, first: Question, rest: Sequence[Turn], rng: random
 def draw_notes(recipe: Recipe, fillings: Fillings, rng: random.Random) -> Notes:
     n_subjects = rng.randint(*recipe.n_subjects)
     if recipe.town_share and rng.random() < recipe.town_share:
-        return town_notes(max(1, n_subjects // 2), fillings, rng)
+        return town_notes(1 + n_subjects // 2, fillings, rng)
     world = draw_world(rng, fillings, n_subjects, *recipe.n_facts, recipe.wordings)
     return write_notes(world, recipe.style, rng)
 

@@ -61,7 +61,9 @@ _MEMBERS = (
     "readers",
 )
 _COUNTS = ("twelve", "twenty", "fifty-one", "seventy", "ninety-eight")
-_LOST_RATE = 0.25  # passages that the search did not find
+_WRITER_WEIGHTS = (5, 4, 1, 1)
+_ALIKE_RATE = 0.4  # notes of one kind of document only, as a search finds them
+_LOST_RATE = 0.4  # passages that the search did not find
 _LONG_NAME_RATE = 0.6
 _VEILED_RATE = 0.5  # documents whose title doesn't name the subject
 
@@ -92,10 +94,15 @@ class _Town:
 
     def draw(self, n_documents: int) -> Notes:
         writers = [self._person, self._firm, self._building, self._club]
-        for write in self._rng.choices(writers, (5, 4, 1, 1), k=n_documents):
+        if self._rng.random() < _ALIKE_RATE:
+            writers = [self._rng.choice(writers[:2])]
+        for write in self._rng.choices(writers, _WRITER_WEIGHTS[: len(writers)], k=n_documents):
             write()
         kept = [p for p in self.passages if self._rng.random() >= _LOST_RATE] or self.passages
         self._rng.shuffle(kept)
+        for passage in kept:
+            if not passage.titled and not any(passage.subject.name in p.text for p in kept):
+                passage.facts.clear()  # nothing tells whose they are
         stated = {(p.subject, fact) for p in kept for fact in p.facts}
         for subject in self.world:
             subject.facts = [f for f in subject.facts if (subject, f) in stated]
