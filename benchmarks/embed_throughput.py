@@ -6,11 +6,12 @@ All embed the same texts of mixed lengths (4 to 220 words) with MiniLM in float3
 - encode: sentence-transformers, `encode` of each text as it comes; the bulk call is one `encode`.
 - window: sentence-transformers behind a plain batching window: what came within 8 ms is one
   `encode` of up to 32 texts.
+- infinity: infinity-emb's engine in this process, where it can be imported; the output says where
+  not, and why (`benchmarks/contenders/infinity_embedding.py` says how it installs).
 
 CPU time of this process, plus the time that windows are waited out, so that neighbours on the
-machine don't count. In turns, medians. `x_clients` and `x_bulk` are heddle over the better other.
-infinity-emb 0.0.78 is not among them, which the output says: it needs NumPy below 2 and
-sentence-transformers below 4, so it doesn't install beside Heddle.
+machine don't count; what infinity waits for its batches isn't counted either. In turns, medians.
+`x_clients` and `x_bulk` are heddle over the best other.
 """
 
 import itertools
@@ -18,13 +19,16 @@ import random
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import Final
 
 import numpy as np
 import torch
 
+from benchmarks.contenders.infinity_embedding import InfinityEncoder
 from benchmarks.support.engine_driver import EngineDriver
 from heddle.core.errors import InputError
 from heddle.core.payloads import EmbedPayload
@@ -88,7 +92,6 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     torch.set_num_threads(1)
     texts = _texts(settings)
     heddle, encoder = _Heddle(settings.clients), _Encoder(settings.clients)
-    np.testing.assert_allclose(heddle.vectors(texts[:32]), encoder.vectors(texts[:32]), atol=1e-4)
     contenders: dict[tuple[str, str], Embed] = {
         ("clients", "heddle"): heddle.clients,
         ("clients", "encode"): encoder.one_by_one,
@@ -96,26 +99,56 @@ def run(quick: bool, seed: int) -> dict[str, object]:
         ("bulk", "heddle"): heddle.bulk,
         ("bulk", "encode"): encoder.bulk,
     }
-    rates: dict[tuple[str, str], list[float]] = {key: [] for key in contenders}
-    for repetition in range(settings.repetitions + 1):
-        for key, embed in contenders.items():
-            seconds = embed(texts)
-            if repetition:  # the first one warms up
-                rates[key].append(len(texts) / seconds)
+    expected = heddle.vectors(texts[:32])
+    np.testing.assert_allclose(expected, encoder.vectors(texts[:32]), atol=1e-4)
+    with ExitStack() as started:
+        infinity, note = _infinity(settings.clients)
+        print(f"infinity-emb: {note}")
+        if infinity is not None:
+            started.callback(infinity.close)
+            np.testing.assert_allclose(expected, infinity.vectors(texts[:32]), atol=1e-4)
+            contenders["clients", "infinity"] = infinity.clients
+            contenders["bulk", "infinity"] = infinity.bulk
+        rates = _rates(contenders, texts, settings.repetitions)
     rows = []
     for (shape, name), found in rates.items():
         row = {"shape": shape, "contender": name, "texts_per_s": statistics.median(found)}
         rows.append({**row, "slowest": min(found), "fastest": max(found)})
         print(
-            f"{shape:<8} {name:<7} {row['texts_per_s']:6.1f} texts/s "
+            f"{shape:<8} {name:<8} {row['texts_per_s']:6.1f} texts/s "
             f"({min(found):.1f} to {max(found):.1f})"
         )
-    print("infinity-emb is left out: its pins (numpy<2) exclude Heddle's")
     headline = {
         "x_clients": _ratio(rates, "clients"),
         "x_bulk": _ratio(rates, "bulk"),
     }
-    return {"settings": asdict(settings), "rows": rows, "headline": headline}
+    return {
+        "settings": {**asdict(settings), "infinity": note},
+        "rows": rows,
+        "headline": headline,
+    }
+
+
+def _rates(
+    contenders: Mapping[tuple[str, str], Embed], texts: Sequence[str], repetitions: int
+) -> dict[tuple[str, str], list[float]]:
+    """Run all contenders in turns; returns the texts a second of each repetition."""
+    rates: dict[tuple[str, str], list[float]] = {key: [] for key in contenders}
+    for repetition in range(repetitions + 1):
+        for key, embed in contenders.items():
+            seconds = embed(texts)
+            if repetition:  # the first one warms up
+                rates[key].append(len(texts) / seconds)
+    return rates
+
+
+def _infinity(clients: int) -> tuple[InfinityEncoder | None, str]:
+    """Return infinity's engine and its version, or None and why it isn't among the contenders."""
+    try:
+        encoder = InfinityEncoder(default_model_dir(), clients, WINDOW_ROWS)
+    except ImportError as error:
+        return None, f"left out, it can't be imported ({error})"
+    return encoder, version("infinity-emb")
 
 
 class _Heddle:

@@ -129,16 +129,18 @@ class Lists:
 
     def scans(self, pairs: Vectors, order: str) -> Scans:
         """Return the second searches of pairs [n, 2, d], their clusters in this order."""
-        return Scans.joined([self._scan(first, second, order) for first, second in pairs], K)
+        return Scans.joined([self._scan(first, second, order) for first, second in pairs])
 
     def _scan(self, first: Vectors, second: Vectors, order: str) -> Scans:
         lists, far = self._nearest_lists(second)
-        past = None if order == "none" else self._past(first)
-        cached = np.zeros(0, np.int64) if past is None else past[1]
-        bonuses = history_bonus(lists, second, None if past is None else past[0])
+        past: Past | None = None
+        cached = np.zeros(0, np.int64)
+        if order != "none":
+            past, cached = self._past(first)
+        bonuses = history_bonus(lists, second, past)
         if order == "hard":
             assert past is not None, "the hard order needs a past"
-            turns = hard_order(lists, past[0])
+            turns = hard_order(lists, past, self._nearest_lists(first)[0])
         else:
             turns = soft_order(far, bonuses)
         lists, far, bonuses = lists[turns], far[turns], bonuses[turns]
@@ -150,7 +152,14 @@ class Lists:
         turn[np.isin(rows, cached)] = 0
         kth, found = scan_in_turns(distances, turn, len(lists), K)
         return Scans(
-            K, np.sqrt(far)[None], self._sizes[lists][None], bonuses[None], kth[None], found[None]
+            K,
+            np.arange(len(lists) + 1),
+            np.sqrt(far)[None],
+            self._sizes[lists][None],
+            bonuses[None],
+            np.diff(found)[None],
+            kth[None],
+            found[None] / found[-1],
         )
 
     def _past(self, query: Vectors) -> tuple[Past, NDArray[np.int64]]:
@@ -159,7 +168,7 @@ class Lists:
         rows = np.flatnonzero(np.isin(self._list_of, lists))
         distances = np.linalg.norm(self._vectors[rows] - query, axis=1)
         hits = rows[np.argsort(distances)[:CACHED_HITS]]
-        return Past(query, self._list_of[hits], lists), hits
+        return Past(query, self._list_of[hits]), hits
 
     def _nearest_lists(self, query: Vectors) -> tuple[NDArray[np.int64], Vectors]:
         far = ((self._centroids - query) ** 2).sum(axis=1)
@@ -171,17 +180,17 @@ def _measured(scans: Scans, seed: int) -> dict[str, Any]:
     """Return what calibrated stops scan and find, over random splits."""
     clusters, recalls = [], []
     for split in range(SPLITS):
-        order = np.random.default_rng([seed, split]).permutation(len(scans.found))
+        order = np.random.default_rng([seed, split]).permutation(len(scans.recall))
         fitted_on, calibrated_on, held_back = (
             scans.part(part) for part in np.array_split(order, 3)
         )
         stops = StopRule.calibrated(fitted_on, calibrated_on, TARGET).stops(held_back)
-        clusters.append(float(stops.mean()))
+        clusters.append(float(scans.looks[stops].mean()))
         recalls.append(float(held_back.recall[np.arange(len(stops)), stops].mean()))
     return {
-        "pairs": len(scans.found),
+        "pairs": len(scans.recall),
         "planned": scans.distances.shape[1],
-        "needed": float(np.argmax(scans.found == scans.found[:, -1:], axis=1).mean()),
+        "needed": float(np.argmax(scans.recall == 1, axis=1).mean()),
         "clusters": float(np.mean(clusters)),
         "recall": float(np.mean(recalls)),
         "recall_min": min(recalls),

@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from heddle.app.lane_probe import LaneProbe
 from heddle.app.placement import Placement
@@ -19,13 +20,14 @@ from heddle.engines.embedding.lane_queue import LaneQueue
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.queue_manager import QueueManager
 from heddle.engines.embedding.token_estimate import TokenEstimate
-from heddle.hosts.devices import Device, DeviceKind, highest_cores, is_heterogeneous
+from heddle.hosts.devices import Device, DeviceKind, highest_cores
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.process_port import ProcessPort
 from heddle.runtime.supervision import LaneState
 
 log = logging.getLogger(__name__)
 POOL = "embedding"
+CPU_LANE = f"{POOL}-cpu"
 ROWS = 512  # texts in flight on a lane: two full batches wait while one runs
 QUERY_TOKENS = 75  # of the depths that are logged, as in WindVE's evaluation
 SHARED_STEP_S = 0.004  # that embedding adds to a decode step at most, on a GPU with the LLM
@@ -84,20 +86,18 @@ def plan_embedding_lanes(
     placement: Placement,
     dtype: str,
     *,
-    heterogeneous: bool,
     decodes_on: str | None = None,
 ) -> tuple[EmbeddingLane, ...]:
     """Return the lanes of a server's embedding service; () = one engine in the retrieval lane.
 
-    With accelerators there is a lane for each, and one of CPU cores for what they can't take in
-    time, unless `heterogeneous` is off. Its cores are those planned for the LLM, which then runs
-    on the accelerator, from the highest down, inside one NUMA node.
+    With accelerators there is a lane for each, and where the plan has cores for it, one on the
+    CPU for what they can't take in time. It takes those cores from the highest down, inside one
+    NUMA node.
 
     Args:
         devices: what the detector found.
         placement: the server's plan.
         dtype: of every lane: vectors of two types don't mix in a corpus.
-        heterogeneous: whether the CPU helps; forced off where there is one kind of device.
         decodes_on: the device of the LLM, as torch names it; None = no accelerator.
 
     Source: WindVE §IV-C, §IV-D.
@@ -112,16 +112,29 @@ def plan_embedding_lanes(
         )
         for device in fast
     ]
-    if not is_heterogeneous(devices, heterogeneous):
+    usable = placement.embedding_cpus
+    if not usable:
         return tuple(lanes)
-    usable = placement.llm_cpus or placement.retrieval_cpus[1:] or placement.retrieval_cpus
     nodes = [device for device in devices if device.kind is DeviceKind.CPU]
     cpus = max((highest_cores(node, usable, len(usable)) for node in nodes), key=len)
     pinned = cpus if placement.is_pinned else ()
-    return (*lanes, EmbeddingLane(f"{POOL}-cpu", "cpu", dtype, pinned, max(1, len(cpus))))
+    return (*lanes, EmbeddingLane(CPU_LANE, "cpu", dtype, pinned, max(1, len(cpus))))
 
 
-def embedding_pool(ports: Sequence[EnginePort], estimate: TokenEstimate, clock: Clock) -> LanePool:
+def retrieval_embedder(placement: Placement, dtype: str) -> EmbeddingLane:
+    """Return what embeds where there are no accelerators: an engine on the retrieval cores."""
+    cpus = placement.retrieval_cpus if placement.is_pinned else ()
+    return EmbeddingLane(POOL, "cpu", dtype, cpus, max(1, len(placement.retrieval_cpus)))
+
+
+def embedding_pool(
+    ports: Sequence[EnginePort],
+    estimate: TokenEstimate,
+    clock: Clock,
+    *,
+    tokens_max: int,
+    lender: EnginePort | None = None,
+) -> LanePool:
     """Return embedding lanes as one engine, the fastest first.
 
     Several are timed for about two seconds each, so nothing else may use them yet. One alone
@@ -131,30 +144,48 @@ def embedding_pool(ports: Sequence[EnginePort], estimate: TokenEstimate, clock: 
         ports: the lanes.
         estimate: how long texts will be.
         clock: the time of deadlines.
+        tokens_max: padded tokens that the memory for waiting texts holds, of all lanes together.
+        lender: the LLM, where the CPU lane is on its cores: the lane takes nothing new while that
+            has work and another is there, and finishes what it has.
 
     Raises:
         EngineError: a lane doesn't answer.
     """
-    queues = [_queue(port, clock, is_timed=len(ports) > 1) for port in ports]
+    share = tokens_max // len(ports)
+    queues = [_queue(port, clock, share, is_timed=len(ports) > 1) for port in ports]
     queues.sort(key=lambda queue: queue.cost.cost.latency_slope_s(QUERY_TOKENS))
     credits = Credits(ROWS * len(ports))
     manager = QueueManager(queues)
-    return LanePool(POOL, ports, manager, estimate, clock, is_ready, credits)
+    is_up = partial(may_take, ports=ports, lender=lender)
+    return LanePool(POOL, ports, manager, estimate, clock, is_up, credits)
 
 
-def _queue(port: EnginePort, clock: Clock, *, is_timed: bool) -> LaneQueue:
+def may_take(port: EnginePort, ports: Sequence[EnginePort], lender: EnginePort | None) -> bool:
+    """Whether a lane may take texts: it is there, and its cores' lender has no use for them.
+
+    A lost accelerator's texts go to the CPU lane all the same.
+    """
+    is_wanted_back = lender is not None and lender.credits.used > 0 and port.name == CPU_LANE
+    has_others = any(is_ready(other) for other in ports if other is not port)
+    return is_ready(port) and not (is_wanted_back and has_others)
+
+
+def _queue(port: EnginePort, clock: Clock, tokens_max: int, *, is_timed: bool) -> LaneQueue:
     on_gpu = f"-{DeviceKind.CUDA.value}" in port.name or f"-{DeviceKind.NPU.value}" in port.name
     limits = EmbeddingSettings().limits(on_gpu=on_gpu)
     if not is_timed:
         prior = BatchCost(PRIOR_S["call"], PRIOR_S["tokens"])
-        return LaneQueue(port.name, LaneCost(port.name, prior), limits.tokens_max, ROWS)
-    queue = LaneQueue(port.name, LaneProbe(port, clock).cold_start(), limits.tokens_max, ROWS)
+        cost = LaneCost(port.name, prior)
+        return LaneQueue(port.name, cost, limits.tokens_max, ROWS, tokens_max)
+    cost = LaneProbe(port, clock).cold_start()
+    queue = LaneQueue(port.name, cost, limits.tokens_max, ROWS, tokens_max)
     for slo_s in SLOS_S:
         depth = queue_depth(
             queue.cost.cost,
             slo_s,
             QUERY_TOKENS,
             margin=queue.cost.margin,
+            tokens_max=tokens_max,
             batch_tokens_max=queue.batch_tokens_max,
         )
         log.info("%s", depth.line(queue.name))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from heddle.app.chunk_kv_disk import chunk_kv_directory
 from heddle.app.embedder_source import embedder_facts
@@ -17,6 +17,7 @@ from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documen
 from heddle.corpus.pending import embedding_text, pending_batches
 from heddle.corpus.records import EmbedderStamp, PendingChunk
 from heddle.corpus.store import CorpusStore
+from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.vector.build import refresh_index
 from heddle.engines.vector.graph.progress import OnPhase
 from heddle.engines.vector.index_kind import SearchMode
@@ -40,12 +41,20 @@ class EmbedProgress:
     chunks_total: int
 
 
+class Embedded(NamedTuple):
+    """How many chunks got their vectors; some were cut to the embedder's length, or windowed."""
+
+    chunks: int = 0
+    truncated: int = 0
+    windowed: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class IndexReport:
     """What an indexing run did: to the documents, and to the vectors."""
 
     documents: IngestReport
-    embedded: int
+    embedded: Embedded
     vectors: int
     revision: int
 
@@ -57,6 +66,7 @@ def index_paths(
     embedder: str | Path | None = None,
     prune: bool = False,
     search: SearchMode | None = None,
+    long_texts: LongTexts = LongTexts.CUT,
     on_documents: Callable[[IngestProgress], None],
     on_vectors: Callable[[EmbedProgress], None],
     on_graph: OnPhase = lambda phase, done, count: None,
@@ -66,9 +76,9 @@ def index_paths(
     `prune` deletes the documents of files at or under `paths` that exist no more. `search` says
     how the corpus is searched from now on; None leaves that as it was, at first AUTO. Servers that
     are running on the corpus see every change at their next search, but search in another way only
-    when they are started again. `on_graph` hears how far the build of a graph is. The stored chunk
-    KV of what is deleted goes with it, for every model. A first run that takes in no document
-    leaves nothing behind.
+    when they are started again. `long_texts` says what becomes of chunks longer than the embedder
+    takes. `on_graph` hears how far the build of a graph is. The stored chunk KV of what is deleted
+    goes with it, for every model. A first run that takes in no document leaves nothing behind.
 
     Raises:
         InputError: a path isn't there, or nothing was found to index.
@@ -83,7 +93,7 @@ def index_paths(
         report = ingest_documents(store, paths, on_documents, prune=prune)
         if store.stats().chunks == 0 and not report.removed:
             raise InputError(_nothing(report))
-        embedded = embed_pending(store, directory, embedder, on_vectors)
+        embedded = embed_pending(store, directory, embedder, long_texts, on_vectors)
         refresh_index(directory, search, on_graph)
         forget_files(chunk_kv_directory(directory), store.deleted(0).tolist())
         return IndexReport(report, embedded, store.vector_count, store.revision)
@@ -114,25 +124,27 @@ def embed_pending(
     store: CorpusStore,
     directory: Path,
     embedder: str | Path | None,
+    long_texts: LongTexts,
     on_vectors: Callable[[EmbedProgress], None],
-) -> int:
-    """Embed every chunk that has no vector yet, and return how many there were."""
+) -> Embedded:
+    """Embed every chunk that has no vector yet."""
     total = store.stats().pending
+    done = Embedded()
     if total == 0:
-        return 0
-    done = 0
+        return done
     workflow = indexing_workflow()
     on_vectors(EmbedProgress(0, total))
-    with Server(None, directory, embedder=embedder, needs_vectors=False) as server:
+    settings = {"embedder": embedder, "long_texts": long_texts, "needs_vectors": False}
+    with Server(None, directory, **settings) as server:
         in_flight: deque[tuple[Handle, int]] = deque()
         for batch in pending_batches(store, BATCH_ROWS):
             if len(in_flight) == BATCHES_IN_FLIGHT:
-                done += _wait(in_flight)
-                on_vectors(EmbedProgress(done, total))
+                done = _wait(in_flight, done)
+                on_vectors(EmbedProgress(done.chunks, total))
             in_flight.append((_submit(server, workflow, batch), len(batch)))
         while in_flight:
-            done += _wait(in_flight)
-            on_vectors(EmbedProgress(done, total))
+            done = _wait(in_flight, done)
+            on_vectors(EmbedProgress(done.chunks, total))
     return done
 
 
@@ -161,10 +173,15 @@ def _submit(server: Server, workflow: Workflow, batch: tuple[PendingChunk, ...])
     return server.submit(workflow, inputs, priority=Priority.BULK, deadline_s=BATCH_DEADLINE_S)
 
 
-def _wait(in_flight: deque[tuple[Handle, int]]) -> int:
+def _wait(in_flight: deque[tuple[Handle, int]], done: Embedded) -> Embedded:
+    """Wait for the oldest batch, and return what is done with it."""
     handle, rows = in_flight.popleft()
-    handle.result()
-    return rows
+    receipt = handle.result().receipt
+    return Embedded(
+        done.chunks + rows,
+        done.truncated + receipt.texts_truncated,
+        done.windowed + receipt.texts_windowed,
+    )
 
 
 def _nothing(report: IngestReport) -> str:

@@ -20,10 +20,12 @@ from heddle.engines.embedding.build import EmbeddingSettings, default_model_dir
 from heddle.engines.llm.build import LlmSettings
 from heddle.engines.vector.build import VectorSettings
 from heddle.engines.vector.hot.setting import HotSettings, hot_settings
-from heddle.engines.vector.pool.build import PoolSettings
+from heddle.engines.vector.locality.setting import target_recall
+from heddle.engines.vector.pool.build import PREFILL_SLO_S, PoolSettings
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.part import WHOLE, Part
 from heddle.engines.vector.shards.port import LostShard, ShardedPort
+from heddle.hosts.devices import DeviceKind, detect_devices, is_heterogeneous
 from heddle.hosts.inline import InlineHost
 from heddle.hosts.lane_main import call_factory
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
@@ -46,8 +48,17 @@ def plan_for(config: ServerConfig, machine: MachineFacts, store: CorpusStore | N
     index = 0
     if store is not None and store.dims:
         index = int(store.vector_count * store.dims * 4 * INDEX_OVERHEAD)
-    packed = llm if _packing_pays(config, machine) else 0
-    return plan_placement(machine, Demand(llm, embedder, index, packed), config.kv_bytes)
+    devices = detect_devices(machine) if _has_embedding_lanes(config) else ()
+    demand = Demand(
+        llm,
+        embedder,
+        index,
+        packed_bytes=llm if _packing_pays(config, machine) else 0,
+        llm_on_cpu=decoding_device(config, machine) is None,
+        accelerators=sum(device.kind is not DeviceKind.CPU for device in devices),
+        spills=is_heterogeneous(devices, config.heterogeneous),
+    )
+    return plan_placement(machine, demand, config.kv_bytes)
 
 
 def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFacts) -> str:
@@ -93,7 +104,7 @@ def lane_specs(
     """
     lanes = []
     if config.index is not None:
-        threads = max(1, len(placement.retrieval_cpus))
+        threads = max(1, len(placement.retrieval_cpus) // config.shards)
         cpus = placement.retrieval_cpus if placement.is_pinned else ()
         for number in range(config.shards):
             part = Part(number, config.shards)
@@ -147,9 +158,16 @@ def _vector(config: ServerConfig, threads: int, hot: HotSettings | None, part: P
     assert config.index is not None, "a vector engine needs a corpus"
     pool = None
     if config.pool is not None:
-        pool = PoolSettings(PoolPolicy(config.pool), prefill_slo_s=config.pool_slo_s)
+        slo_s = PREFILL_SLO_S if config.pool_slo_s is None else config.pool_slo_s
+        pool = PoolSettings(PoolPolicy(config.pool), prefill_slo_s=slo_s)
     settings = VectorSettings(
-        Path(config.index), config.nprobe, threads=threads, pool=pool, hot=hot, part=part
+        Path(config.index),
+        config.nprobe,
+        threads=threads,
+        pool=pool,
+        hot=hot,
+        part=part,
+        target_recall=target_recall(config.search),
     )
     return EngineSpec(
         _numbered(VECTOR, part),
@@ -185,8 +203,20 @@ def _llm(config: ServerConfig, placement: Placement, threads: int) -> EngineSpec
         "heddle.engines.llm.build:build_engine",
         settings,
         4 * config.max_num_seqs,
-        frozenset({PrimitiveKind.PREFILLING, PrimitiveKind.DECODING, PrimitiveKind.PRIMING}),
+        frozenset(
+            {
+                PrimitiveKind.PREFILLING,
+                PrimitiveKind.DECODING,
+                PrimitiveKind.PRIMING,
+                PrimitiveKind.ASKING,
+            }
+        ),
     )
+
+
+def _has_embedding_lanes(config: ServerConfig) -> bool:
+    """Whether accelerators have embedding lanes: engines in the server's process have none."""
+    return config.index is not None and config.host == "process"
 
 
 def _packing_pays(config: ServerConfig, machine: MachineFacts) -> bool:

@@ -1,14 +1,13 @@
 """What a caller hands to `submit`, checked before anything is started."""
 
 from collections.abc import Mapping
+from enum import Enum
 from numbers import Real
 from typing import TypeVar
 
 from heddle.core.errors import ConfigError, InputError
-from heddle.core.payloads import TextRole
-from heddle.core.tasks import Optimizations, Priority
 
-E = TypeVar("E", Optimizations, Priority, TextRole)
+E = TypeVar("E", bound=Enum)
 
 
 def input_values(inputs: object) -> dict[str, object]:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -210,17 +211,19 @@ class Server:
         priority: Priority | str = Priority.NORMAL,
         tenant: str = "",
         dimensions: int | None = None,
+        long_texts: LongTexts | str | None = None,
     ) -> Vectors:
         """Embed texts on the lanes that workflows use, or refuse at once. (WindVE)
 
         Args:
-            texts: each gets a vector; one longer than the model takes is cut, or read in windows
-                where the server's `long_texts` says so, and counted.
+            texts: each gets a vector.
             role: "plain", "query" or "passage": which of the model's prompts stands before them.
             deadline_s: seconds until the vectors are worthless; None = the server's default.
             priority: "interactive", "normal" or "bulk"; bulk waits for what the others leave.
             tenant: whose texts they are; cached vectors are never shared between tenants.
             dimensions: the length of the vectors, where the model allows a shorter one.
+            long_texts: "cut" or "window", for texts longer than the model takes, which the result
+                counts; None = as the server does.
 
         Raises:
             Busy: they would be late; `wait_s` says when to come again.
@@ -235,6 +238,7 @@ class Server:
             priority=priority,
             tenant=tenant,
             dimensions=dimensions,
+            long_texts=long_texts,
         )
         return answer.result()
 
@@ -247,9 +251,14 @@ class Server:
         priority: Priority | str = Priority.NORMAL,
         tenant: str = "",
         dimensions: int | None = None,
+        long_texts: LongTexts | str | None = None,
     ) -> Future[Vectors]:
         """Admit texts as `embed` does and return their future vectors, which may be cancelled."""
-        payload = EmbedPayload(checked_texts(texts), member_named(TextRole, role, "role"))
+        in_windows = None
+        if long_texts is not None:
+            in_windows = member_named(LongTexts, long_texts, "long_texts") is LongTexts.WINDOW
+        which = member_named(TextRole, role, "role")
+        payload = EmbedPayload(checked_texts(texts), which, in_windows)
         time_s = patience_s(deadline_s)
         level = member_named(Priority, priority, "priority")
         owner = tenant_name(tenant)
@@ -320,6 +329,11 @@ class Server:
                 for name, h in lanes.items()
             },
             "embedding": {} if self._embedding is None else self._embedding.health(),
+            "recall": {
+                name: asdict(lane.last.recall)
+                for name, lane in runtime.lanes.items()
+                if lane.last is not None and lane.last.recall is not None
+            },
             "requests": len(runtime.requests.open),
             "finished": runtime.counters.finished,
             "failed": runtime.counters.failed,
@@ -400,7 +414,6 @@ class Server:
             detect_devices(read_machine()),
             self.placement,
             dtype,
-            heterogeneous=self.config.heterogeneous,
             decodes_on=decoding_device(self.config, read_machine()),
         )
         for lane in lanes:
@@ -441,8 +454,13 @@ class Server:
         if not lanes:
             return ports
         directory = EncoderDirectory.open(str(embedder_directory(self.config)))
+        llm = next((port for port in ports if PrimitiveKind.DECODING in port.kinds), None)
         pool = embedding_pool(
-            lanes, TokenEstimate(directory.max_tokens, self.config.long_texts), self.clock
+            lanes,
+            TokenEstimate(directory.max_tokens, self.config.long_texts),
+            self.clock,
+            tokens_max=self.placement.waiting_tokens,
+            lender=llm if self.placement.is_lent else None,
         )
 
         def give_back(task_id: int) -> None:

@@ -9,6 +9,7 @@ from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.tasks import Optimizations
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.vector.hot.setting import hot_settings
+from heddle.engines.vector.locality.setting import EXACT, target_recall
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
 from heddle.runtime.admission import RuntimeLimits
@@ -37,11 +38,14 @@ class ServerConfig:
         heterogeneous: with an accelerator, whether the CPU embeds what it can't take in time.
         long_texts: texts to embed that are longer than the model takes are cut, or read in windows.
         nprobe: clusters a search scans; None = the index's default.
+        search: how far searches go: "exact" = through every list that they plan, or such as
+            "target:0.95" = until so much of the exact hits is found on average; that needs
+            optimizations APPROX.
         hot_clusters: which share of the index a GPU holds as well, the lists that are asked for
             most: "20%", "off", or "auto" = 20% where there is a GPU.
         pool: how searches before a prefill and while decoding share the vector lane, one of
             adaptive, prefill_first, decode_first or fifo; None = as they come, side by side.
-        pool_slo_s: how long a search before a prefill may take in that pool [s].
+        pool_slo_s: how long a search before a prefill may take in that pool [s]; None = 50 ms.
         shards: lanes that search a part of the index each, at most 64.
         lost_shard: what becomes of a search while one of them is lost: "degrade" = the others
             answer, and the receipt says so; "fail" = it waits for the lane, or fails.
@@ -76,9 +80,10 @@ class ServerConfig:
     heterogeneous: bool = True
     long_texts: LongTexts = LongTexts.CUT
     nprobe: int | None = None
+    search: str = EXACT
     hot_clusters: str = "auto"
     pool: str | None = None
-    pool_slo_s: float = 0.05
+    pool_slo_s: float | None = None
     shards: int = 1
     lost_shard: str = LostShard.FAIL.value
     max_num_seqs: int = 16
@@ -107,11 +112,22 @@ class ServerConfig:
                 f"pool must be one of {', '.join(POOL_POLICIES)}, or None, got {self.pool!r}"
             )
         hot_settings(self.hot_clusters, has_gpu=True)  # refuses what it doesn't understand
+        is_exact = target_recall(self.search) is None
+        if not is_exact and self.optimizations is not Optimizations.APPROX:
+            raise ConfigError(
+                f"search {self.search!r} gives approximate answers: allow them with "
+                "optimizations=Optimizations.APPROX"
+            )
         if self.lost_shard not in LOST_SHARD:
             raise ConfigError(
                 f"lost_shard must be one of {', '.join(LOST_SHARD)}, got {self.lost_shard!r}"
             )
-        if not self.pool_slo_s > 0:
+        if self.pool_slo_s is not None and self.pool is None:
+            raise ConfigError(
+                "pool_slo_s (--pool-slo-ms) is for searches in a pool, and there is none: set pool"
+                f" (--pool) to one of {', '.join(POOL_POLICIES)}, or leave it out"
+            )
+        if self.pool_slo_s is not None and not self.pool_slo_s > 0:
             raise ConfigError(f"pool_slo_s must be a positive time, got {self.pool_slo_s}")
         if self.generator is None and self.index is None:
             raise ConfigError("a server needs a generator, an index, or both; both are None")

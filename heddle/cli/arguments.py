@@ -12,9 +12,13 @@ from heddle.app.server_config import LOST_SHARD, POOL_POLICIES
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse, kv_reuse_of
 from heddle.core.tasks import Optimizations
+from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.vector.hot.setting import AUTO
+from heddle.engines.vector.locality.setting import EXACT, SEARCH_FORM, target_recall
+from heddle.engines.vector.pool.build import PREFILL_SLO_S
 from heddle.engines.vector.shards.port import LostShard
 
+LONG_TEXTS: Final = tuple(kind.value for kind in LongTexts)
 BYTES_IN: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -25,6 +29,16 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     add_kv_disk(parser)
     parser.add_argument(
         "--embedder", metavar="DIR-or-name", help="what the corpus was indexed with, if named then"
+    )
+    add_long_texts(parser)
+    parser.add_argument(
+        "--search",
+        type=_search,
+        default=EXACT,
+        metavar=SEARCH_FORM,
+        help="how far searches go: exact = through every list that they plan; target:0.95 = until "
+        "so much of the exact hits is found on average, learnt from questions that are searched "
+        "again exactly; default: %(default)s",
     )
     parser.add_argument(
         "--hot-clusters",
@@ -43,9 +57,9 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pool-slo-ms",
         type=_milliseconds,
-        default=50.0,
         metavar="MS",
-        help="how long a search before a prefill may take in that pool; default: %(default)s",
+        help="how long a search before a prefill may take in that pool; default: "
+        f"{PREFILL_SLO_S * 1e3:g}",
     )
     parser.add_argument(
         "--shards", type=int, default=1, metavar="N", help="lanes that search a part of the index"
@@ -57,6 +71,18 @@ def add_models(parser: argparse.ArgumentParser) -> None:
         metavar="|".join(LOST_SHARD),
         help="while one of these lanes is lost: degrade = the others answer, and the receipt says "
         "so; fail = a search waits for it, or fails; default: %(default)s",
+    )
+
+
+def add_long_texts(parser: argparse.ArgumentParser) -> None:
+    """Declare `--long-texts`."""
+    parser.add_argument(
+        "--long-texts",
+        choices=LONG_TEXTS,
+        default=LongTexts.CUT.value,
+        metavar="|".join(LONG_TEXTS),
+        help="texts longer than the embedder takes: cut = to its length; window = read in windows "
+        "of that length, whose mean counts; default: %(default)s",
     )
 
 
@@ -102,13 +128,25 @@ def kv_reuse(text: str) -> KvReuse:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _search(text: str) -> str:
+    """Return what `--search` says; argparse shows its own words for any other error."""
+    try:
+        target_recall(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def server_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what `add_models` declares but the model, under the names that `Server` gives it."""
     reuse: KvReuse = options.kv_reuse
-    mode = Optimizations.APPROX if reuse.is_approximate else Optimizations.EXACT
+    is_approximate = reuse.is_approximate or target_recall(options.search) is not None
+    mode = Optimizations.APPROX if is_approximate else Optimizations.EXACT
     own = {"embedder": options.embedder, "kv_reuse": reuse, "optimizations": mode}
-    own["hot_clusters"] = options.hot_clusters
-    own |= {"pool": options.pool, "pool_slo_s": options.pool_slo_ms / 1e3}
+    own |= {"long_texts": LongTexts(options.long_texts), "hot_clusters": options.hot_clusters}
+    own["search"] = options.search
+    slo_ms = options.pool_slo_ms
+    own |= {"pool": options.pool, "pool_slo_s": None if slo_ms is None else slo_ms / 1e3}
     own |= {"shards": options.shards, "lost_shard": options.lost_shard}
     return {**own, "chunk_kv_disk_bytes": options.kv_disk, **model_limits(options)}
 

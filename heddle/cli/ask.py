@@ -10,7 +10,7 @@ from heddle.cli.primitive_times import primitive_times
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow, searching_by_words
 from heddle.core.passages import Passage
-from heddle.core.results import FusedKv
+from heddle.core.results import FusedKv, RecallEstimate
 from heddle.runtime.events import (
     Answer,
     NodeFinished,
@@ -118,11 +118,12 @@ def passage_line(passage: Passage) -> str:
 
 def _fused_line(fused: FusedKv) -> str:
     hits = ", ".join(f"{count} {kind}" for kind, count in fused.chunks.items())
+    question = f" (the question {fused.question.value})" if fused.question is not None else ""
     return (
         f"  chunk KV, {fused.policy} at {fused.ratio:.0%}: {hits}, {fused.chunks_primed} primed; "
         f"tokens computed anew {fused.tokens_recomputed}, read from shared pages "
         f"{fused.tokens_shared}, from disk {fused.tokens_from_disk}, only to choose "
-        f"{fused.tokens_surveyed}; loading {fused.loading_s:.3f} s, choosing "
+        f"{fused.tokens_surveyed}{question}; loading {fused.loading_s:.3f} s, choosing "
         f"{fused.surveying_s:.3f} s, computing {fused.computing_s:.3f} s"
     )
 
@@ -137,6 +138,15 @@ def _splice_line(splice: Splice) -> str:
     )
 
 
+def _recall(estimate: RecallEstimate | None) -> str:
+    if estimate is None:
+        return ""
+    return (
+        f"; recall of the index's searches: {estimate.recall:.3f}, at least "
+        f"{estimate.at_least:.3f} ({estimate.checks} run again exactly)"
+    )
+
+
 def receipt_lines(receipt: Receipt) -> list[str]:
     """Return a receipt as text."""
     lines = [
@@ -146,8 +156,11 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"{receipt.generated_tokens} generated, {receipt.preemptions} preemptions",
         f"  clusters scanned: {receipt.lists_scanned} of {receipt.lists_probed} probed, "
         f"{receipt.lists_on_device} on a device; "
-        f"texts truncated: {receipt.texts_truncated}; retries: {receipt.retries}",
+        f"texts truncated: {receipt.texts_truncated}, in windows: {receipt.texts_windowed}; "
+        f"retries: {receipt.retries}",
     ]
+    if receipt.recall is not None or receipt.hits_cached:
+        lines.append(f"  hits known before: {receipt.hits_cached}{_recall(receipt.recall)}")
     if receipt.nodes_opened or receipt.search_wait_s:
         lines.append(
             f"  graph nodes opened: {receipt.nodes_opened}; searches waited in the pool "

@@ -7,21 +7,21 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Final
 
 from heddle.app.cache import cache_root
-from heddle.app.embedding_lanes import plan_embedding_lanes
+from heddle.app.embedding_lanes import QUERY_TOKENS, plan_embedding_lanes, retrieval_embedder
 from heddle.app.lanes import decoding_device, embedder_dtype, plan_for
 from heddle.app.model_source import DEFAULT_MODEL, installed_models, model_directory
 from heddle.app.placement import Placement
 from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_models, server_settings
 from heddle.cli.bench import version_record
+from heddle.cli.profile import profile_lane, slos_of
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
@@ -77,6 +77,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("--index", type=Path, metavar="DIR", help="a corpus to be served")
     add_models(parser)
+    parser.add_argument(
+        "--slo",
+        type=slos_of,
+        default=(),
+        metavar="MS[,MS...]",
+        help="time the embedding lanes, and say what each holds within these limits, and which "
+        "limit would open one that is closed",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
@@ -84,15 +92,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the findings; exit code 1 when something that is needed is missing."""
     config = ServerConfig(options.model, options.index, **server_settings(options))
-    found = examine(config)
+    found = examine(config, options.slo)
     print(_as_json(found) if options.json else "\n".join(_lines(found)))
     return 1 if found.missing else 0
 
 
-def examine(config: ServerConfig) -> Findings:
+def examine(config: ServerConfig, slos_s: tuple[float, ...] = ()) -> Findings:
     """Look at the machine, the installation, and what a server is to be made of.
 
-    Loads no torch, unless KV is to be reused: whether a model allows that must be tried.
+    Loads no torch, unless KV is to be reused: whether a model allows that must be tried. With
+    `slos_s`, time limits, the embedding lanes are timed, in processes of their own.
     """
     found = Findings(machine=read_machine(), versions=_versions(), models=installed_models())
     _look_at_packages(found)
@@ -104,7 +113,7 @@ def examine(config: ServerConfig) -> Findings:
     if index is not None:
         _look_at_index(found, index, embedder)
     _look_at_placement(found, config)
-    _look_at_embedding(found, config)
+    _look_at_embedding(found, config, slos_s)
     _look_at_reuse(found, config)
     _look_at_disks(found, index)
     return found
@@ -188,12 +197,10 @@ def _look_at_index(found: Findings, index: Path, embedder: ModelFacts | None) ->
         with CorpusStore.open(index) as store:
             found.index = store.stats()
             found.embedded_with = store.embedder
+            found.search = _search_line(index, store)
     except HeddleError as error:
         found.missing.append(Missing(f"index: {error}", build))
         return
-    with suppress(FileNotFoundError, InputError):  # a server or `heddle index` makes it anew
-        manifest = read_manifest(index)
-        found.search = f"{manifest.kind} ({manifest.mode}), nlist {manifest.nlist}"
     if graph_path(index).exists():
         found.search = "graph"
     if found.index.pending:
@@ -206,12 +213,24 @@ def _look_at_index(found: Findings, index: Path, embedder: ModelFacts | None) ->
         found.missing.append(Missing(what, "name the model it was indexed with as --embedder"))
 
 
+def _search_line(index: Path, store: CorpusStore) -> str:
+    try:
+        manifest = read_manifest(index)
+    except (FileNotFoundError, InputError):
+        return ""  # a server or `heddle index` makes it anew
+    made = f"{manifest.kind} ({manifest.mode}), nlist {manifest.nlist}"
+    changes = store.changes_since(manifest.revision)
+    return f"{made}; changes since it was saved: {changes}" if changes else made
+
+
 def _look_at_placement(found: Findings, config: ServerConfig) -> None:
     """Plan a server of what there is: the model and the corpus, or one of them."""
     index = None if config.index is None or found.index is None else Path(config.index)
     if not found.model and index is None:
         return
-    usable = replace(config, generator=found.model or None, index=index)
+    # A server of an empty corpus, where none is named: it embeds all the same.
+    some_index = index or (Path() if found.embedder else None)
+    usable = replace(config, generator=found.model or None, index=some_index)
     try:
         if index is None:
             found.placement = plan_for(usable, found.machine, None)
@@ -223,13 +242,15 @@ def _look_at_placement(found: Findings, config: ServerConfig) -> None:
         found.missing.append(Missing(str(error), fix))
 
 
-def _look_at_embedding(found: Findings, config: ServerConfig) -> None:
-    """Tell the devices that can embed, and the lanes that a server would have on them."""
+def _look_at_embedding(found: Findings, config: ServerConfig, slos_s: tuple[float, ...]) -> None:
+    """Tell the devices that can embed, the lanes on them, and what these hold within limits."""
     devices = detect_devices(found.machine)
     found.embedding = tuple(device.line() for device in devices)
     if not is_heterogeneous(devices, config.heterogeneous):
         why = "one kind of device" if config.heterogeneous else "switched off"
         found.embedding += (f"no spill between devices: {why}",)
+    elif found.placement is not None and not found.placement.embedding_cpus:
+        found.embedding += ("no spill between devices: no core is left for it",)
     if found.placement is None:
         return
     dtype = embedder_dtype(config.dtype, found.embedded_with, found.machine)
@@ -237,12 +258,13 @@ def _look_at_embedding(found: Findings, config: ServerConfig) -> None:
         devices,
         found.placement,
         dtype,
-        heterogeneous=config.heterogeneous,
         decodes_on=decoding_device(config, found.machine),
     )
-    found.embedding += tuple(f"lane {lane.line()}" for lane in lanes) or (
-        f"lane embedding: {dtype}, on the retrieval lane's cores",
-    )
+    for lane in lanes or (retrieval_embedder(found.placement, dtype),):
+        found.embedding += (f"lane {lane.line()}",)
+        if slos_s and found.embedder:
+            depths = profile_lane(lane, found.embedder, slos_s, QUERY_TOKENS).depths
+            found.embedding += tuple(depth.line(lane.name) for depth in depths)
 
 
 def _look_at_reuse(found: Findings, config: ServerConfig) -> None:
@@ -325,8 +347,11 @@ def _lines(found: Findings) -> Iterable[str]:
     if found.search:
         yield f"search     {found.search}"
     if found.placement is not None:
-        threads = {k: v for k, v in _threads(found.placement).items() if v}
-        yield f"threads    {', '.join(f'{lane} {count}' for lane, count in threads.items())}"
+        threads = {lane: count for lane, count in found.placement.threads.items() if count}
+        yield (
+            f"threads    {', '.join(f'{lane} {count}' for lane, count in threads.items())}: "
+            f"{sum(threads.values())} at once, of {machine.cores} cores"
+        )
         for number, line in enumerate(found.placement.lines()):
             yield f"{'' if number else 'placement':<11}{line}"
     for number, line in enumerate(found.embedding):
@@ -337,13 +362,6 @@ def _lines(found: Findings) -> Iterable[str]:
         yield f"    fix: {missing.fix}"
     if not found.missing:
         yield "nothing is missing"
-
-
-def _threads(placement: Placement) -> Mapping[str, int]:
-    return {
-        "retrieval lane": len(placement.retrieval_cpus),
-        "llm lane": len(placement.llm_cpus) if placement.kv_bytes else 0,
-    }
 
 
 def _matrix_words(machine: MachineFacts) -> str:
@@ -364,5 +382,5 @@ def _as_json(found: Findings) -> str:
     record["machine"]["cpu_quota"] = None if math.isinf(quota) else quota
     record["machine"]["cpu_flags"] = sorted(found.machine.cpu_flags)
     record["machine"]["cores"] = found.machine.cores
-    record["threads"] = _threads(found.placement) if found.placement else {}
+    record["threads"] = found.placement.threads if found.placement else {}
     return json.dumps(record, indent=1)

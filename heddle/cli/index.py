@@ -11,10 +11,11 @@ from heddle.app.indexing import EmbedProgress, IndexReport, index_paths
 from heddle.app.priming import NEIGHBOURS_DEFAULT
 from heddle.app.priming_plan import PrimingPlan, PrimingProgress, PrimingReport, PrimingStage
 from heddle.app.server import Server
-from heddle.cli.arguments import add_kv_disk, add_model, model_limits
+from heddle.cli.arguments import add_kv_disk, add_long_texts, add_model, model_limits
 from heddle.cli.progress import ProgressLines, status
 from heddle.core.tasks import Optimizations
 from heddle.corpus.ingestion import IngestProgress
+from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.vector.index_kind import SearchMode
 
 SEARCH_MODES: Final = tuple(mode.value for mode in SearchMode)
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and exact refinement above; exact = always exactly; graph = by a search graph, minutes to "
         "build for a large corpus; default: as before, at first auto",
     )
+    add_long_texts(parser)
     add_model(parser)
     add_kv_disk(parser)
     parser.set_defaults(run=run)
@@ -76,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
             embedder=options.embedder,
             prune=options.prune,
             search=None if options.search is None else SearchMode(options.search),
+            long_texts=LongTexts(options.long_texts),
             on_documents=on_documents,
             on_vectors=on_vectors,
             on_graph=on_graph,
@@ -141,7 +144,15 @@ def _print_report(report: IndexReport, directory: Path) -> int:
             f"files gone, their documents kept: {len(documents.gone)} (such as"
             f" {documents.gone[0]}); --prune deletes them"
         )
-    print(f"chunks embedded now: {report.embedded}; searchable: {report.vectors}")
+    embedded = report.embedded
+    print(f"chunks embedded now: {embedded.chunks}; searchable: {report.vectors}")
+    if embedded.truncated:
+        print(
+            f"longer than the embedder takes, cut to its length: {embedded.truncated} chunks; "
+            "--long-texts window reads all of them"
+        )
+    if embedded.windowed:
+        print(f"longer than the embedder takes, read in windows: {embedded.windowed} chunks")
     for note in documents.skipped:
         print(f"skipped {note.path}: {note.reason}", file=sys.stderr)
     for note in documents.failures:

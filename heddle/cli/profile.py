@@ -2,13 +2,19 @@
 
 import argparse
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from heddle.app.embedder_source import embedder_facts
-from heddle.app.embedding_lanes import EmbeddingLane, plan_embedding_lanes
+from heddle.app.embedding_lanes import (
+    QUERY_TOKENS,
+    EmbeddingLane,
+    plan_embedding_lanes,
+    retrieval_embedder,
+)
 from heddle.app.lane_probe import LaneProbe
 from heddle.app.lanes import embedder_directory, embedder_dtype, plan_for
 from heddle.app.server_config import ServerConfig
@@ -18,13 +24,12 @@ from heddle.costs.batch_cost import LaneDepth
 from heddle.costs.deployment_cost import Deployment, Offloading
 from heddle.costs.depth_probing import DepthProbing
 from heddle.hosts.devices import detect_devices
-from heddle.hosts.machine import MachineFacts, read_machine
+from heddle.hosts.machine import read_machine
 from heddle.hosts.process import start_lanes
 from heddle.runtime.clock import SystemClock
 
 QUERIES_MAX: Final = 512
 SLOS_MS: Final = "100,250,500,1000"
-QUERY_TOKENS: Final = 75
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("--embedder", metavar="DIR-or-name", help="default: the packaged MiniLM")
     parser.add_argument(
-        "--slo", default=SLOS_MS, metavar="MS[,MS...]", help=f"time limits; default: {SLOS_MS}"
+        "--slo",
+        type=slos_of,
+        default=SLOS_MS,
+        metavar="MS[,MS...]",
+        help=f"time limits; default: {SLOS_MS}",
     )
     parser.add_argument(
         "--tokens",
@@ -69,13 +78,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Time every lane and print the figures."""
-    slos_s = slos_of(options.slo)
+    slos_s: tuple[float, ...] = options.slo
     if options.peak < 1:
         raise InputError(f"--peak must be at least 1, got {options.peak}")
     limit = embedder_facts(options.embedder).max_tokens
     if not 3 <= options.tokens <= limit:
         raise InputError(f"--tokens must be from 3 to {limit}, the model's length")
-    profiles = [_profile(lane, model, slos_s, options.tokens) for lane, model in _lanes(options)]
+    profiles = [
+        profile_lane(lane, model, slos_s, options.tokens) for lane, model in _lanes(options)
+    ]
     profiles.sort(key=lambda profile: profile.latency_slope_s)
     print("\n".join(lines(profiles, slos_s, options.tokens, options.peak)))
     if options.json is not None:
@@ -88,14 +99,16 @@ def slos_of(text: str) -> tuple[float, ...]:
     """Return time limits from a list of milliseconds, the shortest first [s].
 
     Raises:
-        InputError: it isn't one.
+        ArgumentTypeError: it isn't one.
     """
     try:
         slos_s = tuple(sorted({float(part) / 1e3 for part in text.split(",")}))
     except ValueError:
-        raise InputError(f"--slo {text!r}: write milliseconds, such as {SLOS_MS}") from None
-    if slos_s[0] <= 0:
-        raise InputError(f"--slo {text!r}: a time limit must be above 0 ms")
+        slos_s = (math.nan,)
+    if not all(0 < slo_s < math.inf for slo_s in slos_s):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} are no time limits; write milliseconds above 0, such as {SLOS_MS}"
+        )
     return slos_s
 
 
@@ -132,27 +145,28 @@ def lines(
 def _lanes(options: argparse.Namespace) -> Iterator[tuple[EmbeddingLane, str]]:
     """Yield the lanes that a server would have here, and their model's directory."""
     machine = read_machine()
-    config = ServerConfig(generator=None, index=Path(), embedder=options.embedder)
+    config = ServerConfig(
+        generator=None,
+        index=Path(),
+        embedder=options.embedder,
+        heterogeneous=options.heterogeneous == "on",
+    )
     dtype = embedder_dtype(options.dtype, None, machine)
     placement = plan_for(config, machine, None)
     model = str(embedder_directory(config))
-    lanes = plan_embedding_lanes(
-        detect_devices(machine), placement, dtype, heterogeneous=options.heterogeneous == "on"
-    )
-    for lane in lanes or (_only_lane(machine, dtype),):
+    lanes = plan_embedding_lanes(detect_devices(machine), placement, dtype)
+    for lane in lanes or (retrieval_embedder(placement, dtype),):
         yield lane, model
 
 
-def _only_lane(machine: MachineFacts, dtype: str) -> EmbeddingLane:
-    """Return the lane of a server that embeds on its retrieval cores."""
-    is_whole = machine.cores == len(machine.cpus)
-    cpus = machine.cpus[: machine.cores] if is_whole else ()
-    return EmbeddingLane("embedding", "cpu", dtype, cpus, machine.cores)
-
-
-def _profile(
+def profile_lane(
     lane: EmbeddingLane, model: str, slos_s: tuple[float, ...], tokens: int
 ) -> LaneProfile:
+    """Start a lane, time bursts of queries on it, and end it.
+
+    Raises:
+        EngineError, ConfigError: it can't start, or doesn't answer.
+    """
     (process,) = start_lanes([lane.spec(model)])
     with process:
         probing = DepthProbing(slos_s, tokens, QUERIES_MAX)

@@ -94,6 +94,8 @@ def _check(options: argparse.Namespace) -> None:
     ):
         if not getattr(options, name) > 0:
             raise InputError(f"--{name.replace('_', '-')}: need more than 0")
+    if options.plot is not None and options.plot.suffix.lower() != ".svg":
+        raise InputError(f"--plot: it is drawn as SVG, so name a .svg file, not {options.plot}")
     if any(not rate > 0 for rate in options.prompts_per_s or ()):
         raise InputError("--prompts-per-s: need more than 0")
 

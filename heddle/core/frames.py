@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.cost_snapshot import CostSnapshot
-from heddle.core.results import Result
+from heddle.core.results import RecallEstimate, Result
 
 NO_FEATURES: Mapping[str, float] = MappingProxyType({})
 
@@ -71,6 +71,7 @@ class Frame(NamedTuple):
     `seconds` is how long the step took on the lane's own clock; `features` are the counts that
     the cost model reads (tokens, lists, vectors). `number` counts a lane's frames from 1 in each
     epoch: the host sets it, the runtime notices a lost or repeated frame by it; 0 = not counted.
+    `recall` is what an index's searches find by now, None = not known.
     """
 
     lane: str
@@ -82,3 +83,4 @@ class Frame(NamedTuple):
     costs: CostSnapshot | None = None
     has_work: bool = False
     number: int = 0
+    recall: RecallEstimate | None = None

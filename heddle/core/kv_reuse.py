@@ -24,6 +24,7 @@ class QuestionPass(Enum):
 
     WITH_CONTEXT = "with_context"  # the reused chunks
     ALONE = "alone"  # only itself
+    AHEAD = "ahead"  # only itself, while its passages are looked for; too late, the reused chunks
 
 
 AUTO: Final = "auto"
@@ -67,10 +68,11 @@ class KvReuse:
             raise ConfigError(
                 f"kv_reuse.legacy_mask is an option of cacheblend, not of {self.policy.value}"
             )
-        is_alone = self.question is QuestionPass.ALONE
-        if is_alone and self.policy is not ReusePolicy.FUSIONRAG:
+        is_option = self.question is not QuestionPass.WITH_CONTEXT
+        if is_option and self.policy is not ReusePolicy.FUSIONRAG:
             raise ConfigError(
-                f"kv_reuse.question 'alone' is an option of fusionrag, not of {self.policy.value}"
+                f"kv_reuse.question {self.question.value!r} is an option of fusionrag, not of "
+                f"{self.policy.value}"
             )
 
 
@@ -78,6 +80,7 @@ FULL_ATTENTION = KvReuse()
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "raw": {"primed": False},
     QuestionPass.ALONE.value: {"question": QuestionPass.ALONE},
+    QuestionPass.AHEAD.value: {"question": QuestionPass.AHEAD},
     "legacy_mask": {"legacy_mask": True},
 }
 KV_REUSE_FORM: Final = (
@@ -89,8 +92,8 @@ KV_REUSE_FORM: Final = (
 def kv_reuse_of(value: object) -> KvReuse:
     """Return a KvReuse as it is, or what a text such as "fusionrag,0.15" or "epic,auto,raw" says.
 
-    The form is "POLICY[,RATIO][,OPTION...]"; `raw` stands for primed=False, `alone` for that
-    question pass.
+    The form is "POLICY[,RATIO][,OPTION...]"; `raw` stands for primed=False, `alone` and `ahead`
+    for these question passes.
 
     Raises: ConfigError: it is neither, or a part of it is unknown; the message shows the form.
     """

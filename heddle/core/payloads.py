@@ -73,10 +73,15 @@ class TextRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EmbedPayload:
-    """Embed texts; answered by Vectors [len(texts), d]."""
+    """Embed texts; answered by Vectors [len(texts), d].
+
+    `in_windows` says whether texts longer than the model takes are read in windows of that length
+    or cut to it; None = as the lane does.
+    """
 
     texts: tuple[str, ...]
     role: TextRole = TextRole.PLAIN
+    in_windows: bool | None = None
 
     @property
     def rows(self) -> int:
@@ -163,6 +168,20 @@ class PrimePayload:
 
 
 @dataclass(frozen=True, slots=True)
+class AskPayload:
+    """Run a prompt's question before its chunks are known; answered by Asked.
+
+    `token_ids` are all that will follow the prompt's last chunk. What the question looks for is
+    kept on the lane for prompts of this tenant that end so. It takes no credit: a lane may do it
+    while nobody waits, or refuse. (FusionRAG §3.2)
+    """
+
+    token_ids: tuple[int, ...]
+    cache_salt: str = ""
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class DecodePayload:
     """Continue a prefill; answered by Generated, with token Progress before.
 
@@ -195,6 +214,7 @@ Payload = (
     | IngestPayload
     | PrefillPayload
     | PrimePayload
+    | AskPayload
     | DecodePayload
     | ToolPayload
 )

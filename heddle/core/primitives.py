@@ -4,9 +4,10 @@ from enum import Enum
 
 
 class PrimitiveKind(Enum):
-    """Teola Table 1, plus Tool (a user's function or a call to the outside world) and Priming.
+    """Teola Table 1, plus Tool (a user's function, a call to the outside world), Priming, Asking.
 
-    Priming computes a chunk's KV to be stored, on top of its neighbours' (FusionRAG §3.1).
+    Priming computes a chunk's KV to be stored, on top of its neighbours' (FusionRAG §3.1). Asking
+    runs a prompt's question while its passages are looked for (FusionRAG §3.2).
     """
 
     EMBEDDING = "embedding"
@@ -14,6 +15,7 @@ class PrimitiveKind(Enum):
     PRIMING = "priming"
     SEARCHING = "searching"
     RERANKING = "reranking"
+    ASKING = "asking"
     PREFILLING = "prefilling"
     PARTIAL_PREFILLING = "partial_prefilling"
     FULL_PREFILLING = "full_prefilling"

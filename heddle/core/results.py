@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.kv_reuse import QuestionPass
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
@@ -34,6 +36,18 @@ class RankedHits:
     distances: NDArray[np.float32]
 
 
+@dataclass(frozen=True, slots=True)
+class RecallEstimate:
+    """How much searches find of what exact ones find, by some that were run again exactly.
+
+    The mean over the last `checks` of them; with 95 % confidence it is `at_least` so high.
+    """
+
+    recall: float
+    at_least: float
+    checks: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Hits:
     """Search results.
@@ -44,6 +58,8 @@ class Hits:
     `extends` counts the nodes that a graph search opened. `waited_s` is how long a vector pool
     held it back [s], and `parks` how often it gave its slot to a more urgent one. `notes` says
     what else went another way than asked. `by_words` is there where it was asked for.
+    `hits_cached` counts those that an earlier search of the request had found; `recall` is what
+    the index's searches find by now, None = not known yet.
     """
 
     labels: NDArray[np.int64]
@@ -57,6 +73,8 @@ class Hits:
     notes: tuple[str, ...] = ()
     lists_on_device: int = 0
     by_words: RankedHits | None = None
+    hits_cached: int = 0
+    recall: RecallEstimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +97,13 @@ class Primed:
     is_new: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a question looks for is known to the lane; `problem` says why not, where it isn't."""
+
+    problem: str = ""
+
+
 class KvHandle(NamedTuple):
     """A lease on KV pages inside a lane, void once the lane's epoch has passed."""
 
@@ -95,10 +120,11 @@ class FusedKv:
     its chunks by kind of hit, misses included; `tokens_recomputed` were reused and computed anew
     all the same, because the policy selected them; `tokens_shared` were read from pages that other
     prompts may read as well, the rest of those reused from copies; `tokens_surveyed` went through
-    the model, or its first layers, only to find out which. `chunks_primed` of the chunks had primed
+    the model, or its first layers, only to find out which. Where the question chose them,
+    `question` says what it saw in that pass. `chunks_primed` of the chunks had primed
     KV. `fallbacks` says what went another way than asked. Times [s]: until all chunks were in
     memory, and of the steps that found out which tokens matter and that computed, whatever else
-    ran in these steps.
+    ran in these steps. A question's pass ahead of its prompt is not in them: that is its point.
     """
 
     policy: str
@@ -108,6 +134,7 @@ class FusedKv:
     tokens_shared: int = 0
     tokens_from_disk: int = 0
     tokens_surveyed: int = 0
+    question: QuestionPass | None = None
     chunks_primed: int = 0
     fallbacks: tuple[str, ...] = ()
     loading_s: float = 0.0
@@ -162,4 +189,4 @@ class ToolResult:
     value: object
 
 
-Result = Vectors | Hits | Ingested | Primed | Prefilled | Generated | ToolResult
+Result = Vectors | Hits | Ingested | Primed | Asked | Prefilled | Generated | ToolResult

@@ -18,7 +18,7 @@ _HAS: Final = (
 
 def chunk_ids(connection: sqlite3.Connection, scope: SearchScope) -> NDArray[np.int64] | None:
     """Return the live chunks in a scope, [n] int64, ascending; None = every live chunk is."""
-    if not scope.where and not _has_others(connection, scope.tenant):
+    if not is_limited(connection, scope):
         return None
     condition, values = _conditions(scope, _AMONG)
     rows = connection.execute(
@@ -27,6 +27,11 @@ def chunk_ids(connection: sqlite3.Connection, scope: SearchScope) -> NDArray[np.
         values,
     )
     return np.fromiter((row[0] for row in rows), np.int64)
+
+
+def is_limited(connection: sqlite3.Connection, scope: SearchScope) -> bool:
+    """Whether there may be live chunks outside a scope."""
+    return bool(scope.where) or _has_others(connection, scope.tenant)
 
 
 def live_in_scope(scope: SearchScope) -> tuple[str, list[str]]:

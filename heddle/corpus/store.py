@@ -12,7 +12,7 @@ embedded before the stop is kept.
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -108,6 +108,14 @@ class CorpusStore:
         with self._database.read() as connection:
             return _number(connection, "SELECT count(*) FROM vectors WHERE revision > 0")
 
+    def count_part(self, number: int, of: int) -> int:
+        """Return how many vectors `vectors()` gives for this `number` and `of`."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT count(*) FROM vectors WHERE revision > 0 AND chunk_id % ? = ?", (of, number)
+            )
+            return int(rows.fetchone()[0])
+
     def count_vectors(self, upto: int) -> int:
         """Return `vector_count`, or `upto` where there are as many: quick in any corpus."""
         with self._database.read() as connection:
@@ -128,8 +136,12 @@ class CorpusStore:
         batch_rows: int = 4096,
         *,
         upto_revision: int | None = None,
+        number: int = 0,
+        of: int = 1,
     ) -> Iterator[VectorBatch]:
         """Give the live vectors that became searchable after a revision, oldest change first.
+
+        With `number` and `of`, those of chunks whose id leaves `number` when divided by `of`.
 
         No transaction stays open between two batches. For an index that is to cover exactly one
         revision, read `revision` first and pass it as `upto_revision`, here and to `deleted`;
@@ -142,7 +154,9 @@ class CorpusStore:
         after = (max(after_revision, 0) + 1, 0)
         while True:
             with self._database.read() as connection:
-                found = vector_table.read_batch(connection, after, upto, batch_rows, dims)
+                found = vector_table.read_batch(
+                    connection, after, upto, batch_rows, dims, number=number, of=of
+                )
             if found is None:
                 return
             batch, after = found
@@ -161,6 +175,16 @@ class CorpusStore:
             ).fetchall()
         return np.array([row[0] for row in rows], dtype=np.int64)
 
+    def changes_since(self, revision: int) -> int:
+        """Return how many vectors and deletions a search has to learn of after a revision."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT (SELECT count(*) FROM vectors WHERE revision > ?1)"
+                " + (SELECT count(*) FROM tombstones WHERE revision > ?1)",
+                (revision,),
+            )
+            return int(rows.fetchone()[0])
+
     def allowed(self, scope: SearchScope) -> NDArray[np.int64] | None:
         """Return the ids of the live chunks in a scope, [n] int64, ascending; None = all are.
 
@@ -172,14 +196,28 @@ class CorpusStore:
             raise InputError(f"where: no passage has {scope}")
         return found
 
-    def by_words(self, text: str, limit: int, scope: SearchScope) -> VectorBatch:
+    def is_limited(self, scope: SearchScope) -> bool:
+        """Whether `allowed` would name chunks: there may be others than those in this scope."""
+        with self._database.read() as connection:
+            return scope_query.is_limited(connection, scope)
+
+    def by_words(
+        self,
+        text: str,
+        limit: int,
+        scope: SearchScope,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> VectorBatch:
         """Return the live chunks in a scope that share words with a text, the best by BM25 first.
 
         Shapes: up to `limit` rows.
+
+        Raises: sqlite3.OperationalError: it was cancelled.
         """
         dims = self.dims
         with self._database.read() as connection:
-            found = word_search.best_by_words(connection, text, limit, scope)
+            with word_search.stopped_when(connection, is_cancelled):
+                found = word_search.best_by_words(connection, text, limit, scope)
             return vector_table.read_chunks(connection, found, dims)
 
     def has_deleted(self, chunk_ids: Sequence[int]) -> bool:

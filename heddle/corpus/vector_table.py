@@ -40,17 +40,25 @@ def store(
 
 
 def read_batch(
-    connection: sqlite3.Connection, after: tuple[int, int], upto_revision: int, rows: int, dims: int
+    connection: sqlite3.Connection,
+    after: tuple[int, int],
+    upto_revision: int,
+    rows: int,
+    dims: int,
+    *,
+    number: int,
+    of: int,
 ) -> tuple[VectorBatch, tuple[int, int]] | None:
     """Return the searchable vectors that follow `after` = (revision, chunk id), and the new end.
 
+    Only those of chunks whose id leaves `number` when divided by `of`.
     None when there are no more up to this revision.
     """
     found = connection.execute(
         "SELECT revision, chunk_id, vector FROM vectors"
-        " WHERE (revision, chunk_id) > (?, ?) AND revision <= ?"
+        " WHERE (revision, chunk_id) > (?, ?) AND revision <= ? AND chunk_id % ? = ?"
         " ORDER BY revision, chunk_id LIMIT ?",
-        (*after, upto_revision, rows),
+        (*after, upto_revision, of, number, rows),
     ).fetchall()
     if not found:
         return None

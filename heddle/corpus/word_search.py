@@ -2,12 +2,15 @@
 
 import re
 import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from heddle.core.search_scope import SearchScope
 from heddle.corpus.scope_query import live_in_scope
 
 WORDS_MAX: Final = 32
+STEPS_BETWEEN_LOOKS: Final = 20_000  # of SQLite's machine: about a millisecond
 _WORD: Final = re.compile(r"\w+")
 # Their lists are the longest by far, and they tell no passage from another.
 _COMMON: Final = frozenset(
@@ -37,6 +40,18 @@ def best_by_words(
         (wanted, *values, limit),
     )
     return [row[0] for row in rows]
+
+
+@contextmanager
+def stopped_when(
+    connection: sqlite3.Connection, is_cancelled: Callable[[], bool]
+) -> Iterator[None]:
+    """Make the statements inside fail soon after `is_cancelled` has become true."""
+    connection.set_progress_handler(is_cancelled, STEPS_BETWEEN_LOOKS)
+    try:
+        yield
+    finally:
+        connection.set_progress_handler(None, 0)
 
 
 def match_expression(text: str) -> str:

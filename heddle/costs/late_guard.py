@@ -7,6 +7,7 @@ LATE_FROM: Final = 0.9  # of its time: a lane that falls behind is noticed befor
 LATE_TARGET: Final = 0.002  # of the answers; what is learnt late, several at once, comes on top
 STRETCH_STEP: Final = 0.2  # that one late answer adds
 STRETCH_MAX: Final = 3.0
+STRETCH_START: Final = 1.7  # of a lane that nothing was learnt of; 1750 answers in time undo it
 
 
 @dataclass(slots=True)
@@ -22,7 +23,7 @@ class LateGuard:
     Source: Gibbs & Candès 2021, Adaptive Conformal Inference under Distribution Shift, eq. 2.
     """
 
-    stretch: float = 1.0
+    stretch: float = STRETCH_START
 
     def answered(self, time_used: float) -> None:
         """Take in what share of its time an answer took; one above `LATE_FROM` counts as late."""

@@ -78,6 +78,14 @@ class PrefillConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AskConfig:
+    """Run the parts that follow a prompt's passages, ahead of the prefill of name `prefill`."""
+
+    parts: tuple[Part, ...]
+    prefill: str
+
+
+@dataclass(frozen=True, slots=True)
 class DecodeConfig:
     """Continue the prefill of key `prefill`; `as_lines` makes the value a list of lines.
 
@@ -186,6 +194,7 @@ Config = (
     | IngestConfig
     | PrimeConfig
     | PrefillConfig
+    | AskConfig
     | DecodeConfig
     | ConditionConfig
     | CollectConfig

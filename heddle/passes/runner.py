@@ -9,6 +9,7 @@ from heddle.core.errors import ConfigError, InternalError
 from heddle.core.ports import Clock
 from heddle.graph.pgraph import PGraph
 from heddle.graph.verify import verify
+from heddle.passes.ask_ahead import AskAhead
 from heddle.passes.cycle_view import CycleView, Edit
 from heddle.passes.prune_dependencies import PruneDependencies
 from heddle.passes.split_substages import SplitSubstages
@@ -44,6 +45,7 @@ class CyclePass(Protocol):
 
 # Pruning comes first: every later rewrite looks for primitives that are free to move.
 GRAPH_PASSES: Final[tuple[GraphPass, ...]] = (PruneDependencies(),)
+REQUESTED_PASSES: Final[tuple[GraphPass, ...]] = (AskAhead(),)
 CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (SplitSubstages(),)
 
 
@@ -66,6 +68,7 @@ class PassRunner:
 
     Args:
         clock: times the passes.
+        requested_passes: run for graphs of requests that ask for them, behind the others.
         disabled: names of passes to leave out.
         on_failure: "fail" lets a failing graph pass fail its request; "keep" goes on with the
             graph before it, and the record says so.
@@ -79,6 +82,7 @@ class PassRunner:
 
     clock: Clock
     graph_passes: Sequence[GraphPass] = GRAPH_PASSES
+    requested_passes: Sequence[GraphPass] = REQUESTED_PASSES
     cycle_passes: Sequence[CyclePass] = CYCLE_PASSES
     disabled: frozenset[str] = frozenset()
     on_failure: str = "fail"
@@ -88,18 +92,25 @@ class PassRunner:
     def __post_init__(self) -> None:
         if self.on_failure not in ("fail", "keep"):
             raise ConfigError(f"on_failure must be fail or keep, got {self.on_failure!r}")
-        known = {p.name for p in self.graph_passes} | {p.name for p in self.cycle_passes}
+        known = {p.name for p in (*self.graph_passes, *self.requested_passes)}
+        known |= {p.name for p in self.cycle_passes}
         if unknown := self.disabled - known:
             raise ConfigError(
                 f"disabled passes {', '.join(sorted(unknown))} don't exist; "
                 f"known: {', '.join(sorted(known))}"
             )
 
-    def optimize(self, graph: PGraph) -> tuple[PGraph, tuple[PassRecord, ...]]:
-        """Run every enabled graph pass once, in order, and verify after each change."""
+    def optimize(
+        self, graph: PGraph, requested: frozenset[str] = frozenset()
+    ) -> tuple[PGraph, tuple[PassRecord, ...]]:
+        """Run every enabled graph pass once, in order, and verify after each change.
+
+        `requested` names the passes that the request asks for beside those that all get.
+        """
         verify(graph)
         records = []
-        for rewrite in self.graph_passes:
+        asked_for = (p for p in self.requested_passes if p.name in requested)
+        for rewrite in (*self.graph_passes, *asked_for):
             if rewrite.name in self.disabled:
                 continue
             started_s = self.clock.now_s()

@@ -82,7 +82,7 @@ class Dispatcher:
             )
             if shown:
                 request.shown[primitive.node] = shown
-        rows = run.payload.rows if plan.is_splittable else 1
+        rows = run.payload.rows if plan.is_splittable else min(1, run.payload.rows)
         # A prefill takes a credit for its decode too: the pair must never wait half sent.
         rows += plan.rider is not None
         self._lane_for(primitive.kind).scheduler.add(
@@ -97,6 +97,10 @@ class Dispatcher:
             )
         )
         run.ready_s = now_s
+
+    def can_ask(self) -> bool:
+        """Whether an engine runs questions ahead of their prompts."""
+        return PrimitiveKind.ASKING in self._able
 
     def send_waiting(self, now_s: float) -> None:
         """Send what the lanes have credits for, in the order of the batching policy."""
@@ -118,7 +122,9 @@ class Dispatcher:
         return max(able, key=lambda lane: lane.port.credits.free - len(lane.scheduler.pending))
 
     def _send(self, lane: Lane, request: Request, take: Take, now_s: float) -> None:
-        run = request.runs[take.primitive]
+        run = request.runs.get(take.primitive)
+        if run is None:
+            return  # a question whose prompt has gone just before it
         assert run.payload is not None, f"{take.primitive!r} is sent without a payload"
         if run.sent_s < 0:
             run.sent_s = now_s
@@ -136,6 +142,15 @@ class Dispatcher:
             lane, request, run, part, credit_rows=take.rows, first_row=first_row, now_s=now_s
         )
 
+    def _end_asking(self, request: Request, prefill: PrimitiveRun) -> None:
+        """Give up on a question that is still to be run: the prompt itself is sent now."""
+        asking = request.runs.pop(prefill.plan.asking, None) if prefill.plan.asking else None
+        if asking is None:
+            return
+        for lane in self.lanes.values():
+            lane.scheduler.pending.pop((request.id, asking.primitive.name), None)
+        self.tasks.detach(request, asking)
+
     def _send_pair(
         self,
         lane: Lane,
@@ -146,6 +161,7 @@ class Dispatcher:
     ) -> None:
         config = decode.primitive.config
         assert prefill.payload is not None, "a prefill is sent without a payload"
+        self._end_asking(request, prefill)
         assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
         prefill_id = self.tasks.send(lane, request, prefill, prefill.payload, now_s=now_s)
         continues = 0

@@ -10,6 +10,7 @@ from heddle.core.errors import InternalError
 from heddle.core.passages import Passage
 from heddle.core.ports import PassageSource
 from heddle.core.results import (
+    Asked,
     Generated,
     Hits,
     Ingested,
@@ -67,9 +68,13 @@ def _fold_plain(results: Sequence[Result], receipt: ReceiptDraft) -> object:
     if isinstance(first, Vectors):
         vectors = [r for r in results if isinstance(r, Vectors)]
         receipt.texts_truncated += sum(v.truncated for v in vectors)
+        receipt.texts_windowed += sum(v.windowed for v in vectors)
         return first if len(vectors) == 1 else Vectors(np.vstack([v.values for v in vectors]))
     if isinstance(first, Ingested | Primed):
         return first
+    if isinstance(first, Asked):
+        receipt.fallbacks.extend([first.problem] if first.problem else [])
+        return None
     if isinstance(first, ToolResult):
         return first.value
     raise InternalError(f"{type(first).__name__} is no value of a primitive")
@@ -95,6 +100,8 @@ def _fold_hits(
     receipt.lists_scanned += sum(h.lists_scanned for h in hits)
     receipt.lists_probed += sum(h.lists_probed for h in hits)
     receipt.lists_on_device += sum(h.lists_on_device for h in hits)
+    receipt.hits_cached += sum(h.hits_cached for h in hits)
+    receipt.recall = next((h.recall for h in reversed(hits) if h.recall), receipt.recall)
     receipt.nodes_opened += sum(h.extends for h in hits)
     receipt.search_wait_s += max((h.waited_s for h in hits), default=0.0)
     receipt.searches_parked += sum(h.parks for h in hits)

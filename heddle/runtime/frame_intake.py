@@ -7,6 +7,7 @@ from heddle.core.commands import Cancel
 from heddle.core.errors import EngineError
 from heddle.core.frames import Done, Event, Failed, Frame, Progress
 from heddle.core.ports import PassageSource, Tracer
+from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Prefilled, Result
 from heddle.graph.primitive import SearchConfig
 from heddle.runtime.counters import Counters
@@ -98,6 +99,10 @@ class FrameIntake:
     def _use(self, task: TaskRun, event: Event, now_s: float) -> None:
         if isinstance(event, Done):
             self._use_result(task, event.result, now_s)
+        elif isinstance(event, Failed) and task.run.primitive.kind is PrimitiveKind.ASKING:
+            # Its prompt does without.
+            task.request.receipt.fallbacks.append(f"{task.run.primitive.name}: {event.message}")
+            self.readiness.complete(task.request, task.run, None, now_s)
         elif isinstance(event, Failed):
             self.retries.retry(task, event, now_s)
         else:

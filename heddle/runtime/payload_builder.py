@@ -1,6 +1,6 @@
 """From a ready primitive and its request's store to the payload an engine gets."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from heddle.core.errors import InternalError
 from heddle.core.kv_reuse import KvReuse
 from heddle.core.passages import Passage
 from heddle.core.payloads import (
+    AskPayload,
     EmbedPayload,
     IngestPayload,
     Payload,
@@ -21,6 +22,7 @@ from heddle.core.ports import Tokenizer
 from heddle.core.results import Vectors
 from heddle.core.search_scope import SearchScope, both
 from heddle.graph.primitive import (
+    AskConfig,
     EmbedConfig,
     IngestConfig,
     PrefillConfig,
@@ -34,6 +36,8 @@ from heddle.runtime.neighbours import neighbours_of
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.rank_fusion import ranked
 from heddle.runtime.values import as_passages, generated, prompt_parts, query_texts, resolve
+
+_ANY_PASSAGE: Final = Passage(0, "", "", "")
 
 
 class Built(NamedTuple):
@@ -68,6 +72,9 @@ def build_payload(
         parts = prompt_parts(config.parts, store, primitive.node)
         written = () if config.written is None else generated(store, config.written).token_ids
         return _build_prefill(parts, written, tokenizer, scope.tenant, kv_reuse)
+    if isinstance(config, AskConfig):
+        parts = prompt_parts(config.parts, store, primitive.node)
+        return Built(_build_asking(parts, tokenizer, scope.tenant))
     if isinstance(config, PrimeConfig):
         return Built(_build_priming(config, store, tokenizer, scope.tenant))
     if isinstance(config, IngestConfig):
@@ -109,6 +116,18 @@ def _build_prefill(
     if written:
         segments = (*segments, Segment(written))
     return Built(PrefillPayload(segments, cache_salt=tenant, reuse=kv_reuse), shown)
+
+
+def _build_asking(
+    parts: list[str | Passage | None], tokenizer: Tokenizer | None, tenant: str
+) -> AskPayload:
+    if tokenizer is None:
+        raise InternalError("a question needs a tokenizer")
+    # The same ids as behind any passage: how one ends is all that the text behind it depends on.
+    before = max((i for i, part in enumerate(parts) if isinstance(part, Passage)), default=-1)
+    segments = tokenizer.encode_prompt((_ANY_PASSAGE, *parts[before + 1 :]))[2:]
+    ids = (token for segment in segments for token in segment.token_ids or ())
+    return AskPayload(tuple(ids), cache_salt=tenant)
 
 
 def _build_priming(

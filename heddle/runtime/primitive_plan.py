@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from heddle.core.primitives import PrimitiveKind
 from heddle.graph.pgraph import EdgeKind, PGraph, depths
-from heddle.graph.primitive import DecodeConfig, Primitive
+from heddle.graph.primitive import AskConfig, DecodeConfig, Primitive
 from heddle.runtime.events import NodeFinished, NodeStarted
 from heddle.workflow.nodes import NodeId
 
@@ -18,8 +18,8 @@ class PrimitivePlan:
 
     `turn` says how often its node has run before, in a loop. `waits` counts its producers inside
     the region; `after` lists who waits for it. `rider` is the decode that rides along with a
-    prefill. Rows of what `is_splittable` may be sent in several goes; what `is_control` the
-    runtime carries out itself.
+    prefill, `asking` what runs its question ahead. Rows of what `is_splittable` may be sent in
+    several goes; what `is_control` the runtime carries out itself.
 
     `started` and `finished` are what callers hear: when its node begins with it, and when the
     value of a node is written with it. That node is `value_of`, the region's `place`-th.
@@ -31,6 +31,7 @@ class PrimitivePlan:
     waits: int
     after: tuple[str, ...]
     rider: str | None
+    asking: str | None
     is_splittable: bool
     is_control: bool
     started: NodeStarted | None
@@ -43,6 +44,9 @@ def plan_primitives(graph: PGraph, nodes: tuple[NodeId, ...]) -> dict[str, Primi
     """Return the plans of a region's primitives by name; `nodes` are those that begin in it."""
     pairs = {(e.producer, e.consumer) for e in graph.edges}
     depth, riders, last = depths(graph), _riders(graph), _last_primitives(graph, nodes)
+    askings = {
+        p.config.prefill: p.name for p in graph.primitives if isinstance(p.config, AskConfig)
+    }
     plans = {}
     for primitive in graph.primitives:
         name, node = primitive.name, primitive.node
@@ -55,6 +59,7 @@ def plan_primitives(graph: PGraph, nodes: tuple[NodeId, ...]) -> dict[str, Primi
             waits=sum(1 for _, consumer in pairs if consumer == name),
             after=tuple(sorted(consumer for producer, consumer in pairs if producer == name)),
             rider=riders.get(name),
+            asking=askings.get(name),
             is_splittable=primitive.kind in SPLITTABLE,
             is_control=primitive.kind.is_control,
             started=NodeStarted(node, turn) if nodes and primitive.kind in STARTING else None,

@@ -4,9 +4,11 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from heddle.core.errors import InternalError, WorkflowError
+from heddle.core.kv_reuse import QuestionPass
 from heddle.core.tasks import Optimizations
 from heddle.graph.primitive import DecodeConfig, PrefillConfig, SearchConfig
 from heddle.lowering.rounds import round_key
+from heddle.passes.ask_ahead import AskAhead
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.events import Retrieved
 from heddle.runtime.receipt import Span
@@ -42,7 +44,9 @@ class Readiness:
             WorkflowError: the request has run more nodes than its workflow allows.
         """
         optimize = request.optimizations is not Optimizations.OFF
-        plan = self.planner.plan(request.workflow, entries, request.scope, optimize)
+        plan = self.planner.plan(
+            request.workflow, entries, request.scope, optimize, self._requested(request)
+        )
         request.scope = plan.scope
         request.steps += len(plan.nodes)
         if request.steps > request.workflow.max_steps:
@@ -51,6 +55,13 @@ class Readiness:
                 f"max_steps={request.workflow.max_steps}: check the callable edge that loops"
             )
         self._open(request, plan, now_s)
+
+    def _requested(self, request: Request) -> frozenset[str]:
+        """Return the passes that run for this request beside those that all get."""
+        may_ask = request.optimizations is Optimizations.APPROX and self.dispatcher.can_ask()
+        if may_ask and request.kv_reuse.question is QuestionPass.AHEAD:
+            return frozenset({AskAhead().name})
+        return frozenset()
 
     def open_round(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Add the primitives of the round that a generation is in; `run` waits for its end."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import FinishReason, FusedKv, Prefilled
+from heddle.core.results import FinishReason, FusedKv, Prefilled, RecallEstimate
 from heddle.core.tasks import Optimizations
 
 
@@ -46,11 +46,14 @@ class Splice:
 class Receipt:
     """Counts over the whole request; `fallbacks` names everything that went another way.
 
+    Of the texts longer than the embedder takes, `texts_truncated` were cut and `texts_windowed`
+    read in windows;
     `fused` has an entry for each prompt that was to use stored chunk KV, which is approximate;
     `splices` has one for each retrieval while a generation decoded;
     graph searches opened `nodes_opened` nodes; a vector pool held searches back for
     `search_wait_s` [s] and took `searches_parked` times a slot back from one; of the lists scanned
-    a device beside the host took `lists_on_device` (hot clusters);
+    a device beside the host took `lists_on_device` (hot clusters); `hits_cached` of the hits an
+    earlier search of the request had found; `recall` is what the index's searches found by then;
     `numerics` says whether results may depend on which requests shared a batch.
     """
 
@@ -74,6 +77,9 @@ class Receipt:
     search_wait_s: float = 0.0
     searches_parked: int = 0
     lists_on_device: int = 0
+    texts_windowed: int = 0
+    hits_cached: int = 0
+    recall: RecallEstimate | None = None
 
 
 @dataclass(slots=True)
@@ -86,6 +92,7 @@ class ReceiptDraft:
     lists_scanned: int = 0
     lists_probed: int = 0
     texts_truncated: int = 0
+    texts_windowed: int = 0
     preemptions: int = 0
     retries: int = 0
     passes: list[str] = field(default_factory=list)
@@ -97,6 +104,8 @@ class ReceiptDraft:
     search_wait_s: float = 0.0
     searches_parked: int = 0
     lists_on_device: int = 0
+    hits_cached: int = 0
+    recall: RecallEstimate | None = None
 
     def take_prompt(self, prefill: str, result: Prefilled) -> None:
         """Count a prompt that is in."""
@@ -124,6 +133,7 @@ class ReceiptDraft:
             lists_scanned=self.lists_scanned,
             lists_probed=self.lists_probed,
             texts_truncated=self.texts_truncated,
+            texts_windowed=self.texts_windowed,
             preemptions=self.preemptions,
             retries=self.retries,
             passes=tuple(dict.fromkeys(self.passes)),
@@ -136,4 +146,6 @@ class ReceiptDraft:
             search_wait_s=self.search_wait_s,
             searches_parked=self.searches_parked,
             lists_on_device=self.lists_on_device,
+            hits_cached=self.hits_cached,
+            recall=self.recall,
         )

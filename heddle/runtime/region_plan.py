@@ -44,15 +44,23 @@ class RegionPlanner:
     _plans: OrderedDict[object, tuple[object, RegionPlan]] = field(default_factory=OrderedDict)
 
     def plan(
-        self, workflow: Workflow, entries: tuple[NodeId, ...], scope: Scope, optimize: bool
+        self,
+        workflow: Workflow,
+        entries: tuple[NodeId, ...],
+        scope: Scope,
+        optimize: bool,
+        requested: frozenset[str] = frozenset(),
     ) -> RegionPlan:
-        """Return the region that starts at `entries`, from the cache where it is known."""
-        key = id(workflow), entries, scope, optimize
+        """Return the region that starts at `entries`, from the cache where it is known.
+
+        `requested` names the passes that run for this request beside those that all get.
+        """
+        key = id(workflow), entries, scope, optimize, requested
         known = self._known(key)
         if known is not None:
             return known
         region = lower_region(workflow, entries, scope)
-        plan = self._make(region.graph, region.nodes, region.scope, optimize)
+        plan = self._make(region.graph, region.nodes, region.scope, optimize, requested)
         return self._keep(key, workflow, plan)
 
     def plan_round(self, rounds: Primitive, number: int, depth: int, optimize: bool) -> RegionPlan:
@@ -82,11 +90,16 @@ class RegionPlanner:
         return plan
 
     def _make(
-        self, graph: PGraph, nodes: tuple[NodeId, ...], scope: Scope, optimize: bool
+        self,
+        graph: PGraph,
+        nodes: tuple[NodeId, ...],
+        scope: Scope,
+        optimize: bool,
+        requested: frozenset[str] = frozenset(),
     ) -> RegionPlan:
         records: tuple[PassRecord, ...] = ()
         if optimize:
-            graph, records = self.runner.optimize(graph)
+            graph, records = self.runner.optimize(graph, requested)
         return _plan_of(graph, nodes, scope, records)
 
 

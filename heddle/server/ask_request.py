@@ -5,10 +5,10 @@ from typing import Final, Literal
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from heddle.core.search_scope import where_of
 from heddle.server.json_body import read_json
 
 TENANT_CHARS_MAX: Final = 256
-MetadataValue = str | int | float | bool
 
 
 class AskRequest(BaseModel):
@@ -27,9 +27,11 @@ class AskRequest(BaseModel):
     deadline_s: float | None = Field(default=None, gt=0)
     priority: Literal["interactive", "normal", "bulk"] = "normal"
     tenant: str = Field(default="", max_length=TENANT_CHARS_MAX)
-    where: dict[str, MetadataValue | list[MetadataValue]] | None = None
+    where: dict[str, object] | None = None
 
 
 async def read_ask(request: Request) -> AskRequest:
     """Read and check a request's body, as a FastAPI dependency; raises as `read_json` does."""
-    return await read_json(request, AskRequest)
+    asked = await read_json(request, AskRequest)
+    where_of(asked.where or {})  # its message names the key and says what it may have
+    return asked

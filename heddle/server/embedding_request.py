@@ -17,8 +17,8 @@ class EmbeddingRequest(BaseModel):
     """Texts to embed. Unknown fields are refused.
 
     OpenAI's fields are `input`, `model` (there is one: its name is not looked at),
-    `encoding_format`, `dimensions` and `user` (not looked at). `role` chooses the model's prompt;
-    the others are as for /v1/ask.
+    `encoding_format`, `dimensions` and `user` (not looked at). `role` chooses the model's prompt,
+    `long_texts` what becomes of texts that are too long for it; the others are as for /v1/ask.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -29,6 +29,7 @@ class EmbeddingRequest(BaseModel):
     dimensions: int | None = Field(default=None, gt=0)
     user: str = ""
     role: Literal["plain", "query", "passage"] = "plain"
+    long_texts: Literal["cut", "window"] | None = None
     deadline_s: float | None = Field(default=None, gt=0)
     priority: Literal["interactive", "normal", "bulk"] = "normal"
     tenant: str = Field(default="", max_length=TENANT_CHARS_MAX)

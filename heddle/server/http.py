@@ -72,6 +72,7 @@ def create_app(server: Server, workflows: Mapping[str, Workflow]) -> FastAPI:
             priority=asked.priority,
             tenant=asked.tenant,
             dimensions=asked.dimensions,
+            long_texts=asked.long_texts,
         )
         answer = await asyncio.to_thread(start)
         vectors = await _awaited(answer, request.receive)

@@ -1,6 +1,6 @@
 """The vector index on virtual time: a few small lists, searched exactly."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import ConfigError
 from heddle.core.passages import Passage
+from heddle.core.payloads import SearchPayload
+from heddle.core.results import RankedHits
 from heddle.core.search_scope import SearchScope
 from heddle.engines.vector.allowed import Allowed
 from heddle.engines.vector.search import SortedHits, ascending
@@ -43,6 +45,7 @@ class CostModelVectorWorker:
         self._centres = self._vectors.mean(axis=1)
         self._labels = np.arange(nlist * list_size, dtype=np.int64).reshape(nlist, list_size)
         self._sizes = np.full(nlist, list_size, np.int64)
+        self.words = NoWords()
         self.stored: set[int] = set() if stored is None else stored
 
     @property
@@ -120,13 +123,6 @@ class CostModelVectorWorker:
             raise ConfigError("simulated vectors have no metadata to filter by")
         return None
 
-    def by_words(
-        self, queries: NDArray[np.float32], texts: Sequence[str], limit: int, scope: SearchScope
-    ) -> SortedHits:
-        """Find nothing: these vectors have no texts."""
-        shape = (len(texts), limit)
-        return np.full(shape, np.inf, np.float32), np.full(shape, -1, np.int64)
-
     def nearest_of(self, queries: NDArray[np.float32], allowed: Allowed, topk: int) -> SortedHits:
         """Never called: nothing is filtered."""
         raise ConfigError("simulated vectors are not filtered")
@@ -149,7 +145,7 @@ class CostModelVectorWorker:
         """Always: what is stored is never found."""
         return True
 
-    def follow(self, *, in_flight: bool) -> int:
+    def follow(self, *, in_flight: bool, unlimited: Collection[SearchScope] = ()) -> int:
         """Do nothing, as there is nothing to follow."""
         return 0
 
@@ -161,6 +157,36 @@ class CostModelVectorWorker:
 
     def close(self) -> None:
         """Do nothing, as nothing is held."""
+
+
+class NoWords:
+    """A WordSearcher over vectors without texts: it finds nothing, at once."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, RankedHits] = {}
+
+    @property
+    def has_results(self) -> bool:
+        """Whether a search has begun since the last `take`."""
+        return bool(self._found)
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call nobody: what `start` brings is there when it returns."""
+
+    def start(self, task_id: int, payload: SearchPayload) -> None:
+        """Find nothing."""
+        shape = (payload.rows, payload.topk)
+        nothing = RankedHits(np.full(shape, -1, np.int64), np.full(shape, np.inf, np.float32))
+        self._found[task_id] = nothing
+
+    def take(self) -> list[tuple[int, RankedHits | Exception]]:
+        """Give away what searches have found since."""
+        found, self._found = self._found, {}
+        return list(found.items())
+
+    def cancel(self, task_id: int) -> None:
+        """Forget a search."""
+        self._found.pop(task_id, None)
 
 
 class SimulatedPassages:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.tasks import Optimizations, Priority
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import IndexingNode
@@ -31,6 +32,7 @@ class Arrival:
     priority: Priority = Priority.NORMAL
     tenant: str = ""
     optimizations: Optimizations = Optimizations.EXACT
+    kv_reuse: KvReuse = FULL_ATTENTION
 
 
 @dataclass(frozen=True, slots=True)

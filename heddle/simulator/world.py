@@ -135,6 +135,7 @@ class World:
                 priority=arrival.priority,
                 tenant=arrival.tenant,
                 optimizations=arrival.optimizations,
+                kv_reuse=arrival.kv_reuse,
             )
         except Busy as busy:
             ticket.busy = busy

@@ -12,7 +12,7 @@ import pytest
 
 from heddle.app.embedding_lanes import EmbeddingLane
 from heddle.app.server import Server
-from heddle.core.errors import Busy, EngineError, HeddleError, InputError
+from heddle.core.errors import Busy, ConfigError, EngineError, HeddleError, InputError
 from heddle.corpus.store import CorpusStore
 from heddle.workflow.ragraph import RAGraph
 
@@ -103,13 +103,17 @@ def test_a_lane_that_dies_is_started_again_and_the_other_answers_meanwhile(
         np.testing.assert_allclose(np.linalg.norm(server.embed(TEXTS).values, axis=1), 1, atol=1e-5)
 
 
-def test_long_texts_are_read_in_windows_where_the_server_says_so(empty: Path) -> None:
+def test_long_texts_are_read_in_windows_where_the_server_or_the_call_says_so(empty: Path) -> None:
     long = "word " * 300
     with Server(None, empty, needs_vectors=False, long_texts="window") as server:
         vectors = server.embed([long, "word"])
         assert (vectors.windowed, vectors.truncated) == (1, 0)
         assert vectors.tokens > 300
         np.testing.assert_allclose(np.linalg.norm(vectors.values, axis=1), 1, atol=1e-5)
+        cut = server.embed([long, "word"], long_texts="cut")
+        assert (cut.windowed, cut.truncated) == (0, 1)
+        with pytest.raises(ConfigError, match="long_texts must be one of cut, window"):
+            server.embed([long], long_texts="fold")
 
 
 def test_closing_ends_what_is_under_way(empty: Path) -> None:

@@ -9,9 +9,17 @@ from heddle.core.commands import Admit, Cancel, Release
 from heddle.core.credits import Credits
 from heddle.core.frames import Cancelled, Done, Failed, Frame, Progress
 from heddle.core.passages import Passage
-from heddle.core.payloads import EmbedPayload, IngestPayload, PrefillPayload, SearchPayload, Segment
+from heddle.core.payloads import (
+    AskPayload,
+    EmbedPayload,
+    IngestPayload,
+    PrefillPayload,
+    SearchPayload,
+    Segment,
+)
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import (
+    Asked,
     FinishReason,
     Generated,
     Hits,
@@ -30,7 +38,7 @@ from heddle.runtime.runtime import Runtime
 
 EMBED = frozenset({PrimitiveKind.EMBEDDING})
 VECTOR = frozenset({PrimitiveKind.SEARCHING, PrimitiveKind.INGESTION})
-LLM = frozenset({PrimitiveKind.PREFILLING, PrimitiveKind.DECODING})
+LLM = frozenset({PrimitiveKind.PREFILLING, PrimitiveKind.DECODING, PrimitiveKind.ASKING})
 TOOL = frozenset({PrimitiveKind.TOOL})
 
 
@@ -152,6 +160,8 @@ class FakePort:
             return hits_of(payload)
         if isinstance(payload, PrefillPayload):
             return Prefilled(KvHandle(self.name, self.epoch, task.task_id), 10, 4)
+        if isinstance(payload, AskPayload):
+            return Asked()
         if isinstance(payload, IngestPayload):
             return Ingested(payload.rows, 1)
         if task.kind is PrimitiveKind.TOOL:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from benchmarks.llm_parity import NoText, RecordingWorker
 from heddle.core.commands import Admit, Release
-from heddle.core.frames import Done, Failed, Progress
+from heddle.core.frames import Cancelled, Done, Failed, Progress
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import (
+    AskPayload,
     DecodePayload,
     PrefillPayload,
     PrimePayload,
@@ -16,7 +17,7 @@ from heddle.core.payloads import (
     SegmentRole,
 )
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Prefilled, Primed
+from heddle.core.results import Asked, Prefilled, Primed
 from heddle.core.tasks import Identity, Optimizations, Task
 from heddle.engines.llm.build import LlmSettings, spec_of
 from heddle.engines.llm.engine import LlmEngine
@@ -90,6 +91,7 @@ class FusedServing:
         self.model = model
         self.prefilled = {}
         self.primed = {}
+        self.asked = {}  # None: cancelled
         self.tokens = {}
         self.logits = {}
         self.preemptions = {}
@@ -109,6 +111,12 @@ class FusedServing:
         """Send a prompt whose last chunk is to be stored; return the request's number."""
         number, self._next = self._next, self._next + 2
         self._admit(number, PrimitiveKind.PRIMING, PrimePayload(tuple(prompt), salt))
+        return number
+
+    def start_asking(self, question, salt=""):
+        """Send a question ahead of its prompt; return the request's number."""
+        number, self._next = self._next, self._next + 2
+        self._admit(number, PrimitiveKind.ASKING, AskPayload(tuple(question), salt))
         return number
 
     def prime(self, prompt, salt=""):
@@ -159,6 +167,10 @@ class FusedServing:
                 self.prefilled[event.task_id] = event.result
             elif isinstance(event, Done) and isinstance(event.result, Primed):
                 self.primed[event.task_id] = event.result
+            elif isinstance(event, Done) and isinstance(event.result, Asked):
+                self.asked[event.task_id] = event.result.problem
+            elif isinstance(event, Cancelled):
+                self.asked[event.task_id] = None
             elif isinstance(event, Done):
                 self.tokens[event.task_id - 1] = event.result.token_ids
                 self.preemptions[event.task_id - 1] = event.result.preemptions

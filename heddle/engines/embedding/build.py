@@ -38,8 +38,8 @@ class EmbeddingSettings:
             faster and only hold up the lane, 32768 on a GPU.
         batch_rows_max: texts in a step; None = 64 on a CPU, 512 on a GPU.
         threads: torch threads.
-        long_texts: what becomes of texts longer than the model takes: "cut", or "window": the
-            mean of their windows' vectors, weighted by tokens.
+        long_texts: what becomes of texts longer than the model takes, where a task doesn't say:
+            "cut", or "window": the mean of their windows' vectors, weighted by tokens.
         step_s_max: time that a step may take [s]: embedding on a GPU that also decodes makes no
             token wait for longer; inf = the batch limits alone.
         cache_bytes: memory for vectors of earlier queries; 0 = none are kept.
@@ -107,9 +107,7 @@ def build_engine(name: str, epoch: int, settings: EmbeddingSettings) -> Embeddin
     # Late, because settings are made in processes that never load torch.
     from heddle.engines.embedding.worker import PerfClock, TransformerWorker
 
-    worker = TransformerWorker.load(
-        directory, settings.dtype, settings.device, settings.threads, settings.long_texts
-    )
+    worker = TransformerWorker.load(directory, settings.dtype, settings.device, settings.threads)
     limits = settings.limits(on_gpu=worker.on_gpu).within_memory(*worker.warm_up())
     return EmbeddingEngine(
         name,
@@ -119,5 +117,6 @@ def build_engine(name: str, epoch: int, settings: EmbeddingSettings) -> Embeddin
         limits=limits,
         prompts=directory.prompts,
         cache=VectorCache(directory.name, worker.dtype, settings.cache_bytes),
+        long_texts=settings.long_texts,
         step_s_max=settings.step_s_max,
     )

@@ -18,7 +18,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
 from heddle.core.tasks import Priority, Task
 from heddle.costs.step_report import StepReport
-from heddle.engines.embedding.long_texts import WindowMean
+from heddle.engines.embedding.long_texts import LongTexts, WindowMean
 from heddle.engines.embedding.scheduler import BatchLimits, EmbeddingScheduler, Row
 from heddle.engines.embedding.vector_cache import CachedVector, VectorCache
 
@@ -35,11 +35,10 @@ CHARS_PER_TOKEN = 4  # of a text that is not tokenised yet
 class TokenizedText:
     """A text as the model reads it, special tokens included.
 
-    `windows` is what follows `token_ids`, where it is read in several windows.
+    `windows` is what follows `token_ids`, where it is longer than the model takes.
     """
 
     token_ids: Sequence[int]
-    is_truncated: bool = False
     windows: Sequence[Sequence[int]] = ()
 
 
@@ -73,6 +72,7 @@ class PartialVectors:
     missing: int
     tenant: str
     is_cached: bool
+    in_windows: bool
     texts: tuple[str, ...] = ()
     places: tuple[int, ...] = ()
     tokenized: int = 0
@@ -96,6 +96,7 @@ class EmbeddingEngine:
         prior_s: the cost model's first guess.
         prompts: words that the model wants before a text, by its role.
         cache: vectors of earlier queries; bulk tasks neither use nor fill it.
+        long_texts: what becomes of texts longer than the model takes, where a task doesn't say.
         step_s_max: time that a step may take, where others wait for the device meanwhile [s]; one
             row always fits.
     """
@@ -111,12 +112,14 @@ class EmbeddingEngine:
         prior_s: Mapping[str, float] = PRIOR_S,
         prompts: Mapping[TextRole, str] = NO_PROMPTS,
         cache: VectorCache | None = None,
+        long_texts: LongTexts = LongTexts.CUT,
         step_s_max: float = math.inf,
     ) -> None:
         self._worker = worker
         self._prompts = prompts
         self._cache = VectorCache("", "", bytes_max=0) if cache is None else cache
         self._clock = clock
+        self._long_texts = long_texts
         self._limits = limits or BatchLimits()
         self._scheduler = EmbeddingScheduler(self._limits)
         self._report = StepReport(name, epoch, clock, prior_s)
@@ -174,7 +177,7 @@ class EmbeddingEngine:
             self._embed(batch)
         running = sum(r.missing < len(r.values) for r in self._results.values())
         return self._report.frame(
-            _features([len(row.token_ids) for row in batch], texts),
+            _features([len(row.token_ids) for row in batch], texts, self._limits.tokens_max),
             Load(running=running, waiting=self._scheduler.rows_waiting),
             has_computed=bool(batch),
             has_work=bool(self._results),
@@ -221,11 +224,14 @@ class EmbeddingEngine:
         texts = payload.texts if not prompt else tuple(prompt + text for text in payload.texts)
         identity = task.identity
         is_cached = identity.priority is not Priority.BULK
-        result = PartialVectors(values, payload.rows, identity.tenant, is_cached)
+        in_windows = self._long_texts is LongTexts.WINDOW
+        if payload.in_windows is not None:
+            in_windows = payload.in_windows
+        result = PartialVectors(values, payload.rows, identity.tenant, is_cached, in_windows)
         places = []
         for place, text in enumerate(texts):
             known = self._cache.get(text, identity.tenant) if is_cached else None
-            if known is None:
+            if known is None or (known.is_truncated if in_windows else known.is_windowed):
                 places.append(place)
                 continue
             values[place] = known.values
@@ -273,11 +279,12 @@ class EmbeddingEngine:
         result = self._results[task_id]
         self._scheduler.tokenized(task_id, [text.token_ids for text in done])
         for text in done:
-            if text.is_truncated:
-                result.cut.add(result.tokenized)
-            if text.windows:
+            result.tokens += len(text.token_ids)
+            if text.windows and result.in_windows:
                 self._add_windows(task_id, result, text.windows)
-            result.tokens += len(text.token_ids) + sum(map(len, text.windows))
+                result.tokens += sum(map(len, text.windows))
+            elif text.windows:
+                result.cut.add(result.tokenized)
             result.tokenized += 1
 
     def _add_windows(
@@ -353,8 +360,11 @@ class EmbeddingEngine:
         return costs_s["call"] / costs_s["tokens"]
 
 
-def _features(lengths: Sequence[int], texts: int) -> dict[str, float]:
-    """Return what a step costs by: the padded batch, and the texts tokenised for later ones."""
+def _features(lengths: Sequence[int], texts: int, tokens_max: int) -> dict[str, float]:
+    """Return what a step costs by: the padded batch, and the texts tokenised for later ones.
+
+    Beside it what its memory allows a step, for the books: it is known in the lane alone.
+    """
     rows, longest = len(lengths), max(lengths, default=0)
     return {
         "call": float(rows > 0),
@@ -362,4 +372,5 @@ def _features(lengths: Sequence[int], texts: int) -> dict[str, float]:
         "squares": float(rows * longest * longest),
         "unpadded": float(sum(lengths)),
         "texts": float(texts),
+        "tokens_max": float(tokens_max),
     }

@@ -167,7 +167,7 @@ class LanePool:
         self._place(now_s)
 
     def _ticket(self, task: Task, payload: EmbedPayload, now_s: float) -> Ticket:
-        shape = self.estimate.shape(payload.texts)
+        shape = self.estimate.shape(payload.texts, payload.in_windows)
         deadline_s = now_s + task.seconds_left
         priority = task.identity.priority
         return Ticket(task.task_id, shape, payload.rows, deadline_s, priority, now_s)
@@ -192,6 +192,8 @@ class LanePool:
         told = tuple(event for event in frame.events if not self._end(event))
         done = frame.features
         shape = BatchShape(done.get("tokens", 0.0), done.get("squares", 0.0))
+        if done.get("tokens_max"):
+            self.manager.bound_steps(port.name, done["tokens_max"])
         self.estimate.learn_padding(shape.tokens, done.get("unpadded", 0.0))
         self.manager.step_ended(port.name, shape, frame.seconds, self.clock.now_s())
         load = Load(frame.load.running, frame.load.waiting + self.manager.held)

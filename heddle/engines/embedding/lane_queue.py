@@ -61,9 +61,9 @@ class LaneQueue:
         cost: what its batches take, followed online.
         batch_tokens_max: padded tokens of one of its steps; busy ones hold somewhat less.
         rows_max: texts that it may hold.
-        tokens_max: padded tokens that its memory holds.
+        tokens_max: padded tokens that the memory for waiting texts holds.
 
-    Mutates: `add`, `remove`, `answered` and `step_ended` keep the books.
+    Mutates: `add`, `remove`, `answered`, `step_ended` and `bound_steps` keep the books.
     """
 
     name: str
@@ -127,6 +127,12 @@ class LaneQueue:
         if sum(work.tokens for work in self.classes) > self.batch_tokens_max:
             # It had more to choose from than it took: so full is a step of a busy lane.
             self.step_tokens += STEP_SMOOTHING * (shape.tokens - self.step_tokens)
+
+    def bound_steps(self, tokens_max: float) -> None:
+        """Take in how many padded tokens the device's memory allows a step."""
+        if tokens_max != self.batch_tokens_max:
+            self.batch_tokens_max = tokens_max
+            self.step_tokens = min(self.step_tokens, tokens_max)
 
     def has_room(self, ticket: Ticket) -> bool:
         """Whether rows and memory allow a ticket, however long it takes.

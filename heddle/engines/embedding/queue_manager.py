@@ -119,6 +119,10 @@ class QueueManager:
         if news is not None and news.message:
             log.warning("%s", news.message)
 
+    def bound_steps(self, lane: str, tokens_max: float) -> None:
+        """Note how many padded tokens a lane's own memory allows a step."""
+        self._by_name[lane].bound_steps(tokens_max)
+
     def set_up(self, lane: str, *, is_up: bool) -> None:
         """Note that a lane is lost, or back."""
         self._by_name[lane].is_up = is_up

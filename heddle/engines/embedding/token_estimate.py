@@ -18,7 +18,7 @@ class TokenEstimate:
 
     Args:
         tokens_max: longer texts are cut to it, or read in windows of it.
-        long_texts: which of the two.
+        long_texts: which of the two, where a task doesn't say.
 
     Mutates: `learn` and `learn_padding` move the ratios a little.
     """
@@ -28,13 +28,15 @@ class TokenEstimate:
     tokens_per_char: float = TOKENS_PER_CHAR
     padding: float = PADDING
 
-    def shape(self, texts: Sequence[str]) -> BatchShape:
+    def shape(self, texts: Sequence[str], in_windows: bool | None = None) -> BatchShape:
         """Return the padded shape that texts will probably have."""
+        if in_windows is None:
+            in_windows = self.long_texts is LongTexts.WINDOW
         tokens = squares = 0.0
         for text in texts:
             length = SPECIAL_TOKENS + len(text) * self.tokens_per_char
             row = min(self.tokens_max, length)
-            total = row if self.long_texts is LongTexts.CUT else length
+            total = length if in_windows else row
             tokens += total
             squares += total * row
         return BatchShape(tokens * self.padding, squares * self.padding)

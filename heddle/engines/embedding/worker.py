@@ -15,7 +15,6 @@ from transformers.utils import logging
 from heddle.core.errors import ConfigError
 from heddle.engines.embedding.encoder_directory import EncoderDirectory, Pooling
 from heddle.engines.embedding.engine import TokenizedText
-from heddle.engines.embedding.long_texts import LongTexts
 
 CPU_FLAGS = Path("/proc/cpuinfo")
 
@@ -36,7 +35,6 @@ class TransformerWorker:
         tokenizer: its own, which truncates to the model's length and never pads.
         model: the encoder in evaluation mode.
         device: where it runs.
-        long_texts: whether longer texts than the model takes are cut, or read in windows.
     """
 
     def __init__(
@@ -45,9 +43,8 @@ class TransformerWorker:
         tokenizer: Tokenizer,
         model: torch.nn.Module,
         device: torch.device,
-        long_texts: LongTexts = LongTexts.CUT,
     ) -> None:
-        self._directory, self._tokenizer, self._long_texts = directory, tokenizer, long_texts
+        self._directory, self._tokenizer = directory, tokenizer
         self._model, self._device = model, device
 
     @classmethod
@@ -57,7 +54,6 @@ class TransformerWorker:
         dtype: str,
         device: str,
         threads: int,
-        long_texts: LongTexts = LongTexts.CUT,
     ) -> Self:
         """Load weights from safetensors; code of the model's own is never run.
 
@@ -66,7 +62,6 @@ class TransformerWorker:
             dtype: "float32", "bfloat16" or "auto".
             device: a torch device; auto = the GPU where there is one.
             threads: torch threads of this process.
-            long_texts: what becomes of texts longer than the model takes.
 
         Raises:
             ConfigError: the model or the device can't be used.
@@ -89,7 +84,7 @@ class TransformerWorker:
             ) from error
         tokenizer.no_padding()
         tokenizer.enable_truncation(directory.max_tokens)
-        return cls(directory, tokenizer, model.eval().to(place), place, long_texts)
+        return cls(directory, tokenizer, model.eval().to(place), place)
 
     @property
     def dims(self) -> int:
@@ -128,9 +123,7 @@ class TransformerWorker:
         if self._directory.lower_case:
             texts = [text.lower() for text in texts]
         encodings = self._tokenizer.encode_batch_fast(list(texts))
-        if self._long_texts is LongTexts.CUT:
-            return [TokenizedText(e.ids, is_truncated=bool(e.overflowing)) for e in encodings]
-        return [TokenizedText(e.ids, windows=[w.ids for w in e.overflowing]) for e in encodings]
+        return [TokenizedText(e.ids, [window.ids for window in e.overflowing]) for e in encodings]
 
     @torch.inference_mode()
     def embed(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:

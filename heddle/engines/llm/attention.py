@@ -12,7 +12,7 @@ from heddle.engines.llm.gathered_keys import GatheredKeys
 from heddle.engines.llm.key_rotation import KeyRotation
 from heddle.engines.llm.meters import Meter
 from heddle.engines.llm.ragged_attention import RaggedPlan, attend_ragged, plan_ragged
-from heddle.engines.llm.step_batch import BatchRow, TokenScores, ValueDeviation
+from heddle.engines.llm.step_batch import BatchRow, LastQueries, TokenScores, ValueDeviation
 from heddle.kv.page_store import PageStore
 
 ATTENTION_NAME = "heddle_rows"
@@ -45,7 +45,8 @@ class AttentionContext:
     def wants_scores_alone(self) -> bool:
         """Whether the last layer's output is wanted by nobody: a pass that selects tokens."""
         return self.decodes is None and all(
-            isinstance(row.measure, TokenScores) and row.draw is None for row in self.rows
+            isinstance(row.measure, TokenScores | LastQueries) and row.draw is None
+            for row in self.rows
         )
 
     def only_measured(self) -> "AttentionContext":

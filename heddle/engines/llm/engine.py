@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Items
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -22,15 +22,22 @@ from heddle.core.commands import (
 from heddle.core.errors import ConfigError
 from heddle.core.frames import Frame, Load, Progress
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
-from heddle.core.payloads import DecodePayload, PrefillPayload, PrimePayload, Segment
+from heddle.core.payloads import (
+    AskPayload,
+    DecodePayload,
+    PrefillPayload,
+    PrimePayload,
+    Segment,
+)
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import FinishReason, FusedKv, Generated, KvHandle, Prefilled
+from heddle.core.results import Asked, FinishReason, FusedKv, Generated, KvHandle, Prefilled
 from heddle.core.tasks import Optimizations, Priority, Task
 from heddle.costs.prefill import prefill_token_s
 from heddle.costs.step_report import StepReport
+from heddle.engines.llm.asked_questions import Asking
 from heddle.engines.llm.fuser import Fuser
-from heddle.engines.llm.fusion.fused_prompt import FusedPrompt
+from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ScoredAhead
 from heddle.engines.llm.fusion.ratio_choice import chosen_ratio
 from heddle.engines.llm.handover import KvExchange, SequenceKv
 from heddle.engines.llm.primer import Primer, fitting
@@ -47,9 +54,11 @@ KINDS = frozenset(
         PrimitiveKind.DECODING,
         PrimitiveKind.PARTIAL_DECODING,
         PrimitiveKind.PRIMING,
+        PrimitiveKind.ASKING,
     }
 )
 BACKGROUND_STEP_S = 0.25  # as long as a query may have to wait for a step without any
+ASKINGS_MAX = 64  # questions that wait to be run ahead of their prompts
 PREFILL_TOKENS_MIN = 16  # a step always moves prompts by this much, however small its budget
 
 
@@ -153,7 +162,8 @@ class LlmEngine:
         self._report = StepReport(name, epoch, clock, spec.prior_s)
         # not a method of this engine: a cycle would keep the pool of a dropped one in memory
         ratio_of = partial(_ratio_of, self._report, clock, spec.limits.max_num_batched_tokens)
-        self._scheduler = Scheduler(spec.limits, spec.fingerprint, ratio_of)
+        scores_of = partial(_scores_of, fuser, clock)
+        self._scheduler = Scheduler(spec.limits, spec.fingerprint, ratio_of, scores_of)
         self._sequences: dict[int, Sequence] = {}
         self._decoding: dict[int, Sequence] = {}  # by the decode's task id
         self._outputs: dict[int, _Output] = {}
@@ -281,6 +291,8 @@ class LlmEngine:
             self._admit_decode(command, payload)
         elif isinstance(payload, PrimePayload):
             self._admit_priming(command.task, payload)
+        elif isinstance(payload, AskPayload):
+            self._admit_asking(command.task, payload)
         else:
             kind = type(payload).__name__
             self._report.failed(command.task.task_id, f"{self.name} can't carry out a {kind}")
@@ -345,6 +357,50 @@ class LlmEngine:
                 return
             self._sequences[sequence.id] = sequence
             self._scheduler.add(sequence)
+
+    def _admit_asking(self, task: Task, payload: AskPayload) -> None:
+        is_known = self._fuser is not None and self._fuser.asked.knows(
+            payload.cache_salt, payload.token_ids
+        )
+        problem = "" if is_known else self._asking_problem(payload)
+        if problem or is_known:
+            self._report.done(task.task_id, Asked(problem))
+            return
+        segments = (Segment(payload.token_ids),)
+        sequence = self._new_sequence(
+            task.task_id, task.identity.priority, payload.cache_salt, segments
+        )
+        sequence.asking, sequence.may_reuse = Asking(), False  # all of its queries are wanted
+        sequence.token_ids = sequence.known_prompt()
+        sequence.num_prompt_tokens = len(sequence.token_ids)
+        self._sequences[sequence.id] = sequence
+        self._scheduler.add(sequence)
+
+    def _asking_problem(self, payload: AskPayload) -> str:
+        """Return why a question isn't run ahead of its prompt; "" where that is predicted to pay.
+
+        What one step in the background holds pays: it begins only while nobody waits, whoever
+        comes meanwhile waits for the rest of that step, and its own prompt saves more than that,
+        for the same tokens on top of the context cost at least as much. A longer one could be cut
+        off by its prompt and have cost all others something for nothing.
+        """
+        if self._fuser is None:
+            return f"no question is run ahead: {self._spec.reuse_problem}"
+        tokens, limits = len(payload.token_ids), self._spec.limits
+        if not 0 < tokens <= min(limits.max_num_batched_tokens, limits.context_tokens_max):
+            return (
+                f"no question of {tokens} tokens is run ahead: one step and the context have to "
+                "hold it"
+            )
+        step = {"call": 1.0, "prefill_tokens": float(tokens), "context_tokens": float(tokens)}
+        own_s = self._report.costs.predict_s(step)
+        if own_s > BACKGROUND_STEP_S:
+            return (
+                f"the question was not run ahead: predicted to take {own_s:.3g} s, and a step in "
+                f"the background may take {BACKGROUND_STEP_S:g} s"
+            )
+        askings = sum(sequence.asking is not None for sequence in self._sequences.values())
+        return "too many questions wait to be run ahead" if askings >= ASKINGS_MAX else ""
 
     def _start_decode(self, sequence: Sequence, decode: Decode, continues: int) -> None:
         if len(sequence.token_ids) > sequence.num_prompt_tokens:  # an earlier decode went on
@@ -503,8 +559,12 @@ class LlmEngine:
         if not sequence.prefill_open or sequence.has_pending or not is_in:
             return
         sequence.prefill_open = False
-        if sequence.primes is not None:
+        if sequence.is_background:
             sequence.released = True  # nobody continues it
+            if sequence.asking is not None and self._fuser is not None:
+                question = tuple(sequence.token_ids)
+                self._fuser.asked.keep(sequence.salt, question, sequence.asking.queries)
+                self._report.done(sequence.id, Asked())
             return
         handle = KvHandle(self.name, self._report.epoch, sequence.id)
         result = Prefilled(
@@ -663,6 +723,14 @@ class LlmEngine:
         ledger = self._scheduler.ledger
         free = (ledger.free_count + ledger.idle_count) * self._spec.page_bytes
         return Load(self._scheduler.running_count, self._scheduler.waiting_count, free)
+
+
+def _scores_of(fuser: Fuser | None, clock: Clock, sequence: Sequence) -> ScoredAhead:
+    """Return what a fused prompt's question, run ahead of it, looks at, and what that took."""
+    assert fuser is not None, "a prompt is fused without a fuser"
+    started_s = clock.now_s()
+    ahead = fuser.scores_ahead(sequence)
+    return replace(ahead, seconds=clock.now_s() - started_s)
 
 
 def _ratio_of(

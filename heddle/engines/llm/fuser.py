@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from heddle.core.kv_reuse import AUTO, RATIO_DEFAULT, KvReuse, ReusePolicy
 from heddle.core.results import FusedKv
 from heddle.costs.load_choice import LoadChoice, choose_loads
+from heddle.engines.llm.asked_questions import AskedQuestions, QuestionScorer
 from heddle.engines.llm.fusion.attention_log import AttentionLog
-from heddle.engines.llm.fusion.fused_prompt import ReusedChunk
+from heddle.engines.llm.fusion.fused_prompt import ReusedChunk, ScoredAhead
 from heddle.engines.llm.fusion.fusion import Fusion
 from heddle.engines.llm.fusion.prompt_layout import PromptLayout, layout_of
 from heddle.engines.llm.sequence import Capture
@@ -101,7 +102,7 @@ class ChunkCache(Protocol):
         ...
 
 
-class ChunkExporter(Protocol):
+class ChunkExporter(QuestionScorer, Protocol):
     """The worker, as far as fusion needs it."""
 
     @property
@@ -118,13 +119,14 @@ class Fuser:
     """Puts prompts on their way through fusion and takes them off it.
 
     Mutates: a prompt's `fusion`, `fused`, `captures` and `attention`; pins entries of the store
-    until `drop`.
+    until `drop`. What questions that were run ahead look for is in `asked`.
     """
 
     def __init__(self, cache: ChunkCache, exporter: ChunkExporter, fingerprint: str) -> None:
         self._cache = cache
         self._exporter = exporter
         self._fingerprint = fingerprint
+        self.asked = AskedQuestions(exporter)
         self._loading: dict[bytes, list[Prompt]] = {}
         self._held: dict[int, tuple[bytes, ...]] = {}  # by the prompt's id
 
@@ -182,6 +184,13 @@ class Fuser:
         logs = policy in (ReusePolicy.CACHECRAFT, ReusePolicy.CACHECRAFT_FIXED)
         if prompt.captures and logs and not prompt.row.spans:
             prompt.attention = AttentionLog(layout, [capture.start for capture in prompt.captures])
+
+    def scores_ahead(self, prompt: Prompt) -> ScoredAhead:
+        """Return what a fused prompt's question looks at, where it was run ahead of the prompt."""
+        assert prompt.fusion is not None, "a prompt without fusion has nothing to be scored"
+        layout, chunks = prompt.fusion.layout, prompt.fusion.scorable
+        question = tuple(prompt.token_ids[layout.question_start : layout.tokens])
+        return self.asked.scores(prompt.salt, question, layout.question_start, chunks)
 
     def knows(self, key: bytes) -> bool:
         """Whether the store has KV of this key."""

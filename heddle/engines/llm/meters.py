@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heddle.engines.llm.key_rotation import KeyRotation
-from heddle.engines.llm.step_batch import BatchRow, SpanAttention, TokenScores
-from heddle.kv.page_store import PageStore
+from heddle.engines.llm.step_batch import BatchRow, LastQueries, SpanAttention, TokenScores
+from heddle.kv.page_store import KvBlock, PageStore
 
 QUERIES_AT_ONCE = 64  # bounds the weights that are held at once
 
@@ -30,6 +30,8 @@ def meter_of(row: BatchRow, store: PageStore, rotation: KeyRotation) -> Meter | 
     """Return what watches a row whose measure is one of attention."""
     if isinstance(row.measure, TokenScores):
         return TokenScoreMeter(row.measure, store, rotation)
+    if isinstance(row.measure, LastQueries):
+        return LastQueriesMeter(store)
     if isinstance(row.measure, SpanAttention):
         assert not row.shared, "attention is logged over keys that lie in the row's own pages"
         return SpanAttentionMeter(row.measure, row, store)
@@ -55,13 +57,47 @@ class TokenScoreMeter:
             chunk_keys, _ = self._store.read(layer, runs)
             keys = torch.empty_like(chunk_keys, dtype=torch.float32)
             self._rotation.turn(chunk_keys, distance, keys)
-            logits = queries @ keys.transpose(1, 2)
-            scores.append(logits.softmax(dim=-1).sum(dim=(0, 1)))
+            scores.append(_scores_of(queries, keys))
         self._scores = tuple(scores)
 
     def result(self) -> tuple[NDArray[np.float32], ...]:
         """Return [tokens] for each chunk."""
         return tuple(scores.cpu().numpy() for scores in self._scores)
+
+
+class LastQueriesMeter:
+    """Keeps a row's queries of the last layer."""
+
+    def __init__(self, store: PageStore) -> None:
+        self._layers = store.shape.layers
+        self._queries: Tensor | None = None
+
+    def see(self, layer: int, query: Tensor, scaling: float) -> None:
+        """Take in one layer; all but the last are ignored."""
+        if layer == self._layers - 1:
+            self._queries = query.float() * scaling
+
+    def result(self) -> tuple[NDArray[np.float32], ...]:
+        """Return [heads, queries, head_dim]."""
+        assert self._queries is not None, "the last layer was not computed"
+        return (self._queries.cpu().numpy(),)
+
+
+def scores_of_block(
+    queries: Tensor, block: KvBlock, tokens: int, rotation: KeyRotation
+) -> NDArray[np.float32]:
+    """Return how much queries that were kept (`LastQueries`) look at each token of stored KV.
+
+    `tokens` is how far the queries are to be turned: from where they were computed to their place,
+    less as far as the keys would be turned from where they are stored to theirs. Turning the few
+    queries instead of the keys gives the same products.
+
+    Shapes: queries [heads, n, head_dim] float32; result [tokens of the block].
+    """
+    keys = block.keys[-1].to(queries.device, torch.float32)
+    turned = torch.empty_like(queries)
+    rotation.turn(queries, tokens, turned)
+    return _scores_of(_grouped(turned, keys.shape[0]), keys).cpu().numpy()
 
 
 class SpanAttentionMeter:
@@ -104,6 +140,16 @@ class SpanAttentionMeter:
         logits.masked_fill_(is_hidden.to(logits.device), float("-inf"))
         weights = logits.softmax(dim=-1).mean(dim=(0, 1)).cpu()
         return weights @ self._is_in
+
+
+def _scores_of(queries: Tensor, keys: Tensor) -> Tensor:
+    """Return how much queries look at each key: softmax over the keys, summed over all else.
+
+    Shapes: queries [kv_heads, n, head_dim], scaled; keys [kv_heads, tokens, head_dim]; result
+    [tokens].
+    """
+    logits = queries @ keys.transpose(1, 2)
+    return logits.softmax(dim=-1).sum(dim=(0, 1))
 
 
 def _grouped(query: Tensor, kv_heads: int) -> Tensor:

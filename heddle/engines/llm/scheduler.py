@@ -10,11 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import ConfigError
-from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, Measured, ReusedChunk
+from heddle.engines.llm.fusion.fused_prompt import (
+    FusedPrompt,
+    Measured,
+    ReusedChunk,
+    ScoredAhead,
+)
 from heddle.engines.llm.fusion.fusion import Fusion, Stage
 from heddle.engines.llm.sequence import Sequence
 from heddle.engines.llm.step_batch import (
     BatchRow,
+    LastQueries,
     Measure,
     SlotLoad,
     SpanAttention,
@@ -30,6 +36,7 @@ from heddle.kv.rows import Row, SharedSpan
 _ORDER = attrgetter("order")
 
 RatioOf = Callable[[Sequence, FusedPrompt], float]
+ScoresOf = Callable[[Sequence], ScoredAhead]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +128,17 @@ class Scheduler:
     Args:
         ratio_of: the share of its reused tokens that a prompt computes anew, asked when it gets
             its seat.
+        scores_of: what a fused prompt's question, run ahead of it, looks at; asked before that.
 
     Mutates: sequences' rows and counts; the ledger and the index are its own.
     """
 
-    def __init__(self, limits: SchedulerLimits, fingerprint: str, ratio_of: RatioOf) -> None:
+    def __init__(
+        self, limits: SchedulerLimits, fingerprint: str, ratio_of: RatioOf, scores_of: ScoresOf
+    ) -> None:
         self.limits = limits
         self._ratio_of = ratio_of
+        self._scores_of = scores_of
         self.ledger = PageLedger(limits.page_count, limits.page_size)
         self.index = PrefixIndex(self.ledger)
         self.chunk_pages = ChunkPages(self.ledger)
@@ -274,6 +285,8 @@ class Scheduler:
         sequence, fusion = part.sequence, part.sequence.fusing
         if sequence.attention is not None and sequence.attention.wants(part.positions):
             sequence.attention.take(part.positions, measured)
+        if sequence.asking is not None:
+            sequence.asking.take(part.start, *measured)
         if fusion is None:
             sequence.num_computed_tokens = part.stop
             self._publish(sequence)
@@ -445,6 +458,8 @@ class Scheduler:
 
     def _seat(self, sequence: Sequence, fusion: Fusion) -> None:
         """Begin with a fused prompt's passes. What logs its attention has copies of its chunks."""
+        if fusion.wants_scores:
+            fusion.take_scores(self._scores_of(sequence))
         prompt = fusion.prompt(sequence.num_computed_tokens)
         ratio = self._ratio_of(sequence, prompt)
         shares = fusion.can_share and sequence.attention is None
@@ -570,6 +585,8 @@ def _row(part: Slice, query_start: int) -> BatchRow:
 
 def _measure(part: Slice) -> Measure | None:
     sequence, fusion = part.sequence, part.sequence.fusing
+    if sequence.asking is not None:
+        return LastQueries()
     if fusion is not None and fusion.now.checks:
         return ValueDeviation()
     if fusion is not None and fusion.now.scored:

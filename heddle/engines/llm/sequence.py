@@ -9,6 +9,7 @@ from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling, Segment
 from heddle.core.results import FusedKv, Primed
 from heddle.core.tasks import Priority
+from heddle.engines.llm.asked_questions import Asking
 from heddle.engines.llm.fusion.attention_log import AttentionLog
 from heddle.engines.llm.fusion.fusion import Fusion, Stage
 from heddle.engines.llm.step_batch import Draw
@@ -107,12 +108,13 @@ class Sequence:
     released: bool = False
     decode: Decode | None = None
     primes: Primed | None = None
+    asking: Asking | None = None
     preemptions: int = 0
 
     @property
     def is_background(self) -> bool:
         """Whether it runs only while nothing else does."""
-        return self.primes is not None
+        return self.primes is not None or self.asking is not None
 
     @property
     def order(self) -> tuple[int, int]:

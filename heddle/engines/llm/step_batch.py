@@ -38,6 +38,14 @@ class TokenScores:
 
 
 @dataclass(frozen=True, slots=True)
+class LastQueries:
+    """What the queries are in the last layer, after RoPE and times the attention's scaling.
+
+    Gives [heads, queries, head_dim]: what scores tokens later, by one product and no model.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class SpanAttention:
     """How much each query looks at each of these spans of the context, mean over heads.
 
@@ -57,7 +65,7 @@ class ValueDeviation:
 
 
 CHECK_LAYER = 1  # the first layer whose values depend on what stands before a token
-Measure = TokenScores | SpanAttention | ValueDeviation
+Measure = TokenScores | LastQueries | SpanAttention | ValueDeviation
 
 
 @dataclass(frozen=True, slots=True)

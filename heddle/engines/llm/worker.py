@@ -20,7 +20,7 @@ from heddle.engines.llm.decode_attention import decode_rows
 from heddle.engines.llm.fused_layers import FusedAttention
 from heddle.engines.llm.gathered_keys import GatheredKeys
 from heddle.engines.llm.key_rotation import LibraryRotation, PairRotation
-from heddle.engines.llm.meters import meter_of
+from heddle.engines.llm.meters import meter_of, scores_of_block
 from heddle.engines.llm.ragged_attention import RaggedPlan, plan_ragged
 from heddle.engines.llm.sampler import draw_tokens, probabilities_of
 from heddle.engines.llm.step_batch import (
@@ -245,6 +245,22 @@ class TransformersWorker:
     def export_chunk(self, slots: NDArray[np.int64], record: ChunkRecord) -> ChunkEntry:
         """Copy a chunk's KV out. Shapes: slots [record.tokens]."""
         return ChunkEntry(record, self.store.export(slots))
+
+    @torch.inference_mode()
+    def scores(
+        self, queries: NDArray[np.float32], blocks: Sequence[tuple[object, int]]
+    ) -> tuple[NDArray[np.float32], ...]:
+        """Return how much queries that were kept look at each token of these chunks.
+
+        Each block comes with how far the queries are turned for it [tokens].
+        Shapes: queries [heads, n, head_dim]; results [tokens of the block] each.
+        """
+        kept = torch.from_numpy(queries).to(self._device)
+        found = []
+        for block, tokens in blocks:
+            assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
+            found.append(scores_of_block(kept, block, tokens, self._rotation))
+        return tuple(found)
 
     @torch.inference_mode()
     def load_kv(self, slots: NDArray[np.int64], block: object) -> None:

@@ -17,7 +17,10 @@ from heddle.engines.vector.graph.progress import OnPhase
 from heddle.engines.vector.graph.scheduler import TOPM_MAX
 from heddle.engines.vector.hot.setting import HotSettings
 from heddle.engines.vector.index_kind import SearchMode
+from heddle.engines.vector.locality.self_check import SelfCheck
+from heddle.engines.vector.locality.target_stops import TargetStops
 from heddle.engines.vector.pool.build import PoolSettings, pooled
+from heddle.engines.vector.shards.folders import remove_other_divisions
 from heddle.engines.vector.shards.part import WHOLE, Part
 from heddle.engines.vector.shards.source import open_source
 
@@ -43,6 +46,9 @@ class VectorSettings:
         pool: how searches before a prefill and while decoding share the lane; None = no pool.
         hot: which share of the lists lies on a device as well; None = none. A graph has no lists.
         part: which part of the corpus is searched.
+        target_recall: what searches find at least on average of the exact hits, in (0, 1), where
+            a request allows approximate answers; None = each scans all its clusters. A graph has
+            none.
 
     Raises:
         ConfigError: a value is out of range.
@@ -58,6 +64,7 @@ class VectorSettings:
     pool: PoolSettings | None = None
     hot: HotSettings | None = None
     part: Part = WHOLE
+    target_recall: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("nprobe", "slots", "threads", "lists_per_step"):
@@ -67,6 +74,10 @@ class VectorSettings:
         if not self.substage_budget_s > 0:
             raise ConfigError(
                 f"vector substage_budget_s: need a positive time, got {self.substage_budget_s}"
+            )
+        if self.target_recall is not None and not 0 < self.target_recall < 1:
+            raise ConfigError(
+                f"vector target_recall: need more than 0 and less than 1, got {self.target_recall}"
             )
         if not 1 <= self.topm <= TOPM_MAX:
             raise ConfigError(f"vector topm: need 1 to {TOPM_MAX}, got {self.topm}")
@@ -85,6 +96,8 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> SteppedEngi
         HeddleError: the corpus can't be opened.
     """
     engine: SteppedEngine
+    if settings.part.of > 1 and settings.part.number == 0:  # one of the lanes tidies up
+        remove_other_divisions(settings.directory, settings.part.of)
     if graph_path(settings.directory).exists():
         topm, slots = settings.topm, settings.slots
         engine = graph.build_engine(
@@ -92,6 +105,10 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> SteppedEngi
         )
         if settings.hot is not None:
             log.warning("hot_clusters: this corpus is searched by its graph, which has no clusters")
+        if settings.target_recall is not None:
+            log.warning(
+                "target recall: this corpus is searched by its graph, which has no clusters"
+            )
     else:
         engine = _ivf_engine(name, epoch, settings)
     return engine if settings.pool is None else pooled(engine, settings.pool)
@@ -110,7 +127,7 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine
     faiss.omp_set_num_threads(settings.threads)
     directory = settings.part.directory(settings.directory)
     source = open_source(settings.directory, settings.part)
-    live = open_index(directory, source)
+    live = open_index(directory, source, saves_tail=False)
 
     def reopen() -> LiveIndex:
         # As a lane would open it now: an indexer may have left a better file, else it is made.
@@ -118,8 +135,12 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine
             return open_index(directory, own_source)
 
     make_hot = None if settings.hot is None else _hot_maker(settings.hot)
-    rebuild = Rebuild(reopen)
+    rebuild = Rebuild(reopen, PerfClock())
+    if live.wants_saving:  # searches don't wait until it is
+        rebuild.start()
     worker = FaissWorker(live, source, settings.nprobe, settings.threads, rebuild, make_hot)
+    check = SelfCheck(worker)
+    target = settings.target_recall
     return VectorEngine(
         name,
         epoch,
@@ -128,6 +149,8 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine
         slots=settings.slots,
         substage_budget_s=settings.substage_budget_s,
         lists_per_step=settings.lists_per_step,
+        check=check,
+        stops=None if target is None else TargetStops(worker, check, target),
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,17 +14,22 @@ from heddle.core.frames import Frame, Load
 from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Ingested, RankedHits
-from heddle.core.tasks import Task
+from heddle.core.results import Hits, Ingested, RecallEstimate
+from heddle.core.tasks import Optimizations, Task
 from heddle.costs.step_report import StepReport
 from heddle.engines.vector.allowed import FEW_MAX, Allowed
 from heddle.engines.vector.ingest_queue import IngestQueue, WaitingIngest, ingest_refusal
+from heddle.engines.vector.locality.course import RowKey, Start
+from heddle.engines.vector.locality.self_check import Sample, SelfCheck
+from heddle.engines.vector.locality.target_stops import TargetStops
 from heddle.engines.vector.scheduler import NO_LIST, due_after
 from heddle.engines.vector.search import RunningSearch, SortedHits, dims_refusal, search_refusal
 from heddle.engines.vector.slot_tables import Portion, SlotTables
 from heddle.engines.vector.slots import SlotTable
 from heddle.engines.vector.step_counts import PRIOR_S, StepCounts
 from heddle.engines.vector.worker_port import VectorWorker
+
+FILTERED_IN_FULL = "target recall: a search with a filter scans every planned list"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +44,23 @@ class Joining:
     def queries(self) -> NDArray[np.float32]:
         """The rows' queries, [stop - first, d]."""
         return self.search.payload.queries[self.first : self.stop]
+
+    def starts(self) -> Iterator[Start]:
+        """Yield each row as one that may stop early."""
+        search = self.search
+        for row in range(self.first, self.stop):
+            key = RowKey(search.task_id, row)
+            yield Start(key, search.request_id, search.payload.topk, search.revision)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What rows that join together have in common; `may_stop`: before their last cluster."""
+
+    k: int
+    nprobe: int
+    allowed: Allowed | None
+    may_stop: bool
 
 
 class VectorEngine:
@@ -57,6 +79,9 @@ class VectorEngine:
         substage_budget_s: time for one step where the caller doesn't say [s].
         lists_per_step: the most clusters one query scans in a step; None leaves it to the budget.
         prior_s: the cost model's first guess.
+        check: runs a share of the searches again, exactly; None = none.
+        stops: ends searches whose request allows approximate answers at a promised recall; None =
+            each scans all its clusters.
     """
 
     def __init__(
@@ -70,8 +95,11 @@ class VectorEngine:
         substage_budget_s: float = 2e-3,
         lists_per_step: int | None = None,
         prior_s: Mapping[str, float] = PRIOR_S,
+        check: SelfCheck | None = None,
+        stops: TargetStops | None = None,
     ) -> None:
         self._worker = worker
+        self._check, self._stops = check, stops
         self._slots = slots
         self._budget_s = substage_budget_s
         self._lists_per_step = lists_per_step
@@ -79,6 +107,7 @@ class VectorEngine:
         self._searches: dict[int, RunningSearch] = {}
         self._waiting: dict[int, RunningSearch] = {}  # those with rows that have no slot
         self._reporting: dict[int, RunningSearch] = {}  # those that asked for Progress
+        self._lacking_words: dict[int, Hits] = {}  # those that lack nothing but `by_words`
         self._has_new_search = False  # it has to see what is committed by now
         self._revision_wanted = 0
         self._ingests = IngestQueue()
@@ -98,7 +127,7 @@ class VectorEngine:
     @property
     def has_work(self) -> bool:
         """Whether a step would do something."""
-        return self._report.has_events or self._has_tasks
+        return self._report.has_events or self._goes_on
 
     @property
     def rows_in_flight(self) -> int:
@@ -127,15 +156,22 @@ class VectorEngine:
         """
         self._report.begin()
         counts = StepCounts()
+        self._take_words()
         self._join(counts)
         self._scan(counts, self._budget_s if math.isinf(budget_s) else budget_s)
         self._ingest(counts)
-        return self._report.frame(
+        self._run_again(counts)
+        frame = self._report.frame(
             counts.features(),
             Load(running=self.rows_in_flight, waiting=self._rows_waiting()),
             has_computed=counts.has_any,
-            has_work=self._has_tasks,
+            has_work=self._goes_on,
         )
+        return frame._replace(recall=self._recall)
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever a search by words has ended beside the steps."""
+        self._worker.words.subscribe(wake)
 
     def close(self) -> None:
         """Let go of the corpus; nothing is called afterwards."""
@@ -161,20 +197,28 @@ class VectorEngine:
     # Tasks ------------------------------------------------------------------------------------
 
     @property
+    def _goes_on(self) -> bool:
+        return self._has_tasks or (self._check is not None and self._check.has_work)
+
+    @property
     def _has_tasks(self) -> bool:
-        return bool(self._searches or self._ingests)
+        return bool(self._searches or self._ingests or self._worker.words.has_results)
 
     def _rows_waiting(self) -> int:
         return sum(s.rows_waiting for s in self._waiting.values()) + self._ingests.rows
 
     def _admit(self, task: Task, report_every: int) -> None:
         task_id, priority, payload = task.task_id, task.identity.priority, task.payload
-        if task_id in self._searches or task_id in self._ingests:
+        if any(task_id in tasks for tasks in (self._searches, self._lacking_words, self._ingests)):
             return
         if isinstance(payload, SearchPayload):
             refusal = search_refusal(payload)
             if refusal is None:
-                self._add(RunningSearch(task_id, payload, priority, report_every))
+                may_stop = task.optimizations is Optimizations.APPROX
+                request_id = task.identity.request_id
+                self._add(
+                    RunningSearch(task_id, payload, priority, report_every, request_id, may_stop)
+                )
         elif isinstance(payload, IngestPayload):
             refusal = ingest_refusal(payload)
             if refusal is None:
@@ -202,6 +246,9 @@ class VectorEngine:
 
     def _drop(self, task_id: int) -> bool:
         """Forget a task and free its rows; return whether it was there."""
+        self._worker.words.cancel(task_id)
+        if self._lacking_words.pop(task_id, None) is not None:
+            return True
         search = self._searches.get(task_id)
         if search is None:
             return self._ingests.remove(task_id)
@@ -213,24 +260,32 @@ class VectorEngine:
         del self._searches[search.task_id]
         self._waiting.pop(search.task_id, None)
         self._reporting.pop(search.task_id, None)
+        if self._stops is not None:
+            self._stops.forget(search.task_id, search.payload.rows)
 
     def _fail(self, task_id: int, message: str, *, is_input: bool = False) -> None:
         if self._drop(task_id):
             self._report.failed(task_id, message, is_input=is_input)
 
     def _finish(self, search: RunningSearch) -> None:
-        hits, payload = replace(search.hits(), notes=self._worker.notes), search.payload
-        if payload.words is not None:
-            try:
-                distances, labels = self._worker.by_words(
-                    payload.queries, payload.words, payload.topk, payload.scope
-                )
-            except Exception as error:
-                self._fail(search.task_id, f"the search by words failed: {error}")
-                return
-            hits = replace(hits, by_words=RankedHits(labels, distances))
+        notes = (*self._worker.notes, *search.notes)
+        hits = replace(search.hits(), notes=notes, by_words=search.by_words, recall=self._recall)
         self._forget(search)
-        self._report.done(search.task_id, hits)
+        if search.payload.words is None or search.by_words is not None:
+            self._report.done(search.task_id, hits)
+        else:
+            self._lacking_words[search.task_id] = hits
+
+    def _take_words(self) -> None:
+        """Take in what searches by words have found, and end the tasks that lacked only that."""
+        for task_id, found in self._worker.words.take():
+            if isinstance(found, Exception):
+                self._fail(task_id, f"the search by words failed: {found}")
+            elif task_id in self._lacking_words:
+                hits = self._lacking_words.pop(task_id)
+                self._report.done(task_id, replace(hits, by_words=found))
+            else:
+                self._searches[task_id].by_words = found
 
     # Searches begin ---------------------------------------------------------------------------
 
@@ -240,7 +295,7 @@ class VectorEngine:
             return
         may_begin = self._follow(counts)
         free = self._slots - self.rows_in_flight
-        groups: dict[tuple[int, int, Allowed | None], list[Joining]] = {}
+        groups: dict[Group, list[Joining]] = {}
         for search in sorted(self._waiting.values(), key=lambda search: search.priority.value):
             if not free:
                 break
@@ -250,16 +305,23 @@ class VectorEngine:
             if search.allowed is not None and search.allowed.is_few:
                 self._compare(search, rows, counts)
                 continue
-            key = (search.payload.topk, search.nprobe or 0, search.allowed)
-            group = groups.setdefault(key, [])
+            group = groups.setdefault(self._group(search), [])
             group.append(Joining(search, search.rows_joined, search.rows_joined + rows))
             search.rows_joined += rows
             free -= rows
             counts.rows += rows
             if not search.rows_waiting:
                 del self._waiting[search.task_id]
-        for (topk, nprobe, allowed), group in groups.items():
-            self._join_group(topk, nprobe, allowed, group)
+        for common, group in groups.items():
+            self._join_group(common, group)
+
+    def _group(self, search: RunningSearch) -> Group:
+        topk, nprobe = search.payload.topk, search.nprobe or 0
+        may_stop = search.may_stop and self._stops is not None and search.allowed is None
+        if not may_stop or self._stops is None:
+            return Group(topk, nprobe, search.allowed, may_stop=False)
+        search.note(self._stops.why_full(topk, nprobe))
+        return Group(self._stops.hits_kept(topk), nprobe, None, may_stop=True)
 
     def _follow(self, counts: StepCounts) -> bool:
         """Bring the index up to the corpus; return whether waiting searches may begin on it."""
@@ -268,8 +330,12 @@ class VectorEngine:
                 self._revision_wanted = self._worker.newest_revision()
                 self._has_new_search = False
             if not self._worker.covers(self._revision_wanted):
-                in_flight = any(search.has_begun for search in self._searches.values())
-                counts.followed += self._worker.follow(in_flight=in_flight)
+                if self._check is not None:
+                    self._check.index_changes()
+                begun = [search for search in self._searches.values() if search.has_begun]
+                unlimited = {s.payload.scope for s in begun if s.allowed is None}
+                changes = self._worker.follow(in_flight=bool(begun), unlimited=unlimited)
+                counts.followed += changes
             return self._worker.covers(self._revision_wanted)
         except Exception as error:
             for search in [s for s in self._waiting.values() if not s.has_begun]:
@@ -285,6 +351,8 @@ class VectorEngine:
         nprobe = search.payload.nprobe or self._worker.nprobe_default
         search.nprobe = min(nprobe, len(self._worker.list_sizes))
         search.revision = self._worker.revision
+        if search.payload.words is not None:
+            self._worker.words.start(search.task_id, search.payload)
         if not (search.nprobe and search.payload.rows):
             self._finish(search)
             return False
@@ -302,6 +370,8 @@ class VectorEngine:
             return False
         if allowed is None:
             return True
+        if search.may_stop and self._stops is not None:
+            search.note(FILTERED_IN_FULL)
         if allowed.is_few or not allowed.count:
             search.nprobe = 0  # no list is scanned
         if not allowed.count:
@@ -328,32 +398,35 @@ class VectorEngine:
         if search.is_done:
             self._finish(search)
 
-    def _join_group(
-        self, topk: int, nprobe: int, allowed: Allowed | None, group: Sequence[Joining]
-    ) -> None:
+    def _join_group(self, common: Group, group: Sequence[Joining]) -> None:
         """Find the clusters of rows with equal k and nprobe in one coarse search."""
+        nprobe, allowed = common.nprobe, common.allowed
         queries = np.concatenate([joining.queries for joining in group], dtype=np.float32)
         try:
             queries = self._worker.prepared(queries)
             # A filter may want more lists than nprobe: they are ordered at once.
             width = nprobe if allowed is None else len(self._worker.list_sizes)
             lists = self._worker.coarse(queries, width)
+            stop: int | NDArray[np.int64] = nprobe
+            own = self._sizes(lists[:, :nprobe]).sum(axis=1)
+            if common.may_stop and self._stops is not None:
+                starts = [start for joining in group for start in joining.starts()]
+                lists, stop = self._stops.begin(starts, queries, lists)
         except Exception as error:
             for joining in group:
                 self._fail(joining.search.task_id, f"coarse search failed: {error}")
             return
         rows = [joining.stop - joining.first for joining in group]
-        heap = self._worker.heap_size(topk)
+        heap = self._worker.heap_size(common.k)
         shared_lists = len(self._worker.list_sizes) if self._shares_lists else 0
-        own = self._sizes(lists[:, :nprobe]).sum(axis=1)
-        self._tables.table(topk, heap, queries.shape[1], allowed, shared_lists).add(
+        self._tables.table(common.k, heap, queries.shape[1], allowed, shared_lists).add(
             np.repeat([joining.search.task_id for joining in group], rows),
             np.array([row for joining in group for row in range(joining.first, joining.stop)]),
             np.repeat([joining.search.priority.value for joining in group], rows),
             queries,
             lists,
             due_after(self._vectors_scanned, own),
-            nprobe,
+            stop,
         )
 
     # One sub-stage ----------------------------------------------------------------------------
@@ -448,6 +521,10 @@ class VectorEngine:
         if found is None:
             return
         distances, labels = found
+        self._sample(table, rows, distances)
+        cached = np.zeros(len(rows), np.int64)
+        if self._stops is not None:
+            cached = self._stops.finish(table, rows, labels)
         task_ids, task_rows = table.task_ids[rows].tolist(), table.task_rows[rows]
         ended, first = [], 0
         while first < len(task_ids):  # one turn for each task, not for each row
@@ -456,6 +533,8 @@ class VectorEngine:
             mine = slice(first, stop)
             search.finish_rows(task_rows[mine], (distances[mine], labels[mine]))
             search.lists_on_device += int(table.on_device[rows[mine]].sum())
+            search.lists_scanned += int(table.position[rows[mine]].sum())
+            search.hits_cached += int(cached[mine].sum())
             if search.is_done:
                 ended.append(search)
             first = stop
@@ -466,7 +545,7 @@ class VectorEngine:
     def _filled(self, table: SlotTable, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return those rows that have all they are to find; the others go on with more lists."""
         if table.allowed is None:
-            return rows
+            return rows if self._stops is None else self._ended(self._stops, table, rows)
         wanted = min(table.labels.shape[1], table.allowed.count)
         is_short = (table.labels[rows] >= 0).sum(axis=1) < wanted
         added = table.widen(rows[is_short])
@@ -475,6 +554,40 @@ class VectorEngine:
         is_short[is_short] = added > 0
         filled: NDArray[np.int64] = rows[~is_short]
         return filled
+
+    def _ended(
+        self, stops: TargetStops, table: SlotTable, rows: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return those rows that need no more lists; none where that fails, as do their tasks."""
+        try:
+            return stops.ended(table, rows)
+        except Exception as error:
+            for task_id in np.unique(table.task_ids[rows]).tolist():
+                self._fail(task_id, f"telling whether a search may stop failed: {error}")
+            return rows[:0]
+
+    def _sample(
+        self, table: SlotTable, rows: NDArray[np.int64], distances: NDArray[np.float32]
+    ) -> None:
+        """Have a share of the rows that scanned all their clusters run again, [m] and [m, k]."""
+        if self._check is None or table.allowed is not None:
+            return
+        for number, row in enumerate(rows.tolist()):
+            search = self._searches[int(table.task_ids[row])]
+            may_stop = search.may_stop and self._stops is not None
+            if not may_stop and self._check.wants():
+                found = distances[number : number + 1, : search.payload.topk].copy()
+                query = table.queries[row : row + 1].copy()
+                self._check.add(Sample(query, found, 0, search.revision))
+
+    @property
+    def _recall(self) -> RecallEstimate | None:
+        return None if self._check is None else self._check.estimate
+
+    def _run_again(self, counts: StepCounts) -> None:
+        """Carry a sample's exact answer on, if nobody waits."""
+        if self._check is not None and self._check.has_work and not self._has_tasks:
+            counts.compared += self._check.advance()
 
     def _found(self, table: SlotTable, rows: NDArray[np.int64]) -> SortedHits | None:
         """Return the hits that rows have by now, [m, k], or None: then their tasks have failed."""

@@ -27,16 +27,23 @@ from heddle.engines.vector.source import VectorSource
 log = logging.getLogger(__name__)
 
 
-def open_index(directory: Path, source: VectorSource, mode: SearchMode | None = None) -> LiveIndex:
+def open_index(
+    directory: Path,
+    source: VectorSource,
+    mode: SearchMode | None = None,
+    *,
+    saves_tail: bool = True,
+) -> LiveIndex:
     """Return the index of a corpus, up to date.
 
     Reads the file where it is valid and replays what the corpus wrote since, else builds it
     anew; then refreshes the file if much has changed. A disk that refuses that costs time at the
     next open only.
-    `mode` None keeps the one that the index was made for.
+    `mode` None keeps the one that the index was made for. Without `saves_tail`, only an index that
+    was built anew is written: the caller has the rest written in the background.
     """
-    live, is_changed = _current(directory, source, mode)
-    if is_changed:
+    live, is_built, is_changed = _current(directory, source, mode)
+    if is_changed and (is_built or saves_tail):
         try:
             write_index(directory, live, source)
         except StorageError as error:
@@ -51,7 +58,7 @@ def refresh_index(directory: Path, source: VectorSource, mode: SearchMode | None
     Raises:
         StorageError: the disk refused; the old file is still valid.
     """
-    live, is_changed = _current(directory, source, mode)
+    live, _, is_changed = _current(directory, source, mode)
     if is_changed:
         write_index(directory, live, source)
 
@@ -127,8 +134,8 @@ def _write(folder: Path, live: LiveIndex, embedder: str) -> None:
 
 def _current(
     directory: Path, source: VectorSource, mode: SearchMode | None
-) -> tuple[LiveIndex, bool]:
-    """Return the index up to the corpus, and whether its file is to be written."""
+) -> tuple[LiveIndex, bool, bool]:
+    """Return the index up to the corpus; whether it was built; whether to write its file."""
     live = read_index(directory, source)
     wanted = mode or (SearchMode.AUTO if live is None else live.mode)
     if live is not None:
@@ -139,9 +146,9 @@ def _current(
         elif live.is_outgrown:
             log.info("another index than %s of %d lists serves it: built", live.kind, live.nlist)
         else:
-            return live, live.wants_saving or has_other_mode
+            return live, False, live.wants_saving or has_other_mode
     built = LiveIndex.build(source, wanted)
-    return built, built.index is not None or _path(directory, MANIFEST).exists()
+    return built, True, built.index is not None or _path(directory, MANIFEST).exists()
 
 
 def _verify(directory: Path, manifest: IndexManifest, source: VectorSource) -> None:

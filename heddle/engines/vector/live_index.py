@@ -1,6 +1,7 @@
 """A FAISS IVF index in memory that follows a corpus from revision to revision."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,9 @@ SAMPLE_PER_LIST = 64  # k-means gains little from more, and its time grows with 
 KMEANS_ITERATIONS = 10
 KMEANS_SEED = 1234
 TAIL_SHARE, TAIL_MIN, TAIL_MAX = 0.05, 1024, 20_000  # vectors replayed rather than saved
-PIECE_ROWS = 1024  # vectors brought in at once: some hundredths of a second
+PIECE_ROWS = 1024  # the most vectors that are brought in at once while others wait ...
+PIECE_COMPARISONS = 2**17  # ... and of comparisons with centroids: some milliseconds
+FOLLOW_ROWS = 4096  # brought in at once where nobody waits
 
 PQ_DIMS = (4, 3, 2, 1)  # dimensions that share a 4-bit code, the first that divides them all
 PANORAMA_LEVELS = 8
@@ -141,30 +144,40 @@ class LiveIndex:
         """
         newest, changes = source.revision, 0
         while self.revision < newest:
-            changes += self.advance(source)
+            changes += self.advance(source, piece_rows=FOLLOW_ROWS)
         return changes
 
-    def advance(self, source: VectorSource, *, may_delete: bool = True) -> int:
+    def advance(
+        self,
+        source: VectorSource,
+        *,
+        may_delete: bool = True,
+        may_add: Callable[[], bool] = lambda: True,
+        piece_rows: int | None = None,
+    ) -> int:
         """Bring in a piece of what the corpus has written; return how many changes.
 
         Deletions come first, whole, and only if `may_delete`, else nothing is done; then up to
-        PIECE_ROWS vectors in a call. `revision` is raised when all are in. After an error it
-        begins again: what is replayed twice is in once. That gives it another row of `refine`,
-        so it counts as a deletion.
+        `piece_rows` vectors in a call (None: so few that a lane's searches hardly wait), if
+        `may_add` says so before and after they were read. `revision` is raised when all are in.
+        After an error it begins again: what is replayed twice is in once. That gives it another
+        row of `refine`, so it counts as a deletion.
 
         Mutates: index (made where there was none) and revision.
         """
+        if not may_add():
+            return 0
         changes, replay = 0, self._replay
         self._replay = None
         if replay is None:
-            replay = Replay(source, self.revision, PIECE_ROWS)
+            replay = Replay(source, self.revision, piece_rows or self._piece_rows)
             if len(replay.deleted) and not may_delete:
                 return 0
             changes = self._remove(replay.deleted)
         batch = replay.next_piece()
         if batch is not None:
-            if not may_delete and self._has_rows_of(batch):
-                return 0
+            if not may_add() or (not may_delete and self._has_rows_of(batch)):
+                return changes
             self._add(batch)
             changes += len(batch.chunk_ids)
         self.tail += changes
@@ -173,6 +186,10 @@ class LiveIndex:
         else:
             self._replay = replay
         return changes
+
+    @property
+    def _piece_rows(self) -> int:
+        return max(1, min(PIECE_ROWS, PIECE_COMPARISONS // max(1, self.nlist)))
 
     def _add(self, batch: VectorBatch) -> None:
         if self.index is None:
@@ -200,6 +217,8 @@ class LiveIndex:
         if self.refine is not None:
             labels = self.refine.rows_of(chunk_ids)
             self.refine.forget(labels)
+            if not len(labels):
+                return 0  # spares a pass over every list
         selector = faiss.IDSelectorBatch(np.ascontiguousarray(labels, np.int64))
         return int(self.index.remove_ids(selector))
 

@@ -1,47 +1,65 @@
 """Indexing a corpus anew while its present index is searched."""
 
 import logging
+import math
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import faiss
 
+from heddle.core.ports import Clock
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+PAUSE_S: Final = 10.0  # after the first failure; doubles with each one that follows
+PAUSE_S_MAX: Final = 600.0
 
 
 class Rebuild(Generic[T]):
     """Makes another index of the same corpus, in a thread of its own, one at a time.
 
-    An index that can't be made is logged and not tried again: the present one stays right, its
-    searches only take longer.
+    An index that can't be made is logged and tried again after a pause: the present one stays
+    right meanwhile, its searches only take longer.
 
     Args:
         make: returns the index; called in the thread.
+        clock: measures the pauses.
     """
 
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], T], clock: Clock) -> None:
+        self._make, self._clock = make, clock
         self._thread: threading.Thread | None = None
         self._made: T | None = None
-        self._has_failed = False
+        self._failures = 0
+        self._again_s = -math.inf
+        self.problem = ""  # why the last try failed, and when the next may begin
 
     @property
     def is_ready(self) -> bool:
         """Whether `take` has an index to give."""
         return self._made is not None
 
+    @property
+    def is_due(self) -> bool:
+        """Whether what failed is to be tried again by now."""
+        return bool(self.problem) and self._thread is None and self._may_begin
+
+    @property
+    def _may_begin(self) -> bool:
+        return self._clock.now_s() >= self._again_s
+
     def start(self) -> None:
-        """Begin, unless one is being made, waits to be taken, or could not be made."""
-        if self._thread is None and not self._has_failed:
+        """Begin, unless one is being made, waits to be taken, or has just failed."""
+        if self._thread is None and self._may_begin:
             self._thread = threading.Thread(target=self._run, name="index-rebuild")
             self._thread.start()
 
     def wait(self) -> None:
         """Return when nothing is being made any more."""
-        if self._thread is not None:
-            self._thread.join()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
 
     def take(self) -> T:
         """Give away the index that was made."""
@@ -52,7 +70,20 @@ class Rebuild(Generic[T]):
     def _run(self) -> None:
         faiss.omp_set_num_threads(1)  # of this thread: searches keep theirs
         try:
-            self._made = self._make()
+            made = self._make()
         except Exception as error:
-            self._has_failed = True
-            log.warning("the index stays as it is, though the corpus has outgrown it: %s", error)
+            self._pause(error)
+            self._thread = None  # last: from now on another may begin
+            return
+        self._failures, self._again_s, self.problem = 0, -math.inf, ""
+        self._made = made
+
+    def _pause(self, error: Exception) -> None:
+        pause_s = min(PAUSE_S * 2**self._failures, PAUSE_S_MAX)
+        self._failures = min(self._failures + 1, 16)  # the pause is at its longest long before
+        self._again_s = self._clock.now_s() + pause_s
+        self.problem = (
+            f"the index is searched as it is, another could not be made: {error}; "
+            f"tried again {pause_s:g} s later"
+        )
+        log.warning("%s", self.problem)

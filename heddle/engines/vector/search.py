@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from heddle.core.frames import Progress
 from heddle.core.payloads import SearchPayload
-from heddle.core.results import Hits
+from heddle.core.results import Hits, RankedHits
 from heddle.core.tasks import Priority
 from heddle.engines.vector.allowed import Allowed
 
@@ -23,17 +23,22 @@ class RunningSearch:
 
     `nprobe` is settled when the first row joins: asked for, or the index's default, and never
     more than its nlist; `lists_added` are those scanned besides for want of hits, over all rows;
-    `lists_on_device` those that a device scanned for finished rows.
+    finished rows have scanned `lists_scanned`, a device `lists_on_device` of them, and
+    `hits_cached` of their hits an earlier search of the request had found. `may_stop`: it may find
+    less than all its clusters hold. `notes` says what went another way than meant.
     `allowed` is settled then, too: None = everything may be found. `found` is what finished rows
-    found, None before the first of them.
+    found, None before the first of them. `by_words` is there once it was looked for.
     """
 
     task_id: int
     payload: SearchPayload
     priority: Priority
     report_every: int
+    request_id: int = 0
+    may_stop: bool = False
     nprobe: int | None = None
     lists_added: int = 0
+    lists_scanned: int = 0
     lists_on_device: int = 0
     allowed: Allowed | None = None
     revision: int = 0
@@ -41,6 +46,9 @@ class RunningSearch:
     rows_done: int = 0
     steps: int = 0
     found: SortedHits | None = None
+    by_words: RankedHits | None = None
+    hits_cached: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def has_begun(self) -> bool:
@@ -62,8 +70,15 @@ class RunningSearch:
         """Clusters to scan over all rows; 0 while nothing has started."""
         return self.payload.rows * (self.nprobe or 0) + self.lists_added
 
+    def note(self, words: str) -> None:
+        """Say what went another way than meant; "" = nothing."""
+        if words and words not in self.notes:
+            self.notes = (*self.notes, words)
+
     def finish_rows(self, rows: NDArray[np.int64], hits: SortedHits) -> None:
-        """Take the hits of rows that have been scanned to the end, [m, topk] each."""
+        """Take the hits of rows that have ended, [m, topk] each or more."""
+        distances, labels = hits
+        hits = distances[:, : self.payload.topk], labels[:, : self.payload.topk]
         self.rows_done += len(rows)
         if len(rows) == self.payload.rows:
             self.found = hits
@@ -73,16 +88,16 @@ class RunningSearch:
         self.found[0][rows], self.found[1][rows] = hits
 
     def hits(self) -> Hits:
-        """Return the final result: every list that was planned has been scanned."""
+        """Return the final result."""
         distances, labels = self.found or self._nothing()
-        planned = self.lists_probed
         return Hits(
             labels,
             distances,
-            planned,
-            planned,
+            self.lists_scanned,
+            self.lists_probed,
             self.revision,
             lists_on_device=self.lists_on_device,
+            hits_cached=self.hits_cached,
         )
 
     def progress(self, rows: NDArray[np.int64], hits: SortedHits, lists_scanned: int) -> Progress:
@@ -92,7 +107,8 @@ class RunningSearch:
         """
         distances, labels = self.found or self._nothing()
         distances, labels = distances.copy(), labels.copy()
-        distances[rows], labels[rows] = hits
+        topk = self.payload.topk
+        distances[rows], labels[rows] = hits[0][:, :topk], hits[1][:, :topk]
         scanned = lists_scanned + self.rows_done * (self.nprobe or 0)
         return Progress(
             self.task_id,

@@ -35,20 +35,19 @@ class SharedSlotTable(SlotTable):
         queries: NDArray[np.float32],
         lists: NDArray[np.int64],
         due: NDArray[np.int64],
-        nprobe: int | None = None,
+        stop: int | NDArray[np.int64] | None = None,
     ) -> None:
         """Put queries into new rows; see `SlotTable.add`."""
-        super().add(task_ids, task_rows, priorities, queries, lists, due, nprobe)
+        super().add(task_ids, task_rows, priorities, queries, lists, due, stop)
         rows = np.arange(self.count - len(queries), self.count)
         self.is_pending[rows] = False
         self._want(rows, np.zeros(len(rows), np.int64))
 
-    def widen(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Let rows go on with as many lists again; see `SlotTable.widen`."""
+    def extend(self, rows: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+        """Let rows go on to these stops, [m] each."""
         before = self.stop[rows]
-        added = super().widen(rows)
+        super().extend(rows, stops)
         self._want(rows, before)
-        return added
 
     def remove(self, rows: NDArray[np.int64]) -> None:
         """Free rows; the last ones in use move into the holes."""

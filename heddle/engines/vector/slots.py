@@ -70,13 +70,13 @@ class SlotTable:
         queries: NDArray[np.float32],
         lists: NDArray[np.int64],
         due: NDArray[np.int64],
-        nprobe: int | None = None,
+        stop: int | NDArray[np.int64] | None = None,
     ) -> None:
         """Put queries into new rows with empty heaps.
 
         Shapes: task_ids, task_rows (the row within its task), priorities and due [m]; queries
         [m, d]; lists [m, w], in the order in which they are scanned: all of them, or the first
-        `nprobe` and the others where a filter leaves a row without enough hits.
+        `stop` [m] and the others if a row is extended.
         """
         last = self.count + len(queries)
         self._reserve(last, lists.shape[1])
@@ -86,7 +86,7 @@ class SlotTable:
         self.distances[added] = np.inf
         self.labels[added] = -1
         self.position[added] = 0
-        self.stop[added] = nprobe or lists.shape[1]
+        self.stop[added] = lists.shape[1] if stop is None else stop
         self.task_ids[added] = task_ids
         self.task_rows[added] = task_rows
         self.priorities[added] = priorities
@@ -126,8 +126,12 @@ class SlotTable:
     def widen(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Let rows go on with as many lists again, as far as there are; return how many, [m]."""
         before = self.stop[rows]
-        self.stop[rows] = np.minimum(2 * before, self.lists.shape[1])
+        self.extend(rows, np.minimum(2 * before, self.lists.shape[1]))
         return self.stop[rows] - before
+
+    def extend(self, rows: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+        """Let rows go on to these stops, [m] each."""
+        self.stop[rows] = stops
 
     def remove(self, rows: NDArray[np.int64]) -> None:
         """Free rows; the last ones in use move into the holes."""

@@ -1,6 +1,6 @@
 """What the vector engine needs of a corpus: vectors by revision, and a place to store more."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -64,8 +64,17 @@ class VectorSource(Protocol):
         """
         ...
 
-    def by_words(self, text: str, limit: int, scope: SearchScope) -> VectorBatch:
-        """Return the live chunks in a scope that share words with a text, the best first."""
+    def is_limited(self, scope: SearchScope) -> bool:
+        """Whether there may be chunks outside a scope by now; quick in any corpus."""
+        ...
+
+    def by_words(
+        self, text: str, limit: int, scope: SearchScope, is_cancelled: Callable[[], bool]
+    ) -> VectorBatch:
+        """Return the live chunks in a scope that share words with a text, the best first.
+
+        Called from another thread than the rest. Fails soon after `is_cancelled` has become true.
+        """
         ...
 
     def store_vectors(self, chunk_ids: Sequence[int], vectors: NDArray[np.float32]) -> int:

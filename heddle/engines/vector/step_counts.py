@@ -39,7 +39,7 @@ class StepCounts:
     @property
     def has_any(self) -> bool:
         """Whether the step did anything that takes time."""
-        return bool(self.lists or self.rows or self.stored or self.followed)
+        return bool(self.lists or self.rows or self.compared or self.stored or self.followed)
 
     def features(self) -> dict[str, float]:
         """Return the counts by the names that the cost model knows."""

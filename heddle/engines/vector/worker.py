@@ -7,12 +7,14 @@ With PARALLEL_MODE_NO_HEAP_INIT, `search_preassigned` neither initialises nor so
 is given, so a search can be cut at any list and goes on as if it never stopped: the same ids
 and distances as one call, bit for bit, on unmodified FAISS. FastScan ignores the flag without a
 word: its lists are merged here, and only candidates nearer than the last are refined, because
-which of several equally far ones a call returns depends on what else it scans.
+which of several equally far ones a call returns depends on what else it scans. Where those are
+fewer than the hits wanted, the codes don't tell which hits to return, and steps may return others
+than one call (see `are_settled`).
 """
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Any
 
@@ -23,17 +25,20 @@ from numpy.typing import NDArray
 from heddle.core.errors import ConfigError
 from heddle.core.search_scope import SearchScope
 from heddle.engines.vector.allowed import Allowed, are_few
+from heddle.engines.vector.chunk_lists import ChunkLists
 from heddle.engines.vector.embedder_guard import EmbedderGuard
 from heddle.engines.vector.hot.port import ListDevice
 from heddle.engines.vector.index_kind import nprobe_for
 from heddle.engines.vector.list_memory import ListMemory
 from heddle.engines.vector.live_index import IvfIndex, LiveIndex
+from heddle.engines.vector.locality.index_port import Piece
 from heddle.engines.vector.rebuild import Rebuild
 from heddle.engines.vector.scan_kernels import centroid_distances
 from heddle.engines.vector.scheduler import NO_LIST
 from heddle.engines.vector.search import SortedHits, ascending
 from heddle.engines.vector.shared_scan import scan_shared
 from heddle.engines.vector.source import VectorSource, store_in
+from heddle.engines.vector.word_searches import WordSearches
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +47,7 @@ SEQUENTIAL, BY_QUERY = 0, 3
 CANDIDATES_MIN, CANDIDATES_PER_HIT = 100, 10  # of coded vectors, to be refined
 SPARE_MAX = 4000  # candidates beyond the hits wanted
 FILTERS_KEPT = 16
+PIECE_VECTORS = 8192  # that a query is compared with at once, exactly: about a millisecond
 SHARES_NOTHING = "FAISS sums distances in another order here: queries share no scans"
 SELF_TEST_ROWS, SELF_TEST_LISTS, SELF_TEST_K = 4, 8, 10
 
@@ -61,6 +67,14 @@ CAPABILITIES = {
 }
 """The kinds that can be searched in steps. Others give other results without a word, or were
 never compared; a self-test holds each index to it when it is opened."""
+
+
+VECTORS_PER_LOOK = {
+    "IndexIVFFlat": 2_000,
+    "IndexIVFFlatPanorama": 4_000,
+    "IndexIVFPQFastScan": 60_000,
+}
+"""How many vectors are scanned in the third of a millisecond that a look at a search takes."""
 
 
 class FaissWorker:
@@ -90,6 +104,7 @@ class FaissWorker:
     ) -> None:
         faiss.omp_set_num_threads(threads)
         self._live, self._source = live, source
+        self.words = WordSearches(source)
         self._nprobe, self._threads = nprobe, threads
         self._rebuild = rebuild
         self._make_hot = make_hot
@@ -101,6 +116,7 @@ class FaissWorker:
         self._every_id = np.zeros(0, np.uint8)
         self._filters: OrderedDict[tuple[SearchScope, int], Allowed | None] = OrderedDict()
         self._list_sizes = np.zeros(0, np.int64)
+        self._chunk_lists = ChunkLists(live)
         self._ivf: IvfIndex = None
         self._memory: ListMemory | None = None  # where our kernel scans
         self._notes: tuple[str, ...] = ()
@@ -130,9 +146,15 @@ class FaissWorker:
         return self._memory is not None
 
     @property
+    def vectors_per_look(self) -> int:
+        """How many vectors are scanned in the time it takes to ask whether a search may stop."""
+        return VECTORS_PER_LOOK[type(self._ivf).__name__]
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What every search is told: where it goes another way than meant."""
-        return self._notes
+        problem = "" if self._rebuild is None else self._rebuild.problem
+        return (*self._notes, problem) if problem else self._notes
 
     @property
     def revision(self) -> int:
@@ -222,7 +244,7 @@ class FaissWorker:
         if refine is None:
             return ascending(distances, labels)
         is_nearer = distances < distances.max(axis=1, keepdims=True)
-        is_nearer[is_nearer.sum(axis=1) < topk] = True  # as with many equal vectors
+        is_nearer[~are_settled(distances, topk)] = True
         rows = np.where(is_nearer, labels, -1)
         found, rows = ascending(refine.distances(queries, rows), rows)
         return found[:, :topk], refine.chunk_ids_at(rows[:, :topk])
@@ -272,19 +294,6 @@ class FaissWorker:
         rows = refine.rows_of(chunk_ids)
         return Allowed.of(rows, is_few=are_few(len(rows), self._live.count))
 
-    def by_words(
-        self, queries: NDArray[np.float32], texts: Sequence[str], limit: int, scope: SearchScope
-    ) -> SortedHits:
-        """Return what shares words with each text, the best by BM25 first, [n, limit] each."""
-        distances = np.full((len(texts), limit), np.inf, np.float32)
-        labels = np.full((len(texts), limit), -1, np.int64)
-        for row, text in enumerate(texts):
-            found = self._source.by_words(text, limit, scope)
-            count = len(found.chunk_ids)
-            labels[row, :count] = found.chunk_ids
-            distances[row, :count] = ((found.vectors - queries[row]) ** 2).sum(axis=1)
-        return distances, labels
-
     def nearest_of(self, queries: NDArray[np.float32], allowed: Allowed, topk: int) -> SortedHits:
         """Compare every allowed vector and return the nearest, [n, topk] each."""
         refine = self._live.refine
@@ -296,16 +305,56 @@ class FaissWorker:
         rows = np.pad(rows[:, :topk], ((0, 0), (0, missing)), constant_values=-1)
         return distances, refine.chunk_ids_at(rows)
 
+    def compare_piece(
+        self,
+        query: NDArray[np.float32],
+        first: int,
+        distances: NDArray[np.float32],
+        labels: NDArray[np.int64],
+    ) -> Piece:
+        """Compare a prepared query with the next vectors exactly; see `ComparedIndex`.
+
+        A piece begins at a row of the refine store, or at a list.
+        """
+        if self._live.refine is not None:
+            stop = min(first + PIECE_VECTORS, self._live.refine.rows)
+            rows = np.arange(first, stop)[None]
+            chunk_ids = self._live.refine.chunk_ids_at(rows)
+            found = self._live.refine.distances(query, np.where(chunk_ids < 0, -1, rows))
+            both = np.hstack([distances, found]), np.hstack([labels, chunk_ids])
+            distances[:], labels[:] = _nearest(*both, distances.shape[1])
+            return Piece(0 if stop == self._live.refine.rows else stop, stop - first)
+        ends = np.cumsum(self._list_sizes[first:])
+        count = 1 + int(np.searchsorted(ends, PIECE_VECTORS))
+        lists = np.arange(first, min(first + count, len(self._list_sizes)))
+        if len(lists):
+            self._scan_lists(query, lists[None], distances, labels)
+        stop = first + len(lists)
+        return Piece(stop % len(self._list_sizes), int(self._list_sizes[lists].sum()))
+
+    def centroid_distances(
+        self, queries: NDArray[np.float32], lists: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Return the squared distances of each query to the centroids of its lists, [n, w]."""
+        distances = np.empty((len(queries), len(self._centroids)), np.float32)
+        centroid_distances(self._centroids, queries, distances)
+        return np.take_along_axis(distances, lists, axis=1)
+
+    def lists_of(self, chunk_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the inverted list of each chunk, as of a while ago, [m]; -1 = unknown."""
+        return self._chunk_lists.of(chunk_ids)
+
     def newest_revision(self) -> int:
         """Return the newest revision that was committed to the corpus, here or elsewhere."""
         return self._source.revision
 
     def covers(self, revision: int) -> bool:
-        """Whether the index has all of a revision, and no better one waits to take its place."""
-        is_replaced = self._rebuild is not None and self._rebuild.is_ready
-        return self._live.revision >= revision and not is_replaced
+        """Whether the index has all of a revision, and no better one is to be taken or tried."""
+        rebuild = self._rebuild
+        has_work = rebuild is not None and (rebuild.is_ready or rebuild.is_due)
+        return self._live.revision >= revision and not has_work
 
-    def follow(self, *, in_flight: bool) -> int:
+    def follow(self, *, in_flight: bool, unlimited: Collection[SearchScope] = ()) -> int:
         """Bring a piece of what the corpus has written into the index; return how many changes.
 
         Raises:
@@ -321,7 +370,11 @@ class FaissWorker:
         if self._memory is not None:
             self._memory.forget()  # before: what fails half-way has moved vectors, too
         try:
-            changes = self._live.advance(self._source, may_delete=not in_flight)
+            changes = self._live.advance(
+                self._source,
+                may_delete=not in_flight,
+                may_add=lambda: not any(map(self._source.is_limited, unlimited)),
+            )
         except Exception:
             self._lists_changed()  # some of them, perhaps: it begins again, and finds less to do
             raise
@@ -329,8 +382,10 @@ class FaissWorker:
             self._prepare()
         elif changes:
             self._lists_changed()
-        if self._rebuild is not None and (self._live.is_outgrown or self._live.wants_saving):
-            self._rebuild.start()
+            self._chunk_lists.changed(changes)
+        rebuild, live = self._rebuild, self._live
+        if rebuild is not None and (live.is_outgrown or live.wants_saving or rebuild.is_due):
+            rebuild.start()
         return changes
 
     def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
@@ -338,7 +393,8 @@ class FaissWorker:
         return store_in(self._source, chunk_ids, vectors)
 
     def close(self) -> None:
-        """Wait for the index that is being made, and close the corpus."""
+        """Wait for the index that is being made, end searches by words, close the corpus."""
+        self.words.close()
         if self._rebuild is not None:
             self._rebuild.wait()
         self._source.close()
@@ -352,6 +408,7 @@ class FaissWorker:
         """Check that the index can be searched in steps, and switch it over."""
         self._list_sizes = self._live.list_sizes()
         self._filters.clear()  # their labels are those of the index before
+        self._chunk_lists = ChunkLists(self._live)
         self._ivf = ivf = self._live.ivf
         self._hot = self._memory = None
         self._notes = ()
@@ -396,9 +453,9 @@ class FaissWorker:
         """Search a few random queries at once and in ragged steps; return whether both agree."""
         rng = np.random.default_rng(0)
         queries = self._test_queries()
-        expected = self.search_at_once(queries, SELF_TEST_K, SELF_TEST_LISTS)
         queries = self.prepared(queries)
         lists = self.coarse(queries, min(SELF_TEST_LISTS, self._live.nlist))
+        at_once = self._heaps_at_once(queries, lists, SELF_TEST_K)
         n = len(queries)
         heaps = _empty_heaps(n, self.heap_size(SELF_TEST_K))
         position = np.zeros(n, np.int64)
@@ -408,24 +465,50 @@ class FaissWorker:
             is_now = (turns >= position[:, None]) & (turns < stop[:, None])
             self.scan(queries, np.where(is_now, lists, NO_LIST), *heaps)
             position = stop
+        if not np.array_equal(np.sort(heaps[0]), np.sort(at_once[0])):
+            return False
+        rows = np.ones(n, bool)
+        if self._live.refine is not None:
+            rows = are_settled(heaps[0], SELF_TEST_K)
         distances, labels = self.hits(queries, *heaps, SELF_TEST_K)
-        return np.array_equal(distances, expected[0]) and np.array_equal(labels, expected[1])
+        expected = self.hits(queries, *at_once, SELF_TEST_K)
+        return np.array_equal(distances[rows], expected[0][rows]) and np.array_equal(
+            labels[rows], expected[1][rows]
+        )
 
     def search_at_once(self, queries: NDArray[np.float32], topk: int, nprobe: int) -> SortedHits:
         """Search without steps: FAISS scans every list of every query in one call."""
         queries = self.prepared(queries)
         lists = self.coarse(queries, min(nprobe, self._live.nlist))
+        return self.hits(queries, *self._heaps_at_once(queries, lists, topk), topk)
+
+    def _heaps_at_once(
+        self, queries: NDArray[np.float32], lists: NDArray[np.int64], topk: int
+    ) -> SortedHits:
+        """Return the heaps of prepared queries after one scan of all their lists, unordered."""
         distances, labels = _empty_heaps(len(queries), self.heap_size(topk))
         if self._memory is not None:
             self.scan(queries, lists, distances, labels)
-            return self.hits(queries, distances, labels, topk)
+            return distances, labels
         mode, self._ivf.parallel_mode = self._ivf.parallel_mode, SEQUENTIAL
         try:
             self._search(queries, lists, distances, labels)
         finally:
             self._ivf.parallel_mode = mode
         distances[labels < 0] = np.inf
-        return self.hits(queries, distances, labels, topk)
+        return distances, labels
+
+
+def are_settled(distances: NDArray[np.float32], topk: int) -> NDArray[np.bool_]:
+    """Return for which rows of candidates [n, k] the codes tell which are to be refined, [n].
+
+    They don't where fewer than the hits wanted are nearer than the last candidate and more
+    vectors may lie just as far: of vectors with equal codes any may have become a candidate.
+    """
+    last = distances.max(axis=1)
+    nearer = (distances < last[:, None]).sum(axis=1)
+    settled: NDArray[np.bool_] = (nearer >= topk) | np.isinf(last)
+    return settled
 
 
 def _empty_heaps(rows: int, size: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -435,6 +518,12 @@ def _empty_heaps(rows: int, size: int) -> tuple[NDArray[np.float32], NDArray[np.
 def _selector(allowed: Allowed) -> Any:  # noqa: ANN401 - FAISS's own
     """Return what has FAISS pass over all that isn't allowed; it lives as long as `allowed`."""
     return faiss.IDSelectorBitmap(len(allowed.bits), faiss.swig_ptr(allowed.bits))
+
+
+def _nearest(distances: NDArray[np.float32], labels: NDArray[np.int64], k: int) -> SortedHits:
+    """Return the k nearest of each row, in any order, [n, k]."""
+    kept = np.argpartition(distances, k - 1, axis=1)[:, :k]
+    return np.take_along_axis(distances, kept, axis=1), np.take_along_axis(labels, kept, axis=1)
 
 
 def _merge(

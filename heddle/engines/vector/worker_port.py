@@ -1,14 +1,41 @@
 """What the vector engine is given: the index, and the corpus that it follows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.payloads import SearchPayload
+from heddle.core.results import RankedHits
 from heddle.core.search_scope import SearchScope
 from heddle.engines.vector.allowed import Allowed
 from heddle.engines.vector.search import SortedHits
+
+
+class WordSearcher(Protocol):
+    """Searches by words, beside the engine's steps."""
+
+    @property
+    def has_results(self) -> bool:
+        """Whether `take` has something to give."""
+        ...
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from any thread, whenever `has_results` may have become true."""
+        ...
+
+    def start(self, task_id: int, payload: SearchPayload) -> None:
+        """Begin to look for what shares words with the payload's texts, the best first."""
+        ...
+
+    def take(self) -> list[tuple[int, RankedHits | Exception]]:
+        """Give away what searches have found since, or why they failed, by task."""
+        ...
+
+    def cancel(self, task_id: int) -> None:
+        """Forget a search, if there is one; nothing is told of it any more."""
+        ...
 
 
 class VectorWorker(Protocol):
@@ -36,6 +63,11 @@ class VectorWorker(Protocol):
     @property
     def shares_lists(self) -> bool:
         """Whether a list that several queries of a scan want costs little more than for one."""
+        ...
+
+    @property
+    def words(self) -> WordSearcher:
+        """What searches by words."""
         ...
 
     @property
@@ -81,15 +113,6 @@ class VectorWorker(Protocol):
         """
         ...
 
-    def by_words(
-        self, queries: NDArray[np.float32], texts: Sequence[str], limit: int, scope: SearchScope
-    ) -> SortedHits:
-        """Return what shares words with each text, the best first, [n, limit] each.
-
-        Distances are those to the queries, which are as they came.
-        """
-        ...
-
     def nearest_of(self, queries: NDArray[np.float32], allowed: Allowed, topk: int) -> SortedHits:
         """Compare every allowed vector and return the nearest, as `hits` does.
 
@@ -115,11 +138,12 @@ class VectorWorker(Protocol):
         """Whether a search that has to see this revision may begin on the index as it is."""
         ...
 
-    def follow(self, *, in_flight: bool) -> int:
+    def follow(self, *, in_flight: bool, unlimited: Collection[SearchScope] = ()) -> int:
         """Bring a piece of what the corpus has written into the index; return how many changes.
 
         While searches are in flight nothing is taken from under them: vectors may be added, but
-        what was deleted stays, and so do the clusters.
+        what was deleted stays, and so do the clusters. Nothing is added either while the corpus
+        has what one of the scopes `unlimited` must not find: those searches have no filter.
         """
         ...
 

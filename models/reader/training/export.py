@@ -27,8 +27,11 @@ def _tokenizer_config(max_positions: int) -> dict[str, object]:
     }
 
 
-def export_reader(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
-    """Replace `folder` by config, tokenizer and bf16 weights in small shards, in one rename."""
+def export_reader(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path, card: str) -> None:
+    """Replace `folder` by config, tokenizer, card and bf16 weights in small shards, in one rename.
+
+    card: what stands in MODEL_CARD.md.
+    """
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -46,6 +49,7 @@ def export_reader(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -
     tokenizer.save(str(partial / "tokenizer.json"))
     settings = json.dumps(_tokenizer_config(config.max_position_embeddings), indent=2)
     (partial / "tokenizer_config.json").write_text(settings + "\n")
+    (partial / "MODEL_CARD.md").write_text(card)
     for file in partial.iterdir():
         file.chmod(0o644)  # weights are written for their owner only
     retired = folder.with_name(folder.name + ".old")

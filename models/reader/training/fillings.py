@@ -316,7 +316,7 @@ class Fillings:
         return f"{self.first_name()}{middle} {self.last_name()}"
 
     def long_person(self) -> str:
-        """A person whose name has more pieces, such as "Theodosia Shufflebottom"."""
+        """A person whose name has more pieces, as old English names do."""
         last = self._of_split(lambda: self.word(1, 2) + self.word(1, 2).lower())
         return f"{self.word(2, 3)} {last}"
 

@@ -59,8 +59,8 @@ class SightLoss:
                     carried[role.value] = _Names(
                         torch.cat(names, -1), [look.who for look in wanted]
                     )
-            if len(carried) == 2:
-                losses.setdefault("told_apart", []).append(_confused(**carried))
+            if len(carried) == 2 and (confused := _confused(**carried)).numel():
+                losses.setdefault("told_apart", []).append(confused)
         self._states.clear()
         missed = {role: torch.cat(found) for role, found in losses.items()}
         total = sum((m.mean() for m in missed.values()), torch.zeros(()))

@@ -65,6 +65,7 @@ _WRITER_WEIGHTS = (5, 4, 1, 1)
 _ALIKE_RATE = 0.4  # notes of one kind of document only, as a search finds them
 _LOST_RATE = 0.4  # passages that the search did not find
 _LONG_NAME_RATE = 0.6
+_LONG_VALUE_RATE = 0.6
 _VEILED_RATE = 0.5  # documents whose title doesn't name the subject
 
 
@@ -110,16 +111,19 @@ class _Town:
 
     def _subject(self, kind: str, called: str, pronoun: str) -> Subject:
         taken = {s.name for s in self.world}
-        while (name := self._name(kind)) in taken:
+        while (name := self._filling(kind)) in taken:
             pass
         subject = Subject(kind, name, pronoun, called=called)
         self.world.append(subject)
         return subject
 
-    def _name(self, kind: str) -> str:
+    def _filling(self, kind: str) -> str:
         if kind == "person" and self._rng.random() < _LONG_NAME_RATE:
             return self._fillings.long_person()
-        return self._fillings.value(kind)
+        value = self._fillings.value(kind)
+        if kind in ("product", "garment") and self._rng.random() < _LONG_VALUE_RATE:
+            return f"{noun(self._rng)} {value}"
+        return value
 
     def _fact(self, subject: Subject, key: str, target: Subject | None = None) -> Fact:
         relation = _RELATIONS[subject.kind, key]
@@ -131,7 +135,7 @@ class _Town:
     def _unused(self, subject: Subject, kind: str) -> str:
         used = {f.value for f in subject.facts}
         while True:
-            value = self._name(kind).removeprefix("the ")
+            value = self._filling(kind).removeprefix("the ")
             if value not in used:
                 return value
 
@@ -181,8 +185,8 @@ class _Town:
             "town": self._fillings.place(),
             "house": place_phrase(rng),
             "workplace": f"the {thing(rng)}",
-            "friend": self._name("person"),
-            "mentor": self._name("person"),
+            "friend": self._filling("person"),
+            "mentor": self._filling("person"),
         }
         named = PERSON_TITLE.format(name=person.name, worker=person.called)
         header = self._title(person, named)
@@ -333,7 +337,7 @@ class _Town:
                 "What do the " + asked.format(name=MEMBERS_OF.format(members=members, name="{n}")),
             ),
         )
-        facts["garment"] = Fact(worn, self._fillings.value("garment"))
+        facts["garment"] = Fact(worn, self._filling("garment"))
         club.facts.append(facts["garment"])
         said = {
             "club": club.name,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from heddle.app.indexing import index_paths, indexing_workflow
+from heddle.app.indexing import Embedded, index_paths, indexing_workflow
 from heddle.core.errors import ConfigError, InputError, StorageError
 from heddle.corpus.ingestion import ingest_documents
 from heddle.corpus.store import CorpusStore
@@ -67,7 +67,7 @@ def test_a_refused_run_leaves_a_corpus_that_was_there(tmp_path: Path):
 
 
 def test_a_stop_after_the_first_document_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def stop(*_: object) -> int:
+    def stop(*_: object) -> Embedded:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("heddle.app.indexing.embed_pending", stop)

@@ -1,4 +1,5 @@
 import math
+import sys
 
 import pytest
 from hypothesis import given
@@ -9,9 +10,13 @@ from heddle.app.placement import (
     KV_BYTES_MIN,
     MEMORY_SHARE,
     PROCESS_BYTES,
+    WAITING_BYTES_MAX,
+    WAITING_BYTES_MIN,
+    WAITING_TOKEN_BYTES,
     Demand,
     Placement,
     plan_placement,
+    share_cores,
 )
 from heddle.core.errors import ConfigError
 from heddle.hosts.machine import MachineFacts
@@ -54,7 +59,7 @@ def test_without_an_llm_retrieval_gets_everything():
 )
 def test_a_plan_never_exceeds_what_is_allowed(memory: int, llm: int, embedder: int, index: int):
     demand = Demand(llm, embedder, index)
-    needed = 3 * PROCESS_BYTES + llm + embedder + index + KV_BYTES_MIN
+    needed = 3 * PROCESS_BYTES + llm + embedder + index + KV_BYTES_MIN + WAITING_BYTES_MIN
     fits = needed <= int(memory * MEMORY_SHARE)
     try:
         placement = plan_placement(machine(4, memory), demand)
@@ -64,6 +69,7 @@ def test_a_plan_never_exceeds_what_is_allowed(memory: int, llm: int, embedder: i
         assert fits
         assert placement.total_bytes <= placement.limit_bytes
         assert KV_BYTES_MIN <= placement.kv_bytes <= KV_BYTES_MAX
+        assert WAITING_BYTES_MIN <= placement.waiting_bytes <= WAITING_BYTES_MAX
 
 
 def test_weights_are_packed_only_where_that_takes_nothing_from_anything_else():
@@ -72,10 +78,11 @@ def test_weights_are_packed_only_where_that_takes_nothing_from_anything_else():
 
     without = plan(0)
     assert not without.packs_weights
-    spare = without.limit_bytes - without.total_bytes
+    spare = without.limit_bytes - without.total_bytes + without.waiting_bytes - WAITING_BYTES_MIN
     packs = plan(spare)
     assert packs.packs_weights
     assert packs.total_bytes == packs.limit_bytes
+    assert packs.waiting_bytes == WAITING_BYTES_MIN
     assert packs.kv_bytes == without.kv_bytes
     assert "weights packed for decoding" in packs.lines()[1]
     assert plan(spare + 1) == without
@@ -85,3 +92,82 @@ def test_kv_bytes_are_as_asked_for_or_refused():
     assert plan_placement(machine(4), Demand(GIB, 0, 0), 5 * GIB).kv_bytes == 5 * GIB
     with pytest.raises(ConfigError, match=r"KV 13,312 MiB.*lower kv_bytes"):
         plan_placement(machine(4), Demand(GIB, 0, 0), 13 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("demand", "retrieval", "llm", "embedding", "is_lent"),
+    [
+        (Demand(0, 1, 1, accelerators=1), range(15), (), (), False),
+        (Demand(0, 1, 1, accelerators=1, spills=True), range(3), (), range(3, 15), False),
+        (Demand(1, 1, 1, accelerators=1, spills=True), range(3), range(3, 15), range(3, 15), True),
+        (
+            Demand(1, 1, 1, llm_on_cpu=False, accelerators=1, spills=True),
+            range(3),
+            (3, 4),
+            range(5, 15),
+            False,
+        ),
+        (Demand(1, 1, 1, llm_on_cpu=False, accelerators=1), range(3), range(3, 15), (), False),
+    ],
+)
+def test_an_llm_on_the_cpu_lends_its_cores_and_one_on_a_gpu_leaves_them(
+    demand: Demand, retrieval: range, llm: range, embedding: range, is_lent: bool
+):
+    shares = share_cores(range(16), demand)
+    assert shares == (tuple(retrieval), tuple(llm), tuple(embedding), is_lent)
+
+
+@given(
+    cores=st.integers(1, 64),
+    quota=st.floats(0.5, 64),
+    has_llm=st.booleans(),
+    llm_on_cpu=st.booleans(),
+    accelerators=st.integers(0, 8),
+    heterogeneous=st.booleans(),
+)
+def test_no_more_threads_run_at_once_than_there_are_cores(
+    cores: int,
+    quota: float,
+    has_llm: bool,
+    llm_on_cpu: bool,
+    accelerators: int,
+    heterogeneous: bool,
+):
+    demand = Demand(
+        int(has_llm),
+        0,
+        0,
+        llm_on_cpu=llm_on_cpu,
+        accelerators=accelerators,
+        spills=heterogeneous and accelerators > 0,
+    )
+    facts = machine(cores, quota=quota)
+    placement = plan_placement(facts, demand)
+    threads = placement.threads
+    # Every lane needs a thread, however few cores there are.
+    assert sum(threads.values()) <= max(facts.cores, 1 + has_llm + accelerators)
+    assert threads["retrieval lane"] >= 1
+    assert threads["llm lane"] >= has_llm
+    used = {*placement.retrieval_cpus, *placement.llm_cpus, *placement.embedding_cpus}
+    assert used <= set(facts.cpus[: facts.cores])
+    if placement.is_lent:
+        assert placement.embedding_cpus == placement.llm_cpus
+        assert "embedding-cpu: on the llm's cores, only while" in placement.lines()[2]
+    else:
+        assert not set(placement.embedding_cpus) & {*placement.retrieval_cpus, *placement.llm_cpus}
+
+
+def test_every_embedding_lane_is_a_process_with_a_model():
+    few = plan_placement(machine(16), Demand(0, GIB, 0, accelerators=1))
+    more = plan_placement(machine(16), Demand(0, GIB, 0, accelerators=1, spills=True))
+    assert more.total_bytes - few.total_bytes == PROCESS_BYTES + GIB
+
+
+def test_what_a_token_of_a_waiting_text_takes():
+    ids = list(range(1 << 20, (1 << 20) + 1000))  # no small integers, which Python shares
+    in_lane = (sys.getsizeof(ids) + sum(map(sys.getsizeof, ids))) / len(ids)
+    english = 2 * 4.3  # a byte for each character, here and in the lane
+    assert in_lane + english <= WAITING_TOKEN_BYTES
+    placement = plan_placement(machine(4), Demand(0, 0, 0))
+    assert placement.waiting_tokens == WAITING_BYTES_MAX // WAITING_TOKEN_BYTES
+    assert f"{placement.waiting_tokens:,} tokens" in placement.lines()[-1]

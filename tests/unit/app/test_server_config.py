@@ -17,6 +17,10 @@ from heddle.core.errors import ConfigError
         ({"shards": 65}, "shards must be at most 64"),
         ({"context_tokens_max": 0}, "context_tokens_max must be at least 1"),
         ({"kv_bytes": -1}, "kv_bytes must be at least 1"),
+        ({"pool_slo_s": 0.1}, "pool_slo_s .*--pool-slo-ms.* there is none: set pool .*adaptive"),
+        ({"search": "target:0.95"}, "approximate answers: allow them with optimizations="),
+        ({"search": "target:2"}, "a recall between 0 and 1"),
+        ({"pool": "fifo", "pool_slo_s": -0.1}, "pool_slo_s must be a positive time"),
     ],
 )
 def test_a_value_out_of_range_is_named(settings: dict, words: str):

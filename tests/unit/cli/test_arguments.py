@@ -13,6 +13,7 @@ from heddle.cli.arguments import (
     search_scope,
     server_settings,
 )
+from heddle.core.tasks import Optimizations
 
 
 @pytest.fixture
@@ -45,6 +46,7 @@ def test_what_is_no_size_is_refused(parser, size, capsys):
 
 def test_the_time_of_a_search_before_a_prefill_reaches_the_server_in_seconds(parser):
     assert server_settings(parser.parse_args(["--pool-slo-ms", "20"]))["pool_slo_s"] == 0.02
+    assert server_settings(parser.parse_args([]))["pool_slo_s"] is None
 
 
 @pytest.mark.parametrize("time", ["0", "-1", "soon", "nan", "inf"])
@@ -89,3 +91,16 @@ def test_filters_of_one_key_are_alternatives(capsys):
         with pytest.raises(SystemExit):
             parser.parse_args(["--where", text])
         assert "write KEY=VALUE" in capsys.readouterr().err
+
+
+def test_a_promised_recall_reaches_the_server_and_allows_approximate_answers(parser):
+    settings = server_settings(parser.parse_args(["--search", "target:0.9"]))
+    assert (settings["search"], settings["optimizations"]) == ("target:0.9", Optimizations.APPROX)
+    settings = server_settings(parser.parse_args([]))
+    assert (settings["search"], settings["optimizations"]) == ("exact", Optimizations.EXACT)
+
+
+def test_what_is_no_way_to_search_is_refused(parser, capsys):
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--search", "target"])
+    assert "such as target:0.95" in capsys.readouterr().err

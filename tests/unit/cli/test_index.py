@@ -5,13 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from heddle.app.indexing import IndexReport
+from heddle.app.indexing import Embedded, IndexReport
 from heddle.cli.index import _print_report, add_arguments
 from heddle.corpus.file_discovery import FileNote
 from heddle.corpus.ingestion import IngestReport
 
+NINE = Embedded(9)
 
-def report(gone: tuple[str, ...] = (), failures: tuple[FileNote, ...] = ()) -> IndexReport:
+
+def report(
+    gone: tuple[str, ...] = (),
+    failures: tuple[FileNote, ...] = (),
+    embedded: Embedded = NINE,
+) -> IndexReport:
     documents = IngestReport(
         added=1,
         changed=2,
@@ -24,7 +30,7 @@ def report(gone: tuple[str, ...] = (), failures: tuple[FileNote, ...] = ()) -> I
         skipped=(),
         failures=failures,
     )
-    return IndexReport(documents, embedded=9, vectors=70, revision=8)
+    return IndexReport(documents, embedded=embedded, vectors=70, revision=8)
 
 
 def test_counts_and_what_to_do_next(capsys: pytest.CaptureFixture[str]):
@@ -34,6 +40,13 @@ def test_counts_and_what_to_do_next(capsys: pytest.CaptureFixture[str]):
         "chunks embedded now: 9; searchable: 70",
         'ask it:  heddle ask corpus "your question"',
     ]
+
+
+def test_texts_that_were_too_long_are_told(capsys: pytest.CaptureFixture[str]):
+    _print_report(report(embedded=Embedded(9, truncated=2)), Path("corpus"))
+    assert "cut to its length: 2 chunks; --long-texts window reads all" in capsys.readouterr().out
+    _print_report(report(embedded=Embedded(9, windowed=3)), Path("corpus"))
+    assert "read in windows: 3 chunks" in capsys.readouterr().out
 
 
 def test_lost_files_are_told_with_the_way_to_delete_them(capsys: pytest.CaptureFixture[str]):

@@ -36,6 +36,7 @@ def test_an_slo_that_nothing_keeps_is_said(capsys):
         ["--pool-gpus", "0"],
         ["--vectors", "1e12"],
         ["--ttft-s", "nan"],
+        ["--plot", "pool.png"],
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong, capsys):

@@ -13,6 +13,7 @@ from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, QuestionPass, ReusePol
         ("cachecraft, auto", KvReuse(ReusePolicy.CACHECRAFT, "auto")),
         ("cachecraft_fixed,0,raw", KvReuse(ReusePolicy.CACHECRAFT_FIXED, 0.0, primed=False)),
         ("fusionrag,alone", KvReuse(ReusePolicy.FUSIONRAG, question=QuestionPass.ALONE)),
+        ("fusionrag,ahead", KvReuse(ReusePolicy.FUSIONRAG, question=QuestionPass.AHEAD)),
         ("cacheblend,1,legacy_mask", KvReuse(ReusePolicy.CACHEBLEND, 1.0, legacy_mask=True)),
     ],
 )

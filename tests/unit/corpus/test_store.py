@@ -208,6 +208,26 @@ def test_replay_from_a_revision(store):
     assert ids(3, None) == []
 
 
+@pytest.mark.parametrize("of", [1, 2, 3])
+def test_parts_of_the_vectors_are_read_on_their_own(store, of):
+    put(store, "a", *"123456")
+    embed(store)
+    put(store, "b", *"7890")
+    embed(store)
+    seen = []
+    for number in range(of):
+        batches = list(store.vectors(0, 2, number=number, of=of))
+        assert all(len(batch.chunk_ids) == 2 for batch in batches[:-1])
+        mine = [int(chunk_id) for batch in batches for chunk_id in batch.chunk_ids]
+        assert all(chunk_id % of == number for chunk_id in mine)
+        assert len(mine) == store.count_part(number, of)
+        np.testing.assert_array_equal(
+            np.concatenate([b.vectors for b in batches]), vectors_of(mine)
+        )
+        seen += mine
+    assert sorted(seen) == list(range(1, 11))
+
+
 def test_writing_while_vectors_are_read(store):
     for number in range(6):
         put(store, f"d{number}", "text")

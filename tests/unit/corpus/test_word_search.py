@@ -1,5 +1,6 @@
 """Passages by their words."""
 
+import sqlite3
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from corpora import chunks, document, embed, put, vectors_of
 
 from heddle.core.search_scope import SearchScope, metadata_of, where_of
+from heddle.corpus import word_search
 from heddle.corpus.word_search import WORDS_MAX, match_expression
 
 
@@ -64,3 +66,10 @@ def test_only_what_is_live_and_in_scope(harbour):
     harbour.delete_document("b")
     harbour.delete_document("d", tenant="ann")
     assert "A cat of Ann's" not in found(harbour, "cat", scope=ann)
+
+
+def test_a_cancelled_search_stops_and_the_next_one_works(harbour, monkeypatch):
+    monkeypatch.setattr(word_search, "STEPS_BETWEEN_LOOKS", 1)
+    with pytest.raises(sqlite3.OperationalError, match="interrupt"):
+        harbour.by_words("cats", 10, SearchScope(), lambda: True)
+    assert len(found(harbour, "cats")) == 2

@@ -6,13 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle.costs.late_guard import LATE_FROM, LATE_TARGET, STRETCH_MAX, STRETCH_STEP, LateGuard
+from heddle.costs.late_guard import (
+    LATE_FROM,
+    LATE_TARGET,
+    STRETCH_MAX,
+    STRETCH_START,
+    STRETCH_STEP,
+    LateGuard,
+)
 
 ANSWERS = 20_000
 
 
 def test_one_late_answer_counts_as_much_as_many_in_time() -> None:
-    guard = LateGuard()
+    guard = LateGuard(1.0)
     guard.answered(1.2)
     after = guard.stretch
     assert after > 1
@@ -21,8 +28,16 @@ def test_one_late_answer_counts_as_much_as_many_in_time() -> None:
     assert guard.stretch == pytest.approx(1)
 
 
+def test_it_starts_careful_and_answers_in_time_undo_that() -> None:
+    guard, answers = LateGuard(), 0
+    while guard.stretch > 1:
+        guard.answered(0.5)
+        answers += 1
+    assert answers == pytest.approx((STRETCH_START - 1) / (STRETCH_STEP * LATE_TARGET), abs=2)
+
+
 def test_nearly_late_counts_as_late() -> None:
-    guard = LateGuard()
+    guard = LateGuard(1.0)
     guard.answered(LATE_FROM - 1e-6)
     assert guard.stretch == 1
     guard.answered(LATE_FROM + 1e-6)

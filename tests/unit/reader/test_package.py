@@ -16,10 +16,9 @@ from training.prompts import ASSISTANT, BOS, EOS, USER  # noqa: E402
 from transformers import AutoConfig, AutoTokenizer  # noqa: E402
 
 
-def test_config_is_a_llama_with_tied_embeddings_and_4096_positions():
+def test_config_is_a_llama_with_4096_positions():
     config = AutoConfig.from_pretrained(FOLDER)
     assert config.model_type == "llama"
-    assert config.tie_word_embeddings
     assert config.max_position_embeddings == 4096
 
 

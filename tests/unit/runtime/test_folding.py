@@ -18,6 +18,7 @@ from heddle.core.results import (
     KvHandle,
     Prefilled,
     RankedHits,
+    RecallEstimate,
     ToolResult,
     Vectors,
 )
@@ -45,6 +46,13 @@ def fold_hybrid(*groups, topk=3):
     search = primitive(SearchConfig("v", topk, None, words=(Read("query"),)))
     receipt = ReceiptDraft()
     return fold(search, dict(enumerate(groups)), None, receipt), receipt
+
+
+def test_what_was_known_before_is_counted_and_the_newest_recall_told():
+    now = RecallEstimate(0.97, 0.9, 100)
+    groups = [hits([[1]], [[0.1]], hits_cached=1, recall=now), hits([[2]], [[0.2]], hits_cached=2)]
+    _, receipt = fold_hits(*groups)
+    assert (receipt.hits_cached, receipt.recall) == (3, now)
 
 
 class TestHybridHits:
@@ -126,11 +134,13 @@ class TestVectors:
     embed = primitive(EmbedConfig(()), PrimitiveKind.EMBEDDING)
 
     def test_rows_are_stacked_by_their_first_row(self):
-        one, two = (Vectors(np.full((1, 2), v, np.float32), truncated=1) for v in (1, 2))
+        one, two = (
+            Vectors(np.full((1, 2), v, np.float32), truncated=1, windowed=2) for v in (1, 2)
+        )
         receipt = ReceiptDraft()
         value = fold(self.embed, {3: two, 0: one}, None, receipt)
         assert value.values.tolist() == [[1, 1], [2, 2]]
-        assert receipt.texts_truncated == 2
+        assert (receipt.texts_truncated, receipt.texts_windowed) == (2, 4)
 
     def test_one_part_is_passed_on(self):
         vectors = Vectors(np.ones((2, 2), np.float32))

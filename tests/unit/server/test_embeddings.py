@@ -66,6 +66,7 @@ def test_vectors_in_the_order_of_the_texts(encoding: str, decoded: Callable) -> 
 def test_every_field_reaches_the_service() -> None:
     server = FakeServer(Vectors(VALUES[:1]))
     how = {"role": "query", "deadline_s": 2.0, "priority": "bulk", "tenant": "t", "dimensions": 2}
+    how["long_texts"] = "window"
     post(server, input="a", **how)
     assert server.asked == [(("a",), how)]
 

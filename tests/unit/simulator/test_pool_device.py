@@ -2,9 +2,9 @@
 
 import pytest
 
+from heddle.engines.vector.pool.lookahead import CAUTION
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
-from heddle.engines.vector.pool.scheduler import CAUTION
 from heddle.simulator.pool_device import PoolDevice
 from heddle.simulator.timeline import Timeline
 

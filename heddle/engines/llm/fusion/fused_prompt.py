@@ -3,6 +3,7 @@
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,24 @@ class ReusedChunk:
     from_disk: bool
     block: object | None
     before: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredAhead:
+    """How much a question that was run ahead of its prompt looks at each token of some chunks.
+
+    `scores` go by where the chunk starts; without any, `problem` says why. `seconds` is what
+    scoring took.
+
+    Shapes: scores [tokens of the chunk] each.
+    """
+
+    scores: Mapping[int, NDArray[np.float32]]
+    problem: str = ""
+    seconds: float = 0.0
+
+
+NOT_SCORED: Final = ScoredAhead({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,13 +81,15 @@ its slices have measured, in order."""
 class FusedPrompt:
     """A prompt on a row: where its parts lie, and which of its positions hold KV already.
 
-    The first `exact_tokens` positions hold exact KV (the prefix cache).
+    The first `exact_tokens` positions hold exact KV (the prefix cache). `ahead` has scores where
+    the question was run before the prompt was known.
     """
 
     layout: PromptLayout
     options: KvReuse
     reused: Mapping[int, ReusedChunk]  # by the chunk's index, ascending
     exact_tokens: int
+    ahead: ScoredAhead = NOT_SCORED
 
     @property
     def candidates(self) -> tuple[ReusedChunk, ...]:
@@ -83,6 +104,16 @@ class FusedPrompt:
     def candidate_spans(self) -> tuple[ChunkSpan, ...]:
         """Where the candidates lie: a ratio is a share of their tokens."""
         return tuple(chunk.span for chunk in self.candidates)
+
+    @property
+    def candidate_scores(self) -> NDArray[np.float32] | None:
+        """The scores of the candidates' tokens, in their order, where the question was run ahead.
+
+        Shapes: [tokens of all candidates].
+        """
+        if not self.ahead.scores:
+            return None
+        return np.concatenate([self.ahead.scores[span.start] for span in self.candidate_spans])
 
     @property
     def loaded(self) -> tuple[Span, ...]:

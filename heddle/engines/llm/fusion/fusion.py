@@ -6,20 +6,22 @@ from enum import Enum
 
 import numpy as np
 
-from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
 from heddle.core.results import FusedKv
 from heddle.engines.llm.fusion.fused_prompt import (
+    NOT_SCORED,
     FusedPrompt,
     Measured,
     Pass,
     Passes,
     Positions,
     ReusedChunk,
+    ScoredAhead,
     Span,
 )
 from heddle.engines.llm.fusion.policies import passes_of
 from heddle.engines.llm.fusion.prompt_layout import PromptLayout
-from heddle.engines.llm.fusion.selection import NONE
+from heddle.engines.llm.fusion.selection import NONE, budget_of
 from heddle.kv.chunk_key import HitKind
 from heddle.kv.chunk_record import ChunkVariant
 
@@ -94,6 +96,7 @@ class Fusion:
         # CacheBlend writes the first layers of every token.
         self.can_share = can_share and reuse.policy is not ReusePolicy.CACHEBLEND
         self._seated: _Seated | None = None
+        self._ahead: ScoredAhead | None = None  # None: not looked for yet
         self._began_s = now_s
         self._loading_s = 0.0
         self._end_loading(now_s)
@@ -168,13 +171,36 @@ class Fusion:
 
     def prompt(self, exact_tokens: int) -> FusedPrompt:
         """Return the prompt as it is on a row whose first positions hold exact KV already."""
-        return FusedPrompt(self.layout, self._reuse, dict(self._reused), exact_tokens)
+        ahead = self._ahead or NOT_SCORED
+        return FusedPrompt(self.layout, self._reuse, dict(self._reused), exact_tokens, ahead)
 
     def seat(self, prompt: FusedPrompt, ratio: float, *, shares: bool) -> None:
         """Begin with the passes, on chunks' pages that others read as well or on copies."""
         passes = passes_of(prompt, ratio)
         self._seated = _Seated(prompt, ratio, passes, next(passes), shares=shares)
+        if self._is_ahead:
+            self._seated.surveyed = self.layout.tokens - self.layout.question_start
+            self._seated.surveying_s = prompt.ahead.seconds
         self.stage = Stage.COMPUTING
+
+    @property
+    def wants_scores(self) -> bool:
+        """Whether it is still to be found out if its question was run ahead of it."""
+        may_select = self._reuse.ratio not in (0.0, 1.0)
+        is_ahead = self._reuse.question is QuestionPass.AHEAD
+        return is_ahead and may_select and self._ahead is None
+
+    @property
+    def scorable(self) -> tuple[ReusedChunk, ...]:
+        """The chunks whose tokens may be selected, however much of the prompt is cached."""
+        return tuple(c for c in self._reused.values() if c.kind is not HitKind.EXACT)
+
+    def take_scores(self, ahead: ScoredAhead) -> None:
+        """Select by what the question looked at ahead; without scores, with the context.
+
+        It stays with that where the prompt has to be put together again.
+        """
+        self._ahead = ahead
 
     def unseat(self) -> None:
         """Forget what was done: the row has lost its pages."""
@@ -263,14 +289,31 @@ class Fusion:
             tokens_shared=self._num_shared_tokens,
             tokens_from_disk=sum(chunk.span.tokens for chunk in from_disk),
             tokens_surveyed=seated.surveyed,
+            question=self._question,
             chunks_primed=sum(
                 chunk.record.variant is ChunkVariant.PRIMED for chunk in self._reused.values()
             ),
-            fallbacks=(*self._notes, *self._unlogged()),
+            fallbacks=(*self._notes, *self._late(), *self._unlogged()),
             loading_s=self._loading_s,
             surveying_s=seated.surveying_s,
             computing_s=seated.computing_s,
         )
+
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether the scores of a question that was run ahead have selected what is computed."""
+        seated = self._at_work
+        budget = budget_of(seated.prompt.candidate_spans, seated.ratio)
+        return bool(seated.prompt.ahead.scores) and seated.ratio < 1.0 and budget > 0
+
+    @property
+    def _question(self) -> QuestionPass | None:
+        """What the question saw while it selected; None where it didn't."""
+        if self._reuse.policy is not ReusePolicy.FUSIONRAG or not self._at_work.surveyed:
+            return None
+        if self._is_ahead or self._reuse.question is not QuestionPass.AHEAD:
+            return self._reuse.question
+        return QuestionPass.WITH_CONTEXT
 
     @property
     def _num_shared_tokens(self) -> int:
@@ -278,6 +321,12 @@ class Fusion:
             return 0
         loaded = sum(stop - start for start, stop in self._at_work.prompt.loaded)
         return loaded - self.num_recomputed_tokens
+
+    def _late(self) -> tuple[str, ...]:
+        """Say why the question that was to run ahead has selected with the context."""
+        if self._ahead is None or self._question is not QuestionPass.WITH_CONTEXT:
+            return ()
+        return (self._ahead.problem,)
 
     def _unlogged(self) -> tuple[str, ...]:
         """Say how many chunks Cache-Craft had to choose from without what they looked at."""

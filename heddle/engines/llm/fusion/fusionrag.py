@@ -10,16 +10,18 @@ from heddle.engines.llm.fusion.selection import NONE, budget_of, highest, positi
 def fusionrag(prompt: FusedPrompt, ratio: float) -> Passes:
     """Run the question first; compute anew what its last layer looks at most, over all chunks.
 
-    Alone, the question sees only itself in that pass. Its keys and values are computed again in
-    either case, on top of what was selected.
+    Alone, the question sees only itself in that pass, so it may have been run ahead of its prompt.
+    Its keys and values are computed again in any case, on top of what was selected.
     """
     chunks = prompt.candidate_spans
     budget = budget_of(chunks, ratio)
     selected = NONE
     if budget:
-        is_alone = prompt.options.question is QuestionPass.ALONE
-        before = () if is_alone else ((0, prompt.exact_tokens), *prompt.loaded)
-        slices = yield Pass(prompt.question, before=before, scored=chunks)
-        scores = np.sum([np.concatenate(scores) for scores in slices], axis=0)
+        scores = prompt.candidate_scores
+        if scores is None:
+            is_alone = prompt.options.question is QuestionPass.ALONE
+            before = () if is_alone else ((0, prompt.exact_tokens), *prompt.loaded)
+            slices = yield Pass(prompt.question, before=before, scored=chunks)
+            scores = np.sum([np.concatenate(scores) for scores in slices], axis=0)
         selected = highest(positions_of(chunks), scores, budget)
     yield prompt.last_pass(selected)

@@ -27,7 +27,7 @@ def chosen_ratio(
         return RATIO_DEFAULT
     token_s = prefill_token_s(costs, prompt.layout.tokens, step_tokens)
     other_s = len(prompt.uncovered) * token_s
-    if prompt.options.policy is ReusePolicy.FUSIONRAG:
+    if prompt.options.policy is ReusePolicy.FUSIONRAG and not prompt.ahead.scores:
         other_s += len(prompt.question) * token_s
     if prompt.options.policy is ReusePolicy.CACHEBLEND:
         checked = prompt.layout.tokens - prompt.exact_tokens

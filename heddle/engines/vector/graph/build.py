@@ -41,7 +41,7 @@ def build_engine(
     directory, source = part.directory(corpus), open_source(corpus, part)
     live = read_live(directory, source)
     worker = NumbaWorker(live, slots)
-    followed = FollowedGraph(live, worker, source, Rebuild(build_again))
+    followed = FollowedGraph(live, worker, source, Rebuild(build_again, PerfClock()))
     return GraphEngine(name, epoch, worker, PerfClock(), followed, topm=topm)
 
 

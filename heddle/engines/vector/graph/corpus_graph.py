@@ -21,6 +21,7 @@ from heddle.engines.vector.graph.progress import OnPhase
 from heddle.engines.vector.graph.worker import NumbaWorker
 from heddle.engines.vector.rebuild import Rebuild
 from heddle.engines.vector.source import VectorSource, store_in
+from heddle.engines.vector.word_searches import WordSearches
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,7 @@ class FollowedGraph:
         rebuild: Rebuild[LiveGraph],
     ) -> None:
         self._live, self._worker, self._source, self._rebuild = live, worker, source, rebuild
+        self.words = WordSearches(source)
         self._embedder = EmbedderGuard(source)
         self._start_if_outgrown()
 
@@ -101,8 +103,9 @@ class FollowedGraph:
         return self._source.allowed(scope)
 
     def covers(self, revision: int) -> bool:
-        """Whether all of a revision is in, and no better graph waits to take the place."""
-        return self._live.revision >= revision and not self._rebuild.is_ready
+        """Whether all of a revision is in, and no better graph waits to be taken or tried."""
+        has_work = self._rebuild.is_ready or self._rebuild.is_due
+        return self._live.revision >= revision and not has_work
 
     def follow(self, *, in_flight: bool) -> int:
         """Bring in a piece of what was written; return how many changes.
@@ -128,12 +131,13 @@ class FollowedGraph:
         return store_in(self._source, chunk_ids, vectors)
 
     def close(self) -> None:
-        """Wait for the graph that is being built, and close the corpus."""
+        """Wait for what goes on beside the steps, and close the corpus."""
+        self.words.close()
         self._rebuild.wait()
         self._source.close()
 
     def _start_if_outgrown(self) -> None:
-        if self._live.is_outgrown:
+        if self._live.is_outgrown or self._rebuild.is_due:
             self._rebuild.start()
 
 

@@ -1,7 +1,7 @@
 """Graph search with continuous batching: searches join and leave between steps. (Trinity §3.2)"""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -61,7 +61,7 @@ class GraphEngine:
         corpus: FollowedCorpus | None = None,
         *,
         topm: int = 64,
-        substage_budget_s: float = 5e-4,
+        substage_budget_s: float = 7.5e-4,
         prior_s: Mapping[str, float] = PRIOR_S,
     ) -> None:
         self._worker, self._corpus = worker, corpus
@@ -73,6 +73,7 @@ class GraphEngine:
         self._new: list[GraphSearch] = []  # those that came since the last step
         self._waiting = WaitingSearches()
         self._reporting: dict[int, GraphSearch] = {}  # those that asked for Progress
+        self._lacking_words: dict[int, GraphSearch] = {}  # those that lack nothing but `by_words`
         self._slots = GraphSlots(worker.slot_count)
         self._rows_left = 0  # of all searches: those that wait and those in flight
         self._extends_per_topm = EXTENDS_PER_TOPM
@@ -109,6 +110,10 @@ class GraphEngine:
                 self._admit(task, report_every)
             case Cancel(task_id=task_id) if task_id in self._searches:
                 self._drop(self._searches[task_id])
+                self._stop_words(task_id)
+                self._report.cancelled(task_id)
+            case Cancel(task_id=task_id) if self._lacking_words.pop(task_id, None):
+                self._stop_words(task_id)
                 self._report.cancelled(task_id)
             case Cancel(task_id=task_id) if self._ingests.remove(task_id):
                 self._report.cancelled(task_id)
@@ -125,6 +130,7 @@ class GraphEngine:
             budget_s: time to work for [s]; inf = the engine's own step size.
         """
         self._report.begin()
+        self._take_words()
         budget_s = self._budget_s if math.isinf(budget_s) else budget_s
         followed = self._join(now_s)
         done = self._extend(budget_s - self._report.costs.coefficients_s["call"])
@@ -144,6 +150,11 @@ class GraphEngine:
             has_work=self._has_tasks,
         )
 
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever a search by words has ended beside the steps."""
+        if self._corpus is not None:
+            self._corpus.words.subscribe(wake)
+
     def close(self) -> None:
         """Let go of the corpus; nothing is called afterwards."""
         if self._corpus is not None:
@@ -160,7 +171,8 @@ class GraphEngine:
 
     @property
     def _has_tasks(self) -> bool:
-        return bool(self._searches or self._ingests)
+        has_words = self._corpus is not None and self._corpus.words.has_results
+        return bool(self._searches or self._ingests or has_words)
 
     @property
     def _rows_waiting(self) -> int:
@@ -173,7 +185,7 @@ class GraphEngine:
 
     def _admit(self, task: Task, report_every: int) -> None:
         task_id, payload = task.task_id, task.payload
-        if task_id in self._searches or task_id in self._ingests:
+        if any(task_id in tasks for tasks in (self._searches, self._lacking_words, self._ingests)):
             return
         refusal: str | None
         if isinstance(payload, SearchPayload):
@@ -194,11 +206,11 @@ class GraphEngine:
         search = GraphSearch(
             task.task_id, payload, task.identity.priority, topm, task.seconds_left, report_every
         )
-        if not payload.rows:
+        if not search.rows:
             self._report.done(task.task_id, search.hits())
             return
         self._searches[task.task_id] = search
-        self._rows_left += payload.rows
+        self._rows_left += search.rows
         self._new.append(search)
         self._has_new_search = True
         if report_every > 0:
@@ -221,15 +233,38 @@ class GraphEngine:
             self._slots.release(slot)
         del self._searches[search.task_id]
         search.is_dropped = True
-        self._rows_left -= search.payload.rows - search.rows_done
+        self._rows_left -= search.rows - search.rows_done
         self._reporting.pop(search.task_id, None)
 
     def _fail(self, task_ids: Iterable[int], message: str, *, is_input: bool = False) -> None:
         for task_id in task_ids:
             self._drop(self._searches[task_id])
+            self._stop_words(task_id)
             self._report.failed(task_id, message, is_input=is_input)
 
+    def _stop_words(self, task_id: int) -> None:
+        if self._corpus is not None:
+            self._corpus.words.cancel(task_id)
+
     # One step ---------------------------------------------------------------------------------
+
+    def _take_words(self) -> None:
+        """Take in what searches by words have found, and end the tasks that lacked only that."""
+        if self._corpus is None:
+            return
+        for task_id, found in self._corpus.words.take():
+            over = self._lacking_words.pop(task_id, None)
+            if isinstance(found, Exception):
+                message = f"the search by words failed: {found}"
+                if over is None:
+                    self._fail([task_id], message)
+                else:
+                    self._report.failed(task_id, message)
+                continue
+            search = over or self._searches[task_id]
+            search.by_words = found
+            if over is not None:
+                self._report.done(task_id, search.hits())
 
     def _join(self, now_s: float) -> int:
         """Follow the corpus, then give free slots to waiting rows, least slack first.
@@ -272,17 +307,23 @@ class GraphEngine:
             return 0
 
     def _begin(self, search: GraphSearch) -> bool:
-        """Settle a search's revision and scope; return whether there is anything to search in."""
+        """Settle a search's revision and scope, and let it look for words.
+
+        Returns whether the graph, or what was added to it, has anything to search in.
+        """
         search.revision = self._worker.revision
         payload, dims = search.payload, self._worker.dims
         refusal = dims_refusal(payload.queries.shape[1], dims)
         if refusal is not None:
             self._fail([search.task_id], refusal, is_input=True)
-        elif dims is None:
+            return False
+        if payload.words is not None:
+            assert self._corpus is not None, "words to look for without a corpus"
+            self._corpus.words.start(search.task_id, payload)
+        if dims is None:
             self._finish(search)
-        else:
-            return self._scope(search)
-        return False
+            return False
+        return self._scope(search)
 
     def _scope(self, search: GraphSearch) -> bool:
         """Settle which chunks a search may find; return whether that could be told."""
@@ -338,24 +379,27 @@ class GraphEngine:
 
     def _finish(self, search: GraphSearch) -> None:
         self._drop(search)
-        self._report.done(search.task_id, search.hits())
+        if search.payload.words is None or search.by_words is not None:
+            self._report.done(search.task_id, search.hits())
+        else:
+            self._lacking_words[search.task_id] = search
 
     def _note(self, slots: list[int]) -> None:
         """Copy the hits so far of these slots into their searches."""
-        unscoped = []
+        unscoped, widest = {}, 0
         for slot in slots:
             search = self._slots.search_in(slot)
+            k = search.payload.topk
             if search.allowed is None:
-                unscoped.append(slot)
+                unscoped[slot] = search
+                widest = max(widest, k)
             else:
-                found = self._worker.top(np.array([slot]), search.payload.topk, search.allowed)
+                found = self._worker.top(np.array([slot]), k, search.allowed)
                 search.note(slot, found[0][0], found[1][0])
         if not unscoped:
             return
-        widest = max(self._slots.search_in(slot).payload.topk for slot in unscoped)
-        distances, labels = self._worker.top(np.array(unscoped), widest)
-        for i, slot in enumerate(unscoped):
-            search = self._slots.search_in(slot)
+        distances, labels = self._worker.top(np.array([*unscoped]), widest)
+        for i, (slot, search) in enumerate(unscoped.items()):
             k = search.payload.topk
             search.note(slot, distances[i, :k], labels[i, :k])
 
@@ -374,7 +418,7 @@ class GraphEngine:
             self._note(begun)
             made = int(self._worker.extends[begun].sum())
             done = search.rows_done + min(made / search.expected, len(begun))
-            self._report.tell(search.progress(min(done / search.payload.rows, 1.0)))
+            self._report.tell(search.progress(min(done / search.rows, 1.0)))
 
     def _ingest(self) -> int:
         """Store one waiting ingestion, unless more urgent searches are there; return its rows."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from heddle.core.frames import Progress
 from heddle.core.payloads import SearchPayload
-from heddle.core.results import Hits
+from heddle.core.results import Hits, RankedHits
 from heddle.core.search_scope import EVERYBODYS
 from heddle.core.tasks import Priority
 from heddle.engines.vector.graph.scheduler import TOPM_MAX
@@ -22,7 +22,7 @@ class GraphSearch:
     `deadline_s` and `expected`, the extends that a row should need, are settled in the first step
     after it came; `revision` and `allowed`, the chunks that it may find (None = all), when its
     first row gets a slot. `found` is what its rows found, None before the first of them;
-    `is_dropped` once it has ended.
+    `by_words` is there once it was looked for; `is_dropped` once it has ended.
     Mutates: rows join and leave.
     """
 
@@ -43,6 +43,11 @@ class GraphSearch:
     rows_of: dict[int, int] = field(default_factory=dict)
     found: SortedHits | None = None
     allowed: NDArray[np.int64] | None = None
+    by_words: RankedHits | None = None
+    rows: int = field(init=False)  # of its payload, which counts them anew each time
+
+    def __post_init__(self) -> None:
+        self.rows = self.payload.rows
 
     @property
     def urgency(self) -> tuple[int, float]:
@@ -52,12 +57,12 @@ class GraphSearch:
     @property
     def rows_waiting(self) -> int:
         """Rows that have no slot yet."""
-        return self.payload.rows - self.rows_joined
+        return self.rows - self.rows_joined
 
     @property
     def is_done(self) -> bool:
         """Whether every row has its hits."""
-        return self.rows_done == self.payload.rows
+        return self.rows_done == self.rows
 
     def join(self, slots: list[int]) -> NDArray[np.float32]:
         """Give the next rows a slot each and return their queries, [m, d]."""
@@ -68,7 +73,7 @@ class GraphSearch:
 
     def note(self, slot: int, distances: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
         """Take the k nearest that a slot's search has found so far, [k] each."""
-        if self.payload.rows == 1:
+        if self.rows == 1:
             self.found = distances[None], labels[None]
             return
         if self.found is None:
@@ -85,7 +90,13 @@ class GraphSearch:
     def hits(self) -> Hits:
         """Return the final result."""
         distances, labels = self.found or self._nothing()
-        return Hits(labels, distances, revision=self.revision, extends=self.extends)
+        return Hits(
+            labels,
+            distances,
+            revision=self.revision,
+            extends=self.extends,
+            by_words=self.by_words,
+        )
 
     def progress(self, fraction: float) -> Progress:
         """Return the hits so far."""
@@ -95,7 +106,7 @@ class GraphSearch:
         )
 
     def _nothing(self) -> SortedHits:
-        shape = (self.payload.rows, self.payload.topk)
+        shape = (self.rows, self.payload.topk)
         return np.full(shape, np.inf, np.float32), np.full(shape, -1, np.int64)
 
 
@@ -104,8 +115,8 @@ def graph_refusal(payload: SearchPayload, *, follows: bool) -> str | None:
     refusal = search_refusal(payload)
     if refusal is not None:
         return refusal
-    if payload.words is not None:
-        return "words: a graph searches by vectors only; index with --search auto for both"
+    if payload.words is not None and not follows:
+        return "words: this graph was opened without a corpus, which has the texts"
     if payload.scope != EVERYBODYS and not follows:
         return "scope: only a graph over a corpus knows what a search may find"
     if payload.topk > TOPM_MAX:

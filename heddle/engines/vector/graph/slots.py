@@ -38,6 +38,8 @@ class GraphSlots:
 
     def lets_in(self, search: GraphSearch, tasks_max: int) -> bool:
         """Whether a search may begin: fewer tasks run, or it is more urgent than all of them."""
+        if len(self._searches) < tasks_max:
+            return True  # without counting whose slots they are
         running = {other.task_id: other for other in self._searches.values()}
         if len(running) < tasks_max:
             return True

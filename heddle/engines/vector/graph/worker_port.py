@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from heddle.core.search_scope import SearchScope
 from heddle.engines.vector.search import SortedHits
+from heddle.engines.vector.worker_port import WordSearcher
 
 
 class Advanced(NamedTuple):
@@ -72,6 +73,11 @@ class GraphWorker(Protocol):
 
 class FollowedCorpus(Protocol):
     """The corpus behind a graph, which changes while it is searched."""
+
+    @property
+    def words(self) -> WordSearcher:
+        """What searches by words."""
+        ...
 
     def newest_revision(self) -> int:
         """Return the newest revision that was committed, here or elsewhere."""

@@ -1,5 +1,4 @@
-"""What the search before in a request tells about the next one. (HedraRAG §4.3)
+"""What searches before tell about the next one: where to begin, and when it may stop.
 
-Orders of clusters and a calibrated stop; `heddle bench locality` measures them, no engine uses them
-yet.
+HedraRAG §4.3 made to keep a promise; a share of the searches is run again exactly to watch it.
 """

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from heddle.engines.vector.locality.scans import Scans
 
-TURNS: Final = (0, 1, 2, 4, 8, 16, 32)  # after which a search is looked at for fitting
+TURNS: Final = (0, 1, 2, 4, 8, 16, 32)  # clusters scanned at the looks that a fit reads
 RIDGE: Final = 1e-4
 ITERATIONS: Final = 20
 LOG_HITS_MAX: Final = 5.0
@@ -22,25 +22,22 @@ class HitModel:
 
     @classmethod
     def fitted(cls, scans: Scans) -> "HitModel":
-        """Fit searches that scanned all their clusters, looked at after a few turns."""
-        width = scans.distances.shape[1]
-        turns = [turn for turn in TURNS if turn < width]
-        parts = [scans.features(turn) for turn in turns]
+        """Fit searches that scanned all their clusters, by a few of the looks at them."""
+        chosen = np.flatnonzero(np.isin(scans.looks[:-1], TURNS)).tolist() or [0]
+        parts = [scans.features(look) for look in chosen]
         features = np.concatenate([part.reshape(-1, part.shape[2]) for part in parts])
-        hits = np.concatenate([scans.hits(turn).ravel() for turn in turns]).astype(np.float64)
-        return cls(_poisson(features, hits))
+        hits = np.concatenate([scans.hits_ahead(look).ravel() for look in chosen])
+        return cls(_poisson(features, hits.astype(np.float64)))
 
     def expected(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the expected hits of clusters by their features, [..., f] -> [...]."""
         return np.exp(np.minimum(features @ self.weights, LOG_HITS_MAX))
 
     def missing(self, scans: Scans) -> NDArray[np.float64]:
-        """Return the recall that is expected to be missing after 0 to w clusters, [n, w + 1]."""
-        searches, width = scans.distances.shape
-        missing = np.zeros((searches, width + 1))
-        for turn in range(width):
-            missing[:, turn] = self.expected(scans.features(turn)).sum(axis=1) / scans.k
-        return missing
+        """Return the recall that is expected to be missing at each look, [n, c]."""
+        looks = range(len(scans.looks))
+        ahead = [self.expected(scans.features(look)).sum(axis=1) for look in looks]
+        return np.stack(ahead, axis=1) / scans.k
 
 
 def _poisson(features: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:

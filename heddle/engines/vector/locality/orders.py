@@ -12,12 +12,11 @@ BONUS: Final = 0.4  # squared distance that hits in a cluster are worth at most,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Past:
-    """What the search before left: its query [d], the clusters of its CACHED_HITS nearest hits
-    [h], one for each hit, and all clusters that it planned [w]."""
+    """What the search before left: its query [d] and the clusters of its CACHED_HITS nearest hits
+    [h], one for each hit, -1 = not known."""
 
     query: NDArray[np.float32]
     hit_lists: NDArray[np.int64]
-    lists: NDArray[np.int64]
 
 
 def history_bonus(
@@ -45,10 +44,13 @@ def soft_order(distances: NDArray[np.float32], bonuses: NDArray[np.float64]) -> 
     return np.argsort(distances - bonuses, kind="stable")
 
 
-def hard_order(lists: NDArray[np.int64], past: Past) -> NDArray[np.int64]:
+def hard_order(
+    lists: NDArray[np.int64], past: Past, planned_before: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Return the turns of clusters that come by distance, [w], as HedraRAG §4.3 orders them.
 
     First those that hold a cached hit, then those that the search before planned, then the rest.
     """
-    rank = np.where(np.isin(lists, past.hit_lists), 0, np.where(np.isin(lists, past.lists), 1, 2))
+    was_planned = np.isin(lists, planned_before)
+    rank = np.where(np.isin(lists, past.hit_lists), 0, np.where(was_planned, 1, 2))
     return np.argsort(rank, kind="stable")

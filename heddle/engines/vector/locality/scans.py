@@ -8,85 +8,113 @@ import numpy as np
 from numpy.typing import NDArray
 
 FAR: Final = 2.0  # on the unit sphere nothing is farther
+AHEAD: Final = 64  # clusters that are looked at of those to come; the others hardly count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scans:
-    """Searches, cluster by cluster in their order.
+    """Searches that scanned all their clusters in order, and were looked at in between.
 
-    Shapes (n searches of w clusters): distances [n, w] from the query to the centroid; sizes
-    [n, w] vectors; bonuses [n, w] see `history_bonus`; kth [n, w + 1] distance to the k-th nearest
-    vector that is known after 0 to w clusters, at most `FAR`; found [n, w + 1] how many of the
-    final k hits are known then; all distances are plain, not squared.
+    Shapes (n searches of w clusters, looked at c times): looks [c] clusters scanned by then,
+    ascending, the last w; distances [n, w] from the query to the centroid; sizes [n, w] vectors;
+    bonuses [n, w] see `history_bonus`; hits [n, w] how many of the k wanted each cluster holds;
+    kth [n, c] distance to the k-th nearest vector that is known, at most `FAR`; recall [n, c]
+    share of the k wanted that is known, never falling. All distances are plain, not squared.
     """
 
     k: int
+    looks: NDArray[np.int64]
     distances: NDArray[np.float64]
     sizes: NDArray[np.int64]
     bonuses: NDArray[np.float64]
+    hits: NDArray[np.int64]
     kth: NDArray[np.float64]
-    found: NDArray[np.int64]
+    recall: NDArray[np.float64]
 
     @classmethod
-    def joined(cls, parts: Sequence["Scans"], k: int) -> "Scans":
-        """Return the searches of several, all of as many clusters."""
+    def joined(cls, parts: Sequence["Scans"]) -> "Scans":
+        """Return the searches of several, all of one k and looked at after as many clusters."""
         return cls(
-            k,
+            parts[0].k,
+            parts[0].looks,
             np.concatenate([part.distances for part in parts]),
             np.concatenate([part.sizes for part in parts]),
             np.concatenate([part.bonuses for part in parts]),
+            np.concatenate([part.hits for part in parts]),
             np.concatenate([part.kth for part in parts]),
-            np.concatenate([part.found for part in parts]),
+            np.concatenate([part.recall for part in parts]),
         )
-
-    @property
-    def recall(self) -> NDArray[np.float64]:
-        """Share of the final hits that is known after 0 to w clusters, [n, w + 1]."""
-        return self.found / self.found[:, -1:]
 
     def part(self, rows: NDArray[np.int64]) -> "Scans":
         """Return some of the searches."""
         return Scans(
             self.k,
+            self.looks,
             self.distances[rows],
             self.sizes[rows],
             self.bonuses[rows],
+            self.hits[rows],
             self.kth[rows],
-            self.found[rows],
+            self.recall[rows],
         )
 
-    def features(self, turn: int) -> NDArray[np.float64]:
-        """Return what is known after `turn` clusters about each one to come, [n, w - turn, f]."""
-        distances = self.distances[:, turn:]
-        kth = np.broadcast_to(self.kth[:, turn, None], distances.shape)
-        beyond = distances - kth
-        nearest = self.distances.min(axis=1, keepdims=True)
-        columns = (
-            np.ones_like(distances),
-            beyond,
-            beyond**2,
-            distances / np.maximum(nearest, 1e-9),
-            kth,
-            np.log1p(self.sizes[:, turn:]),
-            self.bonuses[:, turn:],
+    def features(self, look: int) -> NDArray[np.float64]:
+        """Return what is known at a look about each cluster ahead, [n, a, f]."""
+        ahead = self._ahead(look)
+        return features_of(
+            self.distances[:, ahead],
+            self.distances.min(axis=1, keepdims=True),
+            self.kth[:, look, None],
+            self.sizes[:, ahead],
+            self.bonuses[:, ahead],
         )
-        return np.stack(columns, axis=2)
 
-    def hits(self, turn: int) -> NDArray[np.int64]:
-        """Return how many further final hits each cluster from `turn` on brings, [n, w - turn]."""
-        return np.diff(self.found[:, turn:], axis=1)
+    def hits_ahead(self, look: int) -> NDArray[np.int64]:
+        """Return how many wanted hits each of these clusters holds, [n, a]."""
+        return self.hits[:, self._ahead(look)]
+
+    def _ahead(self, look: int) -> slice:
+        first = int(self.looks[look])
+        return slice(first, first + AHEAD)
+
+
+def features_of(
+    distances: NDArray[np.float64],
+    nearest: NDArray[np.float64],
+    kth: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+    bonuses: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return what tells how many hits clusters hold, [n, a, f].
+
+    Shapes: distances, sizes and bonuses of the clusters [n, a]; of each search the distance of its
+    nearest centroid and of its k-th nearest vector so far [n, 1].
+    """
+    kth = np.broadcast_to(kth, distances.shape)
+    beyond = distances - kth
+    columns = (
+        np.ones_like(distances),
+        beyond,
+        beyond**2,
+        distances / np.maximum(nearest, 1e-9),
+        kth,
+        np.log1p(sizes),
+        bonuses,
+    )
+    return np.stack(columns, axis=2)
 
 
 def scan_in_turns(
     distances: NDArray[np.float32], turn: NDArray[np.int64], turns: int, k: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the `kth` and `found` of one search, [turns + 1] each.
+    """Return the k-th nearest distance and the final hits that are known after 0 to all clusters.
 
     Args:
         distances: from the query to each vector that its clusters hold, [m].
         turn: with which cluster, from 1 on, each comes to light; 0 = it is known before.
         turns: how many clusters there are.
         k: hits wanted.
+    Shapes: the answer [turns + 1] each.
     """
     by_turn = np.argsort(turn, kind="stable")
     ends = np.searchsorted(turn[by_turn], np.arange(turns + 1), side="right")

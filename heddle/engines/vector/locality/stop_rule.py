@@ -49,16 +49,16 @@ class StopRule:
         return cls(model, kept)
 
     def stops(self, scans: Scans) -> NDArray[np.int64]:
-        """Return how many clusters each search scans, [n]."""
+        """Return at which look each search stops, [n]."""
         return stops(self.model.missing(scans), self.limit)
 
 
 def stops(missing: NDArray[np.float64], limit: float) -> NDArray[np.int64]:
-    """Return the first turn at which no more than `limit` is expected to be missing, [n].
+    """Return the first look at which no more than `limit` is expected to be missing, [n].
 
-    Shapes: missing [n, w + 1], after 0 to w clusters.
+    Shapes: missing [n, c], at each look.
     """
     may_stop = missing <= limit
     may_stop[:, -1] = True  # nothing is left to scan
-    turns: NDArray[np.int64] = np.argmax(may_stop, axis=1)
-    return turns
+    looks: NDArray[np.int64] = np.argmax(may_stop, axis=1)
+    return looks

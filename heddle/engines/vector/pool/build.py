@@ -1,6 +1,7 @@
 """Settings of a pool in front of a lane's vector engine, and how it is put there. Light."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from heddle.core.errors import ConfigError
 from heddle.core.payloads import SearchPayload
@@ -10,6 +11,8 @@ from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
+
+PREFILL_SLO_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class PoolSettings:
 
     policy: PoolPolicy
     slots: int = 4
-    prefill_slo_s: float = 0.05
+    prefill_slo_s: float = PREFILL_SLO_S
 
     def __post_init__(self) -> None:
         if self.slots < 1:

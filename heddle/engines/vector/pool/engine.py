@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Frame
 from heddle.core.payloads import SearchPayload
-from heddle.core.ports import Closable, SteppedEngine
+from heddle.core.ports import Closable, SteppedEngine, Waking
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.core.tasks import Priority, Task
@@ -79,7 +79,9 @@ class PoolEngine:
     @property
     def has_work(self) -> bool:
         """Whether a step would do something."""
-        return bool(self._events or self._held or self._arrived) or self._engine.has_work
+        # Where all slots are taken by searches that only wait for words, their end wakes the lane.
+        may_start = self.scheduler.waiting and self.scheduler.free
+        return bool(self._events or self._arrived or may_start) or self._engine.has_work
 
     def apply(self, command: Command) -> None:
         """Take a command in; searches wait here, the rest goes to the engine."""
@@ -110,6 +112,11 @@ class PoolEngine:
         events, self._events = (*self._events, *told), []
         load = frame.load._replace(waiting=frame.load.waiting + self.scheduler.waiting)
         return frame._replace(events=events, load=load, has_work=self.has_work)
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever the engine behind may have got work by itself."""
+        if isinstance(self._engine, Waking):
+            self._engine.subscribe(wake)
 
     def close(self) -> None:
         """Close the engine behind; nothing is called afterwards."""

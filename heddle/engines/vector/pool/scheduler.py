@@ -3,22 +3,23 @@
 import math
 
 from heddle.engines.vector.pool.limits import PoolKnobs
+from heddle.engines.vector.pool.lookahead import latest_start_s, own_latest_start_s
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import PoolDecision, PoolRequest, Stage
 
 DUE = 0.5  # owed to prefill from which the next contested slot is its
-CAUTION = 1.3  # a search may take so much longer than predicted before its deadline is missed
 
 
 class PoolScheduler:
     """Shares a number of slots between prefill and decode searches.
 
-    Prefill searches are ordered by slack = deadline - now - predicted time, the time of prefill
-    searches that they wait for included; decode searches as they came. While both wait, prefill
-    gets its reserved share of the free slots; what a stage can't use is the other's at once. A
-    prefill search whose slack is negative takes a slot before its share, and parks the decode
-    search that started last where none is free. A decode search beyond its own, far deadline
-    takes a slot before its share too. Where both are late the share decides: nothing starves.
+    Prefill searches are ordered by slack = deadline - now - predicted time, decode searches as
+    they came. While both wait, prefill gets its reserved share of the free slots; what a stage
+    can't use is the other's at once. When one of the waiting prefill searches would be late
+    although they all began now (`latest_start_s`), the first takes a slot before its share, and
+    parks the decode search that started last where none is free. A decode search beyond its own,
+    far deadline takes a slot before its share too. Where both are late the share decides: nothing
+    starves.
 
     Args:
         slots: searches that run at once; as many may be parked.
@@ -40,6 +41,7 @@ class PoolScheduler:
         self._decode: dict[int, PoolRequest] = {}
         self._parked: dict[int, PoolRequest] = {}
         self._running: dict[int, PoolRequest] = {}
+        self._started_s: dict[int, float] = {}  # when a search last began to run
 
     @property
     def free(self) -> int:
@@ -65,6 +67,7 @@ class PoolScheduler:
         """Forget a search that has ended or was taken back; return it if it was here."""
         for place in (self._running, self._prefill, self._decode, self._parked):
             if task_id in place:
+                self._started_s.pop(task_id, None)
                 return place.pop(task_id)
         return None
 
@@ -84,22 +87,23 @@ class PoolScheduler:
             queue = self._prefill if request.stage is Stage.PREFILL else self._decode
             queue.pop(request.task_id, None)
             self._running[request.task_id] = request
-        return PoolDecision(tuple(start), tuple(park), tuple(resume), self._urgent_at_s())
+            self._started_s[request.task_id] = now_s
+        return PoolDecision(tuple(start), tuple(park), tuple(resume), self._urgent_at_s(now_s))
 
     def _next(self, now_s: float, chosen: set[int], park: list[int]) -> PoolRequest | None:
         """Return what gets a slot next; room is made by parking where that is due.
 
         Mutates: what is owed; adds to `park` whom it parked, never one of those just chosen.
         """
-        prefill = min(self._prefill.values(), key=_latest_start_s, default=None)
+        prefill = min(self._prefill.values(), key=own_latest_start_s, default=None)
         if self.free:
             return self._choose(prefill, self._first_decode(park), now_s)
         if prefill is None or self.policy is not PoolPolicy.ADAPTIVE:
             return None
-        if self._urgent_at_s() > now_s or len(self._parked) == self.slots:
+        if self._urgent_at_s(now_s) > now_s or len(self._parked) == self.slots:
             return None
         running = (r for r in self._running.values() if r.task_id not in chosen)
-        victims = [r for r in running if r.stage is Stage.DECODE and r.deadline_s > now_s]
+        victims = [request for request in running if _may_be_parked(request, now_s)]
         if not victims:
             return None
         victim = self._running.pop(victims[-1].task_id)
@@ -127,7 +131,7 @@ class PoolScheduler:
             case PoolPolicy.FIFO:
                 return min(prefill, decode, key=_arrived_s)
             case PoolPolicy.ADAPTIVE:
-                is_urgent = self._urgent_at_s() <= now_s
+                is_urgent = self._urgent_at_s(now_s) <= now_s
                 if is_urgent != (decode.deadline_s <= now_s):
                     return prefill if is_urgent else decode
                 self._owed += self.knobs.share
@@ -145,29 +149,24 @@ class PoolScheduler:
         return min(
             prefill_s + self.knobs.prefill_wait_s_max,
             decode_s + self.knobs.wait_s_max,
-            self._urgent_at_s(),
+            self._urgent_at_s(now_s),
         )
 
-    def _urgent_at_s(self) -> float:
-        """Return when the first waiting prefill search's slack turns negative.
-
-        Of those that find no slot but prefill's own, slack counts the wait for these as well: in
-        rounds, as searches of one stage take about equally long.
-        """
-        if self.policy is not PoolPolicy.ADAPTIVE:
+    def _urgent_at_s(self, now_s: float) -> float:
+        """Return when a waiting prefill search's slack turns negative, those before it counted."""
+        if self.policy is not PoolPolicy.ADAPTIVE or not self._prefill:
             return math.inf
-        running = sum(r.stage is Stage.PREFILL for r in self._running.values())
-        urgent_at_s = math.inf
-        for place, request in enumerate(sorted(self._prefill.values(), key=_latest_start_s)):
-            rounds = (running + place) // self.slots
-            urgent_at_s = min(urgent_at_s, _latest_start_s(request) - rounds * request.alone_s)
-        return urgent_at_s
+        taken_until_s = [
+            self._started_s[task_id] + request.alone_s
+            for task_id, request in self._running.items()
+            if not _may_be_parked(request, now_s)
+        ]
+        return latest_start_s(now_s, self._prefill.values(), taken_until_s, self.slots)
 
 
 def _arrived_s(request: PoolRequest) -> float:
     return request.arrived_s
 
 
-def _latest_start_s(request: PoolRequest) -> float:
-    """Return when a search's slack turns negative; the order by slack, whatever the time is."""
-    return request.deadline_s - CAUTION * request.alone_s
+def _may_be_parked(request: PoolRequest, now_s: float) -> bool:
+    return request.stage is Stage.DECODE and request.deadline_s > now_s

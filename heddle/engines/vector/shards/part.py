@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import ConfigError
+
+SHARDS: Final = "shards"  # in the corpus directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Part:
 
     def directory(self, corpus: Path) -> Path:
         """Return where its index lies: beside the corpus's own, which has everything."""
-        return corpus if self.of == 1 else corpus / "shards" / f"{self.number}-of-{self.of}"
+        return corpus if self.of == 1 else corpus / SHARDS / f"{self.number}-of-{self.of}"
 
 
 WHOLE = Part()

@@ -1,7 +1,7 @@
 """Several vector workers behind one port: searches go to all of them, their hits are merged."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.credits import Credits
 from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame
-from heddle.core.payloads import SearchPayload
+from heddle.core.payloads import Payload, SearchPayload
 from heddle.core.ports import EnginePort
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
@@ -99,7 +99,10 @@ class ShardedPort:
             chosen = up if up and self.lost_shard is LostShard.DEGRADE else everyone
             self._tasks[task_id] = Scattered(payload.topk, set(chosen))
         for number in sorted(chosen):
-            self.ports[number].send(command._replace(report_every=0))
+            asks_words = number == min(chosen)  # of one: each has the words of the whole corpus
+            part = payload if asks_words else _without_words(payload)
+            task = command.task._replace(payload=part)
+            self.ports[number].send(command._replace(task=task, report_every=0))
 
     def _take_in(self, number: int, frame: Frame) -> Frame:
         told = [self._answer(number, event) for event in frame.events]
@@ -146,6 +149,7 @@ def merged(parts: Sequence[Hits], topk: int, notes: tuple[str, ...] = ()) -> Hit
     labels = np.concatenate([part.labels for part in parts], axis=1)
     order = np.lexsort((labels, distances), axis=1)[:, :topk]
     own = [note for part in parts for note in part.notes]
+    estimates = [part.recall for part in parts if part.recall is not None]
     return Hits(
         np.take_along_axis(labels, order, axis=1),
         np.take_along_axis(distances, order, axis=1),
@@ -157,5 +161,11 @@ def merged(parts: Sequence[Hits], topk: int, notes: tuple[str, ...] = ()) -> Hit
         parks=sum(part.parks for part in parts),
         notes=(*dict.fromkeys(own), *notes),
         lists_on_device=sum(part.lists_on_device for part in parts),
-        by_words=parts[0].by_words,  # each part ranks the whole corpus by words
+        hits_cached=sum(part.hits_cached for part in parts),
+        recall=min(estimates, key=lambda estimate: estimate.recall, default=None),
+        by_words=next((p.by_words for p in parts if p.by_words is not None), None),
     )
+
+
+def _without_words(payload: Payload) -> Payload:
+    return replace(payload, words=None) if isinstance(payload, SearchPayload) else payload

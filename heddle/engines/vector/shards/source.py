@@ -1,29 +1,36 @@
 """A part of a corpus as a vector source of its own."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.errors import StorageError
 from heddle.core.search_scope import SearchScope
+from heddle.engines.vector.shards.folders import HeldFolder
 from heddle.engines.vector.shards.part import WHOLE, Part
 from heddle.engines.vector.source import VectorBatch, VectorSource
 
 
-@dataclass(frozen=True, slots=True)
-class PartBatch:
-    """Some vectors of a part. Shapes: chunk_ids [n] int64; vectors [n, d] float32."""
+class PartedSource(VectorSource, Protocol):
+    """A corpus that gives a part of itself without reading the rest."""
 
-    chunk_ids: NDArray[np.int64]
-    vectors: NDArray[np.float32]
+    def vectors(
+        self,
+        after_revision: int = 0,
+        batch_rows: int = 4096,
+        *,
+        number: int = 0,
+        of: int = 1,
+    ) -> Iterator[VectorBatch]:
+        """Yield the live vectors of chunks whose id leaves `number` when divided by `of`."""
+        ...
 
-    @classmethod
-    def of(cls, part: Part, batch: VectorBatch) -> "PartBatch":
-        """Return what of a batch is in the part."""
-        mine = part.holds(batch.chunk_ids)
-        return cls(batch.chunk_ids[mine], batch.vectors[mine])
+    def count_part(self, number: int, of: int) -> int:
+        """Return how many there are."""
+        ...
 
 
 class ShardSource:
@@ -32,10 +39,11 @@ class ShardSource:
     Args:
         source: the corpus.
         part: what of it is seen.
+        folder: where the part's index lies, kept until `close`; None = nowhere.
     """
 
-    def __init__(self, source: VectorSource, part: Part) -> None:
-        self._source, self._part = source, part
+    def __init__(self, source: PartedSource, part: Part, folder: HeldFolder | None = None) -> None:
+        self._source, self._part, self._folder = source, part, folder
 
     @property
     def revision(self) -> int:
@@ -44,9 +52,8 @@ class ShardSource:
 
     @property
     def vector_count(self) -> int:
-        """Live vectors of the part; reads them all."""
-        batches = self._source.vectors()
-        return sum(int(self._part.holds(batch.chunk_ids).sum()) for batch in batches)
+        """Live vectors of the part."""
+        return self._source.count_part(self._part.number, self._part.of)
 
     @property
     def dims(self) -> int | None:
@@ -60,18 +67,8 @@ class ShardSource:
 
     def vectors(self, after_revision: int = 0, batch_rows: int = 4096) -> Iterator[VectorBatch]:
         """Yield the part's live vectors written after a revision; only the last batch is short."""
-        held: list[PartBatch] = []
-        rows = 0
-        for batch in self._source.vectors(after_revision, batch_rows):
-            held.append(PartBatch.of(self._part, batch))
-            rows += len(held[-1].chunk_ids)
-            if rows >= batch_rows:
-                joined = _joined(held)
-                yield PartBatch(joined.chunk_ids[:batch_rows], joined.vectors[:batch_rows])
-                held = [PartBatch(joined.chunk_ids[batch_rows:], joined.vectors[batch_rows:])]
-                rows -= batch_rows
-        if rows:
-            yield _joined(held)
+        part = self._part
+        return self._source.vectors(after_revision, batch_rows, number=part.number, of=part.of)
 
     def deleted(self, after_revision: int) -> NDArray[np.int64]:
         """Return the part's chunks deleted after a revision."""
@@ -86,21 +83,30 @@ class ShardSource:
         allowed = self._source.allowed(scope)
         return None if allowed is None else allowed[self._part.holds(allowed)]
 
-    def by_words(self, text: str, limit: int, scope: SearchScope) -> VectorBatch:
+    def is_limited(self, scope: SearchScope) -> bool:
+        """Whether the whole corpus may have chunks outside a scope."""
+        return self._source.is_limited(scope)
+
+    def by_words(
+        self, text: str, limit: int, scope: SearchScope, is_cancelled: Callable[[], bool]
+    ) -> VectorBatch:
         """Return the corpus's best chunks by words: ranks of parts could not be merged."""
-        return self._source.by_words(text, limit, scope)
+        return self._source.by_words(text, limit, scope, is_cancelled)
 
     def store_vectors(self, chunk_ids: Sequence[int], vectors: NDArray[np.float32]) -> int:
         """Commit vectors to the corpus, whichever part they are; return the new revision."""
         return self._source.store_vectors(chunk_ids, vectors)
 
     def close(self) -> None:
-        """Let go of the corpus."""
+        """Let go of the corpus and of the index's folder; closing twice is fine."""
         self._source.close()
+        if self._folder is not None:
+            self._folder.release()
+            self._folder = None
 
 
 def open_source(directory: Path, part: Part) -> VectorSource:
-    """Open a corpus, or a part of it.
+    """Open a corpus, or a part of it with its folder.
 
     Raises:
         HeddleError: the corpus can't be opened.
@@ -108,11 +114,10 @@ def open_source(directory: Path, part: Part) -> VectorSource:
     from heddle.corpus.store import CorpusStore  # late: what only decides loads no database
 
     source = CorpusStore.open(directory)
-    return source if part == WHOLE else ShardSource(source, part)
-
-
-def _joined(batches: Sequence[PartBatch]) -> PartBatch:
-    return PartBatch(
-        np.concatenate([batch.chunk_ids for batch in batches]),
-        np.concatenate([batch.vectors for batch in batches]),
-    )
+    if part == WHOLE:
+        return source
+    try:
+        return ShardSource(source, part, HeldFolder(part.directory(directory)))
+    except OSError as error:
+        source.close()
+        raise StorageError(f"{part.directory(directory)}: the disk refused ({error})") from error

@@ -18,6 +18,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import KvHandle, Vectors
 from heddle.core.tasks import Identity, Priority, Task
 from heddle.engines.embedding.engine import EmbeddingEngine, TokenizedText
+from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.scheduler import BatchLimits
 from heddle.engines.embedding.vector_cache import VectorCache
 
@@ -46,8 +47,11 @@ class FakeWorker:
         if any("\ud800" in text for text in texts):
             raise TypeError("surrogates not allowed")
         self.clock.time_s += TEXT_S * len(texts)
-        ids = [list(text.encode())[:LENGTH_MAX] for text in texts]
-        return [TokenizedText(i, len(t) > LENGTH_MAX) for i, t in zip(ids, texts, strict=True)]
+        rows = [
+            [list(letters[at : at + LENGTH_MAX]) for at in range(0, len(letters), LENGTH_MAX)]
+            for letters in map(str.encode, texts)
+        ]
+        return [TokenizedText(first, others) for first, *others in rows]
 
     def embed(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
         if self.fails:
@@ -55,17 +59,6 @@ class FakeWorker:
         self.batches.append([len(row) for row in rows])
         self.clock.time_s += CALL_S + TOKEN_S * len(rows) * max(map(len, rows))
         return np.array([vector(bytes(row)) for row in rows], np.float32)
-
-
-class WindowWorker(FakeWorker):
-    """Long texts become windows."""
-
-    def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
-        rows = [
-            [list(text.encode())[at : at + LENGTH_MAX] for at in range(0, len(text), LENGTH_MAX)]
-            for text in texts
-        ]
-        return [TokenizedText(first, windows=others) for first, *others in rows]
 
 
 def vector(letters: bytes) -> list[float]:
@@ -254,8 +247,10 @@ def test_beside_decoding_no_step_takes_longer_than_it_may_unless_one_row_does() 
 
 def test_a_text_in_windows_is_their_mean_by_tokens() -> None:
     clock = VirtualClock()
-    worker = WindowWorker(clock)
-    engine = EmbeddingEngine("embed", 3, worker, clock, cache=VectorCache("m", "f", 1 << 20))
+    cache = VectorCache("m", "f", 1 << 20)
+    engine = EmbeddingEngine(
+        "embed", 3, FakeWorker(clock), clock, cache=cache, long_texts=LongTexts.WINDOW
+    )
     long, short = "a" * LENGTH_MAX + "b" * LENGTH_MAX + "c" * 5, "dd"
     admit(engine, 1, [short, long, short + "e"])
     found = vectors_of(run(engine)[0][1])
@@ -271,9 +266,35 @@ def test_a_text_in_windows_is_their_mean_by_tokens() -> None:
     assert (again.windowed, again.tokens) == (1, 65)
 
 
+@pytest.mark.parametrize("of_the_lane", list(LongTexts))
+def test_a_task_says_itself_what_becomes_of_long_texts(of_the_lane: LongTexts) -> None:
+    clock = VirtualClock()
+    cache = VectorCache("m", "f", 1 << 20)
+    engine = EmbeddingEngine(
+        "embed", 3, FakeWorker(clock), clock, cache=cache, long_texts=of_the_lane
+    )
+    long = "a" * LENGTH_MAX + "b" * 5
+    for task_id, in_windows in enumerate([False, True, True, False, None]):
+        admit(engine, task_id, [], payload=EmbedPayload((long,), in_windows=in_windows))
+        if in_windows is None:
+            in_windows = of_the_lane is LongTexts.WINDOW
+        found = vectors_of(run(engine)[0][task_id])
+        assert (found.truncated, found.windowed) == (not in_windows, in_windows)
+        assert found.tokens == LENGTH_MAX + 5 * in_windows
+        is_cut = np.array_equal(found.values[0], vector(long[:LENGTH_MAX].encode()))
+        assert is_cut == (not in_windows)
+
+
 def test_a_text_in_windows_can_be_cancelled_between_them() -> None:
     clock = VirtualClock()
-    engine = EmbeddingEngine("embed", 3, WindowWorker(clock), clock, limits=BatchLimits(30, 1))
+    engine = EmbeddingEngine(
+        "embed",
+        3,
+        FakeWorker(clock),
+        clock,
+        limits=BatchLimits(30, 1),
+        long_texts=LongTexts.WINDOW,
+    )
     admit(engine, 1, ["a" * 200])
     engine.step(0.0, math.inf)
     engine.apply(Cancel(1))
@@ -308,6 +329,7 @@ def test_frames_carry_lane_and_epoch_and_pickle() -> None:
         "squares": 1.0,
         "unpadded": 1.0,
         "texts": 1.0,
+        "tokens_max": 512.0,
     }
 
 

@@ -17,6 +17,7 @@ from heddle.core.results import Vectors
 from heddle.core.tasks import Identity, Priority, Task
 from heddle.costs.batch_cost import BatchCost
 from heddle.costs.lane_cost import LaneCost
+from heddle.costs.late_guard import LateGuard
 from heddle.engines.embedding.engine import EmbeddingEngine, TokenizedText
 from heddle.engines.embedding.lane_pool import LanePool
 from heddle.engines.embedding.lane_queue import LaneQueue
@@ -56,14 +57,16 @@ class ExactWorker:
 
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, limits: BatchLimits = LIMITS) -> None:
         self.clock = Time()
         self.hosts = []
         for name, cost in COSTS.items():
             worker = ExactWorker(cost)
-            engine = EmbeddingEngine(name, 1, worker, worker.clock, limits=LIMITS)
+            engine = EmbeddingEngine(name, 1, worker, worker.clock, limits=limits)
             self.hosts.append(InlineHost(engine, 512, self.clock))
-        queues = [LaneQueue(n, LaneCost(n, c), 512, 512) for n, c in COSTS.items()]
+        queues = [
+            LaneQueue(n, LaneCost(n, c), 512, 512, guard=LateGuard(1.0)) for n, c in COSTS.items()
+        ]
         self.manager = QueueManager(queues)
         self.down: set[str] = set()
         self.woken = 0
@@ -233,3 +236,12 @@ def test_what_waited_here_has_less_time_left_on_its_lane(rig: Rig) -> None:
     rig.manager.end(1)
     rig.told()
     assert sent == [60.0, 60.0, 40.0]
+
+
+def test_what_a_lanes_memory_allows_a_step_gets_into_the_books() -> None:
+    rig = Rig(BatchLimits(tokens_max=200))
+    rig.pool.submit(EmbedPayload((TEXT,)), lambda event: None, seconds_left=1.0)
+    rig.run()
+    fast, slow = rig.manager.lanes
+    assert (fast.batch_tokens_max, fast.step_tokens) == (200, 200)
+    assert slow.batch_tokens_max == 512  # it has told nothing yet

@@ -12,6 +12,7 @@ from heddle.core.errors import Busy, ConfigError, InputError
 from heddle.core.tasks import Priority
 from heddle.costs.batch_cost import BatchCost, BatchShape, queue_depth
 from heddle.costs.lane_cost import LaneCost
+from heddle.costs.late_guard import LateGuard
 from heddle.engines.embedding.admission_policies import AdmissionPolicy, PredictedFinish, Windve
 from heddle.engines.embedding.lane_queue import LaneQueue, Ticket
 from heddle.engines.embedding.queue_manager import QueueManager
@@ -21,8 +22,17 @@ FAST, SLOW = BatchCost(7e-3, 1.65e-4), BatchCost(9e-3, 5e-4)
 BATCH = 512
 
 
-def lane(name: str, cost: BatchCost = FAST, batch: float = BATCH, rows: int = 512) -> LaneQueue:
-    return LaneQueue(name, LaneCost(name, cost), batch, rows)
+def lane(
+    name: str,
+    cost: BatchCost = FAST,
+    batch: float = BATCH,
+    rows: int = 512,
+    margin: float = 1.0,
+    tokens_max: float = math.inf,
+) -> LaneQueue:
+    """Return a lane whose answers have shown that its predictions hold."""
+    known = LaneCost(name, cost, margin)
+    return LaneQueue(name, known, batch, rows, tokens_max, guard=LateGuard(1.0))
 
 
 def query(
@@ -288,11 +298,17 @@ def test_what_is_not_expected_of_a_mates_bound_is_slack_for_others(
     margin: float, goes_in: bool
 ) -> None:
     """Three queries take 44 ms, and the first has 50 ms: by the bound of 2 not for the third."""
-    manager = QueueManager([LaneQueue("a", LaneCost("a", FAST, margin), BATCH, 512)])
+    manager = QueueManager([lane("a", margin=margin)])
     manager.admit(query(1, 0.05), 0.0)
     manager.admit(query(2, 1.0), 0.0)
     slow = query(3, 1.0, length=100 if margin > 1 else 300)
     assert (admit_or_refuse(manager, slow) is None) is goes_in
+
+
+def test_a_lane_that_is_new_takes_less_than_one_that_was_always_in_time() -> None:
+    known = admitted_of(QueueManager([lane("a")]), 60, 0.25)["a"]
+    new = LaneQueue("a", LaneCost("a", FAST), BATCH, 512)
+    assert 1 <= admitted_of(QueueManager([new]), 60, 0.25)["a"] < known
 
 
 def test_a_lost_lane_gets_nothing() -> None:
@@ -304,7 +320,7 @@ def test_a_lost_lane_gets_nothing() -> None:
 
 
 def test_memory_bounds_a_lane_that_would_have_the_time() -> None:
-    small = LaneQueue("gpu", LaneCost("gpu", FAST), BATCH, 512, tokens_max=3 * LENGTH)
+    small = lane("gpu", tokens_max=3 * LENGTH)
     assert admitted_of(QueueManager([small]), 10, 10.0) == {"gpu": 3, "busy": 7}
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.token_estimate import TokenEstimate
 
 
@@ -12,7 +13,12 @@ def test_a_guess_counts_characters_special_tokens_and_padding() -> None:
 
 
 def test_long_texts_are_cut() -> None:
-    assert TokenEstimate(256, padding=1.0).shape(["x" * 10_000]).tokens == 256
+    estimate = TokenEstimate(256, padding=1.0)
+    assert estimate.shape(["x" * 10_000]).tokens == 256
+    assert estimate.shape(["x" * 10_000], in_windows=True).tokens == 2502
+    windowed = TokenEstimate(256, LongTexts.WINDOW, padding=1.0)
+    assert windowed.shape(["x" * 10_000]).tokens == 2502
+    assert windowed.shape(["x" * 10_000], in_windows=False).tokens == 256
 
 
 def test_it_learns_from_what_came_back() -> None:

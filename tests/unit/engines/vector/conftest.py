@@ -31,6 +31,7 @@ class MemorySource:
         self.rows = {}  # chunk id -> (revision, vector)
         self.tombstones = []  # (revision, chunk id)
         self.metadata = {}  # (key, value) -> chunk ids
+        self.tenants = {}  # chunk id -> tenant, where it has one
         if vectors is not None and len(vectors):
             self.store_vectors(range(1, len(vectors) + 1), vectors)
 
@@ -42,8 +43,12 @@ class MemorySource:
     def dims(self):
         return next((len(vector) for _, vector in self.rows.values()), None)
 
-    def vectors(self, after_revision=0, batch_rows=100):
+    def count_part(self, number, of):
+        return sum(i % of == number for i in self.rows)
+
+    def vectors(self, after_revision=0, batch_rows=100, *, number=0, of=1):
         fresh = [(i, v) for i, (r, v) in sorted(self.rows.items()) if r > after_revision]
+        fresh = [(i, v) for i, v in fresh if i % of == number]
         for first in range(0, len(fresh), batch_rows):
             part = fresh[first : first + batch_rows]
             yield Batch(np.array([i for i, _ in part]), np.array([v for _, v in part], np.float32))
@@ -51,17 +56,20 @@ class MemorySource:
     def deleted(self, after_revision):
         return np.array([i for r, i in self.tombstones if r > after_revision], np.int64)
 
+    def is_limited(self, scope):
+        return bool(scope.where) or any(t != scope.tenant for t in self.tenants.values())
+
     def allowed(self, scope):
-        if not scope.where:
+        if not self.is_limited(scope):
             return None
-        found = set(self.rows)
+        found = {i for i in self.rows if self.tenants.get(i, "") in ("", scope.tenant)}
         for key, values in scope.where:
             found &= {i for value in values for i in self.metadata.get((key, value), ())}
         if not found:
             raise InputError(f"where: no passage has {scope}")
         return np.array(sorted(found), np.int64)
 
-    def by_words(self, text, limit, scope):
+    def by_words(self, text, limit, scope, is_cancelled):
         """Find the chunks whose numbers are in the text, in its order."""
         allowed = self.allowed(scope)
         ids = [i for i in map(int, text.split()) if i in self.rows]
@@ -74,6 +82,9 @@ class MemorySource:
         for chunk_id, vector in zip(chunk_ids, vectors, strict=True):
             self.rows[int(chunk_id)] = (self.revision, np.array(vector, np.float32))
         return self.revision
+
+    def close(self):
+        """Hold nothing."""
 
     def delete(self, chunk_ids):
         self.revision += 1

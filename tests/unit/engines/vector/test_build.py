@@ -8,8 +8,10 @@ from heddle.core.errors import ConfigError
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document
 from heddle.corpus.store import CorpusStore, EmbedderStamp
+from heddle.engines.vector import live_index
 from heddle.engines.vector.build import VectorSettings, build_engine, refresh_index
 from heddle.engines.vector.index_file import open_index
+from heddle.engines.vector.manifest import read_manifest
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_a_corpus_directory_is_served_filled_and_found_again(tools, tmp_path):
         frames = []
         while serving.has_work:
             frames.append(serving.step(0.0, float("inf")))
-        hits = frames[-1].events[-1].result
+        [hits] = [event.result for frame in frames for event in frame.events]
         assert (hits.distances == 0).all()
         assert hits.revision == 1
     assert frames[-1].epoch == 4
@@ -94,3 +96,25 @@ def test_a_lane_takes_over_the_clusters_of_an_indexer(tools, tmp_path):
     np.testing.assert_array_equal(
         of_lane.quantizer.reconstruct_n(0, 4), of_file.quantizer.reconstruct_n(0, 4)
     )
+
+
+def test_a_lane_that_finds_a_long_tail_saves_it_beside_its_searches(tools, tmp_path, monkeypatch):
+    monkeypatch.setattr(live_index, "TAIL_SHARE", 0.0)
+    monkeypatch.setattr(live_index, "TAIL_MIN", 20)
+    vectors = tools.clustered(330)
+    with CorpusStore.open(tmp_path, create=True) as store:
+        store.set_embedder(EmbedderStamp("fake", tools.dims, "float32"))
+        for name, mine in (("old", vectors[:300]), ("new", vectors[300:])):
+            chunks = [TextChunk(i, "title", f"text {i}") for i in range(len(mine))]
+            store.put_document(Document(name, "title", "text", f"{name}.txt"), chunks)
+            ids = [chunk.chunk_id for chunk in store.pending_chunks(1000)]
+            store.store_vectors(ids, mine)
+            if name == "old":
+                refresh_index(tmp_path)
+    engine = build_engine("vector", 1, VectorSettings(tmp_path))
+    engine._worker._rebuild.wait()
+    assert read_manifest(tmp_path).revision == 2
+    engine.apply(tools.search(1, vectors[310:311], 1))
+    hits = tools.terminals(tools.drain(engine))[1].result
+    assert (hits.labels[0, 0], hits.revision) == (311, 2)
+    engine.close()

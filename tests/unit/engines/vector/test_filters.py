@@ -1,5 +1,7 @@
 """Searches with a filter: k hits or all that match, and never another."""
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -200,8 +202,12 @@ def test_what_is_found_by_words_comes_besides(served, tools):
     other = next(i for i in source.rows if i not in few)
     queries = np.stack([source.rows[few[0]][1], source.rows[few[1]][1]])
     texts = (f"{few[1]} {other} {few[0]}", "")
+    ended = threading.Event()
+    engine.subscribe(ended.set)
     engine.apply(search(1, queries, 4, "few", words=texts))
-    hits = tools.terminals(tools.drain(engine))[1].result
+    events = tools.drain(engine)
+    assert ended.wait(30)
+    hits = tools.terminals(events + tools.drain(engine))[1].result
     check_filled(hits, source, "few", 4)
     assert hits.by_words.labels.tolist() == [[few[1], few[0], -1, -1], [-1] * 4]
     assert hits.by_words.distances[0, 1] == 0

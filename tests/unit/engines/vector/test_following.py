@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from heddle.core.commands import Cancel
 from heddle.core.errors import StorageError
-from heddle.core.frames import Cancelled, Done, Failed
+from heddle.core.frames import Cancelled, Done, Failed, Progress
 from heddle.engines.vector import live_index
 from heddle.engines.vector.engine import VectorEngine
+from heddle.engines.vector.index_kind import IndexKind
 from heddle.engines.vector.live_index import LiveIndex, nlist_for
 from heddle.engines.vector.rebuild import Rebuild
 from heddle.engines.vector.worker import FaissWorker
@@ -264,8 +265,8 @@ def check_one_state(tools, changes, slots, seed):
 class HeldRebuild(Rebuild):
     """A rebuild that gets nowhere before it is waited for: else it might overtake the test."""
 
-    def __init__(self, source):
-        super().__init__(self._make_when_asked)
+    def __init__(self, tools, source):
+        super().__init__(self._make_when_asked, tools.Clock())
         self._source, self._is_asked = source, threading.Event()
 
     def _make_when_asked(self):
@@ -280,7 +281,7 @@ class HeldRebuild(Rebuild):
 def test_a_lane_that_started_empty_gets_its_clusters_while_it_serves(tools):
     vectors = tools.clustered(1000)
     source = tools.Source()
-    rebuild = HeldRebuild(source)
+    rebuild = HeldRebuild(tools, source)
     engine = serve(tools, source, rebuild, lists_per_step=1)
     source.store_vectors(range(1, 951), vectors[:950])
     one_list = found(tools, engine, vectors[:4], 5)
@@ -302,7 +303,7 @@ def exact_distances(queries, vectors):
 def test_new_clusters_wait_for_the_searches_in_flight(tools):
     vectors = tools.clustered(3000)
     source = tools.Source(vectors[:300])
-    rebuild = HeldRebuild(source)
+    rebuild = HeldRebuild(tools, source)
     engine = serve(tools, source, rebuild, lists_per_step=1)
     source.store_vectors(range(301, 3001), vectors[300:])
     engine.apply(tools.search(1, vectors[:2], 3))
@@ -322,7 +323,7 @@ def test_new_clusters_wait_for_the_searches_in_flight(tools):
 def test_a_corpus_that_is_emptied_and_filled_again(tools):
     vectors = tools.clustered(600)
     source = tools.Source(vectors)
-    rebuild = Rebuild(lambda: LiveIndex.build(source))
+    rebuild = Rebuild(lambda: LiveIndex.build(source), tools.Clock())
     engine = serve(tools, source, rebuild)
     source.delete(range(1, 601))
     for _ in range(2):  # before and after the empty index takes the place of the old one
@@ -332,22 +333,86 @@ def test_a_corpus_that_is_emptied_and_filled_again(tools):
     assert (found(tools, engine, vectors[:50]).distances == 0).all()
 
 
-def test_clusters_that_cannot_be_made_cost_no_search(tools, caplog):
+def test_clusters_that_cannot_be_made_cost_no_search_and_are_tried_again(tools, caplog):
     vectors = tools.clustered(500)
-    source = tools.Source()
+    source, clock = tools.Source(), tools.Clock()
     tries = []
 
-    def fail():
-        tries.append(1)
-        raise StorageError("no memory")
+    def fail_three_times():
+        tries.append(clock.time_s)
+        if len(tries) <= 3:
+            raise StorageError("no memory")
+        return LiveIndex.build(source)
 
-    rebuild = Rebuild(fail)
+    def ask():
+        hits = found(tools, engine, vectors[:3])
+        rebuild.wait()
+        assert (hits.distances == 0).all()
+        return hits
+
+    rebuild = Rebuild(fail_three_times, clock)
     engine = serve(tools, source, rebuild)
     source.store_vectors(range(1, 501), vectors)
     with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            assert (found(tools, engine, vectors[:3]).distances == 0).all()
-            rebuild.wait()
-            source.delete([len(source.rows)])
-    assert "no memory" in caplog.text
-    assert len(tries) == 1
+        ask()
+        source.delete([500])
+        assert "no memory; tried again 10 s later" in ask().notes[0]
+    assert "no memory; tried again 10 s later" in caplog.text
+    for clock.time_s in (9.9, 10.0, 29.9, 30.0, 69.9, 70.0):  # the corpus stays as it is
+        ask()
+    assert tries == [0.0, 10.0, 30.0, 70.0]
+    hits = ask()
+    assert (hits.lists_probed, hits.notes) == (3 * nlist_for(499), ())
+
+
+def test_pauses_between_tries_have_a_bound(tools):
+    clock = tools.Clock()
+    rebuild = Rebuild(lambda: 1 / 0, clock)
+    pauses = []
+    for _ in range(40):
+        began_s = clock.time_s
+        rebuild.start()
+        rebuild.wait()
+        while not rebuild.is_due:
+            clock.time_s += 10.0
+        pauses.append(clock.time_s - began_s)
+    assert pauses[:4] == [10.0, 20.0, 40.0, 80.0]
+    assert set(pauses[6:]) == {600.0}
+
+
+# Documents of others
+
+
+@pytest.mark.parametrize("kind", [IndexKind.FLAT, IndexKind.PQ])
+@pytest.mark.parametrize("is_in_time", [True, False])
+def test_a_search_without_a_filter_never_sees_what_comes_of_others(tools, kind, is_in_time):
+    """Neither by itself, nor where the document is committed while a piece is being read."""
+    vectors = tools.clustered(900)
+    source = tools.Source(vectors[:799])
+    live = LiveIndex.build(source, kind=kind)
+    engine = VectorEngine("vector", 0, FaissWorker(live, source), tools.Clock(), lists_per_step=1)
+    queries = vectors[800:804]
+    engine.apply(tools.search(1, queries, 5, report_every=1))
+    told = [*engine.step(0.0, 1e9).events]
+    read = source.vectors
+
+    def commit(*_):
+        source.vectors = read
+        source.store_vectors(range(801, 901), vectors[800:])
+        source.tenants = dict.fromkeys(range(801, 901), "ann")
+        return read(1)
+
+    if is_in_time:
+        commit()
+    else:
+        source.store_vectors([800], vectors[799:800])
+        source.vectors = commit
+    engine.apply(tools.search(2, queries, 5))  # it has to see what is committed
+    told += tools.drain(engine)
+    seen = [event.labels for event in told if isinstance(event, Progress)]
+    assert seen
+    ends = tools.terminals(told)
+    for labels in (*seen, ends[1].result.labels, ends[2].result.labels):
+        assert labels.max() <= 800
+    assert ends[2].result.revision == source.revision
+    assert (ends[2].result.labels > 0).all()

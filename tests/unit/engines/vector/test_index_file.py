@@ -220,9 +220,19 @@ def test_a_short_tail_is_replayed_and_not_written(tools, tmp_path, source, monke
     assert files(tmp_path) == ["ivf-4.faiss", "manifest.json"]
 
 
+def test_a_long_tail_may_be_left_to_be_written_later(tools, tmp_path, source):
+    open_index(tmp_path, source, saves_tail=False)
+    assert files(tmp_path) == ["ivf-1.faiss", "manifest.json"]  # it was built
+    source.store_vectors(range(1001, 1101), tools.clustered(100, seed=9))
+    live = open_index(tmp_path, source, saves_tail=False)
+    assert (live.tail, live.wants_saving) == (100, True)
+    assert_right(tools, live, source)
+    assert files(tmp_path) == ["ivf-1.faiss", "manifest.json"]
+
+
 def test_a_running_lane_saves_what_has_become_much(tools, tmp_path, source):
     live = open_index(tmp_path, source)
-    rebuild = Rebuild(lambda: open_index(tmp_path, source))
+    rebuild = Rebuild(lambda: open_index(tmp_path, source), tools.Clock())
     worker = FaissWorker(live, source, rebuild=rebuild)
     source.store_vectors(range(1001, 1041), tools.clustered(40, seed=9))
     worker.follow(in_flight=False)

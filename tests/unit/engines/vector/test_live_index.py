@@ -133,3 +133,12 @@ def test_rows_that_a_search_may_hold_are_not_given_away_under_it(tools):
     assert (live.revision, live.refine.rows) == (0, 1000)
     assert live.advance(source) == 1000
     assert (live.revision, live.count) == (1, 1000)
+
+
+def test_a_lane_takes_in_less_at_once_the_more_lists_there_are(tools, monkeypatch):
+    source = tools.Source(tools.clustered(1000))
+    live = LiveIndex.build(source)
+    monkeypatch.setattr(live_index, "PIECE_COMPARISONS", 40 * live.nlist)
+    source.store_vectors(range(1001, 1101), tools.clustered(100, seed=9))
+    assert [live.advance(source) for _ in range(3)] == [40, 40, 20]
+    assert live.revision == source.revision

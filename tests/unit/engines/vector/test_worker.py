@@ -7,7 +7,13 @@ from heddle.engines.vector import worker as worker_module
 from heddle.engines.vector.engine import VectorEngine
 from heddle.engines.vector.index_kind import IndexKind
 from heddle.engines.vector.live_index import LiveIndex
-from heddle.engines.vector.worker import FaissWorker, Stepping, check_steppable, one_shot
+from heddle.engines.vector.worker import (
+    FaissWorker,
+    Stepping,
+    are_settled,
+    check_steppable,
+    one_shot,
+)
 
 
 def ivf(tools, kind="IVF4,Flat", metric=faiss.METRIC_L2):
@@ -111,6 +117,12 @@ def test_codes_are_refined_to_the_distances_of_half_precision(tools, source):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     is_right = np.isclose(distances, exact(source, queries, 5), rtol=1e-2, atol=1e-3)
     assert is_right.mean() > 0.9
+
+
+def test_codes_settle_what_is_refined_unless_too_few_are_nearer_than_the_last():
+    candidates = np.array([[1, 2, 3, 3], [1, 3, 3, 3], [1, 3, np.inf, np.inf]], np.float32)
+    assert are_settled(candidates, 2).tolist() == [True, False, True]
+    assert are_settled(candidates, 3).tolist() == [False, False, True]  # no more are there
 
 
 def test_many_equal_vectors_are_all_found(tools):

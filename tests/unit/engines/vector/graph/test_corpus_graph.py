@@ -31,7 +31,7 @@ class Served:
         self.tools, self.source = tools, source
         live = read_live(directory, source)
         worker = NumbaWorker(live, slots)
-        self.rebuild = Rebuild(lambda: build_live(directory, source, quiet))
+        self.rebuild = Rebuild(lambda: build_live(directory, source, quiet), tools.Clock())
         corpus = FollowedGraph(live, worker, source, self.rebuild)
         self.engine = GraphEngine("graph", 1, worker, tools.Clock(), corpus)
 

@@ -21,9 +21,19 @@ def searches(count, seed, spread=1.0):
         turn = np.repeat(np.arange(1, TURNS + 1), sizes)
         distances = np.abs(centroids[turn - 1] + 0.15 * spread * rng.standard_normal(len(turn)))
         kth, found = scan_in_turns(distances.astype(np.float32), turn, TURNS, K)
-        none = np.zeros((1, TURNS))
-        parts.append(Scans(K, centroids[None], sizes[None], none, kth[None], found[None]))
-    return Scans.joined(parts, K)
+        parts.append(
+            Scans(
+                K,
+                np.arange(TURNS + 1),
+                centroids[None],
+                sizes[None],
+                np.zeros((1, TURNS)),
+                np.diff(found)[None],
+                kth[None],
+                found[None] / K,
+            )
+        )
+    return Scans.joined(parts)
 
 
 def test_what_each_turn_brings_to_light():
@@ -37,7 +47,7 @@ def test_what_each_turn_brings_to_light():
 def test_a_model_finds_the_rate_that_features_tell():
     scans = searches(200, 1)
     model = HitModel.fitted(scans)
-    expected, hits = model.expected(scans.features(2)), scans.hits(2)
+    expected, hits = model.expected(scans.features(2)), scans.hits_ahead(2)
     assert expected.sum() == pytest.approx(hits.sum(), rel=0.3)
     near, far = expected[:, :4], expected[:, -4:]
     assert near.mean() > 5 * far.mean()

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from heddle.core.errors import ConfigError
 from heddle.engines.vector.pool.limits import PoolKnobs
+from heddle.engines.vector.pool.lookahead import CAUTION
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import PoolRequest, Stage
-from heddle.engines.vector.pool.scheduler import CAUTION, PoolScheduler
+from heddle.engines.vector.pool.scheduler import PoolScheduler
 
 SERVICE_S = 1.0
 

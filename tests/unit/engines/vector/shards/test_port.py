@@ -10,7 +10,7 @@ from heddle.core.credits import Credits
 from heddle.core.frames import Cancelled, Done, Failed, Frame
 from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Hits, Ingested
+from heddle.core.results import Hits, Ingested, RankedHits
 from heddle.core.tasks import Identity, Priority, Task
 from heddle.engines.vector.shards.port import LostShard, ShardedPort, merged
 
@@ -65,6 +65,19 @@ def admit(task_id, kind, payload):
 def hits(*pairs, revision=5, **counts):
     labels, distances = zip(*pairs, strict=True)
     return Hits(np.array([labels]), np.array([distances], np.float32), revision=revision, **counts)
+
+
+def test_one_worker_looks_for_words():
+    pool = Pool()
+    pool.workers[0].is_up = False
+    payload = SearchPayload(np.zeros((1, 4), np.float32), 2, words=("pier",))
+    pool.port.send(admit(1, PrimitiveKind.SEARCHING, payload))
+    assert [w.sent[0].task.payload.words for w in pool.workers[1:]] == [("pier",), None]
+    ranked = RankedHits(np.array([[7]]), np.array([[0.7]], np.float32))
+    pool.workers[2].tell(Done(1, hits((5, 0.5))))
+    pool.workers[1].tell(Done(1, hits((3, 0.3), by_words=ranked)))
+    (event,) = pool.events()
+    assert event.result.by_words is ranked
 
 
 def test_a_search_is_over_when_every_worker_has_answered():

@@ -1,0 +1,24 @@
+"""After how many clusters a search asks whether it may stop. Pure."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+FIRST: Final = 4  # clusters before the first question: after fewer the answer is no
+
+
+def looks_at(lists: int, lists_per_look: int) -> NDArray[np.int64]:
+    """Return after how many of its clusters a search is looked at.
+
+    Twice for each doubling, but only where that many clusters were scanned since the look before:
+    asking costs as much as scanning them. The last look is after all clusters.
+    """
+    looks, step, before = [], FIRST, 0
+    while step < lists:
+        for turn in (step, step + step // 2):
+            if turn - before >= lists_per_look and lists - turn >= lists_per_look:
+                looks.append(turn)
+                before = turn
+        step *= 2
+    return np.array([*looks, lists], np.int64)

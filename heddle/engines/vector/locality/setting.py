@@ -1,0 +1,30 @@
+"""How far searches go through the lists that they plan, as a user writes it."""
+
+from typing import Final
+
+from heddle.core.errors import ConfigError
+
+EXACT: Final = "exact"
+TARGET: Final = "target:"
+SEARCH_FORM: Final = "exact|target:RECALL"
+
+
+def target_recall(text: str) -> float | None:
+    """Return the recall that searches are to keep; None = each scans every list that it plans.
+
+    Raises:
+        ConfigError: it is neither "exact" nor "target:" and a share between 0 and 1.
+    """
+    if text == EXACT:
+        return None
+    head, _, share = text.partition(":")
+    try:
+        recall = float(share) if f"{head}:" == TARGET else 0.0
+    except ValueError:
+        recall = 0.0
+    if not 0 < recall < 1:
+        raise ConfigError(
+            f"search {text!r}: write exact, or target: and a recall between 0 and 1, "
+            "such as target:0.95"
+        )
+    return recall

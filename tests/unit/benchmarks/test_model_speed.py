@@ -1,0 +1,24 @@
+"""model-speed: a tiny model's tokens are counted and timed beside transformers'."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import model_speed
+
+
+def test_prefill_and_decode_of_one_and_of_many_are_timed(
+    tiny_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_speed, "PROMPT_QUICK", 40)
+    monkeypatch.setattr(model_speed, "SHORT_PROMPT", 8)
+    monkeypatch.setattr(model_speed, "ANSWER", 4)
+    found = model_speed.run(quick=True, seed=0, model=str(tiny_directory))
+    rows = found["rows"]
+    assert isinstance(rows, list)
+    assert [(r["part"], r["sequences"], r["tokens"]) for r in rows] == [
+        ("prefill", 1, 40),
+        ("decode", 1, 4),
+        ("decode", 16, 64),
+    ]
+    assert all(r["tokens_per_s"] > 0 and r["transformers_tokens_per_s"] > 0 for r in rows)

@@ -1,0 +1,349 @@
+"""A question that is run before its passages are known selects like the question alone."""
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+
+from heddle.core.commands import Amend, AmendMode, Cancel
+from heddle.core.kv_reuse import AUTO, KvReuse, QuestionPass, ReusePolicy
+from heddle.engines.llm.asked_questions import NOT_IN, AskedQuestions
+from heddle.engines.llm.engine import ASKINGS_MAX
+from heddle.engines.llm.fused_layers import fuse_layers
+from tests.helpers.fused_serving import FusedServing, segments
+from tests.helpers.three_chunks import (
+    CHUNKS,
+    PREFIX,
+    QUESTION,
+    TOLERANCE,
+    ThreeChunks,
+    rel_diff,
+    served,
+)
+from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
+
+RATIO = 0.1
+AHEAD = KvReuse(ReusePolicy.FUSIONRAG, RATIO, question=QuestionPass.AHEAD)
+ALONE = KvReuse(ReusePolicy.FUSIONRAG, RATIO, question=QuestionPass.ALONE)
+WITH_CONTEXT = KvReuse(ReusePolicy.FUSIONRAG, RATIO)
+LONG = prompt(60, 7)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model("llama")
+
+
+@pytest.fixture(scope="module")
+def case(model):
+    return ThreeChunks(model)
+
+
+def asked(model, question=QUESTION, **options):
+    """Return an engine whose store knows every chunk, and that has run the question."""
+    serving = served(model, **options)
+    number = serving.start_asking(question)
+    serving.drain()
+    assert serving.asked == {number: ""}
+    return serving
+
+
+def last_fused(serving):
+    return next(reversed(serving.prefilled.values())).fused
+
+
+def selected_alone(case, ratio=RATIO):
+    """Return what a question that sees only itself selects, by the oracle."""
+    _, _, queries = case.oracle.run(case.ids, (), case.question)
+    return case.top(case.question_scores(queries), int(ratio * len(case.candidates)))
+
+
+def in_slices(serving):
+    """Let steps have room for so many prompt tokens only."""
+    return patch.object(serving.engine, "_prefill_tokens_within", return_value=13)
+
+
+def assert_nothing_held(serving):
+    serving.engine.check()
+    assert (serving.pinned_chunks, serving.held_pages) == (0, 0)
+    assert not serving.engine._sequences
+
+
+# --- what it selects -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step_tokens", [512, 19])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_selects_what_the_question_alone_looks_at(family, step_tokens):
+    model = tiny_model(family)
+    case = ThreeChunks(model)
+    serving = asked(model, step_tokens=step_tokens)
+    logits = serving.ask(case.segments, AHEAD)
+    assert rel_diff(logits, case.logits(selected_alone(case))) < TOLERANCE
+    fused = last_fused(serving)
+    assert (fused.question, fused.fallbacks) == (QuestionPass.AHEAD, ())
+    assert fused.tokens_surveyed == len(QUESTION)
+    assert fused.tokens_recomputed == int(RATIO * len(case.candidates))
+    assert fused.surveying_s > 0.0
+
+    late = served(model, step_tokens=step_tokens)
+    assert rel_diff(late.ask(case.segments, AHEAD), logits) > 1e-4, "a weak test"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_its_scores_are_those_of_its_queries_turned_to_their_places(family):
+    model = tiny_model(family)
+    case = ThreeChunks(model)
+    serving = asked(model)
+    scores = serving.worker.scores
+    taken = []
+    with patch.object(
+        serving.worker, "scores", lambda *args: taken.append(scores(*args)) or taken[0]
+    ):
+        serving.ask(case.segments, AHEAD)
+
+    _, _, queries = case.oracle.run(QUESTION)
+    place = torch.full((len(QUESTION),), case.question[0])
+    turned = case.oracle._rotate(queries[None], place)[0]
+    turned /= getattr(model.model.rotary_emb, "attention_scaling", 1.0)  # it is in them already
+    expected = case.question_scores(turned)
+    assert rel_diff(torch.from_numpy(np.concatenate(taken[0])), tensor_of(case, expected)) < 1e-4
+    unturned = case.question_scores(queries)
+    assert rel_diff(tensor_of(case, unturned), tensor_of(case, expected)) > 1e-3, "a weak test"
+
+
+def tensor_of(case, scores):
+    return torch.tensor([scores[position] for position in case.candidates])
+
+
+def test_it_selects_alike_where_layers_are_fused():
+    model = tiny_model("llama")
+    expected = served(model).ask(ThreeChunks(model).segments, ALONE)
+    fuse_layers(model)
+    serving = asked(model)
+    logits = serving.ask(segments(PREFIX, [CHUNKS[i] for i in (2, 0, 1)], QUESTION), AHEAD)
+    assert rel_diff(logits, expected) < 1e-4
+
+
+def test_a_question_in_slices_is_the_same(model):
+    whole, cut = asked(model, LONG), served(model)
+    cut.start_asking(LONG)
+    with in_slices(cut):
+        for _ in range(4):
+            assert not cut.asked
+            cut.step()
+        cut.drain()
+    key = ("", tuple(LONG))
+    one, other = (s.engine._fuser.asked._kept[key] for s in (whole, cut))
+    assert one.shape == other.shape
+    assert rel_diff(torch.from_numpy(other), torch.from_numpy(one)) < TOLERANCE
+
+
+def test_a_question_that_loses_its_pages_begins_anew(model):
+    serving = served(model)
+    number = serving.start_asking(LONG)
+    with in_slices(serving):
+        serving.step()
+    serving.engine._scheduler._preempt(serving.engine._sequences[number])
+    serving.drain()
+    key = ("", tuple(LONG))
+    one, other = (s.engine._fuser.asked._kept[key] for s in (asked(model, LONG), serving))
+    assert one.tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1.0])
+def test_where_nothing_is_chosen_nothing_is_scored(model, case, ratio):
+    serving = asked(model)
+    reuse = KvReuse(ReusePolicy.FUSIONRAG, ratio, question=QuestionPass.AHEAD)
+    with patch.object(serving.worker, "scores", side_effect=AssertionError):
+        serving.ask(case.segments, reuse)
+    fused = last_fused(serving)
+    assert (fused.question, fused.tokens_surveyed, fused.fallbacks) == (None, 0, ())
+
+
+def test_a_ratio_from_the_deadline_counts_no_pass(model, case):
+    serving = asked(model)
+    serving.ask(case.segments, KvReuse(ReusePolicy.FUSIONRAG, AUTO, question=QuestionPass.AHEAD))
+    fused = last_fused(serving)
+    assert (fused.ratio, fused.question) == (0.15, QuestionPass.AHEAD)
+
+
+def test_equal_runs_give_equal_numbers(model, case):
+    first, second = (asked(model).ask(case.segments, AHEAD) for _ in range(2))
+    assert first.tolist() == second.tolist()
+
+
+def test_a_preempted_prompt_keeps_its_selection(model, case):
+    """It has drawn tokens by what it selected first: it is put together again in the same way."""
+    serving = asked(model)
+    expected = serving.ask(case.segments, AHEAD)
+    number = serving.start(case.segments, AHEAD, 6)
+    serving.step()
+    sequence = serving.engine._sequences[number]
+    serving.engine._fuser.asked._kept.clear()
+    serving.engine._scheduler._preempt(sequence)
+    serving.drain()
+    assert serving.preemptions[number] == 1
+    assert serving.prefilled[number].fused.question is QuestionPass.AHEAD
+    assert rel_diff(serving.logits[number][0], expected) < TOLERANCE
+    undisturbed = asked(model)
+    other = undisturbed.start(case.segments, AHEAD, 6)
+    undisturbed.drain()
+    assert serving.tokens[number] == undisturbed.tokens[other]
+
+
+# --- too late, or something else -------------------------------------------------------------
+
+
+def with_context(serving, case):
+    """Ask; return the logits, and the fallbacks of a receipt that says what the question saw."""
+    logits = serving.ask(case.segments, AHEAD)
+    fused = last_fused(serving)
+    assert fused.question is QuestionPass.WITH_CONTEXT
+    assert fused.tokens_surveyed == len(QUESTION)
+    return logits, fused.fallbacks
+
+
+def test_without_its_own_pass_the_question_runs_with_the_context(model, case):
+    logits, fallbacks = with_context(served(model), case)
+    assert fallbacks == (NOT_IN,)
+    expected = served(model).ask(case.segments, WITH_CONTEXT)
+    assert rel_diff(logits, expected) < TOLERANCE
+
+
+def test_where_nothing_may_be_chosen_nothing_is_late(model):
+    serving = served(model)
+    serving.ask(segments(PREFIX, [CHUNKS[0]], QUESTION), AHEAD)
+    fused = last_fused(serving)
+    assert (fused.question, fused.fallbacks) == (None, ())
+
+
+def test_another_question_another_tenant(model, case):
+    serving = asked(model, [*QUESTION[:-1], QUESTION[-1] + 1])
+    serving.start_asking(QUESTION, salt="another tenant")
+    serving.drain()
+    assert with_context(serving, case)[1] == (NOT_IN,)
+
+
+def test_an_edited_question_is_not_taken_for_the_one_that_ran(model, case):
+    serving = asked(model, prompt(9, 8))
+    before = segments(PREFIX, [CHUNKS[i] for i in (2, 0, 1)], prompt(9, 8))
+    number = serving.start(before, AHEAD)
+    command = Amend(number, len(before) - 1, tuple(QUESTION), AmendMode.REPLACE)
+    serving.engine.apply(command)
+    serving.drain()
+    fused = serving.prefilled[number].fused
+    assert (fused.question, fused.fallbacks) == (QuestionPass.WITH_CONTEXT, (NOT_IN,))
+    expected = served(model).ask(case.segments, WITH_CONTEXT)
+    assert rel_diff(serving.logits[number][0], expected) < TOLERANCE
+
+
+def test_what_cannot_be_scored_runs_with_the_context(model, case, caplog):
+    serving = asked(model)
+    with patch.object(serving.worker, "scores", side_effect=RuntimeError("no room")):
+        _, (fallback,) = with_context(serving, case)
+    assert fallback.startswith("RuntimeError while scoring")
+    assert "could not be scored" in caplog.text
+    assert serving.ask(case.segments, AHEAD) is not None
+    assert last_fused(serving).question is QuestionPass.AHEAD
+
+
+def test_it_waits_while_anybody_else_computes(model, case):
+    serving = served(model)
+    other = serving.start(segments(PREFIX, [], prompt(5, 6)), KvReuse(), 4)
+    number = serving.start_asking(QUESTION)
+    while other not in serving.tokens:
+        assert number not in serving.asked
+        serving.step()
+    serving.drain()
+    assert serving.asked == {number: ""}
+
+
+@pytest.mark.parametrize("when", ["at once", "half way", "preempted", "done"])
+def test_cancelling_frees_everything(model, when):
+    serving = served(model)
+    number = serving.start_asking(LONG)
+    if when in ("half way", "preempted"):
+        with in_slices(serving):
+            serving.step()
+        assert serving.engine._sequences[number].num_computed_tokens == 13
+    if when == "preempted":
+        serving.engine._scheduler._preempt(serving.engine._sequences[number])
+    if when == "done":
+        serving.drain()
+    serving.engine.apply(Cancel(number))
+    serving.drain() if serving.engine.has_work else serving.step()
+    assert serving.asked == {number: "" if when == "done" else None}
+    assert_nothing_held(serving)
+    kept = serving.engine._fuser.asked.bytes_held
+    assert (kept > 0) == (when == "done")
+
+
+def test_a_step_that_fails_fails_the_question_only(model):
+    serving = served(model)
+    number = serving.start_asking(QUESTION)
+    with patch.object(serving.worker, "run", side_effect=RuntimeError("broken")):
+        frame = serving.engine.step(0.0, float("inf"))
+    (event,) = frame.events
+    assert (event.task_id, event.message) == (number, "RuntimeError: broken")
+    assert_nothing_held(serving)
+
+
+def test_what_is_known_is_not_computed_again(model):
+    serving = asked(model)
+    steps = []
+    run = serving.worker.run
+    with patch.object(serving.worker, "run", side_effect=lambda b: steps.append(b) or run(b)):
+        number = serving.start_asking(QUESTION)
+        serving.drain()
+    assert serving.asked[number] == ""
+    assert not steps
+
+
+@pytest.mark.parametrize(
+    ("question", "says"), [([], "0 tokens"), (prompt(600, 3), "600 tokens")], ids=["none", "long"]
+)
+def test_what_does_not_fit_into_one_step_is_refused(model, question, says):
+    serving = FusedServing(model)
+    number = serving.start_asking(question)
+    serving.drain()
+    assert says in serving.asked[number]
+    assert_nothing_held(serving)
+
+
+def test_what_does_not_fit_into_the_context_is_refused(model):
+    """It would wait for pages for ever."""
+    serving = FusedServing(model, pages=2)
+    number = serving.start_asking(prompt(40, 3))
+    serving.step()
+    assert "no question of 40 tokens" in serving.asked[number]
+    assert_nothing_held(serving)
+
+
+def test_what_takes_too_long_is_refused(model):
+    serving = FusedServing(model)
+    with patch.object(type(serving.engine._report.costs), "predict_s", return_value=0.3):
+        number = serving.start_asking(QUESTION)
+    serving.drain()
+    assert "predicted to take 0.3 s" in serving.asked[number]
+
+
+def test_only_so_many_questions_wait(model):
+    serving = FusedServing(model)
+    numbers = [serving.start_asking([3 + n, 4, 5]) for n in range(ASKINGS_MAX + 1)]
+    serving.drain()
+    problems = [serving.asked[number] for number in numbers]
+    assert problems[:-1] == [""] * ASKINGS_MAX
+    assert problems[-1] == "too many questions wait to be run ahead"
+
+
+def test_the_oldest_question_is_dropped_first():
+    kept = AskedQuestions(scorer=None, bytes_max=1000)
+    for number in range(3):
+        kept.keep("", (number,), np.zeros((1, 1, 100), np.float32))
+        kept.knows("", (0,))
+    assert [kept.knows("", (number,)) for number in range(3)] == [True, False, True]
+    assert kept.bytes_held == 800
+    kept.keep("", (9,), np.zeros((1, 1, 1000), np.float32))
+    assert not kept.knows("", (9,))
