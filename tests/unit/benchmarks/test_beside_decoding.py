@@ -1,10 +1,8 @@
 """Embedding beside decoding, on virtual time: what is sent, what is timed, what is left."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from benchmarks import embed_admission
@@ -29,10 +27,11 @@ from heddle.core.payloads import PrefillPayload
 from heddle.core.results import FinishReason, Generated, KvHandle, Prefilled
 from heddle.costs.batch_cost import BatchCost
 from heddle.costs.lane_cost import LaneCost
-from heddle.engines.embedding.engine import EmbeddingEngine, TokenizedText
+from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.embedding.scheduler import BatchLimits
 from heddle.hosts.inline import InlineHost
 from heddle.hosts.machine import MachineFacts
+from tests.helpers.exact_embedder import ExactWorker, Time
 
 TICK_S = 0.01
 LIMITS = BatchLimits()
@@ -42,31 +41,6 @@ COSTS = {
     CPU: BatchCost(9e-3, 9e-4),
 }
 SIZES = Sizes(1.0, 0.5, (0.3, 1.5), sequences=3, prompt_tokens=4, answer_tokens=5)
-
-
-class Time:
-    def __init__(self) -> None:
-        self.time_s = 0.0
-
-    def now_s(self) -> float:
-        return self.time_s
-
-
-class Embedder:
-    """Four letters are a token."""
-
-    dims = 2
-
-    def __init__(self, cost: BatchCost) -> None:
-        self.cost, self.clock = cost, Time()
-
-    def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
-        return [TokenizedText(range(2 + len(text) // 4)) for text in texts]
-
-    def embed(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
-        padded = len(rows) * max(map(len, rows))
-        self.clock.time_s += self.cost.latency_intercept_s + padded * self.cost.token_s
-        return np.ones((len(rows), 2), np.float32)
 
 
 class DecodingPort:
@@ -116,7 +90,7 @@ class VirtualLanes:
         self.clock, self.llm = Time(), DecodingPort()
         self.hosts = {}
         for name, cost in COSTS.items():
-            worker = Embedder(cost)
+            worker = ExactWorker(cost)
             engine = EmbeddingEngine(name, 1, worker, worker.clock, limits=LIMITS)
             self.hosts[name] = InlineHost(engine, 4096, self.clock)
         self.ports = {**self.hosts, LLM: self.llm}

@@ -1,9 +1,7 @@
 """Two lanes as one engine: one terminal event a task, refused at once or not at all."""
 
 import math
-from collections.abc import Sequence
 
-import numpy as np
 import pytest
 
 from heddle.core.commands import Admit, Cancel, Steer
@@ -18,42 +16,18 @@ from heddle.core.tasks import Identity, Priority, Task
 from heddle.costs.batch_cost import BatchCost
 from heddle.costs.lane_cost import LaneCost
 from heddle.costs.late_guard import LateGuard
-from heddle.engines.embedding.engine import EmbeddingEngine, TokenizedText
+from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.embedding.lane_pool import LanePool
 from heddle.engines.embedding.lane_queue import LaneQueue
 from heddle.engines.embedding.queue_manager import QueueManager
 from heddle.engines.embedding.scheduler import BatchLimits
 from heddle.engines.embedding.token_estimate import TokenEstimate
 from heddle.hosts.inline import InlineHost
+from tests.helpers.exact_embedder import ExactWorker, Time
 
 COSTS = {"fast": BatchCost(7e-3, 3e-4), "slow": BatchCost(9e-3, 9e-4)}
 LIMITS = BatchLimits(512, 64, 256)
 TEXT = "x" * 200
-
-
-class Time:
-    def __init__(self) -> None:
-        self.time_s = 0.0
-
-    def now_s(self) -> float:
-        return self.time_s
-
-
-class ExactWorker:
-    """Four letters are a token, and a batch takes what the lane's cost says."""
-
-    dims = 2
-
-    def __init__(self, cost: BatchCost) -> None:
-        self.cost, self.clock = cost, Time()
-
-    def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
-        return [TokenizedText(range(2 + len(text) // 4)) for text in texts]
-
-    def embed(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
-        padded = len(rows) * max(map(len, rows))
-        self.clock.time_s += self.cost.latency_intercept_s + padded * self.cost.token_s
-        return np.array([[len(row), 1.0] for row in rows], np.float32)
 
 
 class Rig:
