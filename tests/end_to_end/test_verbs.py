@@ -163,7 +163,7 @@ def test_cancel_in_mid_generation_frees_everything(server: Server):
 
 
 def test_cancelling_the_task_that_awaits_is_the_same(server: Server):
-    async def run() -> None:
+    async def is_taken_back() -> bool:
         handle = server.submit(talker(1900), QUESTION)
 
         async def wait() -> Answer:
@@ -176,10 +176,13 @@ def test_cancelling_the_task_that_awaits_is_the_same(server: Server):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        with pytest.raises(Cancelled):
+        try:
             await handle
+        except Cancelled:
+            return True
+        return False  # on a busy machine the whole answer may be there first
 
-    asyncio.run(run())
+    assert any(asyncio.run(is_taken_back()) for _ in range(5))
     eventually(lambda: holds_nothing(server))
 
 
