@@ -14,6 +14,7 @@ setup: $(STAMP)
 # gigabytes of CUDA libraries.
 $(STAMP): pyproject.toml constraints.txt models/reader/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
+	rm -rf models/reader/build  # an earlier build's weights would be packed, too
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		-c constraints.txt -e ".[$(EXTRAS)]" ./models/reader
