@@ -34,7 +34,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -50,6 +50,7 @@ from benchmarks.support.virtual_lanes import (
     VirtualService,
     traffic,
 )
+from heddle.app.lane_probe import WORD
 from heddle.core.errors import Busy, InputError
 from heddle.core.frames import Event
 from heddle.core.payloads import EmbedPayload
@@ -220,9 +221,7 @@ def _model(dtype: str, steps: Sequence[tuple[BatchShape, float]]) -> LaneModel:
     return LaneModel(dtype, cost, ratios, LIMITS)
 
 
-def _replay(
-    models: Sequence[LaneModel], settings: Settings, slo_s: float
-) -> list[dict[str, object]]:
+def _replay(models: Sequence[LaneModel], settings: Settings, slo_s: float) -> list[dict[str, Any]]:
     rows = []
     for load, burst_s in settings.loads:
         print(f"\n{_cell(models, slo_s, load, burst_s)}")
@@ -234,7 +233,7 @@ def _replay(
 
 def _replay_tuned(
     models: Sequence[LaneModel], settings: Settings, slo_s: float
-) -> list[dict[str, object]]:
+) -> list[dict[str, Any]]:
     """Return the default's rows on the seeds that its constants were chosen on."""
     known = replace(settings, judged_seeds=settings.tuned_seeds)
     return [_replayed(models, known, DEFAULT, slo_s, *load) for load in settings.loads]
@@ -247,7 +246,7 @@ def _replayed(
     slo_s: float,
     load: float,
     burst_s: float,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Replay one policy under one kind of traffic, with all seeds."""
     make, heterogeneous = POLICIES[name]
     depths = _depths([(m.name, m.cost) for m in models], slo_s)
@@ -276,7 +275,7 @@ def _capacity(models: Sequence[LaneModel]) -> float:
     return sum(model.rate(MEAN_TOKENS) for model in models)
 
 
-def _live(settings: Settings) -> list[dict[str, object]]:
+def _live(settings: Settings) -> list[dict[str, Any]]:
     """Run the policies in turns on two lanes that are processes; wall time, neighbours included."""
     with LiveLanes([embedding_lane(dtype, dtype, cpu) for cpu, dtype in enumerate(DTYPES)]) as live:
         books = sorted(live.queues(), key=lambda q: q.cost.cost.token_s)
@@ -330,7 +329,7 @@ def _serve_live(
         due_s = started_s + query.arrival_s
         live.wait_until(pool, due_s)
         tally.offered += 1
-        text = "loom " * max(1, query.tokens - 2)
+        text = WORD * max(1, query.tokens - 2)
         try:
             left_s = due_s + query.slo_s - live.clock.now_s()
             pool.submit(EmbedPayload((text,)), ended(due_s + query.slo_s), seconds_left=left_s)
@@ -383,7 +382,7 @@ def _depths(lanes: Sequence[tuple[str, BatchCost]], slo_s: float) -> dict[str, i
 
 def _row(
     kind: str, policy: str, slo_s: float, traffic_kind: str, tallies: Sequence[Tally]
-) -> dict[str, object]:
+) -> dict[str, Any]:
     offered = sum(tally.offered for tally in tallies)
     late = sum(tally.late for tally in tallies)
     in_time = sum(tally.in_time for tally in tallies)
@@ -398,7 +397,7 @@ def _row(
     }
 
 
-def _goodput_ratio(rows: Sequence[Mapping[str, object]], ours: Mapping[str, object]) -> float:
+def _goodput_ratio(rows: Sequence[Mapping[str, Any]], ours: Mapping[str, Any]) -> float:
     """Return our goodput over the best of those that are late with at most 0.5 %."""
     same = ("kind", "slo_s", "traffic")
     rivals = [row for row in rows if all(row[key] == ours[key] for key in same)]
@@ -406,7 +405,7 @@ def _goodput_ratio(rows: Sequence[Mapping[str, object]], ours: Mapping[str, obje
     return float(ours["goodput"]) / max(kept, default=float(ours["goodput"]))
 
 
-def _line(row: Mapping[str, object]) -> str:
+def _line(row: Mapping[str, Any]) -> str:
     return (
         f"  {row['policy']:<17} busy {row['busy_share']:6.1%}, late {row['late_share']:7.2%} of "
         f"admitted, {row['goodput']:6.1f} in time/s"

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from benchmarks.support.bert_large import bert_large
 from benchmarks.support.cpu_quota import cpu_quota
@@ -78,10 +79,11 @@ def run(quick: bool, seed: int, model: str | None = None) -> dict[str, object]:
         "fit_within": sum(within) / len(within),
         "probes": max(row["fit_probes"] for row in rows),
     }
-    return {"settings": asdict(settings), "rows": rows, "headline": headline}
+    shown = {**asdict(settings), "shapes": [shape.name for shape in shapes]}
+    return {"settings": shown, "rows": rows, "headline": headline}
 
 
-def _measure(shape: Shape, settings: Settings) -> list[dict[str, object]]:
+def _measure(shape: Shape, settings: Settings) -> list[dict[str, Any]]:
     lanes = [
         embedding_lane(f"core{cpu}-{dtype}", dtype, cpu, shape.model)
         for cpu, dtype in enumerate(settings.dtypes)
@@ -118,7 +120,7 @@ def _fit_together(live: LiveLanes, slos_s: Sequence[float]) -> dict[str, Fitted]
 
 def _row(
     live: LiveLanes, shape: Shape, slo_s: float, fits: dict[str, Fitted], fast: str, slow: str
-) -> dict[str, object]:
+) -> dict[str, Any]:
     alone = stress(live, (fast,), slo_s, LENGTH, shape.repeats)
     together = stress(live, (fast, slow), slo_s, LENGTH, shape.repeats)
     both = Offloading(together.depths[fast], together.depths[slow])

@@ -8,7 +8,7 @@ are labelled, and left out where control groups can't be written.
 
 import contextlib
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.support.cpu_quota import cpu_quota
 from benchmarks.support.lane_depths import fit_lane
@@ -50,7 +50,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     return {"settings": asdict(settings), "rows": named, "headline": headline}
 
 
-def _row(settings: Settings, share: float, cpus: tuple[int, ...]) -> dict[object, object]:
+def _row(settings: Settings, share: float, cpus: tuple[int, ...]) -> dict[Any, Any]:
     count = max(1, int(share))
     with LiveLanes([_lane(cpus[-count:])]) as live:
         pid = live.lanes[0].health.pid

@@ -19,14 +19,15 @@ disk: a model whose KV has the shape of a 7B's (28 layers, 4 heads of 128: 57 kB
 bfloat16, really written and read) while the rest of it is narrow. Prompts of 4 of 96 chunks, else
 as Poisson's. Host memory holds a third of them and is empty at the start, the page cache is
 dropped, the disk tier is held to 100 MB/s.
-* async: loads run beside the engine's steps;
+* async: loads run beside the engine's steps, behind other prompts they cost nothing;
 * blocking: the engine takes no step until what it has asked for is there.
-Both prefill what they predict to take longer to load.
+Both prefill what they predict to be sooner there so.
 
 Headline: fusionrag over prefix_cache with Poisson arrivals, async over blocking.
 """
 
 import itertools
+import math
 import os
 import statistics
 import tempfile
@@ -51,10 +52,11 @@ from heddle.core.errors import InputError, InternalError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, ReusePolicy
 from heddle.core.payloads import Segment, SegmentRole
 from heddle.core.tasks import Optimizations
+from heddle.costs.load_choice import choose_loads
 from heddle.engines.llm.build import LlmSettings, assemble
 from heddle.engines.llm.engine import LlmEngine
 from heddle.engines.llm.worker import WorkerClock
-from heddle.kv.chunk_directory import Fetch
+from heddle.kv.chunk_directory import Fetch, Found
 from heddle.kv.chunk_entry import ChunkEntry
 from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
 
@@ -120,27 +122,48 @@ BLOCKING: Final = Contender("blocking", FUSIONRAG.reuse)
 class Case:
     """A model and what it is asked; `store_for` gives each run of a contender its chunk KV.
 
-    `recorded_rate` is how many requests a second came when they were recorded.
+    The latter is told what full attention takes for a prompt [s]. `recorded_rate` is how many
+    requests a second came when they were recorded.
     """
 
     name: str
     model: LlamaForCausalLM
     arrivals: Sequence[Arrival]
     contenders: tuple[Contender, ...]
-    store_for: Callable[[Contender], AbstractContextManager[ChunkStore]]
+    store_for: Callable[[Contender, float], AbstractContextManager[ChunkStore]]
     recorded_rate: float | None = None
 
 
 class BlockingStore(ChunkStore):
-    """Waits for each load where it is asked for; the engine takes no step meanwhile."""
+    """Waits for each load where it is asked for; the engine takes no step meanwhile.
 
-    def __init__(self, settings: ChunkStoreSettings, fingerprint: str) -> None:
+    The engine believes that loads cost nothing while it has others to compute, so the choice is
+    made here.
+
+    Args:
+        saved_token_s: what loading a token saves [s].
+    """
+
+    def __init__(
+        self, settings: ChunkStoreSettings, fingerprint: str, saved_token_s: float
+    ) -> None:
         super().__init__(settings, fingerprint, WorkerClock())
+        self._saved_token_s = saved_token_s
         self._ended = threading.Event()
         super().subscribe(self._ended.set)
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Let it be: nobody waits for a load."""
+
+    def predicted_load_s(self, found: Iterable[Found]) -> list[float]:
+        """Return 0 for what is worth waiting for, and infinity for what is to be prefilled."""
+        chunks = list(found)
+        ends_s = super().predicted_load_s(chunks)
+        order = sorted(range(len(chunks)), key=ends_s.__getitem__)
+        prefill_s = [self._saved_token_s * chunks[i].record.tokens for i in order]
+        loads = choose_loads([ends_s[i] for i in order], prefill_s).loads
+        loaded = frozenset(order[:loads])
+        return [0.0 if i in loaded else math.inf for i in range(len(chunks))]
 
     def fetch(self, key: bytes) -> ChunkEntry | Fetch:
         """Return an entry, pinned, once it is in host memory."""
@@ -203,12 +226,13 @@ def _in_memory(
     with closing(_store(ChunkStoreSettings(HOST_BYTES))) as store:
         _store_chunks(model, store, arrivals, sizes.kv_bytes)
         # All runs take the same store: all chunks are in it, so they change nothing.
-        yield Case(name, model, arrivals, contenders, lambda _: nullcontext(store), recorded_rate)
+        yield Case(name, model, arrivals, contenders, lambda *_: nullcontext(store), recorded_rate)
 
 
 def _on_disk(sizes: Sizes, arrivals: Sequence[Arrival], seed: int) -> Iterator[Case]:
     """Yield the case of these arrivals, their chunks on disk; a third of them fits in memory."""
     pool_bytes = sizes.disk_pool * sizes.disk_chunk_tokens * KV_OF_7B.stored_token_bytes
+    prompt_tokens = sum(len(part.token_ids or ()) for part in arrivals[0].prompt)
     model = random_llama(KV_OF_7B, seed, CONTEXT_TOKENS_MAX)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -220,12 +244,15 @@ def _on_disk(sizes: Sizes, arrivals: Sequence[Arrival], seed: int) -> Iterator[C
         files = frozenset(_files(folder))
 
         @contextmanager
-        def cold(contender: Contender) -> Iterator[ChunkStore]:
+        def cold(contender: Contender, full_s: float) -> Iterator[ChunkStore]:
             for left in _files(folder) - files:
                 left.unlink()  # what an earlier run has added
             _drop_page_cache(files)
-            is_blocking = contender is BLOCKING
-            store = BlockingStore(settings, MODEL) if is_blocking else _store(settings)
+            if contender is BLOCKING:
+                saved_token_s = (1 - RATIO) * full_s / prompt_tokens
+                store: ChunkStore = BlockingStore(settings, MODEL, saved_token_s)
+            else:
+                store = _store(settings)
             with closing(store):
                 yield store
 
@@ -234,7 +261,7 @@ def _on_disk(sizes: Sizes, arrivals: Sequence[Arrival], seed: int) -> Iterator[C
 
 def _measure(case: Case, sizes: Sizes) -> Iterator[dict[str, object]]:
     """Search every contender's rate, in turns."""
-    with case.store_for(case.contenders[0]) as store:
+    with case.store_for(case.contenders[0], math.inf) as store:
         alone = EngineDriver(_engine(case.model, store, sizes.kv_bytes))
         asked = case.arrivals[:UNCONTENDED]
         full_s = statistics.median(alone.first_token_s(arrival.prompt) for arrival in asked)
@@ -272,7 +299,7 @@ def _serve(case: Case, contender: Contender, rate: float, full_s: float, sizes: 
     """Serve a case at a rate, with a new engine; alone, full attention takes `full_s`."""
     seconds, bound_s = sizes.stretches * full_s, BOUND * full_s
     arrivals = [arrival for arrival in case.arrivals if arrival.at <= rate * seconds]
-    with case.store_for(contender) as store:
+    with case.store_for(contender, full_s) as store:
         driver = EngineDriver(_engine(case.model, store, sizes.kv_bytes))
         return serve(
             driver, arrivals, rate, bound_s, contender.reuse, contender.mode, ANSWER_TOKENS

@@ -7,10 +7,12 @@ pass that selects, computing what was selected. Tier `disk`: host memory is empt
 is read from its file first (the page cache is warm). Random weights: this is about time, not about
 quality. fp32 on the CPU, bfloat16 on CUDA.
 
-question ahead: the question has been run by itself while its passages were looked for, as a server
-does where retrieval takes longer than `asking_s`; the clock starts when the passages are there.
+question: what it sees when it selects. alone: only itself. ahead: only itself, and it has run
+while its passages were looked for, as a server does where retrieval takes longer than `asking_s`;
+the clock starts when the passages are there. with_context: the reused chunks.
 
---device cpu (what it takes by itself): two small shapes; the headline is the worse of the two.
+--device cpu (what it takes by itself): two small shapes; the headline is the worse of the two, its
+question alone and not ahead; `..._ahead` beside it.
 --device cuda: the shape of a 7B (28 layers of 3584, 28 heads, 4 of them with KV), 27k tokens, all
 of their KV in pinned host memory.
 
@@ -47,6 +49,9 @@ CHUNK_TOKENS: Final = 256
 PREFIX_TOKENS: Final = 32
 QUESTION_TOKENS: Final = 64
 FULL: Final = "full"
+ALONE: Final = QuestionPass.ALONE.value
+WITH_CONTEXT: Final = QuestionPass.WITH_CONTEXT.value
+AHEAD: Final = "ahead"
 DISK_RATIO: Final = 0.15
 
 
@@ -122,12 +127,12 @@ def run(quick: bool, seed: int, *, device: str = "cpu") -> dict[str, object]:
 
 
 def _headline(rows: list[dict[str, object]], lengths: tuple[int, ...]) -> dict[str, float]:
-    def worst(length: int, ratio: float, column: str) -> float:
+    def worst(length: int, ratio: float, column: str, question: str = ALONE) -> float:
+        wanted = (length, ratio, "host", question)
         return min(
             float(str(row[column]))
             for row in rows
-            if (row["tokens"], row["ratio"], row["tier"]) == (length, ratio, "host")
-            and row["question"] == QuestionPass.WITH_CONTEXT.value
+            if (row["tokens"], row["ratio"], row["tier"], row["question"]) == wanted
         )
 
     found = {
@@ -135,6 +140,9 @@ def _headline(rows: list[dict[str, object]], lengths: tuple[int, ...]) -> dict[s
         for length in lengths
         for ratio in (0.15, 0.0)
     }
+    for length in lengths:
+        name = f"x_{_thousands(length)}k_r15_ahead"
+        found[name] = worst(length, 0.15, "x_full", AHEAD)
     longest = lengths[-1]
     name = f"share_of_limit_{_thousands(longest)}k_r15"
     return {**found, name: worst(longest, 0.15, "share_of_limit")}
@@ -148,43 +156,48 @@ def _measure(
     model: LlamaForCausalLM, plan: Plan, shape: Shape, length: int, seed: int
 ) -> list[dict[str, object]]:
     prefix, *chunks, question = prompt = _drawn(length, seed)
-    seconds: defaultdict[tuple[float | str, str, QuestionPass], list[float]] = defaultdict(list)
-    with_context, ahead = QuestionPass.WITH_CONTEXT, QuestionPass.AHEAD
+    asked = Segment(random_tokens(QUESTION_TOKENS, seed, 3))
+    ways = {
+        ALONE: (prompt, QuestionPass.ALONE),
+        AHEAD: ((prefix, *chunks, asked), QuestionPass.ALONE),
+        WITH_CONTEXT: (prompt, QuestionPass.WITH_CONTEXT),
+    }
+    seconds: defaultdict[tuple[float | str, str, str], list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) if plan.has_disk else None
         with _engine(model, plan, folder) as engine:
             driver = EngineDriver(engine)
             for chunk in chunks:
                 _ask(driver, (prefix, chunk, question), 0.0)
-            asking_s = _ask_ahead(driver, question)
+            asking_s = _ask_ahead(driver, asked)
             for _ in range(plan.repetitions):
-                seconds[FULL, "host", with_context].append(driver.first_token_s(prompt))
+                seconds[FULL, "host", ALONE].append(driver.first_token_s(prompt))
                 for share in plan.ratios:
-                    seconds[share, "host", with_context].append(_ask(driver, prompt, share))
-                    if share:
-                        seconds[share, "host", ahead].append(_ask(driver, prompt, share, ahead))
+                    for way, (shown, sees) in ways.items():
+                        if share or way == ALONE:  # at 0 no question selects
+                            seconds[share, "host", way].append(_ask(driver, shown, share, sees))
         for _ in range(plan.repetitions if plan.has_disk else 0):
             # A new engine knows the files only.
             with _engine(model, plan, folder) as cold:
                 taken_s = _ask(EngineDriver(cold), prompt, DISK_RATIO)
-                seconds[DISK_RATIO, "disk", with_context].append(taken_s)
-    full_s = statistics.median(seconds[FULL, "host", with_context])
+                seconds[DISK_RATIO, "disk", ALONE].append(taken_s)
+    full_s = statistics.median(seconds[FULL, "host", ALONE])
     rows: list[dict[str, object]] = []
-    for (ratio, tier, pass_), taken in seconds.items():
+    for (ratio, tier, way), taken in seconds.items():
         row: dict[str, object] = {
             "shape": shape.name,
             "tokens": length,
             "ratio": ratio,
             "tier": tier,
-            "question": pass_.value,
+            "question": way,
             "ttft_s": round(statistics.median(taken), 4),
             "x_full": round(full_s / statistics.median(taken), 3),
         }
         if isinstance(ratio, float):
-            passes = 1 if pass_ is ahead else 2
+            passes = 1 if way == AHEAD else 2
             limit = length / (ratio * length + passes * QUESTION_TOKENS)
             row["share_of_limit"] = round(float(str(row["x_full"])) / limit, 3)
-        if pass_ is ahead:
+        if way == AHEAD:
             row["asking_s"] = round(asking_s, 4)
         rows.append(row)
         print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)
@@ -206,7 +219,7 @@ def _ask(
     driver: EngineDriver,
     prompt: Prompt,
     ratio: float,
-    question: QuestionPass = QuestionPass.WITH_CONTEXT,
+    question: QuestionPass = QuestionPass.ALONE,
 ) -> float:
     reuse = KvReuse(ReusePolicy.FUSIONRAG, ratio, question=question)
     return driver.first_token_s(prompt, reuse, Optimizations.APPROX)

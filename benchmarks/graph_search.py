@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import faiss
 import hnswlib
@@ -128,7 +128,7 @@ def run(quick: bool, seed: int, device: str = "cpu") -> dict[str, object]:
     return {"settings": asdict(settings), "rows": rows, "headline": headline}
 
 
-def _on_gpu(device: torch.device, quick: bool) -> dict[str, object]:
+def _on_gpu(device: torch.device, quick: bool) -> dict[str, Any]:
     """Search the same graph on a GPU, many slots at once, beside a full scan."""
     index = wiki_index(quick)
     vectors, graph = passage_vectors(index), prepared_graph(index)
@@ -136,7 +136,7 @@ def _on_gpu(device: torch.device, quick: bool) -> dict[str, object]:
     truth = faiss.knn(queries, vectors, K)[1]
     print(f"{len(vectors)} x {graph.dims} passages, {torch.cuda.get_device_name(device)}")
     rows = list(gpu_rows(device, graph, queries, truth, extend_by_kernel))
-    headline = {}
+    headline: dict[str, float] = {}
     for row in rows:
         print(", ".join(f"{name} {value}" for name, value in row.items()))
         name = f"graph_m{row['topm']}_p{row['parents']}" if "topm" in row else "full_scan"
@@ -153,7 +153,7 @@ def _equal_recall(
     vectors: NDArray[np.float32],
     queries: NDArray[np.float32],
     truth: NDArray[np.int64],
-) -> Iterator[dict[str, object]]:
+) -> Iterator[dict[str, Any]]:
     """Yield recall and speed of each contender at each effort, measured in turns."""
     engine = _engine(graph)
     hnsw, theirs = _hnswlib(vectors), _faiss_hnsw(vectors)
@@ -198,7 +198,7 @@ def _search_all(engine: GraphEngine, queries: NDArray[np.float32], topm: int) ->
     raise InternalError("a search has no answer")
 
 
-def _cheapest(rows: list[dict[str, object]], contender: str) -> dict[str, float]:
+def _cheapest(rows: list[dict[str, Any]], contender: str) -> dict[str, float]:
     """Return the least effort that reaches the recall; the greatest one where none does."""
     mine = [row for row in rows if row["contender"] == contender]
     return next((row for row in mine if row["recall"] >= RECALL), mine[-1])

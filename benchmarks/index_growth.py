@@ -24,6 +24,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.support.fixed_source import NoSource, Piece
 from heddle.app.cache import cache_directory
 from heddle.engines.vector.graph.graph_index import build_graph
 from heddle.engines.vector.graph.live_graph import LiveGraph
@@ -33,7 +34,7 @@ from heddle.engines.vector.index_kind import IndexKind
 from heddle.engines.vector.live_index import LiveIndex
 from heddle.engines.vector.manifest import FOLDER
 from heddle.engines.vector.slots import SlotTable
-from heddle.engines.vector.source import VectorBatch, VectorSource
+from heddle.engines.vector.source import VectorBatch
 
 CENTRES: Final = 4096
 BLOCK_ROWS: Final = 1024  # vectors drawn together
@@ -53,18 +54,8 @@ class Settings:
     dims: int = 384
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Piece:
-    """Some vectors of the corpus. Shapes: chunk_ids [n] int64; vectors [n, d] float32."""
-
-    chunk_ids: NDArray[np.int64]
-    vectors: NDArray[np.float32]
-
-
-class GrowingSource(VectorSource):
+class GrowingSource(NoSource):
     """Vectors around fixed centres, drawn when they are read: each block is a revision."""
-
-    embedder = "synthetic"
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -72,6 +63,10 @@ class GrowingSource(VectorSource):
         self._drawn: dict[int, NDArray[np.float32]] = {}
         draws = np.random.default_rng(settings.seed)
         self._centres = draws.standard_normal((CENTRES, settings.dims), np.float32)
+
+    @property
+    def embedder(self) -> str:
+        return "synthetic"
 
     @property
     def revision(self) -> int:
@@ -98,9 +93,6 @@ class GrowingSource(VectorSource):
             offset = first - blocks[0] * BLOCK_ROWS
             mine = drawn[offset : offset + stop - first]
             yield Piece(np.arange(first, stop) + 1, np.ascontiguousarray(mine))
-
-    def deleted(self, after_revision: int) -> NDArray[np.int64]:
-        return np.empty(0, np.int64)
 
     def _block(self, number: int) -> NDArray[np.float32]:
         if number not in self._drawn:
@@ -229,7 +221,8 @@ def _slot_bytes(live: LiveIndex) -> int:
     one, queries = np.zeros(1, np.int64), np.zeros((1, live.dims), np.float32)
     empty = SlotTable(10, HEAP, live.dims)
     empty.add(one, one, one, queries, np.arange(live.nlist)[None, :], one)
-    return sum(getattr(empty, column)[0].nbytes for column in SlotTable._COLUMNS)
+    columns = [column for column in vars(empty).values() if isinstance(column, np.ndarray)]
+    return sum(column[0].nbytes for column in columns)
 
 
 def _private_bytes() -> int:

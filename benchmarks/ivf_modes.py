@@ -10,15 +10,22 @@ recall 0.96 lies between its two neighbouring settings, on a straight line of lo
 `panorama_x_gemm` over IndexFlatL2, which makes one matrix product of the whole batch; `shared_x` is
 our scan of whole vectors, which all questions share, over FAISS IVFFlat like the first.
 Ours goes through the engine with its slots, heaps and hits; what can't be imported is left out.
+
+What a first threshold would save the exact mode, on the chains of `locality`, the second search
+after the first: `exact, unseeded` begins without one, as ours does; `exact, seeded` with the
+distance of the k-th nearest of the 20 hits of the search before, which is measured in that time;
+`exact, best seed` with that of its own k-th hit: none could save more. `seeded_x` and `best_seed_x`
+are their speeds over the first's. `seeded_compared` and `best_seed_compared` are the coordinates
+that they compare over the first's, by FAISS's own count, which nothing beside them disturbs.
 """
 
 import importlib.util
+import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +35,10 @@ from numpy.typing import NDArray
 
 from benchmarks.support.data import array_digest, made_from
 from benchmarks.support.fixed_source import FixedSource
-from benchmarks.support.search_set import SearchSet, search_set
+from benchmarks.support.question_pairs import chains
+from benchmarks.support.question_vectors import text_vectors
+from benchmarks.support.search_set import QUESTIONS, SearchSet, search_set
+from benchmarks.support.wiki_index import wiki_index
 from heddle.core.commands import Admit, Steer
 from heddle.core.frames import Done
 from heddle.core.payloads import SearchPayload
@@ -38,6 +48,7 @@ from heddle.core.tasks import Identity, Task
 from heddle.engines.vector.engine import VectorEngine
 from heddle.engines.vector.index_kind import IndexKind
 from heddle.engines.vector.live_index import LiveIndex, nlist_for
+from heddle.engines.vector.locality.orders import CACHED_HITS
 from heddle.engines.vector.perf_clock import PerfClock
 from heddle.engines.vector.worker import FaissWorker
 
@@ -48,7 +59,9 @@ BUILD_BREADTH: Final = 200  # efConstruction of every graph
 NPROBES: Final = (2, 4, 8, 16, 32, 48, 64, 80, 96, 128, 192)
 BREADTHS: Final = (16, 32, 64, 96, 128, 192, 256, 384)
 SLOTS: Final = 256
+ROUNDING: Final = 1e-5  # of a squared distance, at most, between two ways to sum it
 
+Vectors = NDArray[np.float32]
 Labels = NDArray[np.int64]
 Search = Callable[[NDArray[np.float32], int], Labels]
 """Queries [n, d] and a setting -> the ids of the K nearest, [n, K]."""
@@ -75,6 +88,28 @@ def run(quick: bool, seed: int) -> dict[str, object]:
         f"{len(data.vectors)} x {data.vectors.shape[1]} passages, {len(data.queries)} questions, "
         f"k {K}, one core, CPU time, {repetitions} repetitions; FAISS {faiss.__version__}"
     )
+    rows = _measured(methods, data, repetitions)
+    firsts, seconds = _chained(quick)
+    follow_up = SearchSet(data.vectors, seconds)
+    begun = list(_begun(follow_up, firsts))
+    seeded = _measured(begun, follow_up, repetitions)
+    for row, method in zip(seeded, begun, strict=True):
+        row["compared"] = _share_compared(method, seconds)
+        print(f"{row['method']:<24} compares {row['compared']:.4f} of all coordinates")
+    settings = {"k": K, "target": TARGET, "questions": len(data.queries), "quick": quick}
+    headline = {**_headline(methods, rows), **_seed_headline(seeded)}
+    return {"settings": settings, "rows": [*rows, *seeded], "headline": headline}
+
+
+def prepare(quick: bool) -> None:
+    """Embed the questions and build the peers' graphs, so that a run only measures."""
+    for _ in _peers(search_set(quick)):
+        pass
+    _chained(quick)
+
+
+def _measured(methods: Sequence[Method], data: SearchSet, repetitions: int) -> list[dict[str, Any]]:
+    """Search with every method and setting in turns; return and print a row for each."""
     for _ in range(repetitions):
         for method in methods:
             for setting in method.settings:
@@ -88,14 +123,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
             f"{row['method']:<24} {row['setting']:>4}  recall {row['recall']:.4f}  "
             f"{row['qps']:9.0f} queries/s"
         )
-    settings = {"k": K, "target": TARGET, "questions": len(data.queries), "quick": quick}
-    return {"settings": settings, "rows": rows, "headline": _headline(methods, rows)}
-
-
-def prepare(quick: bool) -> None:
-    """Embed the questions and build the peers' graphs, so that a run only measures."""
-    for _ in _peers(search_set(quick)):
-        pass
+    return rows
 
 
 def _rows(methods: Iterable[Method], data: SearchSet) -> Iterable[dict[str, Any]]:
@@ -145,7 +173,7 @@ def _of(rows: list[dict[str, Any]], method: str) -> list[dict[str, Any]]:
 def _qps_at(recall: float, rows: list[dict[str, Any]]) -> float | None:
     """Return queries/s at a recall between two settings, or None where none lies on each side."""
     ordered = sorted(rows, key=lambda row: row["recall"])
-    for low, high in pairwise(ordered):
+    for low, high in itertools.pairwise(ordered):
         if low["recall"] <= recall <= high["recall"] and low["recall"] < high["recall"]:
             share = (recall - low["recall"]) / (high["recall"] - low["recall"])
             return math.exp((1 - share) * math.log(low["qps"]) + share * math.log(high["qps"]))
@@ -189,6 +217,75 @@ class _EngineSearch:
                 assert isinstance(event.result, Hits), event
                 return event.result.labels
         raise AssertionError("the search ended without a result")
+
+
+# A first threshold ----------------------------------------------------------------------------
+
+
+def _chained(quick: bool) -> tuple[Vectors, Vectors]:
+    """Return the first and the second questions of chains, [n, d] each."""
+    pairs = itertools.islice(chains(wiki_index(quick).multihop), QUESTIONS)
+    vectors = text_vectors([text for pair in pairs for text in pair])
+    return np.ascontiguousarray(vectors[0::2]), np.ascontiguousarray(vectors[1::2])
+
+
+def _begun(data: SearchSet, before: Vectors) -> Iterable[Method]:
+    """Yield the exact mode with each first threshold; `before` are the searches before, [q, d]."""
+    source = FixedSource(data.vectors)
+    worker = FaissWorker(LiveIndex.build(source, kind=IndexKind.PANORAMA), source)
+    nlist = len(worker.list_sizes)
+    cached = worker.search_at_once(before, CACHED_HITS, nlist)[1] - 1
+    final = worker.search_at_once(data.queries, K, nlist)[0][:, -1]
+
+    def kth_cached(queries: Vectors) -> Vectors:
+        away = data.vectors[cached] - queries[:, None]
+        far: Vectors = np.partition(np.einsum("qhd,qhd->qh", away, away), K - 1, axis=1)
+        return far[:, K - 1]
+
+    for name, threshold in (
+        ("exact, unseeded", lambda queries: np.full(len(queries), np.inf, np.float32)),
+        ("exact, seeded", kth_cached),
+        ("exact, best seed", lambda queries: final),
+    ):
+        yield Method(name, _SeededSearch(worker, threshold), (nlist,))
+
+
+class _SeededSearch:
+    """Searches that pass over whatever is farther than a threshold from the start.
+
+    A scan takes what is nearer than the farthest hit so far, so hits that aren't there yet, as far
+    away as the threshold and its rounding, are all replaced.
+    """
+
+    def __init__(self, worker: FaissWorker, threshold: Callable[[Vectors], Vectors]) -> None:
+        self._worker, self._threshold = worker, threshold
+
+    def __call__(self, queries: Vectors, setting: int) -> Labels:
+        prepared = self._worker.prepared(queries)
+        lists = self._worker.coarse(prepared, setting)
+        bounds = self._threshold(queries) * np.float32(1 + ROUNDING) + np.float32(ROUNDING)
+        distances = np.repeat(bounds[:, None], K, axis=1)
+        labels = np.full(distances.shape, -1, np.int64)
+        self._worker.scan(prepared, lists, distances, labels)
+        return self._worker.hits(prepared, distances, labels, K)[1]
+
+
+def _share_compared(method: Method, queries: Vectors) -> float:
+    """Return the share of all coordinates that a search compares before vectors are out."""
+    counts = faiss.cvar.indexPanorama_stats
+    counts.reset()
+    method.search(queries, method.settings[-1])
+    return float(counts.total_dims_scanned / counts.total_dims)
+
+
+def _seed_headline(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    unseeded, seeded, best = rows
+    return {
+        "seeded_x": round(seeded["qps"] / unseeded["qps"], 3),
+        "best_seed_x": round(best["qps"] / unseeded["qps"], 3),
+        "seeded_compared": round(seeded["compared"] / unseeded["compared"], 4),
+        "best_seed_compared": round(best["compared"] / unseeded["compared"], 4),
+    }
 
 
 # Peers ----------------------------------------------------------------------------------------

@@ -14,13 +14,14 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.support.data import made_from
+from benchmarks.support.fixed_source import NoSource
 from heddle.core.commands import Admit, Steer
 from heddle.core.frames import Done
 from heddle.core.payloads import SearchPayload
@@ -30,7 +31,6 @@ from heddle.core.tasks import Identity, Task
 from heddle.engines.vector.engine import VectorEngine
 from heddle.engines.vector.live_index import LiveIndex
 from heddle.engines.vector.perf_clock import PerfClock
-from heddle.engines.vector.source import VectorSource
 from heddle.engines.vector.worker import FaissWorker, one_shot
 
 NPROBES = (64, 256)
@@ -94,7 +94,7 @@ def _compare(
     nprobe: int,
     one_task: bool,
     budget_s: float,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Time A and B in turns over the same queries."""
     worker = FaissWorker(LiveIndex(index, 0), NoSource())
     engine = VectorEngine(
@@ -107,7 +107,10 @@ def _compare(
     )
     engine.apply(Steer(budget_s=budget_s))
     payloads = [queries] if one_task else [queries[i : i + 1] for i in range(len(queries))]
-    ratios, a_s, b_s, identical, steps = [], [], [], True, 0
+    ratios: list[float] = []
+    a_s: list[float] = []
+    b_s: list[float] = []
+    identical, steps = True, 0
     for repetition in range(settings.repetitions + 1):
         stepped, a = _timed(lambda: _search(engine, payloads, settings.k, nprobe))
         expected, b = _timed(lambda: one_shot(index, queries, settings.k, nprobe))
@@ -156,12 +159,6 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
     started_s = time.process_time()
     result = work()
     return result, time.process_time() - started_s
-
-
-class NoSource(VectorSource):
-    """A corpus that nothing is read from: the index is there already."""
-
-    revision = 0
 
 
 def prepared_index(settings: Settings) -> tuple[faiss.IndexIVFFlat, NDArray[np.float32]]:

@@ -208,7 +208,7 @@ def _layer_rows(found: Sequence[Measured], seed: int) -> list[dict[str, float]]:
     return rows
 
 
-def _part_rows(found: Sequence[Measured], by: str) -> list[dict[str, object]]:
+def _part_rows(found: Sequence[Measured], by: str) -> list[dict[str, float]]:
     """Return, for each fifth, the second layer's deviation and the shares that are selected."""
     parts = [getattr(one, by) for one in found]
 
@@ -216,11 +216,11 @@ def _part_rows(found: Sequence[Measured], by: str) -> list[dict[str, object]]:
         pairs = zip(found, parts, strict=True)
         return float(sum(values(one)[where == part].sum() for one, where in pairs))
 
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, float]] = []
     for part in range(PARTS):
         size = pooled(lambda one: one.size[SECOND], part)
         tokens = sum(int((where == part).sum()) for where in parts)
-        row: dict[str, object] = {f"fifth_by_{by}": part + 1}
+        row: dict[str, float] = {f"fifth_by_{by}": part + 1}
         for name in VARIANTS:
             row[name] = pooled(lambda one, name=name: one.deviation[name][SECOND], part) / size
         for name in SELECTING:

@@ -17,7 +17,7 @@ lacks of the target; both the worst of the sequences.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,19 +25,15 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.support.data import rows as data_rows
+from benchmarks.support.hard_order import hard_order
+from benchmarks.support.question_pairs import Pair, chains, topics
 from benchmarks.support.question_vectors import text_vectors
+from benchmarks.support.scan_in_turns import scan_in_turns
 from benchmarks.support.wiki_index import med_index, wiki_index
 from heddle.corpus.store import CorpusStore
 from heddle.engines.vector.live_index import nlist_for
-from heddle.engines.vector.locality.orders import (
-    CACHED_HITS,
-    Past,
-    hard_order,
-    history_bonus,
-    soft_order,
-)
-from heddle.engines.vector.locality.scans import Scans, scan_in_turns
+from heddle.engines.vector.locality.orders import CACHED_HITS, Past, history_bonus, soft_order
+from heddle.engines.vector.locality.scans import Scans
 from heddle.engines.vector.locality.stop_rule import StopRule
 
 K: Final = 10
@@ -46,23 +42,21 @@ TARGET: Final = 0.95
 SPLITS: Final = 20
 PAIRS: Final = 600
 ORDERS: Final = ("none", "hard", "soft")
-PASSAGE_WORDS: Final = 60  # of the passage that a chain's second question brings with it
 
 Vectors = NDArray[np.float32]
-Pair = tuple[str, str]
 
 
 def run(quick: bool, seed: int) -> dict[str, object]:
     """Run the comparison; returns a row for each sequence and order, and the headline."""
     faiss.omp_set_num_threads(1)
     wiki = wiki_index(quick)
-    chains = list(itertools.islice(_chains(wiki.multihop), PAIRS))
-    sets: list[tuple[str, list[Pair], list[Path]]] = [("chains", chains, [wiki.directory])]
+    hops = list(itertools.islice(chains(wiki.multihop), PAIRS))
+    sets: list[tuple[str, list[Pair], list[Path]]] = [("chains", hops, [wiki.directory])]
     if not quick:
-        topics = list(itertools.islice(_topics(), PAIRS))
-        sets.append(("topics", topics, [wiki.directory, med_index()]))
+        same_topic = list(itertools.islice(topics(), PAIRS))
+        sets.append(("topics", same_topic, [wiki.directory, med_index()]))
     rng = np.random.default_rng(seed)
-    firsts = [first for first, _ in chains]
+    firsts = [first for first, _ in hops]
     sets.append(
         ("unrelated", list(zip(firsts, rng.permutation(firsts), strict=True)), [wiki.directory])
     )
@@ -84,26 +78,6 @@ def prepare() -> None:
     med_index()
 
 
-def _chains(name: str) -> Iterator[Pair]:
-    """Yield each question, and it with the beginning of the first passage that it needs."""
-    for row in data_rows(name):
-        gold = next(passage for passage in row["passages"] if passage["gold"])
-        words = gold["text"].split()[:PASSAGE_WORDS]
-        yield row["question"], " ".join([row["question"], *words])
-
-
-def _topics() -> Iterator[Pair]:
-    """Yield two different questions about each topic that has them."""
-    asked: dict[str, str] = {}
-    told: set[str] = set()
-    for row in data_rows("med_single"):
-        focus, question = row["focus"], row["question"]
-        before = asked.setdefault(focus, question)
-        if before != question and focus not in told:
-            told.add(focus)
-            yield before, question
-
-
 def _passages(folder: Path) -> Vectors:
     with CorpusStore.open(folder) as store:
         return np.concatenate([batch.vectors for batch in store.vectors()])
@@ -122,6 +96,7 @@ class Lists:
             min_points_per_centroid=1,
         )
         kmeans.train(vectors)
+        assert kmeans.centroids is not None, "k-means has no centroids after its training"
         self._centroids: Vectors = kmeans.centroids
         self._list_of: NDArray[np.int64] = kmeans.index.search(vectors, 1)[1][:, 0]
         self._sizes = np.bincount(self._list_of, minlength=len(self._centroids))

@@ -26,7 +26,8 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.ivf_step import NoSource, Settings, prepared_index
+from benchmarks.ivf_step import Settings, prepared_index
+from benchmarks.support.fixed_source import NoSource
 from heddle.core.commands import Admit
 from heddle.core.frames import Done
 from heddle.core.payloads import SearchPayload

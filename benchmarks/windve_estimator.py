@@ -18,7 +18,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -101,7 +101,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     return {"settings": asdict(settings), "rows": rows, "headline": headline}
 
 
-def _rows(settings: Settings, first_seed: int) -> Iterator[dict[str, object]]:
+def _rows(settings: Settings, first_seed: int) -> Iterator[dict[str, Any]]:
     """Yield a row for each lane and SLO, and print it."""
     for lane, (by_regression, *_) in TABLE_III.items():
         cost = implied_cost(by_regression)
@@ -112,7 +112,7 @@ def _rows(settings: Settings, first_seed: int) -> Iterator[dict[str, object]]:
             yield row
 
 
-def _worst_share(rows: Sequence[dict[str, object]]) -> float:
+def _worst_share(rows: Sequence[dict[str, Any]]) -> float:
     return min(float(row[key]) for row in rows for key in ("fitted", "drifted"))
 
 
@@ -187,7 +187,7 @@ def _ordinary(lane: VirtualLane, slo_s: float, probes: int) -> int:
     return max(0, math.floor((slo_s - beta_s) / alpha_s + 1e-6)) if alpha_s > 0 else 0
 
 
-def _row(lane: str, cost: BatchCost, slo_s: float, found: list[Found]) -> dict[str, object]:
+def _row(lane: str, cost: BatchCost, slo_s: float, found: list[Found]) -> dict[str, Any]:
     true = queue_depth(cost, slo_s, LENGTH).queries
     slower = queue_depth(cost.scaled(SLOWER), slo_s, LENGTH).queries
 
@@ -233,7 +233,7 @@ def _print_tables() -> None:
     print()
 
 
-def _line(row: dict[str, object]) -> str:
+def _line(row: dict[str, Any]) -> str:
     return (
         f"{row['lane']:<15} {row['slo_s']} s, depth {row['true_depth']:>3}: right in "
         f"{row['fitted']:.1%} of seeds after {row['probes']} bursts ({row['probing_s']:.1f} s), "

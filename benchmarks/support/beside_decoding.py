@@ -10,12 +10,13 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from benchmarks.support.random_llama import random_tokens
 from benchmarks.support.virtual_lanes import LaneModel, Query, Tally, traffic
+from heddle.app.lane_probe import WORD
 from heddle.core.commands import Admit, Cancel, Release
 from heddle.core.credits import Credits
 from heddle.core.errors import Busy, EngineError, InputError
@@ -41,8 +42,15 @@ ROWS_MAX: Final = 4096
 class Lanes(Protocol):
     """Lanes by name, and the time they live in."""
 
-    ports: Mapping[str, EnginePort]
-    clock: Clock
+    @property
+    def ports(self) -> Mapping[str, EnginePort]:
+        """The lanes."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What everything here is timed by."""
+        ...
 
     def wait(self, until_s: float) -> None:
         """Return when a lane has told something, or at a time on the clock."""
@@ -163,7 +171,7 @@ def run_cells(
     limits: Mapping[str, BatchLimits],
     sizes: Sizes,
     seed: int,
-) -> list[dict[str, object]]:
+) -> list[dict[str, Any]]:
     """Run every cell at every load, decoding alone first; returns a row for each.
 
     Args:
@@ -189,7 +197,7 @@ def run_cells(
     return rows
 
 
-def headline(rows: Sequence[Mapping[str, object]]) -> dict[str, float]:
+def headline(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return time per token and embedding's latency by cell, at the highest load."""
     highest = max(float(row["load"]) for row in rows)
     at = {str(row["cell"]): row for row in rows if row["load"] in (0.0, highest)}
@@ -207,7 +215,7 @@ def headline(rows: Sequence[Mapping[str, object]]) -> dict[str, float]:
     return {name: float(value) for name, value in found.items()}
 
 
-def _alone(lanes: Lanes, sizes: Sizes) -> dict[str, object]:
+def _alone(lanes: Lanes, sizes: Sizes) -> dict[str, Any]:
     """Decode with no embedding beside it."""
     decoding = Decoding(lanes.ports[LLM], lanes.clock, sizes)
     decoding.start()
@@ -232,7 +240,7 @@ def _embedded(
     books: Sequence[LaneQueue],
     queries: Sequence[Query],
     sizes: Sizes,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Serve the queries as they come, with the LLM decoding meanwhile where the cell says so."""
     clock, tally, latencies_s = lanes.clock, Tally(), []
     decoding = Decoding(lanes.ports[LLM], clock, sizes)
@@ -272,7 +280,7 @@ def _embedded(
         while clock.now_s() < due_s:
             wait(due_s)
         tally.offered += 1
-        text = "loom " * max(1, query.tokens - 2)
+        text = WORD * max(1, query.tokens - 2)
         left_s = due_s + query.slo_s - clock.now_s()
         try:
             pool.submit(EmbedPayload((text,)), ended(due_s), seconds_left=left_s)
@@ -306,12 +314,12 @@ def _times(name: str, seconds: Sequence[float]) -> dict[str, float]:
     return {f"{name}_p50_ms": float(p50), f"{name}_p99_ms": float(p99)}
 
 
-def _gain(with_spill: Mapping[str, object], without: Mapping[str, object]) -> float:
+def _gain(with_spill: Mapping[str, Any], without: Mapping[str, Any]) -> float:
     """Return what spill adds to the answers in time, as a share."""
     return float(with_spill["goodput"]) / max(float(without["goodput"]), 1e-9) - 1
 
 
-def _line(row: Mapping[str, object]) -> str:
+def _line(row: Mapping[str, Any]) -> str:
     line = f"  {row['cell']:<21}"
     if "goodput" in row:
         line += (

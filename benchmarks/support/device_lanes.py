@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -80,7 +80,7 @@ def lane_specs(
     cores = max(1, machine.cores - HOSTS)
     is_whole = machine.cores == len(machine.cpus)
     cpus = machine.cpus[-cores:] if is_whole else ()
-    embedding = {"model": str(encoder), "dtype": dtype, "cache_bytes": 0}
+    embedding: dict[str, Any] = {"model": str(encoder), "dtype": dtype, "cache_bytes": 0}
     short = EmbeddingSettings(device=device, step_s_max=SHARED_STEP_S, **embedding)
     long = EmbeddingSettings(device=device, **embedding)
     on_cpu = EmbeddingSettings(device="cpu", threads=cores, **embedding)
@@ -103,7 +103,7 @@ def lane_specs(
     ]
 
 
-def measure(specs: Sequence[LaneSpec], sizes: Sizes, seed: int) -> list[dict[str, object]]:
+def measure(specs: Sequence[LaneSpec], sizes: Sizes, seed: int) -> list[dict[str, Any]]:
     """Start the lanes, time the embedding ones while nothing else runs, and run all cells."""
     with ExitStack() as stack:
         processes = start_lanes(specs)

@@ -1,6 +1,7 @@
-"""The nearest neighbours of passages among themselves, as `heddle index --fuse` finds them."""
+"""The neighbours of passages among themselves, as `heddle index --fuse` finds them."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -46,12 +47,29 @@ class Neighbourhood:
         self._passages = tuple(pool.values())
         self._places = {chunk_id: place for place, chunk_id in enumerate(pool)}
         self._vectors = _vectors([embedding_text(p.title, p.text) for p in self._passages])
+        self._before = _preceding(asked)
 
-    def of(self, passage: Passage, count_max: int) -> tuple[Passage, ...]:
-        """Return the nearest passages, the most similar first, without the passage itself."""
+    def of(
+        self, passage: Passage, count_max: int, *, nearest_only: bool = False
+    ) -> tuple[Passage, ...]:
+        """Return what precedes a passage in its document, and then the most similar ones.
+
+        `nearest_only`: without the former, as FusionRAG does it.
+        """
+        first = () if nearest_only else self._before.get(passage.chunk_id, ())
         near = self._vectors @ self._vectors[self._places[passage.chunk_id]]
         order = np.argsort(-near, kind="stable")[: count_max + SPARE].tolist()
-        return neighbours_of(passage, (self._passages[i] for i in order), count_max)
+        return neighbours_of(passage, (*first, *(self._passages[i] for i in order)), count_max)
+
+
+def _preceding(dataset: Dataset) -> dict[int, tuple[Passage]]:
+    """Return what precedes passages: a title that is given twice in a row is one document's."""
+    return {
+        passage.chunk_id: (before,)
+        for question in dataset.questions
+        for before, passage in pairwise(question.passages or ())
+        if before.title == passage.title
+    }
 
 
 def _vectors(texts: Sequence[str]) -> NDArray[np.float32]:

@@ -171,7 +171,7 @@ class ReusingModel:
         """Store the KV of every passage, alone and on top of its neighbours', and theirs alone."""
         alone = {p.chunk_id: (p,) for near in neighbours.values() for p in near}
         alone |= {passage.chunk_id: (passage,) for passage in neighbours}
-        primed = [(*near, passage) for passage, near in neighbours.items() if near]
+        primed = [(*reversed(near), passage) for passage, near in neighbours.items() if near]
         for shown in (alone.values(), primed):
             self._prime(PrimePayload(self._prompts.of_passages(passages)) for passages in shown)
 

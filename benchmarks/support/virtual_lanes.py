@@ -205,7 +205,8 @@ def traffic(
         rng: draws gaps and lengths.
         burst_s: length of a burst and of the pause after it [s]; 0 = no pauses.
     """
-    queries, now_s = [], 0.0
+    queries: list[Query] = []
+    now_s = 0.0
     while True:
         now_s += rng.expovariate(rate)
         if burst_s and int(now_s / burst_s) % 2:

@@ -121,10 +121,10 @@ def plan_embedding_lanes(
     return (*lanes, EmbeddingLane(CPU_LANE, "cpu", dtype, pinned, max(1, len(cpus))))
 
 
-def retrieval_embedder(placement: Placement, dtype: str) -> EmbeddingLane:
-    """Return what embeds where there are no accelerators: an engine on the retrieval cores."""
+def retrieval_embedder(placement: Placement, dtype: str, shards: int) -> EmbeddingLane:
+    """Return what embeds where there are no accelerators: an engine in the (first) index lane."""
     cpus = placement.retrieval_cpus if placement.is_pinned else ()
-    return EmbeddingLane(POOL, "cpu", dtype, cpus, max(1, len(placement.retrieval_cpus)))
+    return EmbeddingLane(POOL, "cpu", dtype, cpus, placement.retrieval_threads(shards))
 
 
 def embedding_pool(

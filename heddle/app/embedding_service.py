@@ -1,14 +1,18 @@
 """The embedding service: texts in, vectors out, or refused at once."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from heddle.app.server_state import EmbeddingLaneState, EmbeddingState
+from heddle.app.tally import Outcome, outcome_of
 from heddle.core.errors import Cancelled, EngineError, HeddleError, InputError, InternalError
 from heddle.core.frames import Done, Event, Failed
 from heddle.core.payloads import EmbedPayload
+from heddle.core.ports import Clock
 from heddle.core.results import Vectors
 from heddle.core.tasks import Priority
 from heddle.engines.embedding.encoder_directory import EncoderDirectory
@@ -24,15 +28,33 @@ class EmbeddingService:
         pool: the lanes.
         directory: the model.
         give_back: cancels a task whose caller has cancelled its future, from whatever thread.
+        clock: the pool's; an answer after its deadline counts as late.
+
+    Mutates: `outcomes` counts how embeddings ended.
     """
 
     pool: LanePool
     directory: EncoderDirectory
     give_back: Callable[[int], None]
+    clock: Clock
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
 
     def health(self) -> dict[str, object]:
         """Return what each lane holds and costs, as /health shows it."""
         return {lane.name: _lane_health(lane) for lane in self.pool.manager.lanes}
+
+    def state(self) -> EmbeddingState:
+        """Return what was counted so far, and the lanes as the books have them."""
+        manager = self.pool.manager
+        lanes = {
+            lane.name: EmbeddingLaneState(
+                lane.queries,
+                lane.guard.stretch,
+                {reason.value: count for reason, count in lane.cost.refits.items()},
+            )
+            for lane in manager.lanes
+        }
+        return EmbeddingState(dict(self.outcomes), manager.held, lanes)
 
     def submit(
         self,
@@ -51,16 +73,23 @@ class EmbeddingService:
             Busy: it would be late; carries when to come again.
             InputError: a length that the vectors can't have, or too short a deadline.
         """
-        if dimensions is not None:
-            self.directory.check_dims(dimensions)
         answer: Future[Vectors] = Future()
-        task_id = self.pool.submit(
-            payload,
-            _answering(answer, dimensions),
-            seconds_left=seconds_left,
-            priority=priority,
-            tenant=tenant,
-        )
+        deadline_s = self.clock.now_s() + seconds_left
+        tell = _answering(answer, dimensions)
+
+        def on_end(event: Event) -> None:
+            self.outcomes[self._outcome(event, deadline_s)] += 1
+            tell(event)
+
+        try:
+            if dimensions is not None:
+                self.directory.check_dims(dimensions)
+            task_id = self.pool.submit(
+                payload, on_end, seconds_left=seconds_left, priority=priority, tenant=tenant
+            )
+        except HeddleError as error:
+            self.outcomes[outcome_of(error)] += 1
+            raise
 
         def ended(done: Future[Vectors]) -> None:
             if done.cancelled():
@@ -68,6 +97,11 @@ class EmbeddingService:
 
         answer.add_done_callback(ended)
         return answer
+
+    def _outcome(self, event: Event, deadline_s: float) -> Outcome:
+        if not isinstance(event, Done):
+            return outcome_of(_error(event))
+        return Outcome.ANSWERED if self.clock.now_s() <= deadline_s else Outcome.LATE
 
 
 def _lane_health(lane: LaneQueue) -> dict[str, object]:

@@ -20,7 +20,7 @@ from heddle.engines.embedding.build import EmbeddingSettings, default_model_dir
 from heddle.engines.llm.build import LlmSettings
 from heddle.engines.vector.build import VectorSettings
 from heddle.engines.vector.hot.setting import HotSettings, hot_settings
-from heddle.engines.vector.locality.setting import target_recall
+from heddle.engines.vector.locality.setting import SPECULATIVE, target_recall
 from heddle.engines.vector.pool.build import PREFILL_SLO_S, PoolSettings
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.part import WHOLE, Part
@@ -48,7 +48,7 @@ def plan_for(config: ServerConfig, machine: MachineFacts, store: CorpusStore | N
     index = 0
     if store is not None and store.dims:
         index = int(store.vector_count * store.dims * 4 * INDEX_OVERHEAD)
-    devices = detect_devices(machine) if _has_embedding_lanes(config) else ()
+    devices = detect_devices(machine) if has_embedding_lanes(config) else ()
     demand = Demand(
         llm,
         embedder,
@@ -57,6 +57,7 @@ def plan_for(config: ServerConfig, machine: MachineFacts, store: CorpusStore | N
         llm_on_cpu=decoding_device(config, machine) is None,
         accelerators=sum(device.kind is not DeviceKind.CPU for device in devices),
         spills=is_heterogeneous(devices, config.heterogeneous),
+        shards=config.shards,
     )
     return plan_placement(machine, demand, config.kv_bytes)
 
@@ -104,7 +105,7 @@ def lane_specs(
     """
     lanes = []
     if config.index is not None:
-        threads = max(1, len(placement.retrieval_cpus) // config.shards)
+        threads = placement.retrieval_threads(config.shards)
         cpus = placement.retrieval_cpus if placement.is_pinned else ()
         for number in range(config.shards):
             part = Part(number, config.shards)
@@ -168,6 +169,7 @@ def _vector(config: ServerConfig, threads: int, hot: HotSettings | None, part: P
         hot=hot,
         part=part,
         target_recall=target_recall(config.search),
+        speculates=config.search == SPECULATIVE,
     )
     return EngineSpec(
         _numbered(VECTOR, part),
@@ -214,7 +216,7 @@ def _llm(config: ServerConfig, placement: Placement, threads: int) -> EngineSpec
     )
 
 
-def _has_embedding_lanes(config: ServerConfig) -> bool:
+def has_embedding_lanes(config: ServerConfig) -> bool:
     """Whether accelerators have embedding lanes: engines in the server's process have none."""
     return config.index is not None and config.host == "process"
 

@@ -22,7 +22,8 @@ class Demand:
     """What has to fit: weights as they lie in memory, the index, and lanes. Sizes in bytes.
 
     `packed_bytes` is a second copy of the LLM's weights, for decoding, which may be left out.
-    `accelerators` have an embedding lane each; with `spills` a CPU lane helps them.
+    `accelerators` have an embedding lane each; with `spills` a CPU lane helps them. `shards` are
+    the lanes of the index.
     """
 
     llm_bytes: int
@@ -32,6 +33,7 @@ class Demand:
     llm_on_cpu: bool = True
     accelerators: int = 0
     spills: bool = False
+    shards: int = 1
 
     @property
     def embedders(self) -> int:
@@ -41,7 +43,7 @@ class Demand:
     @property
     def processes(self) -> int:
         """Processes of a server: its own, one for each lane."""
-        return 2 + (self.llm_bytes > 0) + self.accelerators + self.spills
+        return 1 + self.shards + (self.llm_bytes > 0) + self.accelerators + self.spills
 
 
 class CoreShares(NamedTuple):
@@ -90,6 +92,10 @@ class Placement:
             "embedding on accelerators": self.accelerators,
             "embedding on the CPU": 0 if self.is_lent else len(self.embedding_cpus),
         }
+
+    def retrieval_threads(self, shards: int) -> int:
+        """Return the threads of each of so many lanes that share the retrieval cores."""
+        return max(1, len(self.retrieval_cpus) // shards)
 
     def lines(self) -> tuple[str, ...]:
         """Return the plan as `heddle doctor` prints it."""

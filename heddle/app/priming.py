@@ -1,5 +1,8 @@
 """Priming: every chunk's KV, raw and then on top of its neighbours', before anyone asks.
 
+The first neighbour is what precedes the chunk in its document: "she" and "the company" are named
+there (ADR 20). The others are those nearest to it.
+
 Bulk requests on the runtime, as indexing is: a Searching in the corpus's own index, then a
 Priming on the language model. What is stored already is not computed again, so a run that was
 stopped, however rudely, goes on where it was. (FusionRAG §3.1)
@@ -120,10 +123,13 @@ class _Run:
         in_flight: deque[Handle] = deque()
         self._report()
         try:
+            last: Passage | None = None
             for passage, vector in searchable_chunks(store):
                 if len(in_flight) == at_once:
                     self._take(in_flight.popleft())
-                in_flight.append(self._submit(passage, vector, in_flight))
+                before = () if last is None or not last.precedes(passage) else (last,)
+                in_flight.append(self._submit(passage, before, vector, in_flight))
+                last = passage
             while in_flight:
                 self._take(in_flight.popleft())
         finally:
@@ -131,10 +137,18 @@ class _Run:
                 handle.cancel_soon()
 
     def _submit(
-        self, passage: Passage, vector: NDArray[np.float32], in_flight: deque[Handle]
+        self,
+        passage: Passage,
+        before: tuple[Passage, ...],
+        vector: NDArray[np.float32],
+        in_flight: deque[Handle],
     ) -> Handle:
         workflow = self._workflows[passage.tenant, passage.collection]
-        values: dict[str, object] = {"passage": passage, "vectors": Vectors(vector[None])}
+        values: dict[str, object] = {
+            "passage": passage,
+            "before": before,
+            "vectors": Vectors(vector[None]),
+        }
         inputs = {slot: values[slot] for slot in workflow.inputs}
         submit = partial(
             self._server.submit,
@@ -166,8 +180,13 @@ class _Run:
 
 
 def priming_workflow(neighbours_max: int, topk: int) -> Workflow:
-    """Return the workflow of one chunk; its inputs are `passage` and, to search, `vectors`."""
-    node = PrimingNode("prime", PREFIX, "passage", "vectors", neighbours_max, topk, STORED)
+    """Return the workflow of one chunk.
+
+    Its inputs are `passage` and, for neighbours, `before` and `vectors`.
+    """
+    node = PrimingNode(
+        "prime", PREFIX, "passage", "before", "vectors", neighbours_max, topk, STORED
+    )
     return compile_draft(
         Draft(
             name="prime",

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import asdict
+from copy import deepcopy
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,6 +20,7 @@ from heddle.app.lanes import (
     decoding_device,
     embedder_directory,
     embedder_dtype,
+    has_embedding_lanes,
     hot_clusters_on,
     inline_hosts,
     lane_specs,
@@ -30,6 +32,8 @@ from heddle.app.priming import NEIGHBOURS_DEFAULT, prime_chunks
 from heddle.app.priming_plan import PrimingPlan, PrimingProgress, PrimingReport
 from heddle.app.request_arguments import input_values, member_named, patience_s, tenant_name
 from heddle.app.server_config import ServerConfig
+from heddle.app.server_state import EngineState, ServerState
+from heddle.app.tally import RequestWatch, Tally
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.core.kv_reuse import KvReuse, kv_reuse_of
 from heddle.core.payloads import EmbedPayload, TextRole
@@ -43,6 +47,7 @@ from heddle.engines.embedding.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.token_estimate import TokenEstimate
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.engines.vector.locality.setting import SPECULATIVE
 from heddle.engines.vector.shards.port import LostShard
 from heddle.hosts.devices import detect_devices
 from heddle.hosts.lane_spec import LaneSpec
@@ -96,6 +101,7 @@ class Server:
             raise ConfigError(f"Server: {error}") from error
         self.clock = SystemClock()
         self.trace = StepTrace()
+        self._tally = Tally()
         self._workflows: dict[str, Workflow] = {}
         self._lanes: tuple[ProcessLane, ...] = ()
         self._embedding: EmbeddingService | None = None
@@ -183,19 +189,25 @@ class Server:
         handle = Handle(cancel)
 
         def submit() -> int:
-            self._check_topk(compiled)
-            admitted = self._loop.runtime.submit(
-                compiled,
-                values,
-                handle.push,
-                now_s=self.clock.now_s(),
-                deadline_s=time_s,
-                priority=level,
-                tenant=owner,
-                optimizations=mode,
-                kv_reuse=reuse,
-                where=wanted,
-            )
+            now_s = self.clock.now_s()
+            watch = RequestWatch(self._tally, handle.push, self.clock, compiled, level, now_s)
+            try:
+                self._check_topk(compiled)
+                admitted = self._loop.runtime.submit(
+                    compiled,
+                    values,
+                    watch.push,
+                    now_s=now_s,
+                    deadline_s=time_s,
+                    priority=level,
+                    tenant=owner,
+                    optimizations=mode,
+                    kv_reuse=reuse,
+                    where=wanted,
+                )
+            except HeddleError as error:
+                self._tally.failed(level, error)
+                raise
             self._loop.wake()
             return admitted
 
@@ -313,12 +325,22 @@ class Server:
     # -- life ---------------------------------------------------------------------------------
 
     def health(self) -> dict[str, object]:
-        """Return the state of every lane and of the runtime, as /health shows it."""
+        """Return the state of every lane and of the runtime, as /health shows it.
+
+        It is degraded when a lane is not ready, or when an engine goes another way than meant:
+        then the answers are right all the same, and `ready` stays true.
+        """
         runtime = self._loop.runtime
         lanes = {lane.name: lane.health for lane in self._lanes}
-        is_well = all(health.state is LaneState.READY for health in lanes.values())
+        notes = {
+            name: list(lane.last.notes)
+            for name, lane in runtime.lanes.items()
+            if lane.last is not None and lane.last.notes
+        }
+        is_ready = all(health.state is LaneState.READY for health in lanes.values())
         return {
-            "status": "ok" if is_well else "degraded",
+            "status": "ok" if is_ready and not notes else "degraded",
+            "ready": is_ready,
             "lanes": {
                 name: {
                     "state": h.state.value,
@@ -334,12 +356,21 @@ class Server:
                 for name, lane in runtime.lanes.items()
                 if lane.last is not None and lane.last.recall is not None
             },
+            "notes": notes,
             "requests": len(runtime.requests.open),
             "finished": runtime.counters.finished,
             "failed": runtime.counters.failed,
             "retries": runtime.counters.retries,
             "predicted_wait_s": runtime.requests.admission.between_s or 0.0,
         }
+
+    def state(self) -> ServerState:
+        """Return what the server knows of itself, as of one moment; waits for the runtime's thread.
+
+        Raises:
+            HeddleError: the server is closed.
+        """
+        return self._on_loop(self._state)
 
     def close(self) -> None:
         """Cancel what is in flight, end the lanes, close the corpus. Can be called twice."""
@@ -359,6 +390,21 @@ class Server:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _state(self) -> ServerState:
+        runtime = self._loop.runtime
+        return ServerState(
+            engines={
+                name: EngineState(len(lane.scheduler.pending), lane.in_flight, lane.last)
+                for name, lane in runtime.lanes.items()
+            },
+            lanes={lane.name: lane.health for lane in self._lanes},
+            requests=len(runtime.requests.open),
+            tally=deepcopy(self._tally),
+            counters=replace(runtime.counters),
+            embedding=None if self._embedding is None else self._embedding.state(),
+            corpus_revision=None if self.store is None else self.store.revision,
+        )
 
     # -- construction -------------------------------------------------------------------------
 
@@ -407,8 +453,8 @@ class Server:
         self._close_on_loop(self._loop.close)
 
     def _embedding_lanes(self, dtype: str) -> tuple[EmbeddingLane, ...]:
-        """Return the embedding lanes of their own; engines in this process have none."""
-        if self.config.index is None or self.config.host == "inline":
+        """Return the lanes that embed beside the index's."""
+        if not has_embedding_lanes(self.config):
             return ()
         lanes = plan_embedding_lanes(
             detect_devices(read_machine()),
@@ -441,8 +487,9 @@ class Server:
             tokenizer=self._tokenizer(),
             passages=self.store,
             numerics="batch-dependent",
-            tracer=self.trace,
+            tracers=(self.trace, self._tally),
             clock=self.clock,
+            speculates=self.config.search == SPECULATIVE,
         )
         loop = RuntimeLoop(runtime, self.clock, self._event_loop)
         loop.start()
@@ -468,7 +515,7 @@ class Server:
                 if not self._is_closed:  # else closing has ended it
                     self._event_loop.call_soon_threadsafe(pool.cancel, task_id)
 
-        self._embedding = EmbeddingService(pool, directory, give_back)
+        self._embedding = EmbeddingService(pool, directory, give_back, self.clock)
         self._close_on_loop(pool.close)
         return [*(port for port in ports if port not in lanes), pool]
 

@@ -9,7 +9,7 @@ from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.tasks import Optimizations
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.vector.hot.setting import hot_settings
-from heddle.engines.vector.locality.setting import EXACT, target_recall
+from heddle.engines.vector.locality.setting import EXACT, SPECULATIVE, target_recall
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
 from heddle.runtime.admission import RuntimeLimits
@@ -38,9 +38,10 @@ class ServerConfig:
         heterogeneous: with an accelerator, whether the CPU embeds what it can't take in time.
         long_texts: texts to embed that are longer than the model takes are cut, or read in windows.
         nprobe: clusters a search scans; None = the index's default.
-        search: how far searches go: "exact" = through every list that they plan, or such as
-            "target:0.95" = until so much of the exact hits is found on average; that needs
-            optimizations APPROX.
+        search: how far searches go: "exact" = through every list that they plan; "speculative" =
+            likewise, while prompts are computed with what was found by then, which changes no
+            answer; or such as "target:0.95" = until so much of the exact hits is found on average;
+            that needs optimizations APPROX.
         hot_clusters: which share of the index a GPU holds as well, the lists that are asked for
             most: "20%", "off", or "auto" = 20% where there is a GPU.
         pool: how searches before a prefill and while decoding share the vector lane, one of
@@ -117,6 +118,11 @@ class ServerConfig:
             raise ConfigError(
                 f"search {self.search!r} gives approximate answers: allow them with "
                 "optimizations=Optimizations.APPROX"
+            )
+        if self.search == SPECULATIVE and self.shards > 1:
+            raise ConfigError(
+                "search 'speculative' is for an index in one piece: no shard knows what the others "
+                "have found by now; set shards to 1 or search to exact"
             )
         if self.lost_shard not in LOST_SHARD:
             raise ConfigError(

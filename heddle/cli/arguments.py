@@ -23,7 +23,7 @@ BYTES_IN: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
-    """Declare which models a server runs and how: `--embedder`, KV reuse, what `add_model` does."""
+    """Declare which models a server runs and how: what `add_model` does, KV reuse, the search."""
     add_model(parser)
     _add_kv_reuse(parser)
     add_kv_disk(parser)
@@ -31,40 +31,50 @@ def add_models(parser: argparse.ArgumentParser) -> None:
         "--embedder", metavar="DIR-or-name", help="what the corpus was indexed with, if named then"
     )
     add_long_texts(parser)
-    parser.add_argument(
+    _add_search(parser)
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("how the index is searched").add_argument
+    add(
         "--search",
         type=_search,
         default=EXACT,
         metavar=SEARCH_FORM,
-        help="how far searches go: exact = through every list that they plan; target:0.95 = until "
-        "so much of the exact hits is found on average, learnt from questions that are searched "
-        "again exactly; default: %(default)s",
+        help="how far searches go in the index that `heddle index --search` made: exact = through "
+        "every list that they plan; speculative = likewise, while prompts are computed with what "
+        "was found by then; target:0.95 = until so much of the exact hits is found on average, "
+        "learnt from questions that are searched again exactly; default: %(default)s",
     )
-    parser.add_argument(
+    add(
         "--hot-clusters",
         default=AUTO,
         metavar="auto|off|N%",
         help="share of the index that a GPU holds as well: the lists that are asked for most; "
         "default: auto, 20%% where there is a GPU",
     )
-    parser.add_argument(
+    add(
         "--pool",
         choices=POOL_POLICIES,
         metavar="|".join(POOL_POLICIES),
         help="a pool in front of the index, for searches before a prefill and while decoding: "
         "which of them go first; default: none, all run side by side",
     )
-    parser.add_argument(
+    add(
         "--pool-slo-ms",
         type=_milliseconds,
         metavar="MS",
         help="how long a search before a prefill may take in that pool; default: "
         f"{PREFILL_SLO_S * 1e3:g}",
     )
-    parser.add_argument(
-        "--shards", type=int, default=1, metavar="N", help="lanes that search a part of the index"
+    add(
+        "--shards",
+        type=int,
+        default=1,
+        metavar="N",
+        help="lanes that search a part of the index each; default: %(default)s",
     )
-    parser.add_argument(
+    add(
         "--lost-shard",
         choices=LOST_SHARD,
         default=LostShard.FAIL.value,

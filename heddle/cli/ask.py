@@ -20,7 +20,7 @@ from heddle.runtime.events import (
     Retrieved,
     TokenDelta,
 )
-from heddle.runtime.receipt import Receipt, Splice
+from heddle.runtime.receipt import Receipt, Speculation, Splice
 from heddle.workflow.nodes import GenerationNode
 
 SNIPPET_CHARS = 100
@@ -118,7 +118,8 @@ def passage_line(passage: Passage) -> str:
 
 def _fused_line(fused: FusedKv) -> str:
     hits = ", ".join(f"{count} {kind}" for kind, count in fused.chunks.items())
-    question = f" (the question {fused.question.value})" if fused.question is not None else ""
+    saw = fused.question.value if fused.question is not None else ""
+    question = f" (the question {saw}{', ahead' if fused.was_ahead else ''})" if saw else ""
     return (
         f"  chunk KV, {fused.policy} at {fused.ratio:.0%}: {hits}, {fused.chunks_primed} primed; "
         f"tokens computed anew {fused.tokens_recomputed}, read from shared pages "
@@ -135,6 +136,14 @@ def _splice_line(splice: Splice) -> str:
         f"({splice.reason.value}, {splice.at_s:.2f} s): {splice.chunks_added} of "
         f"{splice.chunks_found} passages added{dropped}; prompt tokens computed "
         f"{splice.tokens_computed}, reused {splice.tokens_reused}"
+    )
+
+
+def _speculation_line(speculation: Speculation) -> str:
+    outcome = "adopted" if speculation.is_adopted else "rolled back"
+    return (
+        f"  prompt of {speculation.node} begun {speculation.ahead_s:.3f} s before its passages "
+        f"were certain, at a probability of {speculation.probability:.2f}: {outcome}"
     )
 
 
@@ -168,6 +177,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         )
     lines += [_fused_line(fused) for fused in receipt.fused]
     lines += [_splice_line(splice) for splice in receipt.splices]
+    lines += [_speculation_line(speculation) for speculation in receipt.speculations]
     lines += [f"  fallback: {note}" for note in receipt.fallbacks]
     lines += [
         f"  {took.span.name:<28} {took.span.engine:<10} waited {took.waited_s:6.3f} s, "

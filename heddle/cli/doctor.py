@@ -260,7 +260,7 @@ def _look_at_embedding(found: Findings, config: ServerConfig, slos_s: tuple[floa
         dtype,
         decodes_on=decoding_device(config, found.machine),
     )
-    for lane in lanes or (retrieval_embedder(found.placement, dtype),):
+    for lane in lanes or (retrieval_embedder(found.placement, dtype, config.shards),):
         found.embedding += (f"lane {lane.line()}",)
         if slos_s and found.embedder:
             depths = profile_lane(lane, found.embedder, slos_s, QUERY_TOKENS).depths

@@ -155,7 +155,7 @@ def _lanes(options: argparse.Namespace) -> Iterator[tuple[EmbeddingLane, str]]:
     placement = plan_for(config, machine, None)
     model = str(embedder_directory(config))
     lanes = plan_embedding_lanes(detect_devices(machine), placement, dtype)
-    for lane in lanes or (retrieval_embedder(placement, dtype),):
+    for lane in lanes or (retrieval_embedder(placement, dtype, config.shards),):
         yield lane, model
 
 

@@ -31,9 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_models(parser)
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on; there is no authentication"
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on; there is no authentication; default: %(default)s",
     )
-    parser.add_argument("--port", type=int, default=8321, help="0 = any free one")
+    parser.add_argument(
+        "--port", type=int, default=8321, help="0 = any free one; default: %(default)s"
+    )
     parser.add_argument(
         "--workflow",
         action="append",

@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.results import RecallEstimate, Result
 
-NO_FEATURES: Mapping[str, float] = MappingProxyType({})
+NO_COUNTS: Mapping[str, float] = MappingProxyType({})
 
 
 class Progress(NamedTuple):
     """A partial result: new tokens and their text, or the newest partial hits.
 
     Shapes: labels [n, k] int64 and distances [n, k] float32, as in Hits; None for tokens.
-    `fraction` is the share of the task that is done, in [0, 1], where it is known.
+    `fraction` is the share of the task that is done, in [0, 1], where it is known; `probability` is
+    that of the hits being the final ones already, in their order, 0 where nobody knows.
     """
 
     task_id: int
@@ -30,6 +31,7 @@ class Progress(NamedTuple):
     labels: NDArray[np.int64] | None = None
     distances: NDArray[np.float32] | None = None
     fraction: float = 0.0
+    probability: float = 0.0
 
 
 class Done(NamedTuple):
@@ -71,16 +73,19 @@ class Frame(NamedTuple):
     `seconds` is how long the step took on the lane's own clock; `features` are the counts that
     the cost model reads (tokens, lists, vectors). `number` counts a lane's frames from 1 in each
     epoch: the host sets it, the runtime notices a lost or repeated frame by it; 0 = not counted.
-    `recall` is what an index's searches find by now, None = not known.
+    `recall` is what an index's searches find by now, None = not known. `notes` says where the
+    engine goes another way than meant, `gauges` its state by the names of `core.gauges`.
     """
 
     lane: str
     epoch: int
     seconds: float
     events: tuple[Event, ...]
-    features: Mapping[str, float] = NO_FEATURES
+    features: Mapping[str, float] = NO_COUNTS
     load: Load = Load()
     costs: CostSnapshot | None = None
     has_work: bool = False
     number: int = 0
     recall: RecallEstimate | None = None
+    notes: tuple[str, ...] = ()
+    gauges: Mapping[str, float] = NO_COUNTS

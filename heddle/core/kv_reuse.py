@@ -22,9 +22,8 @@ class ReusePolicy(Enum):
 class QuestionPass(Enum):
     """What the question sees while FusionRAG finds out which tokens it looks at."""
 
+    ALONE = "alone"  # only itself, so it may run while its passages are looked for
     WITH_CONTEXT = "with_context"  # the reused chunks
-    ALONE = "alone"  # only itself
-    AHEAD = "ahead"  # only itself, while its passages are looked for; too late, the reused chunks
 
 
 AUTO: Final = "auto"
@@ -40,7 +39,7 @@ class KvReuse:
 
     Args:
         primed: prefers KV that has seen the chunk's nearest neighbours (FusionRAG §3.1).
-        question: how FusionRAG's question pass is computed.
+        question: what the question sees in FusionRAG's pass that selects.
         legacy_mask: CacheBlend as its first repository computes it, for comparison only: question
             tokens compete with the chunks', and the selected tokens see what lies behind them.
 
@@ -50,8 +49,14 @@ class KvReuse:
     policy: ReusePolicy = ReusePolicy.FULL
     ratio: float | Literal["auto"] = RATIO_DEFAULT
     primed: bool = True
-    question: QuestionPass = QuestionPass.WITH_CONTEXT
+    question: QuestionPass = QuestionPass.ALONE
     legacy_mask: bool = False
+
+    @property
+    def asks_alone(self) -> bool:
+        """Whether the question selects by itself, so that it may run ahead of its prompt."""
+        is_alone = self.policy is ReusePolicy.FUSIONRAG and self.question is QuestionPass.ALONE
+        return is_alone and self.ratio not in (0.0, 1.0)
 
     @property
     def is_approximate(self) -> bool:
@@ -68,7 +73,7 @@ class KvReuse:
             raise ConfigError(
                 f"kv_reuse.legacy_mask is an option of cacheblend, not of {self.policy.value}"
             )
-        is_option = self.question is not QuestionPass.WITH_CONTEXT
+        is_option = self.question is not QuestionPass.ALONE
         if is_option and self.policy is not ReusePolicy.FUSIONRAG:
             raise ConfigError(
                 f"kv_reuse.question {self.question.value!r} is an option of fusionrag, not of "
@@ -79,8 +84,7 @@ class KvReuse:
 FULL_ATTENTION = KvReuse()
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "raw": {"primed": False},
-    QuestionPass.ALONE.value: {"question": QuestionPass.ALONE},
-    QuestionPass.AHEAD.value: {"question": QuestionPass.AHEAD},
+    QuestionPass.WITH_CONTEXT.value: {"question": QuestionPass.WITH_CONTEXT},
     "legacy_mask": {"legacy_mask": True},
 }
 KV_REUSE_FORM: Final = (
@@ -92,8 +96,8 @@ KV_REUSE_FORM: Final = (
 def kv_reuse_of(value: object) -> KvReuse:
     """Return a KvReuse as it is, or what a text such as "fusionrag,0.15" or "epic,auto,raw" says.
 
-    The form is "POLICY[,RATIO][,OPTION...]"; `raw` stands for primed=False, `alone` and `ahead`
-    for these question passes.
+    The form is "POLICY[,RATIO][,OPTION...]"; `raw` stands for primed=False,
+    `with_context` for that question pass.
 
     Raises: ConfigError: it is neither, or a part of it is unknown; the message shows the form.
     """

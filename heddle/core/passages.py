@@ -20,6 +20,12 @@ class Passage:
     tenant: str = ""
     collection: str = ""
 
+    def precedes(self, other: "Passage") -> bool:
+        """Whether the other passage is the next chunk of the same document."""
+        owner = (self.document_id, self.tenant, self.collection)
+        is_same = owner == (other.document_id, other.tenant, other.collection)
+        return is_same and self.position + 1 == other.position
+
     def render(self) -> str:
         """Return the passage as prompts show it: whatever its rank, so its KV can be reused."""
         return f"## {self.title}\n{self.text}\n\n"

@@ -145,12 +145,20 @@ class PrefillPayload:
 
     `cache_salt` separates tenants in the prefix index and the chunk KV store; the server sets it,
     never the client. `reuse` says how chunks may use KV computed elsewhere, which is approximate.
+    `is_speculative`: a guess for which nobody waits. It runs only while no query could, has no
+    lease, and leaves what it computed in the prefix index.
     """
 
     segments: tuple[Segment, ...]
     cache_salt: str = ""
     reuse: KvReuse = FULL_ATTENTION
+    is_speculative: bool = False
     rows: int = 1
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """The known tokens of all segments, in order."""
+        return tuple(token for segment in self.segments for token in segment.token_ids or ())
 
 
 @dataclass(frozen=True, slots=True)

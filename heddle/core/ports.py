@@ -94,7 +94,7 @@ class Closable(Protocol):
     """An engine that holds more than memory: threads, files, connections."""
 
     def close(self) -> None:
-        """Let go of it; nothing is called afterwards. A process that ends needs no call."""
+        """Let go of it, once what is being written is finished; nothing is called afterwards."""
         ...
 
 

@@ -121,7 +121,8 @@ class FusedKv:
     all the same, because the policy selected them; `tokens_shared` were read from pages that other
     prompts may read as well, the rest of those reused from copies; `tokens_surveyed` went through
     the model, or its first layers, only to find out which. Where the question chose them,
-    `question` says what it saw in that pass. `chunks_primed` of the chunks had primed
+    `question` says what it saw in that pass, and `was_ahead` that it had run before its prompt was
+    known. `chunks_primed` of the chunks had primed
     KV. `fallbacks` says what went another way than asked. Times [s]: until all chunks were in
     memory, and of the steps that found out which tokens matter and that computed, whatever else
     ran in these steps. A question's pass ahead of its prompt is not in them: that is its point.
@@ -135,6 +136,7 @@ class FusedKv:
     tokens_from_disk: int = 0
     tokens_surveyed: int = 0
     question: QuestionPass | None = None
+    was_ahead: bool = False
     chunks_primed: int = 0
     fallbacks: tuple[str, ...] = ()
     loading_s: float = 0.0

@@ -10,7 +10,7 @@ from heddle.core.search_scope import SearchScope
 from heddle.corpus.scope_query import live_in_scope
 
 WORDS_MAX: Final = 32
-STEPS_BETWEEN_LOOKS: Final = 20_000  # of SQLite's machine: about a millisecond
+STEPS_BETWEEN_LOOKS: Final = 20_000  # of SQLite's machine
 _WORD: Final = re.compile(r"\w+")
 # Their lists are the longest by far, and they tell no passage from another.
 _COMMON: Final = frozenset(

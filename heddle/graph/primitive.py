@@ -60,12 +60,13 @@ class IngestConfig:
 class PrimeConfig:
     """Store the KV of the passage of key `passage`, computed behind a prompt's prefix.
 
-    `neighbours_max` of the passages of key `near` stand between the two; None = none do.
+    `neighbours_max` of the passages of the keys `near` stand between the two, the first of them
+    next to the passage.
     """
 
     prefix: str
     passage: str
-    near: str | None
+    near: tuple[str, ...]
     neighbours_max: int
 
 

@@ -1,6 +1,7 @@
 """The process of a lane: builds its engines, then applies commands and steps until told to leave.
 
-It leaves when its socket closes: with its parent, however that ends.
+It leaves when its socket closes: with its parent, however that ends. Engines finish what they are
+writing first, unless a step is under way; the parent kills a lane that lingers.
 """
 
 import logging
@@ -12,13 +13,14 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
 from heddle.core import errors
 from heddle.core.errors import ConfigError, HeddleError
 from heddle.core.frames import Event, Failed
-from heddle.core.ports import SteppedEngine, Waking
+from heddle.core.ports import Closable, SteppedEngine, Waking
 from heddle.hosts.channel import Channel, ChannelClosed
 from heddle.hosts.guarded_engine import GuardedEngine
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
@@ -52,7 +54,10 @@ class Pulse(threading.Thread):
         self._step = None
 
     def run(self) -> None:
-        """Send heartbeats until the parent is gone; then end the process, mid-step or not."""
+        """Send heartbeats until the parent is gone; then end the process, if it is mid-step.
+
+        Between steps the main thread ends it, which sees the socket close.
+        """
         never = threading.Event()
         while not never.wait(self._interval_s):
             # A process forked from the parent could hold the socket open after the parent's
@@ -62,7 +67,8 @@ class Pulse(threading.Thread):
             try:
                 self._channel.send(self._beat())
             except ChannelClosed:
-                os._exit(0)
+                if self._step is not None:
+                    os._exit(0)
 
     def _beat(self) -> Heartbeat:
         step = self._step
@@ -109,7 +115,12 @@ def main() -> None:
             if isinstance(guarded.engine, Waking):
                 guarded.engine.subscribe(channel.bell())
         channel.send(LaneReady())
-        serve(channel, engines, pulse)
+        with suppress(ChannelClosed):
+            serve(channel, engines, pulse)
+        for guarded in engines:
+            if isinstance(guarded.engine, Closable):
+                guarded.engine.close()
+        _leave(0)
     except ChannelClosed:
         _leave(0)
     except BaseException:

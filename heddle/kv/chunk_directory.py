@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from heddle.core.errors import InternalError
@@ -187,6 +188,11 @@ class ChunkDirectory:
         self._insert(record, nbytes)
         self.disk.add(record.key, file_bytes)
         return True
+
+    def on_disk(self, count: int) -> dict[Ticket, int]:
+        """Return the last entries that came in and lie on disk, with the bytes of their tensors."""
+        last = (e for e in reversed(self._entries.values()) if e.record.key in self.disk)
+        return {Ticket(e.record.key, e.serial): e.nbytes for e in islice(last, count)}
 
     def begin_load(self, key: bytes) -> LoadPlan | None:
         """Reserve host memory for an entry on disk; None if what is held there leaves no room."""

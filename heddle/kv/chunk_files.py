@@ -6,6 +6,7 @@ less than a fast disk delivers. What is wrong with a file is never worth keeping
 computed again.
 """
 
+import fcntl
 import hashlib
 import logging
 import os
@@ -14,8 +15,8 @@ import zlib
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
-import psutil
 import safetensors.torch
 import torch
 
@@ -34,6 +35,7 @@ from heddle.kv.chunk_header import (
 )
 from heddle.kv.chunk_record import ChunkRecord
 
+TRIES = 3
 _NO_CRC = "0" * 8
 _CRC = re.compile(rb'"crc32":"([0-9a-f]{8})"')
 
@@ -61,10 +63,8 @@ class ChunkFiles:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in self.folder.glob("*.tmp"):
-            writer = path.name.split(".")[-2]
-            if not writer.isdecimal() or not psutil.pid_exists(int(writer)):
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)
+            with suppress(OSError):  # its writer lives and has it locked, or is done by now
+                _remove_unless_locked(path)
         return os.access(self.folder, os.W_OK)
 
     def scan(self, known: Container[bytes]) -> Iterator[ChunkFile]:
@@ -104,15 +104,15 @@ class ChunkFiles:
             OSError: the disk refuses.
         """
         temporary = self.folder / f"{key.hex()}.{os.getpid()}.tmp"
-        try:
-            with temporary.open("wb") as file:
+        with _locked(temporary) as file:  # until it has its name
+            try:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            yield temporary
-        finally:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
+                yield temporary
+            finally:
+                with suppress(OSError):
+                    temporary.unlink(missing_ok=True)
 
     def publish(self, temporary: Path, key: bytes) -> None:
         """Give a staged file its name, in place of any older one."""
@@ -181,6 +181,26 @@ class ChunkFiles:
 
     def _path(self, key: bytes) -> Path:
         return self.folder / f"{key.hex()}{SUFFIX}"
+
+
+def _locked(path: Path) -> BinaryIO:
+    """Return a new file that is locked, so that nobody takes it for left behind.
+
+    A process id would say less: other containers count theirs anew, and so does this one later.
+    """
+    for _ in range(TRIES):
+        file = path.open("wb")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if path.exists():
+            return file
+        file.close()  # it was removed before it was locked
+    raise OSError(f"{path} was removed by others {TRIES} times")
+
+
+def _remove_unless_locked(path: Path) -> None:
+    with path.open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
 
 
 def _check_crc(content: bytes, header_bytes: int) -> None:

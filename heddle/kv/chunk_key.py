@@ -1,12 +1,11 @@
 """Keys of chunk KV: a chain of digests for each prompt, and in which order to ask for them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
-
-import numpy as np
+from typing import NamedTuple
 
 from heddle.kv.chunk_record import ChunkRecord, ChunkVariant, content_alias, digest_of
+from heddle.kv.token_bytes import token_bytes
 
 PATHS_MAX = 64  # paths asked for one chunk: bounds a prompt of n chunks to 64 n digests
 
@@ -21,8 +20,7 @@ class HitKind(Enum):
     MISS = "miss"
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(NamedTuple):
     """One key to ask the directory for, and what a hit under it would mean."""
 
     key: bytes
@@ -35,7 +33,7 @@ def chunk_digest(fingerprint: str, salt: str, token_ids: Sequence[int]) -> bytes
     `fingerprint` stands for weights, dtype, RoPE parameters and tokenizer; `salt` separates
     tenants and is set by the server.
     """
-    return digest_of(b"chunk", fingerprint.encode(), salt.encode(), _canonical_bytes(token_ids))
+    return digest_of(b"chunk", fingerprint.encode(), salt.encode(), token_bytes(token_ids))
 
 
 class PromptKeys:
@@ -55,7 +53,7 @@ class PromptKeys:
     def __init__(self, fingerprint: str, salt: str, prefix_token_ids: Sequence[int]) -> None:
         self._fingerprint = fingerprint
         self._salt = salt
-        self._prefix = digest_of(b"prefix", _canonical_bytes(prefix_token_ids))
+        self._prefix = digest_of(b"prefix", token_bytes(prefix_token_ids))
         self._chunks: list[bytes] = []
         self._tokens: list[int] = []
         self._sources: list[int | None] = []
@@ -104,9 +102,10 @@ class PromptKeys:
         yield Probe(self._paths[index][-1], HitKind.CANONICAL)
         yield Probe(content_alias(self._chunks[index], ChunkVariant.RAW), HitKind.ALIAS)
 
-    def chunk(self, index: int) -> bytes:
-        """Return a chunk's digest: what contexts name it by."""
-        return self._chunks[index]
+    @property
+    def chunks(self) -> tuple[bytes, ...]:
+        """The chunks' digests: what contexts name them by."""
+        return tuple(self._chunks)
 
     def exact_record(self, index: int, base: int) -> ChunkRecord:
         """Name raw KV computed by full attention over the prompt as it stands up to this chunk."""
@@ -151,7 +150,3 @@ class PromptKeys:
             context=tuple(self._chunks[start:index]),
             sources=tuple(source for source in dict.fromkeys(sources) if source is not None),
         )
-
-
-def _canonical_bytes(token_ids: Sequence[int]) -> bytes:
-    return np.asarray(token_ids, dtype="<i8").tobytes()

@@ -1,8 +1,11 @@
 """Chunks' KV in the device pool: one set of read-only pages each, whoever reads it. (ADR 12)"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from heddle.kv.chunk_record import ChunkRecord
 from heddle.kv.page_ledger import PageLedger
@@ -14,10 +17,13 @@ class SharedPages:
 
     `block` is its KV in host memory until the pages are filled with it; None from then on, when
     nobody writes to them any more.
+
+    Shapes: slots [record.tokens] int64, where each token lies.
     """
 
     record: ChunkRecord
     pages: tuple[int, ...]
+    slots: NDArray[np.int64]
     block: object | None
 
 
@@ -54,8 +60,7 @@ class ChunkPages:
         if found.record != record:
             self._forget(found)
             return None
-        for page in found.pages:
-            self._ledger.share(page)
+        self._ledger.share(found.pages)
         return found
 
     def add(self, record: ChunkRecord, block: object) -> SharedPages:
@@ -66,7 +71,8 @@ class ChunkPages:
         # Side by side, so that the gaps between them don't cut up the room for rows.
         pages = tuple(self._ledger.allocate(self.pages_for(record.tokens), self._last))
         self._last = pages[-1]
-        shared = self._by_key[record.key] = SharedPages(record, pages, block)
+        slots = slots_in(pages, np.arange(record.tokens), self._ledger.page_size)
+        shared = self._by_key[record.key] = SharedPages(record, pages, slots, block)
         return shared
 
     def filled(self, shared: SharedPages) -> None:
@@ -94,3 +100,9 @@ class ChunkPages:
         if self._by_key.get(shared.record.key) is shared:
             del self._by_key[shared.record.key]
         self._ledger.discard(shared.pages)
+
+
+def slots_in(pages: Sequence[int], places: NDArray[np.int64], page_size: int) -> NDArray[np.int64]:
+    """Return the slots at some places of pages. Shapes: places and result [n] int64."""
+    table = np.asarray(pages, dtype=np.int64)
+    return table[places // page_size] * page_size + places % page_size

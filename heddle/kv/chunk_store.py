@@ -126,6 +126,8 @@ class ChunkStore:
         self._loader: ChunkLoader[Ticket, _Read] = ChunkLoader(
             self._read, self._end_load, clock, settings.loader_threads, settings.load_bytes_per_s
         )
+        if self._loader.is_in_the_dark:
+            self._loader.rehearse(self._directory.on_disk(settings.loader_threads))
         self._writer: ChunkWriter[_Write] | None = (
             ChunkWriter(self._write, settings.write_queue_bytes_max)
             if self._disk_problem is None
@@ -188,7 +190,8 @@ class ChunkStore:
     def predicted_load_s(self, found: Iterable[Found]) -> list[float]:
         """Return when each of these would be in host memory, all fetched now in this order [s].
 
-        From now, behind the loads that wait; 0 for what is there already.
+        From now, behind the loads that wait; 0 for what is there already. Where no load has told
+        for long how fast the disk is, the first of them is loaded to find out, fetched or not.
         """
         with self._lock:
             ends_s: dict[bytes, float] = {}
@@ -203,6 +206,8 @@ class ChunkStore:
                 elif self._directory.tier_of(key) is Tier.DISK:
                     sizes[key] = one.nbytes
             ends_s.update(zip(sizes, self._loader.predicted_s(sizes.values()), strict=True))
+            if sizes and self._loader.is_in_the_dark:
+                self._start_load(next(iter(sizes)), Tier.DISK)
         return [ends_s.get(key, 0.0) for key in keys]
 
     def put(self, entry: ChunkEntry, now_s: float, ended: EndOfWrite | None = None) -> bool:

@@ -81,12 +81,14 @@ class PageLedger:
         self._free_count -= count
         return taken
 
-    def share(self, page: int) -> None:
-        """Add a holder to a held or idle page."""
-        if self._is_free[page]:
-            raise InternalError(f"page {page} is free and can't be shared")
-        self._idle.pop(page, None)
-        self._refcounts[page] += 1
+    def share(self, pages: Iterable[int]) -> None:
+        """Add a holder to each of these held or idle pages."""
+        for page in pages:
+            if self._refcounts[page] == 0:
+                if page not in self._idle:
+                    raise InternalError(f"page {page} is free and can't be shared")
+                del self._idle[page]
+            self._refcounts[page] += 1
 
     def release(self, pages: Sequence[int]) -> None:
         """Drop one holder of each page; give the deepest pages first, they are evicted first."""

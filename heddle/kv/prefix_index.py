@@ -4,9 +4,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-import numpy as np
-
 from heddle.kv.page_ledger import PageLedger
+from heddle.kv.token_bytes import token_bytes
 
 
 class PageChain:
@@ -31,10 +30,10 @@ class PageChain:
         for page in range(page_count):
             if page == len(self._digests):
                 start = page * self._page_size
-                tokens = np.asarray(token_ids[start : start + self._page_size], dtype="<i8")
+                tokens = token_ids[start : start + self._page_size]
                 assert len(tokens) == self._page_size, "only full pages have a digest"
                 before = self._digests[-1] if self._digests else self._root
-                self._digests.append(hashlib.sha256(before + tokens.tobytes()).digest())
+                self._digests.append(hashlib.sha256(before + token_bytes(tokens)).digest())
             yield self._digests[page]
 
     def truncate(self, page_count: int) -> None:
@@ -67,8 +66,8 @@ class PrefixIndex:
             page = self._page_of.get(digest)
             if page is None:
                 break
-            self._ledger.share(page)
             pages.append(page)
+        self._ledger.share(pages)
         return pages
 
     def publish(self, digest: bytes, page: int) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.kv.chunk_pages import SharedPages
+from heddle.kv.chunk_pages import SharedPages, slots_in
 
 Numbers = NDArray[np.int64]
 _NONE: Numbers = np.empty(0, np.int64)
@@ -63,9 +63,9 @@ class SharedSpan:
         """Where its keys are used minus where they were stored [tokens]."""
         return self.origin - self.pages.record.base
 
-    def slots(self, positions: Numbers, page_size: int) -> Numbers:
+    def slots(self, positions: Numbers) -> Numbers:
         """Return the slots of some of its positions. Shapes: positions and result [n] int64."""
-        return _slots_in(self.pages.pages, positions - self.origin, page_size)
+        return self.pages.slots[positions - self.origin]
 
 
 def runs_of(slots: Numbers) -> tuple[SlotRun, ...]:
@@ -88,11 +88,6 @@ def _is_in(numbers: Numbers, some: Numbers) -> NDArray[np.bool_]:
     is_found = places < len(some)
     is_found[is_found] = some[places[is_found]] == numbers[is_found]
     return is_found
-
-
-def _slots_in(pages: Sequence[int], places: Numbers, page_size: int) -> Numbers:
-    table = np.asarray(pages, dtype=np.int64)
-    return table[places // page_size] * page_size + places % page_size
 
 
 class Row:
@@ -177,15 +172,18 @@ class Row:
     def slots(self, positions: Numbers) -> Numbers:
         """Return the slot of each position. Shapes: positions and result [n] int64, ascending."""
         if positions.size == 0 or positions[0] >= self._laid:
-            return _slots_in(self.pages, positions + len(self._own) - self._laid, self.page_size)
+            return slots_in(self.pages, positions + len(self._own) - self._laid, self.page_size)
         is_own = (positions >= self._laid) | _is_in(positions, self._own)
         own = positions[is_own]
         places = np.searchsorted(self._own, own) + np.maximum(own - self._laid, 0)
+        own_slots = slots_in(self.pages, places, self.page_size)
+        if len(own) == len(positions):
+            return own_slots
         slots = np.full(len(positions), -1)
-        slots[is_own] = _slots_in(self.pages, places, self.page_size)
+        slots[is_own] = own_slots
         for span in self.spans:
             is_in = ~is_own & (positions >= span.start) & (positions < span.stop)
-            slots[is_in] = span.slots(positions[is_in], self.page_size)
+            slots[is_in] = span.slots(positions[is_in])
         assert not (slots < 0).any(), "a position that lies nowhere"
         return slots
 
@@ -234,8 +232,7 @@ class Row:
         """Return where the keys of a chunk lie as they were loaded, and how far they are turned."""
         for span in self.spans:
             if span.start <= start and stop <= span.stop:
-                slots = span.slots(np.arange(start, stop), self.page_size)
-                return runs_of(slots), span.rotation
+                return runs_of(span.slots(np.arange(start, stop))), span.rotation
         return self.runs(start, stop), 0
 
     def _own_before(self, stop: int) -> Numbers:
@@ -244,15 +241,16 @@ class Row:
 
     def _read_keys(self, span: SharedSpan) -> tuple[SharedKeys, ...]:
         """Return a span's keys that the row has no slots of its own for, if there are any."""
-        positions = np.arange(span.start, span.stop)
-        slots = span.slots(positions, self.page_size)
-        is_kept = (positions < self._laid) & ~_is_in(positions, self._own)
-        if not is_kept.any():
+        positions = np.arange(span.start, min(span.stop, self._laid))
+        first, last = np.searchsorted(self._own, (span.start, span.stop)).tolist()
+        if len(positions) <= last - first:
             return ()
-        kept = None if is_kept.all() else np.flatnonzero(is_kept)
-        return (
-            SharedKeys(positions[is_kept], slots[is_kept], runs_of(slots), kept, span.rotation),
-        )
+        slots = span.slots(positions)
+        runs = runs_of(slots)
+        if first == last:
+            return (SharedKeys(positions, slots, runs, None, span.rotation),)
+        kept = np.delete(np.arange(len(positions)), self._own[first:last] - span.start)
+        return (SharedKeys(positions[kept], slots[kept], runs, kept, span.rotation),)
 
 
 def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -9,27 +9,27 @@ from heddle.workflow.nodes import PrimingNode
 def lower_priming(node: PrimingNode, scope: Scope) -> tuple[tuple[Primitive, ...], str]:
     """Return the primitives of one chunk, and the key that says its KV is stored."""
     turn = scope.turn_of(node.id)
-    passage, vectors = (
-        scope.key_of(slot) or input_key(slot) for slot in (node.passage, node.vectors)
+    passage, before, vectors = (
+        scope.key_of(slot) or input_key(slot) for slot in (node.passage, node.before, node.vectors)
     )
     hits, output = f"{node.id}.hits@{turn}", f"{node.output}@{turn}"
-    near = hits if node.neighbours_max else None
+    near = (before, hits) if node.neighbours_max else ()
     prime = Primitive(
         name=f"{node.id}.priming@{turn}",
         kind=PrimitiveKind.PRIMING,
         node=str(node.id),
-        reads=(passage,) if near is None else (passage, near),
+        reads=(passage, *near),
         writes=(output,),
         config=PrimeConfig(node.prefix, passage, near, node.neighbours_max),
     )
-    if near is None:
+    if not near:
         return (prime,), output
     search = Primitive(
         name=f"{node.id}.searching@{turn}",
         kind=PrimitiveKind.SEARCHING,
         node=str(node.id),
         reads=(vectors,),
-        writes=(near,),
+        writes=(hits,),
         config=SearchConfig(vectors, node.topk, None),
     )
     return (search, prime), output

@@ -24,12 +24,32 @@ class EngineView:
 
 
 @dataclass(frozen=True, slots=True)
+class Provisional:
+    """A prompt of `tokens` tokens as it will be if a search finds nothing better from now on.
+
+    That has this `probability`; the search goes on for about `rest_s` [s], and then `prefill` of
+    the request goes to `engine`.
+    """
+
+    request_id: int
+    prefill: str
+    engine: str
+    tokens: int
+    probability: float
+    rest_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class CycleView:
-    """The wavefront (primitives that can run now) and the engines, at `now_s`."""
+    """The wavefront (primitives that can run now) and the engines, at `now_s`.
+
+    `provisional` are the prompts that searches under way have brought forth since the last cycle.
+    """
 
     now_s: float
     wavefront: tuple[Identity, ...]
     engines: Mapping[str, EngineView]
+    provisional: tuple[Provisional, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +61,12 @@ class SetBudget:
     gain_s: float
 
 
-Edit = SetBudget
+@dataclass(frozen=True, slots=True)
+class Speculate:
+    """Edit: compute a provisional prompt ahead. `gain_s` is the predicted gain."""
+
+    provisional: Provisional
+    gain_s: float
+
+
+Edit = SetBudget | Speculate

@@ -1,17 +1,19 @@
 """From ready primitives to tasks: which engine, in which order, how many rows at once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from heddle.core.errors import ConfigError
-from heddle.core.payloads import DecodePayload, split_rows
+from heddle.core.payloads import DecodePayload, PrefillPayload, split_rows
 from heddle.core.ports import Tokenizer
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import SearchScope
-from heddle.graph.primitive import DecodeConfig
+from heddle.graph.primitive import DecodeConfig, Primitive
 from heddle.runtime.batching import Pending, Take
+from heddle.runtime.guess import end_guess, guessable
 from heddle.runtime.lane import Lane
-from heddle.runtime.payload_builder import build_payload
+from heddle.runtime.object_store import ObjectStore
+from heddle.runtime.payload_builder import Built, build_payload
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.task_table import TaskTable
 from heddle.runtime.values import generated
@@ -30,6 +32,8 @@ class Dispatcher:
         requests: those in flight, by id.
         tasks: where what is sent is kept.
         tokenizer: encodes prompts.
+        speculates: whether searches tell what they have found by now, so that prompts can be
+            computed ahead with that.
 
     Mutates: the lanes' queues, the runs of primitives that are queued or sent, `tasks`.
     Raises: ConfigError: an engine has fewer credits than one generation takes.
@@ -39,6 +43,7 @@ class Dispatcher:
     requests: Mapping[int, Request]
     tasks: TaskTable
     tokenizer: Tokenizer | None
+    speculates: bool = False
     _able: dict[PrimitiveKind, list[Lane]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -73,19 +78,13 @@ class Dispatcher:
         """
         primitive, plan = run.primitive, run.plan
         if run.payload is None:
-            run.payload, shown = build_payload(
-                primitive,
-                request.store,
-                self.tokenizer,
-                SearchScope(request.tenant, request.where),
-                request.kv_reuse,
-            )
+            run.payload, shown = self._build(request, primitive, request.store)
             if shown:
                 request.shown[primitive.node] = shown
         rows = run.payload.rows if plan.is_splittable else min(1, run.payload.rows)
         # A prefill takes a credit for its decode too: the pair must never wait half sent.
         rows += plan.rider is not None
-        self._lane_for(primitive.kind).scheduler.add(
+        self.lane_for(primitive.kind).scheduler.add(
             Pending(
                 request.id,
                 primitive.name,
@@ -97,6 +96,20 @@ class Dispatcher:
             )
         )
         run.ready_s = now_s
+
+    def guess(self, request: Request, prefill: Primitive, store: ObjectStore) -> PrefillPayload:
+        """Return a prompt as it would be with another store, to be computed ahead.
+
+        Raises:
+            HeddleError: the payload can't be built.
+        """
+        payload, _ = self._build(request, prefill, store)
+        assert isinstance(payload, PrefillPayload), f"{prefill.name!r} is no prefill"
+        return replace(payload, is_speculative=True, rows=0)
+
+    def _build(self, request: Request, primitive: Primitive, store: ObjectStore) -> Built:
+        scope = SearchScope(request.tenant, request.where)
+        return build_payload(primitive, store, self.tokenizer, scope, request.kv_reuse)
 
     def can_ask(self) -> bool:
         """Whether an engine runs questions ahead of their prompts."""
@@ -115,7 +128,8 @@ class Dispatcher:
             lane.scheduler.drop_request(request.id)
         self.tasks.cancel(request)
 
-    def _lane_for(self, kind: PrimitiveKind) -> Lane:
+    def lane_for(self, kind: PrimitiveKind) -> Lane:
+        """Return the lane that carries out a primitive of this kind best now."""
         able = self._able[kind]
         if len(able) == 1:
             return able[0]
@@ -124,7 +138,9 @@ class Dispatcher:
     def _send(self, lane: Lane, request: Request, take: Take, now_s: float) -> None:
         run = request.runs.get(take.primitive)
         if run is None:
-            return  # a question whose prompt has gone just before it
+            # A question whose prompt was taken with it and went first: only these take no credit.
+            assert not take.rows, f"{take.primitive!r} is sent and not there"
+            return
         assert run.payload is not None, f"{take.primitive!r} is sent without a payload"
         if run.sent_s < 0:
             run.sent_s = now_s
@@ -138,8 +154,16 @@ class Dispatcher:
         first_row = run.rows_sent
         run.rows_sent += take.rows if run.plan.is_splittable else run.payload.rows
         part = split_rows(run.payload, first_row, run.rows_sent)
+        is_watched = self.speculates and part.rows == 1 and bool(guessable(request, run))
         self.tasks.send(
-            lane, request, run, part, credit_rows=take.rows, first_row=first_row, now_s=now_s
+            lane,
+            request,
+            run,
+            part,
+            credit_rows=take.rows,
+            first_row=first_row,
+            report_every=int(is_watched),
+            now_s=now_s,
         )
 
     def _end_asking(self, request: Request, prefill: PrimitiveRun) -> None:
@@ -160,10 +184,12 @@ class Dispatcher:
         now_s: float,
     ) -> None:
         config = decode.primitive.config
-        assert prefill.payload is not None, "a prefill is sent without a payload"
+        prompt = prefill.payload
+        assert isinstance(prompt, PrefillPayload), "a prefill is sent without a prompt"
         self._end_asking(request, prefill)
+        end_guess(self.tasks, request, prefill, prompt, now_s)
         assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
-        prefill_id = self.tasks.send(lane, request, prefill, prefill.payload, now_s=now_s)
+        prefill_id = self.tasks.send(lane, request, prefill, prompt, now_s=now_s)
         continues = 0
         if config.written is not None:
             continues = len(generated(request.store, config.written).token_ids)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from heddle.core.errors import InternalError
+from heddle.core.frames import Progress
 from heddle.core.passages import Passage
 from heddle.core.ports import PassageSource
 from heddle.core.results import (
@@ -22,7 +23,7 @@ from heddle.core.results import (
 )
 from heddle.graph.primitive import DecodeConfig, Primitive, SearchConfig
 from heddle.runtime.rank_fusion import fused
-from heddle.runtime.receipt import ReceiptDraft
+from heddle.runtime.receipt import FallbackKind, ReceiptDraft
 from heddle.runtime.values import as_lines
 
 
@@ -49,6 +50,16 @@ def fold(
     return _fold_plain(results, receipt)
 
 
+def passages_so_far(
+    event: Progress, topk: int, passages: PassageSource | None, tenant: str
+) -> tuple[Passage, ...]:
+    """Return the value of a search by meaning if what it has found by now is all that it finds."""
+    assert event.labels is not None, "partial hits without hits"
+    assert event.distances is not None, "partial hits without distances"
+    hits = Hits(event.labels, event.distances)
+    return _passages(_nearest((hits,), topk), passages, tenant)
+
+
 def text_value(text: str, is_list: bool, node: str, receipt: ReceiptDraft) -> object:
     """Return the value of a generation's text: the text, or its lines as a list.
 
@@ -59,7 +70,8 @@ def text_value(text: str, is_list: bool, node: str, receipt: ReceiptDraft) -> ob
     lines = as_lines(text)
     if not lines:
         # The loop that consumes the list still gets its first turn.
-        receipt.fallbacks.append(f"node {node!r} wrote no line; its list has one empty")
+        note = f"node {node!r} wrote no line; its list has one empty"
+        receipt.fall_back(FallbackKind.EMPTY_LIST, note)
     return lines or ("",)
 
 
@@ -73,7 +85,8 @@ def _fold_plain(results: Sequence[Result], receipt: ReceiptDraft) -> object:
     if isinstance(first, Ingested | Primed):
         return first
     if isinstance(first, Asked):
-        receipt.fallbacks.extend([first.problem] if first.problem else [])
+        if first.problem:
+            receipt.fall_back(FallbackKind.QUESTION_AHEAD, first.problem)
         return None
     if isinstance(first, ToolResult):
         return first.value
@@ -105,8 +118,14 @@ def _fold_hits(
     receipt.nodes_opened += sum(h.extends for h in hits)
     receipt.search_wait_s += max((h.waited_s for h in hits), default=0.0)
     receipt.searches_parked += sum(h.parks for h in hits)
-    receipt.fallbacks.extend(dict.fromkeys(note for h in hits for note in h.notes))
+    receipt.fall_back(FallbackKind.SEARCH, *dict.fromkeys(note for h in hits for note in h.notes))
     nearest = _fused(hits, config.topk, receipt) if config.words else _nearest(hits, config.topk)
+    return _passages(nearest, passages, tenant)
+
+
+def _passages(
+    nearest: Mapping[int, float], passages: PassageSource | None, tenant: str
+) -> tuple[Passage, ...]:
     if passages is None:
         return tuple(Passage(chunk_id, "", "", "", d) for chunk_id, d in nearest.items())
     found = (p for p in passages.passages(list(nearest)) if p.tenant in ("", tenant))
@@ -116,7 +135,8 @@ def _fold_hits(
 def _fused(hits: Sequence[Hits], topk: int, receipt: ReceiptDraft) -> dict[int, float]:
     """Return the topk best chunks over all rows by meaning and by words, the best first."""
     if any(group.by_words is None for group in hits):
-        receipt.fallbacks.append("this index can't be searched by words; only meaning counted")
+        note = "this index can't be searched by words; only meaning counted"
+        receipt.fall_back(FallbackKind.SEARCH, note)
     found: list[Hits | RankedHits] = [*hits]
     found += [group.by_words for group in hits if group.by_words is not None]
     distance_of: dict[int, float] = {}

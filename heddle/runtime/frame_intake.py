@@ -1,6 +1,7 @@
 """From an engine's frames to the requests: lost and repeated ones, tokens, results, failures."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heddle.core.commands import Cancel
@@ -13,10 +14,13 @@ from heddle.graph.primitive import SearchConfig
 from heddle.runtime.counters import Counters
 from heddle.runtime.events import TokenDelta
 from heddle.runtime.folding import fold
+from heddle.runtime.guess import note_problem
 from heddle.runtime.lane import Lane
 from heddle.runtime.readiness import Readiness
+from heddle.runtime.receipt import FallbackKind
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.retries import Retries
+from heddle.runtime.speculator import Speculator
 from heddle.runtime.supervision import LANE_LOST
 from heddle.runtime.task_table import TaskRun, TaskTable
 
@@ -32,9 +36,10 @@ class FrameIntake:
         requests: where a request ends that an event breaks.
         readiness: takes the values of primitives that are complete.
         retries: takes failures.
+        speculator: takes what searches have found by now.
         passages: turns chunk ids into passages; None in simulations.
         counters: where frames are counted.
-        tracer: hears of every step.
+        tracers: hear of every step.
 
     Mutates: all of these, and the lanes.
     """
@@ -43,9 +48,10 @@ class FrameIntake:
     requests: RequestTable
     readiness: Readiness
     retries: Retries
+    speculator: Speculator
     passages: PassageSource | None
     counters: Counters
-    tracer: Tracer | None
+    tracers: Sequence[Tracer]
 
     def read(self, lane: Lane, now_s: float) -> None:
         """Take in every frame that has arrived from a lane."""
@@ -58,14 +64,14 @@ class FrameIntake:
             self.counters.frames_dropped += 1
             return
         lane.last = frame
-        if self.tracer is not None:
-            self.tracer.step(frame.lane, now_s, frame.seconds)
+        for tracer in self.tracers:
+            tracer.step(frame.lane, now_s, frame.seconds)
         for event in frame.events:
             task = self.tasks.open.get(event.task_id)
             if task is None or task.lane is not lane:
                 self.counters.events_dropped += 1
             elif isinstance(event, Progress):
-                _fold_progress(task, event)
+                self._fold_progress(task, event, now_s)
             else:
                 self._end_task(event, now_s)
 
@@ -93,6 +99,8 @@ class FrameIntake:
 
     def _end_task(self, event: Event, now_s: float) -> None:
         task = self.tasks.end(event.task_id)
+        if isinstance(event, Failed):
+            note_problem(task.run, event)
         if not task.request.is_ended and not task.is_detached:
             self.requests.guard(task.request, now_s, self._use, task, event, now_s)
 
@@ -101,7 +109,8 @@ class FrameIntake:
             self._use_result(task, event.result, now_s)
         elif isinstance(event, Failed) and task.run.primitive.kind is PrimitiveKind.ASKING:
             # Its prompt does without.
-            task.request.receipt.fallbacks.append(f"{task.run.primitive.name}: {event.message}")
+            note = f"{task.run.primitive.name}: {event.message}"
+            task.request.receipt.fall_back(FallbackKind.QUESTION_AHEAD, note)
             self.readiness.complete(task.request, task.run, None, now_s)
         elif isinstance(event, Failed):
             self.retries.retry(task, event, now_s)
@@ -127,9 +136,12 @@ class FrameIntake:
             value = fold(run.primitive, run.parts, self.passages, request.receipt, request.tenant)
             self.readiness.complete(request, run, value, now_s)
 
-
-def _fold_progress(task: TaskRun, event: Progress) -> None:
-    if task.request.is_ended or task.is_detached or not event.text:
-        return
-    task.has_emitted = True
-    task.request.sink(TokenDelta(task.run.primitive.node, event.text))
+    def _fold_progress(self, task: TaskRun, event: Progress, now_s: float) -> None:
+        request = task.request
+        if request.is_ended or task.is_detached:
+            return
+        if event.labels is not None:
+            self.requests.guard(request, now_s, self.speculator.hear, task, event, now_s)
+        elif event.text:
+            task.has_emitted = True
+            request.sink(TokenDelta(task.run.primitive.node, event.text))

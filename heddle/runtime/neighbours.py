@@ -6,7 +6,7 @@ from heddle.core.passages import Passage
 
 
 def neighbours_of(chunk: Passage, near: Iterable[Passage], count_max: int) -> tuple[Passage, ...]:
-    """Return the first of some passages that may stand before a chunk, each text once.
+    """Return the first of some passages that a chunk may be primed with, each text once.
 
     The chunk itself is left out, and so is what belongs to another tenant or collection: the
     chunk's KV would hold its content. (FusionRAG §3.1)

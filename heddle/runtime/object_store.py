@@ -26,5 +26,11 @@ class ObjectStore:
             raise InternalError(f"key {key!r} is read before it is written")
         return self._values[key]
 
+    def with_value(self, key: str, value: object) -> "ObjectStore":
+        """Return what this store would be if a key were written by now."""
+        store = ObjectStore(dict(self._values))
+        store.put(key, value)
+        return store
+
     def __contains__(self, key: str) -> bool:
         return key in self._values

@@ -136,10 +136,11 @@ def _build_priming(
     if tokenizer is None:
         raise InternalError("priming needs a tokenizer")
     [chunk] = as_passages((store.get(config.passage),))
-    near = () if config.near is None else as_passages(store.get(config.near))
+    near = (passage for key in config.near for passage in as_passages(store.get(key)))
     neighbours = neighbours_of(chunk, near, config.neighbours_max)
     # The same ids as in any prompt with this prefix; what stands behind a chunk changes nothing.
-    segments = tokenizer.encode_prompt((config.prefix, *neighbours, chunk))[:-1]
+    # What matters most stands next to the chunk, as in its document.
+    segments = tokenizer.encode_prompt((config.prefix, *reversed(neighbours), chunk))[:-1]
     return PrimePayload(segments, cache_salt=tenant)
 
 

@@ -4,14 +4,13 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from heddle.core.errors import InternalError, WorkflowError
-from heddle.core.kv_reuse import QuestionPass
 from heddle.core.tasks import Optimizations
 from heddle.graph.primitive import DecodeConfig, PrefillConfig, SearchConfig
 from heddle.lowering.rounds import round_key
 from heddle.passes.ask_ahead import AskAhead
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.events import Retrieved
-from heddle.runtime.receipt import Span
+from heddle.runtime.receipt import FallbackKind, Span
 from heddle.runtime.region_plan import RegionPlan, RegionPlanner
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
@@ -59,9 +58,8 @@ class Readiness:
     def _requested(self, request: Request) -> frozenset[str]:
         """Return the passes that run for this request beside those that all get."""
         may_ask = request.optimizations is Optimizations.APPROX and self.dispatcher.can_ask()
-        if may_ask and request.kv_reuse.question is QuestionPass.AHEAD:
-            return frozenset({AskAhead().name})
-        return frozenset()
+        is_asked = may_ask and request.kv_reuse.asks_alone
+        return frozenset({AskAhead().name} if is_asked else ())
 
     def open_round(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Add the primitives of the round that a generation is in; `run` waits for its end."""
@@ -74,7 +72,7 @@ class Readiness:
 
     def _open(self, request: Request, plan: RegionPlan, now_s: float) -> None:
         request.receipt.passes.extend(plan.passes)
-        request.receipt.fallbacks.extend(plan.fallbacks)
+        request.receipt.fall_back(FallbackKind.PASS, *plan.fallbacks)
         request.regions += 1
         opened = {
             name: PrimitiveRun(planned.primitive, planned, request.regions, planned.waits)

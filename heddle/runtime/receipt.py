@@ -1,10 +1,25 @@
 """What was done for a request: counts, times, fallbacks. Every answer carries one."""
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import FinishReason, FusedKv, Prefilled, RecallEstimate
 from heddle.core.tasks import Optimizations
+
+
+class FallbackKind(Enum):
+    """What went another way than asked, in a word."""
+
+    PASS = "pass"  # one failed, and was left out
+    RETRY = "retry"
+    SEARCH = "search"
+    CHUNK_KV = "chunk_kv"
+    QUESTION_AHEAD = "question_ahead"  # it was not run ahead of its prompt
+    EMPTY_LIST = "empty_list"
+    SPECULATION = "speculation"  # a prompt was not computed ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +58,33 @@ class Splice:
 
 
 @dataclass(frozen=True, slots=True)
+class Speculation:
+    """A prompt that was computed while its search went on, with the passages found by then.
+
+    They were predicted to be the final ones with `probability`, and to save `gain_s`. It was sent
+    `ahead_s` before the prompt itself, or before the search found others [s]. `is_adopted`: they
+    were the final ones, and the prompt went on from what was computed by then; else that was rolled
+    back.
+    """
+
+    node: str
+    turn: int
+    probability: float
+    gain_s: float
+    ahead_s: float
+    is_adopted: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """Counts over the whole request; `fallbacks` names everything that went another way.
 
-    Of the texts longer than the embedder takes, `texts_truncated` were cut and `texts_windowed`
+    `fallback_kinds` counts these by kind, a `FallbackKind` each;
+    of the texts longer than the embedder takes, `texts_truncated` were cut and `texts_windowed`
     read in windows;
     `fused` has an entry for each prompt that was to use stored chunk KV, which is approximate;
     `splices` has one for each retrieval while a generation decoded;
+    `speculations` has one for each prompt that was computed before its search was over;
     graph searches opened `nodes_opened` nodes; a vector pool held searches back for
     `search_wait_s` [s] and took `searches_parked` times a slot back from one; of the lists scanned
     a device beside the host took `lists_on_device` (hot clusters); `hits_cached` of the hits an
@@ -80,6 +115,8 @@ class Receipt:
     texts_windowed: int = 0
     hits_cached: int = 0
     recall: RecallEstimate | None = None
+    fallback_kinds: Mapping[str, int] = field(default_factory=dict)
+    speculations: tuple[Speculation, ...] = ()
 
 
 @dataclass(slots=True)
@@ -106,6 +143,14 @@ class ReceiptDraft:
     lists_on_device: int = 0
     hits_cached: int = 0
     recall: RecallEstimate | None = None
+    fallback_kinds: Counter[str] = field(default_factory=Counter)
+    speculations: list[Speculation] = field(default_factory=list)
+
+    def fall_back(self, kind: FallbackKind, *notes: str) -> None:
+        """Note what went another way, each in words; nothing where there are none."""
+        self.fallbacks.extend(notes)
+        if notes:
+            self.fallback_kinds[kind.value] += len(notes)
 
     def take_prompt(self, prefill: str, result: Prefilled) -> None:
         """Count a prompt that is in."""
@@ -114,7 +159,7 @@ class ReceiptDraft:
         self.preemptions += result.preemptions
         if result.fused is not None:
             self.fused.append(result.fused)
-            self.fallbacks.extend(result.fused.fallbacks)
+            self.fall_back(FallbackKind.CHUNK_KV, *result.fused.fallbacks)
         if prefill in self.splices:
             self.splices[prefill] = replace(
                 self.splices[prefill],
@@ -148,4 +193,6 @@ class ReceiptDraft:
             lists_on_device=self.lists_on_device,
             hits_cached=self.hits_cached,
             recall=self.recall,
+            fallback_kinds=dict(self.fallback_kinds),
+            speculations=tuple(self.speculations),
         )

@@ -22,6 +22,21 @@ EventSink = Callable[[RequestEvent], None]
 
 
 @dataclass(slots=True)
+class Guess:
+    """A prompt that was sent for a prefill which still waits for its search.
+
+    `probability` and `gain_s` are what was predicted; `problem` says why it failed, "" = it hasn't.
+    """
+
+    task_id: int
+    token_ids: tuple[int, ...]
+    probability: float
+    gain_s: float
+    sent_s: float
+    problem: str = ""
+
+
+@dataclass(slots=True)
 class PrimitiveRun:
     """One primitive of one request while it is open.
 
@@ -29,7 +44,7 @@ class PrimitiveRun:
     `parts` collects the results of split rows by their first row; `rows_sent` and
     `rows_done` count them. `sent_s` is when the first of them was sent, -1 = not yet. `round`
     counts the retrievals of a generation that decodes in rounds; `prefill` is what a decode that
-    is on its way rides along with.
+    is on its way rides along with; `guess` is what was sent ahead for a prefill.
     """
 
     primitive: Primitive
@@ -45,6 +60,7 @@ class PrimitiveRun:
     round: int = 0
     engine: str = ""
     prefill: "PrimitiveRun | None" = None
+    guess: Guess | None = None
     parts: dict[int, Result] = field(default_factory=dict)
 
     def start_over(self) -> None:

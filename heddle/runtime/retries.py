@@ -8,6 +8,7 @@ from heddle.core.frames import Failed
 from heddle.core.primitives import PrimitiveKind
 from heddle.runtime.counters import Counters
 from heddle.runtime.dispatcher import Dispatcher
+from heddle.runtime.receipt import FallbackKind
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.task_table import TaskRun, TaskTable
 
@@ -71,7 +72,7 @@ class Retries:
         task.request.receipt.retries += 1
         self.counters.retries += 1
         note = f"{task.run.primitive.name} retried after: {event.message}"
-        task.request.receipt.fallbacks.append(note)
+        task.request.receipt.fall_back(FallbackKind.RETRY, note)
         log.warning("request %d: %s", task.request.id, note)
 
     def _retry_rows(self, task: TaskRun, now_s: float) -> None:

@@ -28,6 +28,7 @@ from heddle.runtime.request import EventSink, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.retries import Retries
 from heddle.runtime.rounds import Rounds
+from heddle.runtime.speculator import Speculator
 from heddle.runtime.steering import Steering
 from heddle.runtime.task_table import TaskTable
 from heddle.workflow.workflow import Workflow
@@ -44,8 +45,9 @@ class Runtime:
         tokenizer: encodes prompts; None where no port generates.
         passages: turns chunk ids into passages; None in simulations.
         numerics: what every receipt says about batch dependence.
-        tracer: hears of every step.
+        tracers: hear of every step.
         clock: times callable edges; nothing is decided by it.
+        speculates: whether prompts may be computed while their search still runs.
 
     Mutates: everything below; only one thread may call it.
     Raises: ConfigError: an engine has fewer credits than one generation takes.
@@ -58,8 +60,9 @@ class Runtime:
     tokenizer: Tokenizer | None = None
     passages: PassageSource | None = None
     numerics: str = "batch-invariant"
-    tracer: Tracer | None = None
+    tracers: Sequence[Tracer] = ()
     clock: Clock = field(default_factory=SystemClock)
+    speculates: bool = False
     counters: Counters = field(default_factory=Counters)
     lanes: dict[str, Lane] = field(init=False)
     tasks: TaskTable = field(default_factory=TaskTable)
@@ -73,24 +76,28 @@ class Runtime:
     def __post_init__(self) -> None:
         in_flight: dict[int, Request] = {}
         self.lanes = {p.name: Lane(p, EngineScheduler(self.policy)) for p in self.ports}
-        self._dispatcher = Dispatcher(self.lanes, in_flight, self.tasks, self.tokenizer)
+        self._dispatcher = Dispatcher(
+            self.lanes, in_flight, self.tasks, self.tokenizer, self.speculates
+        )
         self.requests = RequestTable(
             in_flight, Admission(self.limits), self._dispatcher, self.counters, self.numerics
         )
         self._readiness = Readiness(self.planner, self._dispatcher, self.requests)
         retries = Retries(self.limits.retries_max, self.tasks, self._dispatcher, self.counters)
+        speculator = Speculator(self._dispatcher, self.passages)
         self._intake = FrameIntake(
             self.tasks,
             self.requests,
             self._readiness,
             retries,
+            speculator,
             self.passages,
             self.counters,
-            self.tracer,
+            self.tracers,
         )
         rounds = Rounds(self._readiness, self.tokenizer)
         self._controls = Controls(self._readiness, self.requests, rounds, self.clock)
-        self._steering = Steering(self.planner.runner, self.lanes)
+        self._steering = Steering(self.planner.runner, self.lanes, speculator)
 
     def submit(
         self,

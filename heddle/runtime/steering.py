@@ -6,20 +6,23 @@ from dataclasses import dataclass
 from heddle.core.commands import Steer
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity
-from heddle.passes.cycle_view import CycleView
+from heddle.passes.cycle_view import CycleView, Speculate
 from heddle.passes.runner import PassRunner
 from heddle.runtime.lane import Lane
+from heddle.runtime.speculator import Speculator
 
 
 @dataclass(slots=True)
 class Steering:
-    """Runs the cycle passes while anything searches: they cut searches into sub-stages.
+    """Runs the cycle passes while anything searches: they cut searches into sub-stages, and choose
+    prompts to be computed ahead.
 
     Mutates: `steered` of the lanes.
     """
 
     runner: PassRunner
     lanes: Mapping[str, Lane]
+    speculator: Speculator
 
     def run(self, now_s: float) -> None:
         """Show the passes the wavefront, and send what they ask for."""
@@ -30,11 +33,16 @@ class Steering:
             for lane in self.lanes.values()
             for p in lane.scheduler.pending.values()
         )
-        view = CycleView(now_s, wavefront, {n: lane.view() for n, lane in self.lanes.items()})
+        engines = {n: lane.view() for n, lane in self.lanes.items()}
+        view = CycleView(now_s, wavefront, engines, self.speculator.offered())
         for edit in self.runner.look(view):
+            if isinstance(edit, Speculate):
+                self.speculator.begin(edit, now_s)
+                continue
             lane = self.lanes[edit.engine]
             lane.steered = lane.port.epoch, edit.budget_s
             lane.port.send(Steer(budget_s=edit.budget_s))
+        self.speculator.forget_offers()
 
 
 def _searches(lane: Lane) -> bool:

@@ -35,7 +35,7 @@ class LaneLimits:
     restart_window_s: float = 60.0
     backoff_s: float = 0.1
     backoff_s_max: float = 5.0
-    close_s_max: float = 0.6
+    close_s_max: float = 3.0
 
     def __post_init__(self) -> None:
         positive = (

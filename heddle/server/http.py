@@ -1,4 +1,4 @@
-"""The HTTP application: POST /v1/ask, POST /v1/embeddings, GET /v1/workflows, GET /health."""
+"""The HTTP application: POST /v1/ask and /v1/embeddings, GET /v1/workflows, /health, /metrics."""
 
 import asyncio
 import logging
@@ -22,6 +22,7 @@ from heddle.runtime.handle import Handle
 from heddle.server.ask_request import AskRequest, read_ask
 from heddle.server.embedding_request import EmbeddingRequest, embeddings_json, read_embedding
 from heddle.server.event_stream import EventStream, cancel_on_disconnect, cancelled_with_client
+from heddle.server.metrics import MetricsPage
 from heddle.server.wire import (
     Json,
     answer_json,
@@ -85,7 +86,16 @@ def create_app(server: Server, workflows: Mapping[str, Workflow]) -> FastAPI:
     @app.get("/health", response_model=None)
     async def health() -> Response:
         found = server.health()
-        return _reply(200 if found["status"] == "ok" else 503, found)
+        return _reply(200 if found["ready"] else 503, found)
+
+    page = MetricsPage(server)
+
+    @app.get("/metrics", response_model=None)
+    async def metrics(request: Request) -> Response:
+        accept = request.headers.get("accept", "")
+        # The state waits for the runtime's thread, so a thread waits and not this loop.
+        body, media_type = await asyncio.to_thread(page.render, accept)
+        return Response(body, headers={"Content-Type": media_type})
 
     return app
 

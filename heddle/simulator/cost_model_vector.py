@@ -6,7 +6,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.core.errors import ConfigError
+from heddle.core.errors import ConfigError, InternalError
 from heddle.core.passages import Passage
 from heddle.core.payloads import SearchPayload
 from heddle.core.results import RankedHits
@@ -125,7 +125,7 @@ class CostModelVectorWorker:
 
     def nearest_of(self, queries: NDArray[np.float32], allowed: Allowed, topk: int) -> SortedHits:
         """Never called: nothing is filtered."""
-        raise ConfigError("simulated vectors are not filtered")
+        raise InternalError("simulated vectors are not filtered")
 
     def hits(
         self,

@@ -13,6 +13,7 @@ from heddle.engines.embedding.scheduler import BatchLimits
 from heddle.engines.llm.engine import LlmEngine, LlmSpec
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.vector.engine import VectorEngine
+from heddle.engines.vector.locality.finality import Finality
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import POLICIES
 from heddle.simulator import cost_model_embedding, cost_model_llm, cost_model_vector
@@ -50,6 +51,7 @@ class Scenario:
     shares: WorkloadShares = USUAL_SHARES
     substage_budget_s: float = 2e-3
     nlist: int = 12
+    speculates: bool = False
 
     def lanes(self, stored: set[int]) -> tuple[SimulatedLane, ...]:
         """Return the three lanes: small enough that slots, pages and credits run out.
@@ -82,6 +84,7 @@ class Scenario:
             slots=VECTOR_SLOTS,
             substage_budget_s=self.substage_budget_s,
             prior_s=cost_model_vector.COSTS_S,
+            finality=Finality() if self.speculates else None,
         )
 
 
@@ -122,6 +125,7 @@ def undisturbed(scenario: Scenario) -> Scenario:
         policy="per_invocation",
         disabled=frozenset({"split_substages"}),
         substage_budget_s=float("inf"),
+        speculates=False,
         requests_max=1_000,
         shares=replace(scenario.shares, tight_deadline=0.0, cancelled=0.0, unoptimized=1.0),
     )
@@ -141,6 +145,7 @@ def simulate(scenario: Scenario, log: EventLog | None = None) -> Outcome:
         tokenizer=cost_model_llm.WordTokenizer(LLM_LIMITS.context_tokens_max),
         policy=POLICIES[scenario.policy],
         disabled=scenario.disabled,
+        speculates=scenario.speculates,
         limits=RuntimeLimits(requests_max=scenario.requests_max),
         log=log or EventLog(),
     )

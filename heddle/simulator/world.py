@@ -61,6 +61,7 @@ class World:
         disabled: passes to leave out.
         limits: bounds of the runtime.
         tokenizer: encodes prompts.
+        speculates: whether prompts may be computed while their search still runs.
 
     Mutates: everything, in `run`.
     """
@@ -70,6 +71,7 @@ class World:
     tokenizer: Tokenizer
     policy: Policy = topology_aware
     disabled: frozenset[str] = frozenset()
+    speculates: bool = False
     limits: RuntimeLimits = field(default_factory=RuntimeLimits)
     timeline: Timeline = field(default_factory=Timeline)
     log: EventLog = field(default_factory=EventLog)
@@ -93,8 +95,9 @@ class World:
             limits=self.limits,
             tokenizer=self.tokenizer,
             passages=SimulatedPassages(),
-            tracer=self,
+            tracers=(self,),
             clock=self.timeline,
+            speculates=self.speculates,
         )
 
     def run(self, arrivals: Sequence[Arrival]) -> None:

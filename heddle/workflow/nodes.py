@@ -114,14 +114,16 @@ class IndexingNode:
 class PrimingNode:
     """Compute the KV of a chunk behind a prompt's prefix and its neighbours, and store it.
 
-    `passage` is the chunk's slot, `vectors` that of its own vector. Among the `topk` chunks nearest
-    to it, itself and what others own included, up to `neighbours_max` become its neighbours;
-    without any (0) the KV is raw. (FusionRAG §3.1)
+    `passage` is the chunk's slot, `before` that of what precedes it in its document, `vectors` that
+    of its own vector. What precedes it and then the nearest of `topk` chunks, itself and what
+    others own included, become its neighbours, up to `neighbours_max`; without any (0) the KV is
+    raw. (FusionRAG §3.1, ADR 20)
     """
 
     id: NodeId
     prefix: str
     passage: str
+    before: str
     vectors: str
     neighbours_max: int
     topk: int
@@ -129,8 +131,9 @@ class PrimingNode:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The slots with the chunk and, for its neighbours, with its vector."""
-        return (self.passage, self.vectors) if self.neighbours_max else (self.passage,)
+        """The slots with the chunk and, for its neighbours, what precedes it and its vector."""
+        wanted = (self.before, self.vectors) if self.neighbours_max else ()
+        return (self.passage, *wanted)
 
 
 Node = GenerationNode | RetrievalNode | ToolNode | IndexingNode | PrimingNode

@@ -1,5 +1,7 @@
 """Speed never changes an answer (fp32), and nobody's cache shows through to somebody else."""
 
+from pathlib import Path
+
 import pytest
 
 from heddle import Server
@@ -60,3 +62,14 @@ def test_many_at_once_leave_nothing_behind(inline_server: Server):
         if index % 3:
             assert handle.result(timeout_s=60).text
     eventually(lambda: holds_nothing(inline_server))
+
+
+def test_a_search_that_speculates_changes_no_answer(
+    model: Path, corpus: Path, inline_server: Server
+):
+    settings = {"host": "inline", "dtype": "float32", "kv_bytes": 32 << 20}
+    with Server(model, corpus, search="speculative", **settings) as server:
+        for question in QUESTIONS:
+            answer = server.app("oneshot").invoke(question)
+            assert shown(answer) == shown(inline_server.app("oneshot").invoke(question))
+            assert answer.receipt.fallbacks == ()

@@ -11,6 +11,7 @@ import uvicorn
 from heddle import RAGraph, Server
 from heddle.server.http import create_app
 from heddle.workflow.presets import preset
+from tests.helpers.scraped import samples
 from tests.helpers.server_state import eventually, holds_nothing
 
 QUESTION = "Who is the keeper of Rock 3?"
@@ -86,6 +87,45 @@ def test_a_prompt_longer_than_the_context(client: httpx.Client):
 def test_health_and_names(client: httpx.Client):
     assert client.get("/health").status_code == 200
     assert client.get("/v1/workflows").json() == {"workflows": ["oneshot", "talker"]}
+
+
+def test_metrics_tell_what_was_served(client: httpx.Client, server: Server):
+    before = scrape(client)
+    assert client.post("/v1/ask", json={"question": QUESTION}).status_code == 200
+    late = {"question": QUESTION, "workflow": "talker", "deadline_s": 0.3}
+    assert client.post("/v1/ask", json=late).status_code == 504
+    assert client.post("/v1/ask", json={"question": ""}).status_code == 400
+    embedding = client.post("/v1/embeddings", json={"input": "a lighthouse"})
+    assert embedding.status_code == 200
+    eventually(lambda: holds_nothing(server))
+    after = scrape(client)
+
+    def grown(name: str, *labels: str) -> float:
+        return after[name, *labels] - before.get((name, *labels), 0.0)
+
+    assert grown("heddle_requests_total", "answered", "normal") == 1
+    assert grown("heddle_requests_total", "late", "normal") == 1
+    assert grown("heddle_requests_total", "refused", "normal") == 1
+    assert grown("heddle_request_duration_seconds_count", "normal") == 1
+    assert grown("heddle_time_to_first_token_seconds_count", "normal") >= 1
+    assert grown("heddle_generated_tokens_total") == 32
+    assert grown("heddle_prompt_tokens_total") > 0
+    assert grown("heddle_embeddings_total", "answered") == 1
+    for engine in ("embedding", "vector", "llm"):
+        assert grown("heddle_engine_step_seconds_count", engine) > 0
+        assert after["heddle_engine_tasks", engine, "sent"] == 0
+        assert after["heddle_engine_notes", engine] == 0
+    assert after["heddle_requests_in_flight",] == 0
+    assert after["heddle_kv_pages", "llm", "free"] > 0
+    assert after["heddle_index_revision", "vector"] == after["heddle_corpus_revision",]
+    assert after["heddle_index_vectors", "vector"] == server.store.vector_count
+    assert all(after["heddle_lane_up", lane] == 1 for lane in ("llm", "retrieval"))
+
+
+def scrape(client: httpx.Client) -> dict[tuple[str, ...], float]:
+    response = client.get("/metrics")
+    assert response.status_code == 200
+    return samples(response.text)
 
 
 def test_a_deadline(client: httpx.Client, server: Server):

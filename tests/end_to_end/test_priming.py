@@ -25,7 +25,7 @@ from heddle.kv.chunk_header import described
 from heddle.kv.chunk_record import ChunkRecord, ChunkVariant
 from tests.helpers.command import Command
 from tests.helpers.server_state import holds_nothing
-from tests.helpers.tiny_server import index_documents, write_documents
+from tests.helpers.tiny_server import index_documents, write_documents, write_model
 
 RAW, PRIMED = PrimingStage.RAW, PrimingStage.PRIMED
 QUESTION = "Who is the keeper of Rock 3?"
@@ -55,7 +55,10 @@ def records(corpus: Path) -> dict[ChunkVariant, list[ChunkRecord]]:
 # --- the commands ----------------------------------------------------------------------------
 
 
-def test_what_index_fuses_is_what_ask_finds(start, documents: Path, model: Path, tmp_path: Path):
+def test_what_index_fuses_is_what_ask_finds(start, documents: Path, tmp_path: Path):
+    """The model is large enough for any disk to be faster than prefilling."""
+    sizes = {"hidden_size": 256, "num_hidden_layers": 6, "intermediate_size": 768}
+    model = write_model(tmp_path / "model", **sizes)
     corpus = tmp_path / "corpus"
     index: Command = start(
         *("index", documents, "--into", corpus, "--fuse", "--top-n", NEIGHBOURS, "--model", model)
@@ -70,6 +73,12 @@ def test_what_index_fuses_is_what_ask_finds(start, documents: Path, model: Path,
     )
     assert ask.end() == 0, ask.said
     assert "fusionrag at 15%: 1 exact, 4 canonical, 4 primed" in ask.said
+
+
+def test_what_a_command_computes_it_leaves_behind(start, own: Path, model: Path):
+    ask: Command = start("ask", own, QUESTION, "--model", model, "--kv-reuse", "fusionrag")
+    assert ask.end() == 0, ask.said
+    assert len(records(own)[ChunkVariant.RAW]) == 5, "as many as the prompt has passages"
 
 
 BARGES = 150
@@ -161,6 +170,26 @@ def test_a_server_primes_beside_its_requests(own: Path, model: Path):
         (stage, done) for stage in (RAW, PRIMED) for done in range(11)
     ]
     assert told[-1].seconds_left == 0.0
+
+
+def test_the_first_neighbour_is_what_precedes_a_chunk_in_its_document(model: Path, tmp_path: Path):
+    """The chunks are so unlike that the nearest to each is one of the other document."""
+    topics = ("bread", "ships", "snow", "chess")
+    for name in ("a", "b"):
+        text = "\n\n".join(f"It is about {t}: " + f"{t} and {t} again. " * 35 for t in topics)
+        path = tmp_path / "documents" / f"{name}.md"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"# {name}\n\n{text}\n")
+    corpus = index_documents([tmp_path / "documents"], tmp_path / "corpus")
+    with serve(model, corpus) as server:
+        server.prime(1)
+    primed = records(corpus)[ChunkVariant.PRIMED]
+    store = CorpusStore.open(corpus)
+    seen = [store.passages(sorted(record.sources)) for record in primed]
+    chunks = {passage.chunk_id: passage for passages in seen for passage in passages}
+    pairs = [passages for passages in seen if len(passages) == 2]
+    follows = [second for first, second in pairs if first.precedes(second)]
+    assert len(follows) == sum(passage.position > 0 for passage in chunks.values()) >= 4
 
 
 def test_a_deleted_document_takes_its_kv_and_what_has_seen_it_along(model: Path, tmp_path: Path):

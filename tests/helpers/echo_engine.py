@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,7 @@ class EchoSettings:
     start_error: str = ""  # "config", "unexpected", "exit" or "slow"
     start_error_from_epoch: int = 1
     predicted_step_s: float = 0.01
+    closes_into: str = ""  # a file that it writes when it is closed
 
 
 def texts_to_vectors(texts: Sequence[str], dim: int) -> NDArray[np.float32]:
@@ -88,6 +90,10 @@ class EchoEngine:
             self._waiting = [t for t in self._waiting if t.task_id != command.task_id]
             if len(self._waiting) < before:
                 self._events.append(Cancelled(command.task_id))
+
+    def close(self) -> None:
+        if self._settings.closes_into:
+            Path(self._settings.closes_into).write_text(self.name)
 
     def step(self, now_s: float, budget_s: float) -> Frame:
         if self._settings.step_sleep_s:

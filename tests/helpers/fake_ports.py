@@ -66,6 +66,7 @@ class FakePort:
         self.texts = {}
         self.shown = {}
         self.tokens = tokens
+        self.costs = None
         self.commands = []
         self.open = {}
         self._arrived = []
@@ -127,7 +128,8 @@ class FakePort:
                 self.open.pop(event.task_id, None)
         if not lost:
             epoch = self.epoch if epoch is None else epoch
-            self.deliver(Frame(self.name, epoch, 0.001, tuple(events), number=self._number))
+            frame = Frame(self.name, epoch, 0.001, tuple(events), number=self._number)
+            self.deliver(frame._replace(costs=self.costs))
 
     def deliver(self, frame):
         self._arrived.append(frame)
@@ -229,7 +231,16 @@ class Call:
 class Bench:
     """A runtime over an embedding, a vector, an LLM and a tool port."""
 
-    def __init__(self, *, policy=topology_aware, limits=None, runner=None, ports=None, **sizes):
+    def __init__(
+        self,
+        *,
+        policy=topology_aware,
+        limits=None,
+        runner=None,
+        ports=None,
+        speculates=False,
+        **sizes,
+    ):
         self.clock = ManualClock()
         self.embedding = FakePort("embedding", EMBED, sizes.get("embedding", 64))
         self.vector = FakePort("vector", VECTOR, sizes.get("vector", 64))
@@ -244,6 +255,7 @@ class Bench:
             tokenizer=FakeTokenizer(),
             passages=FakePassages(),
             clock=self.clock,
+            speculates=speculates,
         )
 
     def submit(self, workflow, inputs=None, *, cycle=True, **options):

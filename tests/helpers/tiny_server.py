@@ -50,10 +50,13 @@ def index_documents(paths: list[Path], into: Path, *, prune: bool = False) -> Pa
     return into
 
 
-def write_model(folder: Path, change: Callable[[dict], None] | None = None) -> Path:
+def write_model(
+    folder: Path, change: Callable[[dict], None] | None = None, **sizes: object
+) -> Path:
     """Write a tiny Llama with a byte-level BPE tokenizer and a chat template.
 
-    `change` may alter config.json, to make a model directory that has to be refused.
+    `change` may alter config.json, to make a model directory that has to be refused; `sizes`
+    make it less tiny.
     """
     tokenizer = _train_tokenizer()
     model = tiny_model(
@@ -63,6 +66,7 @@ def write_model(folder: Path, change: Callable[[dict], None] | None = None) -> P
         pad_token_id=tokenizer.token_to_id("<|pad|>"),
         bos_token_id=tokenizer.token_to_id("<|bos|>"),
         eos_token_id=tokenizer.token_to_id("<|end|>"),
+        **sizes,
     )
     with torch.no_grad():  # a generation always gets all its tokens
         model.lm_head.weight[tokenizer.token_to_id("<|end|>")] = 0.0

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Optimizations
 from heddle.engines.llm.engine import LlmEngine, LlmSpec
@@ -25,7 +25,7 @@ from heddle.simulator.simulation import (
 )
 from heddle.workflow.ragraph import RAGraph
 
-AHEAD = KvReuse(ReusePolicy.FUSIONRAG, 0.15, question=QuestionPass.AHEAD)
+ALONE = KvReuse(ReusePolicy.FUSIONRAG, 0.15)
 
 
 class AskingWorker(CostModelLlmWorker):
@@ -80,7 +80,7 @@ def workflow(*, thinks):
 
 
 WORKFLOWS = tuple(workflow(thinks=thinks) for thinks in (False, True))
-MODE = {"optimizations": Optimizations.APPROX, "kv_reuse": AHEAD}
+MODE = {"optimizations": Optimizations.APPROX, "kv_reuse": ALONE}
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ def _document(line: bytes, where: str, path: Path, number: int) -> Document:
     text = fields.get("text")
     document_id = fields.get("id")
     tenant = fields.get("tenant")
+    metadata = fields.get("metadata")
     if not isinstance(text, str):
         raise InputError(f'{where}: needs a field "text" that is a string')
     if title is not None and not isinstance(title, str):
@@ -87,7 +88,7 @@ def _document(line: bytes, where: str, path: Path, number: int) -> Document:
         clean(text),
         str(path),
         tenant=clean(tenant or ""),
-        metadata=metadata_of(fields.get("metadata") or {}, f"{where}, metadata"),
+        metadata=metadata_of({} if metadata is None else metadata, f"{where}: metadata"),
     )
 
 

@@ -200,9 +200,8 @@ class LaneQueue:
         if self.step_began_s is None:
             # Idle: what has made it careful is unlearnt by answers alone, so it must get some.
             return now_s + left_s
-        bulk_tokens = self.classes[Priority.BULK].tokens
-        if bulk_tokens:  # a step of bulk rows that has begun is not interrupted
-            left_s += self._bound_s(min(bulk_tokens, self.batch_tokens_max), 0.0)
+        if self.bulk_tokens:  # a step of bulk rows that has begun is not interrupted
+            left_s += self._bound_s(min(self.bulk_tokens, self.batch_tokens_max), 0.0)
         # A step that overruns its bound has nothing left by the model: no more is taken off.
         step_s = self._bound_s(min(tokens, self.batch_tokens_max), 0.0)
         left_s -= min(now_s - self.step_began_s, step_s)

@@ -48,13 +48,7 @@ class TransformerWorker:
         self._model, self._device = model, device
 
     @classmethod
-    def load(
-        cls,
-        directory: EncoderDirectory,
-        dtype: str,
-        device: str,
-        threads: int,
-    ) -> Self:
+    def load(cls, directory: EncoderDirectory, dtype: str, device: str, threads: int) -> Self:
         """Load weights from safetensors; code of the model's own is never run.
 
         Args:

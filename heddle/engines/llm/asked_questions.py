@@ -8,14 +8,13 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.engines.llm.fusion.fused_prompt import ReusedChunk, ScoredAhead
+from heddle.engines.llm.fusion.fused_prompt import NOT_SCORED, ReusedChunk, ScoredAhead
 
 log = logging.getLogger(__name__)
 
 Queries = NDArray[np.float32]
 
 BYTES_MAX: Final = 64 << 20  # a 7B's question of 64 tokens takes 1 MiB
-NOT_IN: Final = "the question's own pass was not in before its prompt: it ran with the context"
 
 
 class QuestionScorer(Protocol):
@@ -78,14 +77,20 @@ class AskedQuestions:
             self._kept.move_to_end((salt, token_ids))
         return known
 
-    def keep(self, salt: str, token_ids: tuple[int, ...], queries: Queries) -> None:
-        """Keep what a question looks for. Shapes: queries [heads, len(token_ids), head_dim]."""
-        if self.knows(salt, token_ids) or queries.nbytes > self._bytes_max:
-            return
+    def keep(self, salt: str, token_ids: tuple[int, ...], queries: Queries) -> str:
+        """Keep what a question looks for. Shapes: queries [heads, len(token_ids), head_dim].
+
+        Returns: why it can't be kept; "" where it is.
+        """
+        if queries.nbytes > self._bytes_max:
+            return f"a question's {queries.nbytes} bytes of queries are more than are kept of all"
+        if self.knows(salt, token_ids):
+            return ""
         self._kept[salt, token_ids] = queries
         self._bytes += queries.nbytes
         while self._bytes > self._bytes_max:
             self._bytes -= self._kept.popitem(last=False)[1].nbytes
+        return ""
 
     def scores(
         self, salt: str, token_ids: tuple[int, ...], start: int, chunks: Iterable[ReusedChunk]
@@ -95,8 +100,7 @@ class AskedQuestions:
         One product with the stored keys of the last layer, and no pass through the model.
         """
         if not self.knows(salt, token_ids):
-            log.info(NOT_IN)
-            return ScoredAhead({}, NOT_IN)
+            return NOT_SCORED
         wanted = tuple(chunks)
         blocks = [(c.block, start - (c.span.start - c.record.base)) for c in wanted]
         try:
@@ -104,5 +108,5 @@ class AskedQuestions:
         except Exception as error:  # whatever the device raised: the other pass is still there
             log.exception("a question that was run ahead could not be scored")
             problem = f"{type(error).__name__} while scoring the question that was run ahead"
-            return ScoredAhead({}, f"{problem}: it ran with the context")
+            return ScoredAhead({}, f"{problem}: it ran with its prompt")
         return ScoredAhead({c.span.start: s for c, s in zip(wanted, scores, strict=True)})

@@ -21,6 +21,7 @@ from heddle.core.commands import (
 )
 from heddle.core.errors import ConfigError
 from heddle.core.frames import Frame, Load, Progress
+from heddle.core.gauges import KV_PAGES_CACHED, KV_PAGES_FREE, KV_PAGES_HELD
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import (
     AskPayload,
@@ -234,12 +235,13 @@ class LlmEngine:
         plan = self._scheduler.plan(self._prefill_tokens_within(budget_s))
         if plan is not None:
             self._run(plan)
-        return self._report.frame(
+        frame = self._report.frame(
             plan.features if plan is not None else {},
             self._load(),
             has_computed=plan is not None,
             has_work=self._has_more,
         )
+        return frame._replace(gauges=self._gauges())
 
     def export_sequence(self, handle: KvHandle) -> SequenceKv | None:
         """Copy a finished prefill out, for another lane; None if the lease is void."""
@@ -302,6 +304,7 @@ class LlmEngine:
             task.task_id, task.identity.priority, payload.cache_salt, payload.segments
         )
         sequence.may_reuse = task.optimizations is not Optimizations.OFF
+        sequence.is_speculative = payload.is_speculative
         sequence.deadline_s = self._clock.now_s() + task.seconds_left
         if task.optimizations is Optimizations.APPROX:
             sequence.reuse = payload.reuse
@@ -380,9 +383,8 @@ class LlmEngine:
         """Return why a question isn't run ahead of its prompt; "" where that is predicted to pay.
 
         What one step in the background holds pays: it begins only while nobody waits, whoever
-        comes meanwhile waits for the rest of that step, and its own prompt saves more than that,
-        for the same tokens on top of the context cost at least as much. A longer one could be cut
-        off by its prompt and have cost all others something for nothing.
+        comes meanwhile waits for the rest of that step, and its own prompt saves as much. A longer
+        one could be cut off by its prompt and have cost all others something for nothing.
         """
         if self._fuser is None:
             return f"no question is run ahead: {self._spec.reuse_problem}"
@@ -559,13 +561,15 @@ class LlmEngine:
         if not sequence.prefill_open or sequence.has_pending or not is_in:
             return
         sequence.prefill_open = False
-        if sequence.is_background:
-            sequence.released = True  # nobody continues it
-            if sequence.asking is not None and self._fuser is not None:
-                question = tuple(sequence.token_ids)
-                self._fuser.asked.keep(sequence.salt, question, sequence.asking.queries)
-                self._report.done(sequence.id, Asked())
+        sequence.released = sequence.is_background  # nobody continues it
+        if sequence.asking is not None and self._fuser is not None:
+            question = tuple(sequence.token_ids)
+            queries = sequence.asking.queries
+            problem = self._fuser.asked.keep(sequence.salt, question, queries)
+            self._report.done(sequence.id, Asked(problem))
             return
+        if sequence.primes is not None:
+            return  # the primer tells, when its KV is stored
         handle = KvHandle(self.name, self._report.epoch, sequence.id)
         result = Prefilled(
             handle,
@@ -723,6 +727,14 @@ class LlmEngine:
         ledger = self._scheduler.ledger
         free = (ledger.free_count + ledger.idle_count) * self._spec.page_bytes
         return Load(self._scheduler.running_count, self._scheduler.waiting_count, free)
+
+    def _gauges(self) -> Mapping[str, float]:
+        ledger = self._scheduler.ledger
+        return {
+            KV_PAGES_HELD: ledger.held_count,
+            KV_PAGES_CACHED: ledger.idle_count,
+            KV_PAGES_FREE: ledger.free_count,
+        }
 
 
 def _scores_of(fuser: Fuser | None, clock: Clock, sequence: Sequence) -> ScoredAhead:

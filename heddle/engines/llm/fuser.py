@@ -315,7 +315,7 @@ class Fuser:
             kind=found.kind,
             from_disk=found.tier is Tier.DISK,
             block=block,
-            before=tuple(keys.chunk(i) for i in range(index)),
+            before=keys.chunks[:index],
         )
 
 

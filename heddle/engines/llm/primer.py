@@ -88,11 +88,12 @@ class Primer:
 
 
 def fitting(segments: Sequence[Segment], tokens_max: int) -> tuple[Segment, ...]:
-    """Return a priming prompt with as many of its neighbours as fit, the most similar first."""
+    """Return a priming prompt with as many of its neighbours as fit, those next to the chunk."""
     kept = list(segments)
+    first = next(i for i, segment in enumerate(kept) if segment.role is SegmentRole.CHUNK)
     tokens = sum(len(segment.token_ids or ()) for segment in kept)
-    while tokens > tokens_max and len(kept) > 1 and kept[-2].role is SegmentRole.CHUNK:
-        tokens -= len(kept.pop(-2).token_ids or ())
+    while tokens > tokens_max and first < len(kept) - 1:
+        tokens -= len(kept.pop(first).token_ids or ())
     return tuple(kept)
 
 

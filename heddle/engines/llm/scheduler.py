@@ -549,7 +549,7 @@ def _pack(slices: tuple[Slice, ...]) -> StepBatch:
     for part in slices:
         sequence, places = part.sequence, part.positions
         query_start = len(token_ids)
-        token_ids.extend(sequence.token_ids[place] for place in places)
+        token_ids.extend(sequence.token_ids[place] for place in places.tolist())
         positions.append(places)
         slots.append(sequence.row.slots(places))
         rows.append(_row(part, query_start))
@@ -557,7 +557,7 @@ def _pack(slices: tuple[Slice, ...]) -> StepBatch:
         for span in sequence.row.spans:
             if span.pages.block is not None and span.pages not in filled:
                 filled.add(span.pages)
-                loads.append(_filling(span, sequence.row.page_size))
+                loads.append(SlotLoad(span.pages.slots, span.pages.block, 0, 0))
     return StepBatch(
         np.asarray(token_ids, dtype=np.int64),
         np.concatenate(positions),
@@ -608,9 +608,3 @@ def _copies(part: Slice) -> list[SlotLoad]:
         )
         for copy in fusion.copies()
     ]
-
-
-def _filling(span: SharedSpan, page_size: int) -> SlotLoad:
-    """Return what fills a chunk's pages, its keys as they are stored."""
-    tokens = np.arange(span.pages.record.tokens)
-    return SlotLoad(span.slots(span.origin + tokens, page_size), span.pages.block, 0, 0)

@@ -109,17 +109,18 @@ class Sequence:
     decode: Decode | None = None
     primes: Primed | None = None
     asking: Asking | None = None
+    is_speculative: bool = False
     preemptions: int = 0
 
     @property
     def is_background(self) -> bool:
         """Whether it runs only while nothing else does."""
-        return self.primes is not None or self.asking is not None
+        return self.primes is not None or self.asking is not None or self.is_speculative
 
     @property
-    def order(self) -> tuple[int, int]:
-        """Who is served first: by class, what runs in the background last, then by arrival."""
-        return (self.priority.value + self.is_background, self.arrival)
+    def order(self) -> tuple[bool, int, int]:
+        """Who is served first: what runs in the background last, then by class, then by arrival."""
+        return (self.is_background, self.priority.value, self.arrival)
 
     @property
     def num_remaining_tokens(self) -> int:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 FEW_SHARE: Final = 0.02  # of the corpus; for fewer, comparing each is quicker than looking for them
 FEW_MIN: Final = 1_000  # so many are always compared at once
-FEW_MAX: Final = 20_000  # about a millisecond of comparisons
+FEW_MAX: Final = 20_000  # a step compares no more, as it isn't cut
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +25,8 @@ class Allowed:
     @classmethod
     def of(cls, labels: NDArray[np.int64], *, is_few: bool) -> "Allowed":
         """Return these labels, given in any order, each once."""
-        flags = np.zeros(int(labels.max(initial=-1)) + 1, bool)
+        # One bit at least: to a scan no bits at all mean that everything is allowed.
+        flags = np.zeros(int(labels.max(initial=0)) + 1, bool)
         flags[labels] = True
         return cls(np.sort(labels), np.packbits(flags, bitorder="little"), is_few)
 

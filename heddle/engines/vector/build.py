@@ -17,6 +17,7 @@ from heddle.engines.vector.graph.progress import OnPhase
 from heddle.engines.vector.graph.scheduler import TOPM_MAX
 from heddle.engines.vector.hot.setting import HotSettings
 from heddle.engines.vector.index_kind import SearchMode
+from heddle.engines.vector.locality.finality import Finality
 from heddle.engines.vector.locality.self_check import SelfCheck
 from heddle.engines.vector.locality.target_stops import TargetStops
 from heddle.engines.vector.pool.build import PoolSettings, pooled
@@ -49,6 +50,8 @@ class VectorSettings:
         target_recall: what searches find at least on average of the exact hits, in (0, 1), where
             a request allows approximate answers; None = each scans all its clusters. A graph has
             none.
+        speculates: whether a search that is asked to tell what it has found by now tells how likely
+            that is to stay. A graph can't.
 
     Raises:
         ConfigError: a value is out of range.
@@ -65,6 +68,7 @@ class VectorSettings:
     hot: HotSettings | None = None
     part: Part = WHOLE
     target_recall: float | None = None
+    speculates: bool = False
 
     def __post_init__(self) -> None:
         for name in ("nprobe", "slots", "threads", "lists_per_step"):
@@ -109,6 +113,8 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> SteppedEngi
             log.warning(
                 "target recall: this corpus is searched by its graph, which has no clusters"
             )
+        if settings.speculates:
+            log.warning("speculative: this corpus is searched by its graph, which has no clusters")
     else:
         engine = _ivf_engine(name, epoch, settings)
     return engine if settings.pool is None else pooled(engine, settings.pool)
@@ -151,6 +157,7 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine
         lists_per_step=settings.lists_per_step,
         check=check,
         stops=None if target is None else TargetStops(worker, check, target),
+        finality=Finality() if settings.speculates else None,
     )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.errors import InputError
 from heddle.core.frames import Frame, Load
+from heddle.core.gauges import INDEX_REVISION, INDEX_VECTORS
 from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
@@ -20,6 +21,7 @@ from heddle.costs.step_report import StepReport
 from heddle.engines.vector.allowed import FEW_MAX, Allowed
 from heddle.engines.vector.ingest_queue import IngestQueue, WaitingIngest, ingest_refusal
 from heddle.engines.vector.locality.course import RowKey, Start
+from heddle.engines.vector.locality.finality import Finality, Kind
 from heddle.engines.vector.locality.self_check import Sample, SelfCheck
 from heddle.engines.vector.locality.target_stops import TargetStops
 from heddle.engines.vector.scheduler import NO_LIST, due_after
@@ -82,6 +84,8 @@ class VectorEngine:
         check: runs a share of the searches again, exactly; None = none.
         stops: ends searches whose request allows approximate answers at a promised recall; None =
             each scans all its clusters.
+        finality: tells how likely partial hits are the final ones; None = nothing does, and they
+            are told after every so many steps.
     """
 
     def __init__(
@@ -97,9 +101,10 @@ class VectorEngine:
         prior_s: Mapping[str, float] = PRIOR_S,
         check: SelfCheck | None = None,
         stops: TargetStops | None = None,
+        finality: Finality | None = None,
     ) -> None:
         self._worker = worker
-        self._check, self._stops = check, stops
+        self._check, self._stops, self._finality = check, stops, finality
         self._slots = slots
         self._budget_s = substage_budget_s
         self._lists_per_step = lists_per_step
@@ -167,7 +172,11 @@ class VectorEngine:
             has_computed=counts.has_any,
             has_work=self._goes_on,
         )
-        return frame._replace(recall=self._recall)
+        gauges = {
+            INDEX_REVISION: self._worker.revision,
+            INDEX_VECTORS: int(self._worker.list_sizes.sum()),
+        }
+        return frame._replace(recall=self._recall, notes=self._worker.notes, gauges=gauges)
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Call `wake` whenever a search by words has ended beside the steps."""
@@ -214,7 +223,8 @@ class VectorEngine:
         if isinstance(payload, SearchPayload):
             refusal = search_refusal(payload)
             if refusal is None:
-                may_stop = task.optimizations is Optimizations.APPROX
+                is_approx = task.optimizations is Optimizations.APPROX
+                may_stop = self._stops is not None and is_approx
                 request_id = task.identity.request_id
                 self._add(
                     RunningSearch(task_id, payload, priority, report_every, request_id, may_stop)
@@ -262,6 +272,8 @@ class VectorEngine:
         self._reporting.pop(search.task_id, None)
         if self._stops is not None:
             self._stops.forget(search.task_id, search.payload.rows)
+        if self._finality is not None:
+            self._finality.forget(search.task_id)
 
     def _fail(self, task_id: int, message: str, *, is_input: bool = False) -> None:
         if self._drop(task_id):
@@ -270,6 +282,8 @@ class VectorEngine:
     def _finish(self, search: RunningSearch) -> None:
         notes = (*self._worker.notes, *search.notes)
         hits = replace(search.hits(), notes=notes, by_words=search.by_words, recall=self._recall)
+        if self._finality is not None and len(hits.labels) == 1:
+            self._finality.learn(search.task_id, hits.labels[0])
         self._forget(search)
         if search.payload.words is None or search.by_words is not None:
             self._report.done(search.task_id, hits)
@@ -317,8 +331,7 @@ class VectorEngine:
 
     def _group(self, search: RunningSearch) -> Group:
         topk, nprobe = search.payload.topk, search.nprobe or 0
-        may_stop = search.may_stop and self._stops is not None and search.allowed is None
-        if not may_stop or self._stops is None:
+        if self._stops is None or not search.may_stop or search.allowed is not None:
             return Group(topk, nprobe, search.allowed, may_stop=False)
         search.note(self._stops.why_full(topk, nprobe))
         return Group(self._stops.hits_kept(topk), nprobe, None, may_stop=True)
@@ -370,7 +383,7 @@ class VectorEngine:
             return False
         if allowed is None:
             return True
-        if search.may_stop and self._stops is not None:
+        if search.may_stop:
             search.note(FILTERED_IN_FULL)
         if allowed.is_few or not allowed.count:
             search.nprobe = 0  # no list is scanned
@@ -504,12 +517,24 @@ class VectorEngine:
             search.steps += 1
             rows = table.rows_of(task_id)
             is_over = not search.rows_waiting and not table.lists_left[rows].any()
-            if is_over or search.steps % search.report_every:
+            scanned = int(table.position[rows].sum())
+            if is_over or not self._is_due(search, scanned):
                 continue
             found = self._found(table, rows)
             if found is not None:
-                scanned = int(table.position[rows].sum())
-                self._report.tell(search.progress(table.task_rows[rows], found, scanned))
+                progress = search.progress(table.task_rows[rows], found, scanned)
+                if self._finality is not None and search.payload.rows == 1:
+                    assert progress.labels is not None, "partial hits without hits"
+                    final = self._finality.look(task_id, scanned, progress.labels[0])
+                    progress = progress._replace(probability=final)
+                self._report.tell(progress)
+
+    def _is_due(self, search: RunningSearch, scanned: int) -> bool:
+        """Whether the hits so far are to be told now."""
+        if self._finality is None or search.payload.rows > 1:
+            return search.steps % search.report_every == 0
+        kind = Kind(search.payload.topk, search.nprobe or 0)
+        return self._finality.is_due(search.task_id, kind, scanned)
 
     def _collect(self, table: SlotTable) -> None:
         """Take the hits of finished rows out and end the tasks that are complete."""
@@ -574,8 +599,7 @@ class VectorEngine:
             return
         for number, row in enumerate(rows.tolist()):
             search = self._searches[int(table.task_ids[row])]
-            may_stop = search.may_stop and self._stops is not None
-            if not may_stop and self._check.wants():
+            if not search.may_stop and self._check.wants():
                 found = distances[number : number + 1, : search.payload.topk].copy()
                 query = table.queries[row : row + 1].copy()
                 self._check.add(Sample(query, found, 0, search.revision))

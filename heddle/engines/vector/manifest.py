@@ -51,7 +51,10 @@ class IndexManifest:
             raise InputError("the index manifest is no JSON object")
         for field in fields(cls):
             if not isinstance(values.get(field.name), field.type):  # type: ignore[arg-type]
-                raise InputError(f"the index manifest has no valid {field.name!r}")
+                raise InputError(
+                    f"the index manifest has no valid {field.name!r}: "
+                    "another version of Heddle wrote it, or it is damaged"
+                )
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 

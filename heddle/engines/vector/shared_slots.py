@@ -27,24 +27,8 @@ class SharedSlotTable(SlotTable):
         self.is_pending = np.zeros((FIRST_ROWS, nlist), bool)
         self.wanting = np.zeros(nlist, np.int64)
 
-    def add(
-        self,
-        task_ids: NDArray[np.int64],
-        task_rows: NDArray[np.int64],
-        priorities: NDArray[np.int64],
-        queries: NDArray[np.float32],
-        lists: NDArray[np.int64],
-        due: NDArray[np.int64],
-        stop: int | NDArray[np.int64] | None = None,
-    ) -> None:
-        """Put queries into new rows; see `SlotTable.add`."""
-        super().add(task_ids, task_rows, priorities, queries, lists, due, stop)
-        rows = np.arange(self.count - len(queries), self.count)
-        self.is_pending[rows] = False
-        self._want(rows, np.zeros(len(rows), np.int64))
-
-    def extend(self, rows: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
-        """Let rows go on to these stops, [m] each."""
+    def extend(self, rows: NDArray[np.int64], stops: int | NDArray[np.int64]) -> None:
+        """Let rows [m] go on to these stops, whose lists they want; see `SlotTable.extend`."""
         before = self.stop[rows]
         super().extend(rows, stops)
         self._want(rows, before)
@@ -53,6 +37,7 @@ class SharedSlotTable(SlotTable):
         """Free rows; the last ones in use move into the holes."""
         self.wanting -= self.is_pending[rows].sum(axis=0)
         super().remove(rows)
+        self.is_pending[self.count : self.count + len(rows)] = False  # for who gets them next
 
     def pending(self, row: int) -> NDArray[np.int64]:
         """Return the lists that a row has yet to scan, in its order, [m]."""

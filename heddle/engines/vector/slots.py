@@ -86,13 +86,15 @@ class SlotTable:
         self.distances[added] = np.inf
         self.labels[added] = -1
         self.position[added] = 0
-        self.stop[added] = lists.shape[1] if stop is None else stop
+        self.stop[added] = 0
         self.task_ids[added] = task_ids
         self.task_rows[added] = task_rows
         self.priorities[added] = priorities
         self.due[added] = due
         self.on_device[added] = 0
+        rows = np.arange(self.count, last)
         self.count = last
+        self.extend(rows, lists.shape[1] if stop is None else stop)
 
     def upcoming(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the lists that rows scan from now on, [m, w], NO_LIST = none left."""
@@ -129,8 +131,8 @@ class SlotTable:
         self.extend(rows, np.minimum(2 * before, self.lists.shape[1]))
         return self.stop[rows] - before
 
-    def extend(self, rows: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
-        """Let rows go on to these stops, [m] each."""
+    def extend(self, rows: NDArray[np.int64], stops: int | NDArray[np.int64]) -> None:
+        """Let rows [m] go on to these stops, [m] or one for all."""
         self.stop[rows] = stops
 
     def remove(self, rows: NDArray[np.int64]) -> None:

@@ -47,7 +47,7 @@ SEQUENTIAL, BY_QUERY = 0, 3
 CANDIDATES_MIN, CANDIDATES_PER_HIT = 100, 10  # of coded vectors, to be refined
 SPARE_MAX = 4000  # candidates beyond the hits wanted
 FILTERS_KEPT = 16
-PIECE_VECTORS = 8192  # that a query is compared with at once, exactly: about a millisecond
+PIECE_VECTORS = 8192  # that a query is compared with at once, exactly
 SHARES_NOTHING = "FAISS sums distances in another order here: queries share no scans"
 SELF_TEST_ROWS, SELF_TEST_LISTS, SELF_TEST_K = 4, 8, 10
 
@@ -74,7 +74,7 @@ VECTORS_PER_LOOK = {
     "IndexIVFFlatPanorama": 4_000,
     "IndexIVFPQFastScan": 60_000,
 }
-"""How many vectors are scanned in the third of a millisecond that a look at a search takes."""
+"""About how many vectors are scanned in the time that a look at a search takes."""
 
 
 class FaissWorker:

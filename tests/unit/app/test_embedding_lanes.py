@@ -38,8 +38,9 @@ def names(placement: Placement, *devices: Device) -> list[str]:
 
 def test_a_cpu_alone_keeps_its_place_in_the_retrieval_lane() -> None:
     assert names(ALONE, *NODES) == []
-    lane = retrieval_embedder(ALONE, "float32")
+    lane = retrieval_embedder(ALONE, "float32", shards=1)
     assert lane.line() == "embedding: cpu, float32, 2 threads, cores 0, 1"
+    assert retrieval_embedder(ALONE, "float32", shards=2).threads == 1
 
 
 def test_the_cpu_helps_an_accelerator_where_the_plan_has_cores_for_it() -> None:

@@ -6,16 +6,19 @@ import numpy as np
 import pytest
 
 from heddle.app.embedding_service import EmbeddingService, checked_texts, shortened
-from heddle.core.errors import Cancelled, EngineError, InputError
+from heddle.app.server_state import EmbeddingLaneState
+from heddle.app.tally import Outcome
+from heddle.core.errors import Busy, Cancelled, EngineError, InputError
 from heddle.core.frames import Cancelled as CancelledEvent
 from heddle.core.frames import Done, Event, Failed
 from heddle.core.payloads import EmbedPayload
 from heddle.core.results import Vectors
 from heddle.core.tasks import Priority
 from heddle.costs.batch_cost import BatchCost, BatchShape
-from heddle.costs.lane_cost import LaneCost
+from heddle.costs.lane_cost import CostChange, LaneCost
 from heddle.engines.embedding.lane_queue import LaneQueue, Ticket
 from heddle.engines.embedding.queue_manager import QueueManager
+from tests.helpers.fake_ports import ManualClock
 
 VALUES = np.array([[3.0, 4.0, 12.0], [0.0, 1.0, 0.0]], np.float32)
 
@@ -40,8 +43,16 @@ class Pool:
         return -1
 
 
+def served(pool: Pool) -> EmbeddingService:
+    return EmbeddingService(pool, Directory(), pool.given_back.append, ManualClock())
+
+
 def submit(pool: Pool, dimensions: int | None = None) -> Future[Vectors]:
-    return EmbeddingService(pool, Directory(), pool.given_back.append).submit(
+    return ask(served(pool), dimensions)
+
+
+def ask(service: EmbeddingService, dimensions: int | None = None) -> Future[Vectors]:
+    return service.submit(
         EmbedPayload(("a", "b")),
         seconds_left=1.0,
         priority=Priority.BULK,
@@ -82,8 +93,43 @@ def test_health_shows_what_each_lane_holds_and_costs() -> None:
     manager.admit(Ticket(1, BatchShape.uniform(1, 75)), 0.0)
     pool = Pool(Done(-1, Vectors(VALUES)))
     pool.manager = manager
-    found = EmbeddingService(pool, Directory(), print).health()["fast"]
+    service = served(pool)
+    found = service.health()["fast"]
     assert (found["queries"], found["margin"], found["refits"]) == (1, 1.1, {})
+    queue.cost.refits[CostChange.DRIFT] = 2
+    state = service.state()
+    assert (state.held, state.outcomes) == (0, {})
+    assert state.lanes == {"fast": EmbeddingLaneState(1, queue.guard.stretch, {"drift": 2})}
+
+
+def test_how_embeddings_end_is_counted() -> None:
+    pool = Pool(None)
+    service = served(pool)
+    ends = [
+        (Done(-1, Vectors(VALUES)), 1.0, Outcome.ANSWERED),
+        (Done(-1, Vectors(VALUES)), 1.5, Outcome.LATE),
+        (Failed(-1, "bad text", is_input=True), 0.0, Outcome.REFUSED),
+        (Failed(-1, "the lane was lost"), 0.0, Outcome.FAILED),
+        (CancelledEvent(-1), 0.0, Outcome.CANCELLED),
+    ]
+    for event, seconds, _ in ends:
+        ask(service)
+        service.clock.time_s += seconds
+        pool.on_end(event)
+    assert service.outcomes == {outcome: 1 for _, _, outcome in ends}
+
+
+def test_what_is_not_let_in_is_counted() -> None:
+    class Full(Pool):
+        def submit(self, payload: EmbedPayload, on_end, **settings: object) -> int:
+            raise Busy("the embedding lanes can't answer in time", wait_s=1.0)
+
+    service = served(Full(None))
+    with pytest.raises(Busy):
+        ask(service)
+    with pytest.raises(InputError):
+        ask(service, dimensions=5)
+    assert service.outcomes == {Outcome.BUSY: 1, Outcome.REFUSED: 1}
 
 
 def test_a_length_that_the_model_lacks_starts_nothing() -> None:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
-from heddle.app.lane_probe import LaneProbe
+from heddle.app.lane_probe import WORD, LaneProbe
 from heddle.core.commands import Admit
 from heddle.core.credits import Credits
 from heddle.core.errors import EngineError
@@ -14,6 +15,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
 from heddle.costs.batch_cost import BatchCost, BatchShape
 from heddle.costs.depth_probing import DepthProbing
+from heddle.engines.embedding.build import default_model_dir
 
 COST = BatchCost(7e-3, 3e-4)
 
@@ -82,3 +84,12 @@ def test_a_failure_is_told() -> None:
     lane = Lane(fails=True)
     with pytest.raises(EngineError, match=r"a probe failed.*broken"):
         LaneProbe(lane, lane).burst(["loom"])
+
+
+def test_the_word_of_probes_is_one_token_to_the_default_embedder():
+    """Else bursts are longer than they are called."""
+    tokenizer = Tokenizer.from_file(str(default_model_dir() / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    assert len(tokenizer.encode(WORD * 300).ids) == 300 + 2
+    assert len(tokenizer.encode(f"17 {WORD * 300}").ids) == 300 + 3

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from heddle.app.lanes import lane_specs, plan_for
+from heddle.app.placement import PROCESS_BYTES
 from heddle.app.server_config import ServerConfig
 from heddle.hosts.machine import MachineFacts
 
@@ -26,6 +27,14 @@ def test_the_limits_of_the_model_reach_its_lane(model: Path):
     (lane,) = lane_specs(config, plan_for(config, machine(), None), "float32")
     settings = lane.engines[0].settings
     assert (settings.context_tokens_max, settings.kv_bytes) == (2047, 5 << 20)
+
+
+def test_the_shards_of_an_index_are_planned_for(model: Path):
+    one, three = (
+        plan_for(ServerConfig(None, model, embedder=model, shards=shards), machine(), None)
+        for shards in (1, 3)
+    )
+    assert three.total_bytes - one.total_bytes == 2 * PROCESS_BYTES
 
 
 @pytest.mark.parametrize(

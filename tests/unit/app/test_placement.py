@@ -163,6 +163,11 @@ def test_every_embedding_lane_is_a_process_with_a_model():
     assert more.total_bytes - few.total_bytes == PROCESS_BYTES + GIB
 
 
+def test_every_shard_is_a_process():
+    whole, parts = (plan_placement(machine(16), Demand(0, 0, 0, shards=n)) for n in (1, 3))
+    assert parts.total_bytes - whole.total_bytes == 2 * PROCESS_BYTES
+
+
 def test_what_a_token_of_a_waiting_text_takes():
     ids = list(range(1 << 20, (1 << 20) + 1000))  # no small integers, which Python shares
     in_lane = (sys.getsizeof(ids) + sum(map(sys.getsizeof, ids))) / len(ids)

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from heddle.app.server import Server
+from heddle.app.tally import Outcome
 from heddle.core.errors import ConfigError, HeddleError, InputError
+from heddle.core.frames import Frame
+from heddle.core.tasks import Priority
 from heddle.corpus.store import CorpusStore
 from heddle.hosts.lane_spec import EngineSpec
 from heddle.workflow.ragraph import RAGraph
@@ -131,6 +134,42 @@ def test_arguments_of_a_wrong_type_start_nothing(
     with pytest.raises(InputError, match=words):
         app.batch([inputs], **how)
     assert empty_server.health()["requests"] == 0
+
+
+def test_health_tells_what_goes_another_way_than_meant(empty_server: Server):
+    name, lane = next(iter(empty_server._loop.runtime.lanes.items()))
+    lane.last = Frame(name, 1, 0.0, ())
+    health = empty_server.health()
+    assert (health["status"], health["ready"], health["notes"]) == ("ok", True, {})
+    lane.last = Frame(name, 1, 0.0, (), notes=("no other index could be made",))
+    health = empty_server.health()
+    assert health["notes"] == {name: ["no other index could be made"]}
+    assert (health["status"], health["ready"]) == ("degraded", True)
+
+
+def test_requests_are_counted_as_they_end(empty_server: Server):
+    find = RAGraph("search").add_retrieval("find")
+    write = RAGraph("write").add_generation("answer", "{query}")
+    before = empty_server.state()
+    with pytest.raises(ConfigError):
+        empty_server.submit(write, "why", priority="bulk")
+    handle = empty_server.submit(find, "why")
+    handle.cancel_soon()
+    handle.wait()
+    outcomes = empty_server.state().tally.outcomes
+    assert outcomes[Priority.BULK, Outcome.REFUSED] == 1
+    assert sum(outcomes.values()) == 2
+    assert not before.tally.outcomes, "a state is as of one moment"
+
+
+def test_a_state_names_every_engine(empty_server: Server):
+    state = empty_server.state()
+    assert state.engines.keys() == {"embedding", "vector", "tools"}
+    assert (state.requests, state.corpus_revision, state.lanes) == (0, 0, {})
+    assert state.embedding is not None
+    empty_server.close()
+    with pytest.raises(HeddleError, match="closed"):
+        empty_server.state()
 
 
 def test_a_search_for_more_than_the_corpus_holds(empty_server: Server):

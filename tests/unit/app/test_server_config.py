@@ -20,6 +20,7 @@ from heddle.core.errors import ConfigError
         ({"pool_slo_s": 0.1}, "pool_slo_s .*--pool-slo-ms.* there is none: set pool .*adaptive"),
         ({"search": "target:0.95"}, "approximate answers: allow them with optimizations="),
         ({"search": "target:2"}, "a recall between 0 and 1"),
+        ({"search": "speculative", "shards": 2}, "set shards to 1 or search to exact"),
         ({"pool": "fifo", "pool_slo_s": -0.1}, "pool_slo_s must be a positive time"),
     ],
 )

@@ -1,5 +1,6 @@
 """fusion-quality: what its cells are, what its headline says, and that a stopped run goes on."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,17 @@ from benchmarks.fusion_quality import BAR, FULL, FUSIONRAG, PRIMED, REUSE, Cell,
 from benchmarks.support.score_file import Score
 from heddle.core.errors import InputError
 from heddle.core.kv_reuse import ReusePolicy
+from heddle.evals.dataset import Dataset
 from heddle.evals.question import EvalQuestion
 
 KINDS = ("two_hop", "coreference")
 OTHER = Cell(ReusePolicy.EPIC, 0.15)
-WORSE = Cell(ReusePolicy.EPIC, 0.15, 10)
+WORSE = Cell(ReusePolicy.EPIC, 0.15, 10, nearest_only=True)
+OURS = Cell(ReusePolicy.EPIC, 0.15, 10)
+
+
+def question(kind: str) -> EvalQuestion:
+    return EvalQuestion(kind, "?", ("x",), kind=kind)
 
 
 def table(f1: dict[Cell, tuple[float, ...]]) -> Table:
@@ -39,8 +46,17 @@ def test_the_full_table_has_every_policy_ratio_and_neighbourhood_once():
         assert found >= {(ratio, n) for ratio in (0.05, 0.10, 0.15, 0.30) for n in (0, 10)}
     sweep = {(cell.ratio, cell.top_n) for cell in cells if cell.policy is ReusePolicy.FUSIONRAG}
     assert sweep >= {(0.05, n) for n in (0, 2, 5, 10, 15)}
-    assert {c.top_n for c in cells if c.policy is ReusePolicy.FULL_REUSE} == {0, 2, 5, 10, 15}
+    assert {c.top_n for c in cells if c.policy is ReusePolicy.FULL_REUSE} == {0, 1, 2, 5, 10, 15}
+    published = {c.name for c in cells if c.nearest_only}
+    assert {f"fusionrag 0.05 top-{n} nearest only" for n in (2, 5, 10, 15)} <= published
     assert all(cell.reuse.primed == (cell.top_n > 0) for cell in cells)
+
+
+def test_comparisons_of_the_notes_are_left_out_because_the_reader_guesses_them():
+    asked = Dataset("reader-notes", (question("comparison"), question("two_hop")))
+    assert [q.kind for q in fusion_quality.tellable(asked).questions] == ["two_hop"]
+    other = replace(asked, name="of a user")
+    assert fusion_quality.tellable(other) == other
 
 
 def test_the_headline():
@@ -52,12 +68,14 @@ def test_the_headline():
             FUSIONRAG: (1.0, 0.8, 1.0, 0.8),
             OTHER: (0.7, 0.5, 0.7, 0.5),
             WORSE: (0.0, 0.0, 0.0, 0.0),
+            OURS: (1.0, 1.0, 1.0, 1.0),  # Heddle's priming under another's policy
         }
     )
     assert found.best_other == OTHER
     assert found.headline() == pytest.approx(
         {
             "nf1_fusionrag_15": 100 * (0.9 - 0.25) / 0.75,
+            "nf1_primed_0": 100 * (0.5 - 0.25) / 0.75,
             "gain_over_best_other_low95": 0.3,
             "f1_full": 1.0,
             "f1_reuse": 0.25,

@@ -1,5 +1,6 @@
 """fusion-throughput: requests are judged by when they were to come, and blocking means blocking."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,9 @@ from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import SegmentRole
 from heddle.core.tasks import Optimizations
 from heddle.kv.chunk_codec import KvEncoding
+from heddle.kv.chunk_directory import Found, Tier
 from heddle.kv.chunk_entry import ChunkEntry
+from heddle.kv.chunk_key import HitKind
 from heddle.kv.chunk_store import ChunkStoreSettings
 from tests.helpers.fused_serving import FusedServing
 from tests.helpers.three_chunks import CHUNKS, ThreeChunks, served
@@ -56,14 +59,11 @@ def test_a_blocking_store_is_never_waited_for(case, tmp_path):
     served(case.model, directory=tmp_path, disk_bytes_max=1 << 28).engine.close()
     settings = ChunkStoreSettings(1 << 28, tmp_path, 1 << 28, KvEncoding.AS_COMPUTED)
 
-    class Instant(BlockingStore):
+    class Wanted(BlockingStore):
         def __init__(self, own, fingerprint, clock):
-            super().__init__(settings, fingerprint)
+            super().__init__(settings, fingerprint, saved_token_s=1.0)
 
-        def predicted_load_s(self, found):
-            return [0.0 for _ in found]
-
-    serving = FusedServing(case.model, store_class=Instant)
+    serving = FusedServing(case.model, store_class=Wanted)
     number = serving.start(case.segments, REUSE)
     serving.drain()  # without waiting for a load
     fused = serving.prefilled[number].fused
@@ -76,12 +76,26 @@ def test_a_blocking_fetch_gives_the_entry_or_says_that_there_is_none(case, tmp_p
     serving = served(case.model, directory=tmp_path, disk_bytes_max=1 << 28)
     serving.engine.close()
     settings = ChunkStoreSettings(1 << 28, tmp_path, 1 << 28, KvEncoding.AS_COMPUTED)
-    store = BlockingStore(settings, "tiny")
+    store = BlockingStore(settings, "tiny", saved_token_s=1.0)
     keys = [path.name.partition(".")[0] for path in tmp_path.rglob("*.safetensors")]
     fetched = [store.fetch(bytes.fromhex(key)) for key in keys]
     store.close()
     assert len(fetched) == len(CHUNKS)
     assert all(isinstance(entry, ChunkEntry) for entry in fetched)
+
+
+@pytest.mark.parametrize(("saved_token_s", "loads"), [(1e-9, 0), (1e3, len(CHUNKS))])
+def test_while_it_blocks_nothing_hides_a_load(case, tmp_path, saved_token_s, loads):
+    served(case.model, directory=tmp_path, disk_bytes_max=1 << 28).engine.close()
+    settings = ChunkStoreSettings(
+        1 << 28, tmp_path, 1 << 28, KvEncoding.AS_COMPUTED, load_bytes_per_s=1e6
+    )
+    store = BlockingStore(settings, "tiny", saved_token_s)
+    records = [file.record for file in store._files.scan(())]
+    found = [Found(record, HitKind.EXACT, Tier.DISK, 1000) for record in records]
+    ends_s = store.predicted_load_s(found)
+    store.close()
+    assert ends_s == [0.0] * loads + [math.inf] * (len(CHUNKS) - loads)
 
 
 def test_a_request_of_the_trace_is_a_prompt():

@@ -45,11 +45,11 @@ def test_every_ratio_and_tier_is_measured():
     model = random_llama(tiny, 0, plan.context_tokens_max)
     rows = fusion_ttft._measure(model, plan, tiny, plan.lengths[0], seed=0)
     measured = [(row["ratio"], row["tier"], row["question"]) for row in rows]
-    passes = {
-        ratio: ["with_context", "ahead"] if ratio else ["with_context"] for ratio in plan.ratios
+    ways = {
+        ratio: ["alone", "ahead", "with_context"] if ratio else ["alone"] for ratio in plan.ratios
     }
-    ratios = [(ratio, "host", name) for ratio in plan.ratios for name in passes[ratio]]
-    full, disk = ("full", "host", "with_context"), (0.15, "disk", "with_context")
+    ratios = [(ratio, "host", name) for ratio in plan.ratios for name in ways[ratio]]
+    full, disk = ("full", "host", "alone"), (0.15, "disk", "alone")
     assert measured == [full, *ratios, disk]
     assert all(row["ttft_s"] > 0 for row in rows)
     assert [row["question"] for row in rows if row.get("asking_s", 0) > 0] == ["ahead"] * 3

@@ -43,6 +43,25 @@ def test_every_way_of_ours_finds_the_nearest_in_all_lists(data):
     assert (found[:, 0] == data.nearest(1)[:, 0]).all()
 
 
+@pytest.mark.parametrize("grid", [0.0, 0.5])
+def test_a_first_threshold_changes_no_hit(grid):
+    """On a coarse grid many vectors are equally far, and equal to each other."""
+    draws = np.random.default_rng(7)
+    vectors = draws.standard_normal((900, 16), dtype=np.float32)
+    if grid:
+        vectors = np.round(vectors[draws.integers(0, 300, 900)] / grid) * np.float32(grid)
+    queries = vectors[:60] + draws.choice([0.0, 0.5], (60, 16)).astype(np.float32)
+    before = np.concatenate([queries[:30], vectors[-30:]])  # some asked the same, some another
+    begun = {m.name: m for m in ivf_modes._begun(SearchSet(vectors, queries), before)}
+    setting = begun["exact, unseeded"].settings[-1]
+    expected = begun["exact, unseeded"].search(queries, setting)
+    for name in ("exact, seeded", "exact, best seed"):
+        assert (begun[name].search(queries, setting) == expected).all(), name
+    shares = [ivf_modes._share_compared(method, queries) for method in begun.values()]
+    assert shares[0] > shares[2]
+    assert shares[0] >= shares[1] >= shares[2]
+
+
 def test_peers_give_ids_like_ours(data, tmp_path, monkeypatch):
     monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path))
     for _ in range(2):  # built, then read back

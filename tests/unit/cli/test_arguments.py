@@ -96,8 +96,10 @@ def test_filters_of_one_key_are_alternatives(capsys):
 def test_a_promised_recall_reaches_the_server_and_allows_approximate_answers(parser):
     settings = server_settings(parser.parse_args(["--search", "target:0.9"]))
     assert (settings["search"], settings["optimizations"]) == ("target:0.9", Optimizations.APPROX)
-    settings = server_settings(parser.parse_args([]))
-    assert (settings["search"], settings["optimizations"]) == ("exact", Optimizations.EXACT)
+    for text in ("exact", "speculative"):
+        settings = server_settings(parser.parse_args(["--search", text]))
+        assert (settings["search"], settings["optimizations"]) == (text, Optimizations.EXACT)
+    assert server_settings(parser.parse_args([]))["search"] == "exact"
 
 
 def test_what_is_no_way_to_search_is_refused(parser, capsys):

@@ -158,7 +158,10 @@ def test_refusals_come_before_the_server_starts(notes, serve, capsys, arguments,
             "'fusion' is unknown; write POLICY[,RATIO][,OPTION...]: policies full, full_reuse",
         ),
         ("fusionrag,2", "kv_reuse.ratio is 2.0; it is a share of tokens, from 0 to 1, or 'auto'"),
-        ("epic,alone", "kv_reuse.question 'alone' is an option of fusionrag, not of epic"),
+        (
+            "epic,with_context",
+            "kv_reuse.question 'with_context' is an option of fusionrag, not of epic",
+        ),
     ],
 )
 def test_an_unknown_method_is_refused_with_what_is_known(notes, capsys, method, message):

@@ -3,6 +3,8 @@ import pytest
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, QuestionPass, ReusePolicy, kv_reuse_of
 
+WITH_CONTEXT = QuestionPass.WITH_CONTEXT
+
 
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -12,8 +14,7 @@ from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, QuestionPass, ReusePol
         ("epic,0.3", KvReuse(ReusePolicy.EPIC, 0.3)),
         ("cachecraft, auto", KvReuse(ReusePolicy.CACHECRAFT, "auto")),
         ("cachecraft_fixed,0,raw", KvReuse(ReusePolicy.CACHECRAFT_FIXED, 0.0, primed=False)),
-        ("fusionrag,alone", KvReuse(ReusePolicy.FUSIONRAG, question=QuestionPass.ALONE)),
-        ("fusionrag,ahead", KvReuse(ReusePolicy.FUSIONRAG, question=QuestionPass.AHEAD)),
+        ("fusionrag,with_context", KvReuse(ReusePolicy.FUSIONRAG, 0.15, True, WITH_CONTEXT)),
         ("cacheblend,1,legacy_mask", KvReuse(ReusePolicy.CACHEBLEND, 1.0, legacy_mask=True)),
     ],
 )
@@ -27,7 +28,7 @@ def test_a_text_says_policy_ratio_and_options(text, expected):
     [
         (
             "fusion",
-            "kv_reuse: policy 'fusion' is unknown; write POLICY.*cachecraft_fixed.*raw, alone",
+            "kv_reuse: policy 'fusion' is unknown; write POLICY.*fixed.*raw, with_context",
         ),
         ("epic,half", "kv_reuse: 'half' is no ratio or option; write POLICY"),
         ("epic,1.5", "kv_reuse.ratio is 1.5; it is a share of tokens, from 0 to 1, or 'auto'"),
@@ -38,8 +39,8 @@ def test_a_text_says_policy_ratio_and_options(text, expected):
             "kv_reuse.legacy_mask is an option of cacheblend, not of fusionrag",
         ),
         (
-            "cacheblend,alone",
-            "kv_reuse.question 'alone' is an option of fusionrag, not of cacheblend",
+            "cacheblend,with_context",
+            "kv_reuse.question 'with_context' is an option of fusionrag, not of cacheblend",
         ),
         (0.15, "kv_reuse is 0.15; give a KvReuse, or POLICY"),
     ],
@@ -53,3 +54,19 @@ def test_a_ratio_is_a_share_or_auto():
     with pytest.raises(ConfigError, match=r"kv_reuse\.ratio is 'Auto'"):
         KvReuse(ReusePolicy.EPIC, "Auto")
     assert KvReuse(ReusePolicy.EPIC, 1).ratio == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("fusionrag", True),
+        ("fusionrag,auto,raw", True),
+        ("fusionrag,with_context", False),
+        ("fusionrag,0", False),
+        ("fusionrag,1", False),
+        ("epic,0.15", False),
+        ("full", False),
+    ],
+)
+def test_a_question_asks_alone_where_it_selects_by_itself(text, asks):
+    assert kv_reuse_of(text).asks_alone is asks

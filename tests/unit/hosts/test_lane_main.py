@@ -1,5 +1,6 @@
 """How a lane tells a hung step from one that waits for a core."""
 
+import os
 import socket
 import time
 
@@ -8,6 +9,7 @@ import pytest
 from heddle.hosts import lane_main
 from heddle.hosts.channel import Channel
 from heddle.hosts.lane_main import Pulse, waited_for_core_s
+from heddle.runtime.supervision import Heartbeat
 
 
 @pytest.fixture
@@ -32,6 +34,30 @@ def test_time_without_a_core_does_not_count(pulse: Pulse, monkeypatch: pytest.Mo
     pulse._beat()  # the first beat of a step takes its baseline
     monkeypatch.setattr(time, "monotonic", lambda: 106.0)
     assert pulse._beat().step_s == pytest.approx(6.0 - 4.0)
+
+
+def test_only_a_step_is_cut_short_when_the_parent_is_gone(
+    pulse: Pulse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between steps engines may be finishing what they write."""
+    beats = 0
+
+    def beat() -> Heartbeat:
+        nonlocal beats
+        beats += 1
+        if beats == 3:
+            pulse.enter("llm", 0.2)
+        return Heartbeat()
+
+    def leave(code: int) -> None:
+        raise SystemExit(code)
+
+    pulse._interval_s = 0.001
+    monkeypatch.setattr(pulse, "_beat", beat)
+    monkeypatch.setattr(os, "_exit", leave)
+    with pytest.raises(SystemExit):
+        pulse.run()
+    assert beats == 3
 
 
 def test_a_new_step_has_a_new_baseline(pulse: Pulse, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -464,6 +464,14 @@ def test_close_is_quick_and_fails_what_is_in_flight(task: str) -> None:
         assert failure(reader.endings(task_id)[0]) == f"{LANE_LOST} lane lane was closed"
 
 
+def test_engines_are_closed_before_their_process_ends(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("one", "two")]
+    engines = (engine(file.name, closes_into=str(file)) for file in files)
+    with running(*engines):
+        assert not any(file.exists() for file in files)
+    assert [file.read_text() for file in files] == ["one", "two"]
+
+
 def test_close_while_starting() -> None:
     lane = ProcessLane(LaneSpec("lane", (engine(start_error="slow"),)))
     lane.close()

@@ -1,5 +1,6 @@
 """A file is read back bit for bit, or it is a miss: torn, corrupt, foreign and old ones."""
 
+import fcntl
 import logging
 import os
 from pathlib import Path
@@ -164,14 +165,34 @@ def test_a_write_that_fails_leaves_nothing_and_keeps_the_old_file(tmp_path, monk
 
 
 def test_what_dead_writers_left_is_swept_up_and_what_lives_is_not(tmp_path):
+    """A dead one's id may be this process's own: containers count from 1 again."""
     files = written(tmp_path, stored())
-    dead = files.folder / f"{'0' * 64}.{2**22 + 7}.tmp"  # above the largest process id
-    alive = files.folder / f"{'0' * 64}.{os.getppid()}.tmp"
-    for path in (dead, alive):
+    left = [files.folder / f"{'0' * 64}.{pid}.tmp" for pid in (2**22 + 7, os.getpid())]
+    for path in left:
         path.write_bytes(b"half a fi")
-    files.open()
-    assert (dead.exists(), alive.exists()) == (False, True)
-    assert len(scan(files)) == 1
+    chunk = stored("b")
+    with files.staged(chunk.record.key, files.pack(chunk)) as staged:
+        assert ChunkFiles(tmp_path, "m").open()
+        assert [path.exists() for path in (*left, staged)] == [False, False, True]
+        files.publish(staged, chunk.record.key)
+    assert len(scan(files)) == 2
+
+
+def test_a_file_that_is_swept_up_before_it_is_locked_is_made_anew(tmp_path, monkeypatch):
+    files, chunk = written(tmp_path), stored()
+    flock, swept = fcntl.flock, []
+
+    def late(file, operation):
+        if not swept:
+            swept.extend(files.folder.glob("*.tmp"))
+            swept[0].unlink()
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with files.staged(chunk.record.key, files.pack(chunk)) as staged:
+        files.publish(staged, chunk.record.key)
+    assert swept
+    assert [file.record for file in scan(files)] == [chunk.record]
 
 
 def test_the_newest_file_is_described_first_and_known_ones_are_skipped(tmp_path):

@@ -94,20 +94,20 @@ def test_a_tenant_shares_no_key_with_another():
 def test_approximate_kv_has_no_path():
     keys = keys_of([(1,), (2,)])
     record = keys.approximate_record(1, 9)
-    assert record.key == record.alias == keys.chunk(1)
-    assert record.context == (keys.chunk(0),)
+    assert record.key == record.alias == keys.chunks[1]
+    assert record.context == (keys.chunks[0],)
     paths = [p.key for p in keys.probes(1) if p.kind is not HitKind.ALIAS]
     assert record.key not in paths
 
 
 def test_records_name_what_their_values_have_seen():
     keys = keys_of([(1,), (2,), (3, 3)])
-    assert keys.exact_record(2, 5).context == (keys.chunk(0), keys.chunk(1))
+    assert keys.exact_record(2, 5).context == (keys.chunks[0], keys.chunks[1])
     assert keys.canonical_record(2, 5).context == ()
     primed = keys.primed_record(2, 5)
-    before = (keys.chunk(0), keys.chunk(1))
+    before = (keys.chunks[0], keys.chunks[1])
     assert (primed.context, primed.variant) == (before, ChunkVariant.PRIMED)
-    assert (primed.tokens, primed.base, primed.chunk) == (2, 5, keys.chunk(2))
+    assert (primed.tokens, primed.base, primed.chunk) == (2, 5, keys.chunks[2])
 
 
 def test_records_name_the_corpus_s_chunks_that_their_values_have_seen():
@@ -126,7 +126,7 @@ def test_raw_kv_is_asked_for_by_the_prefix_then_by_its_content():
     keys = keys_of([(1,), (2,)])
     assert [(p.key, p.kind) for p in keys.raw_probes(1)] == [
         (keys.canonical_record(1, 0).key, HitKind.CANONICAL),
-        (keys.chunk(1), HitKind.ALIAS),
+        (keys.chunks[1], HitKind.ALIAS),
     ]
 
 

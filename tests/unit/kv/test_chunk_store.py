@@ -206,8 +206,8 @@ def test_a_second_fetch_joins_the_load_and_counts_as_a_pin_of_its_own(tmp_path, 
         assert gate.wait(30)
         return read(self, name)
 
-    monkeypatch.setattr(ChunkFiles, "read", slow)
     with opened(tmp_path, wake=bell) as store:
+        monkeypatch.setattr(ChunkFiles, "read", slow)
         assert store.fetch(key(1)) is store.fetch(key(1)) is Fetch.LOADING
         assert look(store, 1).tier is Tier.DISK
         assert store.completed() == ()
@@ -487,8 +487,8 @@ def test_what_is_forgotten_while_it_is_loaded_does_not_come_back(tmp_path, monke
         assert gate.wait(30)
         return stored
 
-    monkeypatch.setattr(ChunkFiles, "read", slow)
     with opened(tmp_path, wake=bell) as store:
+        monkeypatch.setattr(ChunkFiles, "read", slow)
         assert store.fetch(key(1)) is Fetch.LOADING
         assert store.forget([1]) == 1
         gate.set()
@@ -705,7 +705,7 @@ def test_a_prediction_counts_bytes_and_what_is_fetched_before(tmp_path):
         store.put(canonical(4), 0.0)
         found = [look(store, chunk) for chunk in (4, 1, 2, 1)]
         seconds = store.predicted_load_s(found)
-        assert seconds == pytest.approx([0.0, 10.0, 15.0, 10.0], rel=0.01)  # two threads
+        assert seconds == pytest.approx([0.0, 10.0, 20.0, 10.0], rel=0.01)
         assert seconds[0] == 0.0, "it is in host memory"
         assert seconds[1] == seconds[3] < seconds[2], "one load serves both"
 
@@ -717,6 +717,60 @@ def test_a_load_under_way_is_as_far_off_as_it_was_foretold(tmp_path):
         foretold = store.predicted_load_s([one, two])
         assert store.fetch(one.record.key) is Fetch.LOADING
         assert store.predicted_load_s([two, one]) == pytest.approx(foretold[::-1])
+
+
+class ReadClock(Clock):
+    """A read takes so long by this clock."""
+
+    def __init__(self, monkeypatch, read_s):
+        self.time_s, self.read_s = 0.0, read_s
+        self.reads = []
+        own, lock = ChunkFiles.read, threading.Lock()
+
+        def read(files, key):
+            with lock:
+                self.time_s += self.read_s
+            self.reads.append(key)
+            return own(files, key)
+
+        monkeypatch.setattr(ChunkFiles, "read", read)
+
+    def now_s(self):
+        return self.time_s
+
+
+def test_a_store_that_opens_finds_out_how_fast_its_disk_is(tmp_path, monkeypatch):
+    filled(tmp_path, 1, 2, 3, 4)
+    clock = ReadClock(monkeypatch, read_s=3.0)
+    store = ChunkStore(settings(tmp_path), "m", clock)
+    foretold = store.predicted_load_s([look(store, chunk) for chunk in (1, 2, 3, 4)])
+    stats = store.stats()
+    store.close()
+    assert len(clock.reads) == 2, "as many as are read at once"
+    assert foretold == pytest.approx([3.0, 6.0, 9.0, 12.0], rel=0.01)
+    assert (stats.loads, stats.host_bytes) == (0, 0)
+
+
+def test_after_a_while_without_a_load_the_first_chunk_asked_for_is_loaded(tmp_path, monkeypatch):
+    """A disk that was slow when it was measured may be fast now; whoever asked doesn't wait."""
+    filled(tmp_path, 1, 2, 3)
+    clock, bell = ReadClock(monkeypatch, read_s=3.0), Bell()
+    store = ChunkStore(settings(tmp_path), "m", clock)
+    store.subscribe(bell)
+    found = [look(store, chunk) for chunk in (2, 3)]
+    store.predicted_load_s(found)
+    assert store.stats().loads == 0, "it was measured a moment ago"
+    clock.time_s, clock.read_s = 1000.0, 0.001
+    slow = store.predicted_load_s(found)
+    bell.wait()
+    [loaded] = store.completed()
+    assert loaded.key == key(2)
+    fast = store.predicted_load_s(found)
+    check(store)
+    store.close()
+    assert slow[1] > slow[0] > 2.0
+    assert fast == pytest.approx([0.0, 0.001], rel=0.01)
+    assert store.stats().loads == 1
 
 
 @pytest.mark.parametrize(

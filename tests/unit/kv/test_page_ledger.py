@@ -41,7 +41,7 @@ class LedgerMachine(RuleBasedStateMachine):
         wanted = sorted({page for pages in self.holders for page in pages} | self.cached)
         if wanted:
             page = data.draw(st.sampled_from(wanted))
-            self.ledger.share(page)
+            self.ledger.share([page])
             self.holders.append([page])
 
     @rule(data=st.data())
@@ -114,7 +114,7 @@ def test_releasing_twice_is_refused():
 def test_a_free_page_can_be_neither_shared_nor_cached():
     ledger = PageLedger(4, 16)
     with pytest.raises(InternalError, match="free"):
-        ledger.share(0)
+        ledger.share([0])
     with pytest.raises(InternalError, match="no holder"):
         ledger.mark_cached(0, list)
 
@@ -136,7 +136,7 @@ def test_the_oldest_idle_page_goes_first():
         ledger.mark_cached(page, list)
     ledger.release([second])
     ledger.release([first])
-    ledger.share(second)
+    ledger.share([second])
     ledger.release([second])
     assert ledger.evict_oldest() == first
     assert ledger.evict_oldest() == second

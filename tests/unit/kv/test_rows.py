@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.engines.llm.step_batch import BatchRow
-from heddle.kv.chunk_pages import SharedPages
+from heddle.kv.chunk_pages import SharedPages, slots_in
 from heddle.kv.chunk_record import ChunkRecord
 from heddle.kv.rows import Row, SharedSpan, slots_of
 
@@ -63,7 +63,8 @@ def shared_rows(draw):
         tokens = draw(st.integers(1, 9))
         record = ChunkRecord(bytes([number]), b"", tokens, draw(st.integers(0, 20)))
         pages = tuple(100 + 10 * number + page for page in (2, 0, 1))
-        shared = SharedPages(record, pages, None)
+        slots = slots_in(pages, np.arange(tokens), PAGE)
+        shared = SharedPages(record, pages, slots, None)
         spans.append(SharedSpan(position, position + tokens, position, shared))
         for token in range(tokens):
             slot = pages[token // PAGE] * PAGE + token % PAGE

@@ -17,13 +17,14 @@ def primitives(neighbours_max):
     return region.graph
 
 
-def test_neighbours_are_searched_for_with_the_chunk_s_own_vector():
+def test_neighbours_are_what_precedes_and_what_its_own_vector_finds():
     graph = primitives(10)
     search, prime = graph.primitives
     assert (search.kind, prime.kind) == (PrimitiveKind.SEARCHING, PrimitiveKind.PRIMING)
     assert search.config == SearchConfig("vectors@input", 41, None)
     assert isinstance(prime.config, PrimeConfig)
-    assert (prime.config.passage, prime.config.near) == ("passage@input", "prime.hits@0")
+    assert prime.config.passage == "passage@input"
+    assert prime.config.near == ("before@input", "prime.hits@0")
     assert prime.config.neighbours_max == 10
     assert Edge(search.name, prime.name, EdgeKind.DATA) in graph.edges
 
@@ -33,5 +34,5 @@ def test_without_neighbours_nothing_is_searched_for():
     assert workflow.inputs == {"passage"}
     [prime] = primitives(0).primitives
     assert isinstance(prime.config, PrimeConfig)
-    assert prime.config.near is None
+    assert prime.config.near == ()
     assert prime.reads == ("passage@input",)

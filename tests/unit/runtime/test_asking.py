@@ -14,10 +14,11 @@ from heddle.runtime.batching import POLICIES
 from heddle.workflow.ragraph import RAGraph
 from tests.helpers.fake_ports import Bench
 
-AHEAD = {
+ALONE = {
     "optimizations": Optimizations.APPROX,
-    "kv_reuse": KvReuse(ReusePolicy.FUSIONRAG, 0.15, question=QuestionPass.AHEAD),
+    "kv_reuse": KvReuse(ReusePolicy.FUSIONRAG, 0.15),
 }
+WITH_CONTEXT = KvReuse(ReusePolicy.FUSIONRAG, question=QuestionPass.WITH_CONTEXT)
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +56,7 @@ def ended(bench, call):
 
 def test_the_question_is_run_while_the_search_runs(bench, oneshot):
     bench.vector.holds = is_search
-    call = bench.submit(oneshot, **AHEAD, tenant="a")
+    call = bench.submit(oneshot, **ALONE, tenant="a")
     (payload,) = asked_by(bench)
     assert bench.vector.open, "the search is not over"
     answer = ended(bench, call)
@@ -76,12 +77,14 @@ def test_the_question_is_run_while_the_search_runs(bench, oneshot):
     "options",
     [
         {},
-        {**AHEAD, "optimizations": Optimizations.EXACT},
-        {**AHEAD, "kv_reuse": KvReuse(ReusePolicy.FUSIONRAG)},
+        {**ALONE, "optimizations": Optimizations.EXACT},
+        {**ALONE, "kv_reuse": WITH_CONTEXT},
+        {**ALONE, "kv_reuse": KvReuse(ReusePolicy.FUSIONRAG, 0.0)},
+        {**ALONE, "kv_reuse": KvReuse(ReusePolicy.EPIC)},
     ],
-    ids=["default", "exact", "with_context"],
+    ids=["default", "exact", "with_context", "nothing_to_select", "another_policy"],
 )
-def test_only_where_it_is_asked_for(bench, oneshot, options):
+def test_only_where_the_question_selects_by_itself(bench, oneshot, options):
     call = bench.submit(oneshot, **options)
     assert asked_by(bench) == []
     assert "ask_ahead" not in call.answer.receipt.passes
@@ -92,14 +95,14 @@ def test_engines_that_cannot_ask_are_not_asked(oneshot):
     bench.llm.kinds = bench.llm.kinds - {PrimitiveKind.ASKING}
     bench = Bench(ports=bench.ports)
     bench.llm = bench.ports[2]
-    call = bench.submit(oneshot, **AHEAD)
+    call = bench.submit(oneshot, **ALONE)
     assert call.answer.text == "hello"
     assert asked_by(bench) == []
 
 
 def test_one_that_is_not_over_is_cancelled_when_its_prompt_is_sent(bench, oneshot):
     bench.llm.holds = is_asking
-    call = bench.submit(oneshot, **AHEAD)
+    call = bench.submit(oneshot, **ALONE)
     assert call.answer.text == "hello"
     kinds = [
         c.task.kind.value if isinstance(c, Admit) else "cancel"
@@ -115,7 +118,7 @@ def test_one_that_was_never_sent_is_forgotten(oneshot, policy):
     """Until a credit is free neither the question goes nor its prompt."""
     bench = Bench(llm=2, policy=POLICIES[policy])
     bench.llm.holds = is_generating
-    first, second = bench.submit(oneshot, **AHEAD), bench.submit(oneshot, **AHEAD)
+    first, second = bench.submit(oneshot, **ALONE), bench.submit(oneshot, **ALONE)
     assert len(asked_by(bench)) == 1
     while bench.llm.open:
         bench.llm.answer_all()
@@ -130,7 +133,7 @@ def test_it_takes_no_credit(oneshot):
     bench = Bench(llm=2)
     bench.vector.holds = is_search
     bench.llm.holds = is_asking
-    call = bench.submit(oneshot, **AHEAD)
+    call = bench.submit(oneshot, **ALONE)
     assert len(bench.llm.open) == 1
     assert bench.llm.credits.used == 0
     assert ended(bench, call).text == "hello"
@@ -139,7 +142,7 @@ def test_it_takes_no_credit(oneshot):
 def test_one_that_fails_costs_a_line_in_the_receipt(bench, oneshot):
     bench.vector.holds = is_search
     bench.llm.holds = is_asking
-    call = bench.submit(oneshot, **AHEAD)
+    call = bench.submit(oneshot, **ALONE)
     bench.llm.fail(next(iter(bench.llm.open)))
     answer = ended(bench, call)
     assert answer.receipt.fallbacks == ("answer.asking@0: it broke",)
@@ -149,7 +152,7 @@ def test_one_that_fails_costs_a_line_in_the_receipt(bench, oneshot):
 def test_one_that_is_refused_costs_a_line_in_the_receipt(bench, oneshot):
     bench.vector.holds = is_search
     bench.llm.holds = is_asking
-    call = bench.submit(oneshot, **AHEAD)
+    call = bench.submit(oneshot, **ALONE)
     bench.llm.answer(next(iter(bench.llm.open)), Asked("too long"))
     assert ended(bench, call).receipt.fallbacks == ("too long",)
 
@@ -157,7 +160,7 @@ def test_one_that_is_refused_costs_a_line_in_the_receipt(bench, oneshot):
 def test_a_lane_that_dies_meanwhile_costs_nothing_else(bench, oneshot):
     bench.vector.holds = is_search
     bench.llm.holds = is_asking
-    call = bench.submit(oneshot, **AHEAD)
+    call = bench.submit(oneshot, **ALONE)
     bench.llm.lose_lane()
     bench.cycle()
     assert ended(bench, call).text == "hello"
@@ -167,7 +170,7 @@ def test_a_search_that_fails_takes_the_question_back(oneshot):
     bench = Bench(limits=RuntimeLimits(retries_max=0))
     bench.vector.holds = is_search
     bench.llm.holds = is_asking
-    call = bench.submit(oneshot, **AHEAD)
+    call = bench.submit(oneshot, **ALONE)
     bench.vector.fail(next(iter(bench.vector.open)))
     bench.cycle()
     assert isinstance(call.error, EngineError)
@@ -179,7 +182,7 @@ def test_a_search_that_fails_takes_the_question_back(oneshot):
 def test_a_request_that_is_cancelled_takes_the_question_back(bench, oneshot, is_over):
     bench.vector.holds = is_search
     bench.llm.holds = (lambda task: False) if is_over else is_asking
-    call = bench.submit(oneshot, **AHEAD)
+    call = bench.submit(oneshot, **ALONE)
     assert len(asked_by(bench)) == 1
     bench.cancel(call)
     assert len(bench.llm.sent(Cancel)) == (not is_over)
@@ -188,7 +191,7 @@ def test_a_request_that_is_cancelled_takes_the_question_back(bench, oneshot, is_
 
 def test_a_generation_that_is_tried_again_asks_no_second_time(bench, oneshot):
     bench.llm.holds = is_generating
-    call = bench.submit(oneshot, **AHEAD)
+    call = bench.submit(oneshot, **ALONE)
     prefill = next(t.task_id for t in bench.llm.tasks() if t.kind is PrimitiveKind.PREFILLING)
     bench.llm.fail(prefill)
     bench.llm.holds = lambda task: False
@@ -204,7 +207,7 @@ def test_a_generation_that_is_tried_again_asks_no_second_time(bench, oneshot):
 def test_equal_runs_send_equal_commands(oneshot):
     def sent():
         bench = Bench()
-        calls = [bench.submit(oneshot, **AHEAD) for _ in range(3)]
+        calls = [bench.submit(oneshot, **ALONE) for _ in range(3)]
         assert all(call.answer.text == "hello" for call in calls)
         return [repr(command) for command in bench.llm.commands]
 

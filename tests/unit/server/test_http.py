@@ -73,7 +73,7 @@ class FakeServer:
     ) -> None:
         self.events = events
         self.refusal = refusal
-        self.found = health or {"status": "ok"}
+        self.found = health or {"status": "ok", "ready": True}
         self.asked: list[tuple[object, str, dict[str, object]]] = []
         self.cancels = 0
 
@@ -284,12 +284,15 @@ def test_the_names_of_the_workflows():
     assert response.json() == {"workflows": ["oneshot"]}
 
 
-@pytest.mark.parametrize(("state", "status"), [("ok", 200), ("degraded", 503)])
-def test_health(state: str, status: int):
-    server = FakeServer(health={"status": state, "lanes": {}})
+@pytest.mark.parametrize(
+    ("state", "is_ready", "status"),
+    [("ok", True, 200), ("degraded", True, 200), ("degraded", False, 503)],
+)
+def test_health(state: str, is_ready: bool, status: int):
+    server = FakeServer(health={"status": state, "ready": is_ready})
     response = call(server, lambda client: client.get("/health"))
     assert response.status_code == status
-    assert response.json() == {"status": state, "lanes": {}}
+    assert response.json() == {"status": state, "ready": is_ready}
 
 
 @pytest.mark.parametrize("stream", [False, True])

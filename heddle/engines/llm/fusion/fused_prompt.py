@@ -37,8 +37,8 @@ class ReusedChunk:
 class ScoredAhead:
     """How much a question that was run ahead of its prompt looks at each token of some chunks.
 
-    `scores` go by where the chunk starts; without any, `problem` says why. `seconds` is what
-    scoring took.
+    `scores` go by where the chunk starts; a question that wasn't there has none. `problem` says
+    what went wrong, `seconds` is what scoring took.
 
     Shapes: scores [tokens of the chunk] each.
     """

@@ -6,7 +6,7 @@ from enum import Enum
 
 import numpy as np
 
-from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.results import FusedKv
 from heddle.engines.llm.fusion.fused_prompt import (
     NOT_SCORED,
@@ -186,9 +186,7 @@ class Fusion:
     @property
     def wants_scores(self) -> bool:
         """Whether it is still to be found out if its question was run ahead of it."""
-        may_select = self._reuse.ratio not in (0.0, 1.0)
-        is_ahead = self._reuse.question is QuestionPass.AHEAD
-        return is_ahead and may_select and self._ahead is None
+        return self._reuse.asks_alone and self._ahead is None
 
     @property
     def scorable(self) -> tuple[ReusedChunk, ...]:
@@ -196,11 +194,13 @@ class Fusion:
         return tuple(c for c in self._reused.values() if c.kind is not HitKind.EXACT)
 
     def take_scores(self, ahead: ScoredAhead) -> None:
-        """Select by what the question looked at ahead; without scores, with the context.
+        """Select by what the question looked at ahead; without scores it runs with its prompt.
 
         It stays with that where the prompt has to be put together again.
         """
         self._ahead = ahead
+        if ahead.problem:
+            self._notes += (ahead.problem,)
 
     def unseat(self) -> None:
         """Forget what was done: the row has lost its pages."""
@@ -289,11 +289,12 @@ class Fusion:
             tokens_shared=self._num_shared_tokens,
             tokens_from_disk=sum(chunk.span.tokens for chunk in from_disk),
             tokens_surveyed=seated.surveyed,
-            question=self._question,
+            question=self._reuse.question if self._question_selected else None,
+            was_ahead=self._is_ahead,
             chunks_primed=sum(
                 chunk.record.variant is ChunkVariant.PRIMED for chunk in self._reused.values()
             ),
-            fallbacks=(*self._notes, *self._late(), *self._unlogged()),
+            fallbacks=(*self._notes, *self._unlogged()),
             loading_s=self._loading_s,
             surveying_s=seated.surveying_s,
             computing_s=seated.computing_s,
@@ -307,13 +308,8 @@ class Fusion:
         return bool(seated.prompt.ahead.scores) and seated.ratio < 1.0 and budget > 0
 
     @property
-    def _question(self) -> QuestionPass | None:
-        """What the question saw while it selected; None where it didn't."""
-        if self._reuse.policy is not ReusePolicy.FUSIONRAG or not self._at_work.surveyed:
-            return None
-        if self._is_ahead or self._reuse.question is not QuestionPass.AHEAD:
-            return self._reuse.question
-        return QuestionPass.WITH_CONTEXT
+    def _question_selected(self) -> bool:
+        return self._reuse.policy is ReusePolicy.FUSIONRAG and self._at_work.surveyed > 0
 
     @property
     def _num_shared_tokens(self) -> int:
@@ -321,12 +317,6 @@ class Fusion:
             return 0
         loaded = sum(stop - start for start, stop in self._at_work.prompt.loaded)
         return loaded - self.num_recomputed_tokens
-
-    def _late(self) -> tuple[str, ...]:
-        """Say why the question that was to run ahead has selected with the context."""
-        if self._ahead is None or self._question is not QuestionPass.WITH_CONTEXT:
-            return ()
-        return (self._ahead.problem,)
 
     def _unlogged(self) -> tuple[str, ...]:
         """Say how many chunks Cache-Craft had to choose from without what they looked at."""

@@ -94,6 +94,16 @@ class FollowedGraph:
         self._embedder = EmbedderGuard(source)
         self._start_if_outgrown()
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why no better graph could be made, if one was tried."""
+        return (self._rebuild.problem,) if self._rebuild.problem else ()
+
+    @property
+    def count(self) -> int:
+        """Vectors that are searched."""
+        return self._live.count
+
     def newest_revision(self) -> int:
         """Return the newest revision that was committed, here or elsewhere."""
         return self._source.revision

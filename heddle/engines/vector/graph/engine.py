@@ -9,6 +9,7 @@ import numpy as np
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.errors import InputError
 from heddle.core.frames import Frame, Load
+from heddle.core.gauges import INDEX_REVISION, INDEX_VECTORS
 from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
@@ -143,12 +144,16 @@ class GraphEngine:
             "followed": float(followed),
             "stored": float(stored),
         }
-        return self._report.frame(
+        frame = self._report.frame(
             features,
             Load(running=self.rows_in_flight, waiting=self._rows_waiting),
             has_computed=bool(done.seeded or done.extends or followed or stored),
             has_work=self._has_tasks,
         )
+        if self._corpus is None:
+            return frame
+        gauges = {INDEX_REVISION: self._worker.revision, INDEX_VECTORS: self._corpus.count}
+        return frame._replace(notes=self._corpus.notes, gauges=gauges)
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Call `wake` whenever a search by words has ended beside the steps."""
@@ -299,12 +304,16 @@ class GraphEngine:
                 self._has_new_search = False
             if corpus.covers(self._revision_wanted):
                 return 0
-            return corpus.follow(in_flight=self._slots.count > 0)
+            followed = corpus.follow(in_flight=self._slots.count > 0)
         except Exception as error:
             # Those of which some rows have begun as well: the others could wait for ever.
             waiting = [s.task_id for s in self._searches.values() if s.rows_waiting]
             self._fail(waiting, f"the graph can't follow the corpus: {error}")
             return 0
+        # What came in may be the first that those who could find everything must not find.
+        for search in [s for s in self._searches.values() if s.rows_joined and s.allowed is None]:
+            self._scope(search)
+        return followed
 
     def _begin(self, search: GraphSearch) -> bool:
         """Settle a search's revision and scope, and let it look for words.

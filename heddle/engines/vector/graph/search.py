@@ -20,9 +20,10 @@ class GraphSearch:
     """One search task; `rows_of` names the row of each slot that it holds.
 
     `deadline_s` and `expected`, the extends that a row should need, are settled in the first step
-    after it came; `revision` and `allowed`, the chunks that it may find (None = all), when its
-    first row gets a slot. `found` is what its rows found, None before the first of them;
-    `by_words` is there once it was looked for; `is_dropped` once it has ended.
+    after it came; `revision` and `allowed`, the chunks that it may find, when its first row gets a
+    slot. `allowed` is None as long as that is all of them, those that come in meanwhile included.
+    `found` is what its rows found, None before the first of them; `by_words` is there once it was
+    looked for; `is_dropped` once it has ended.
     Mutates: rows join and leave.
     """
 

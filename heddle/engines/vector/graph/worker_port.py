@@ -79,6 +79,16 @@ class FollowedCorpus(Protocol):
         """What searches by words."""
         ...
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where it goes another way than meant."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Vectors that are searched."""
+        ...
+
     def newest_revision(self) -> int:
         """Return the newest revision that was committed, here or elsewhere."""
         ...

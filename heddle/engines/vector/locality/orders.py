@@ -42,15 +42,3 @@ def soft_order(distances: NDArray[np.float32], bonuses: NDArray[np.float64]) -> 
         front, so that a query that has drifted away loses nothing.
     """
     return np.argsort(distances - bonuses, kind="stable")
-
-
-def hard_order(
-    lists: NDArray[np.int64], past: Past, planned_before: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the turns of clusters that come by distance, [w], as HedraRAG §4.3 orders them.
-
-    First those that hold a cached hit, then those that the search before planned, then the rest.
-    """
-    was_planned = np.isin(lists, planned_before)
-    rank = np.where(np.isin(lists, past.hit_lists), 0, np.where(was_planned, 1, 2))
-    return np.argsort(rank, kind="stable")

@@ -5,17 +5,19 @@ from typing import Final
 from heddle.core.errors import ConfigError
 
 EXACT: Final = "exact"
+SPECULATIVE: Final = "speculative"
 TARGET: Final = "target:"
-SEARCH_FORM: Final = "exact|target:RECALL"
+SEARCH_FORM: Final = "exact|speculative|target:RECALL"
 
 
 def target_recall(text: str) -> float | None:
     """Return the recall that searches are to keep; None = each scans every list that it plans.
 
     Raises:
-        ConfigError: it is neither "exact" nor "target:" and a share between 0 and 1.
+        ConfigError: it is none of "exact", "speculative", and "target:" with a share between 0
+            and 1.
     """
-    if text == EXACT:
+    if text in (EXACT, SPECULATIVE):
         return None
     head, _, share = text.partition(":")
     try:
@@ -24,7 +26,7 @@ def target_recall(text: str) -> float | None:
         recall = 0.0
     if not 0 < recall < 1:
         raise ConfigError(
-            f"search {text!r}: write exact, or target: and a recall between 0 and 1, "
+            f"search {text!r}: write exact, speculative, or target: and a recall between 0 and 1, "
             "such as target:0.95"
         )
     return recall

@@ -111,7 +111,12 @@ class PoolEngine:
         told = [self._told(event, now_s + frame.seconds) for event in frame.events]
         events, self._events = (*self._events, *told), []
         load = frame.load._replace(waiting=frame.load.waiting + self.scheduler.waiting)
-        return frame._replace(events=events, load=load, has_work=self.has_work)
+        return frame._replace(
+            events=events,
+            load=load,
+            has_work=self.has_work,
+            gauges={**frame.gauges, **self.scheduler.gauges()},
+        )
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Call `wake` whenever the engine behind may have got work by itself."""

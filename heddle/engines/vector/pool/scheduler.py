@@ -1,7 +1,9 @@
 """Which searches of the two stages run: the pool's slots, queues and parked searches. Pure."""
 
 import math
+from collections.abc import Mapping
 
+from heddle.core.gauges import POOL_FREE, POOL_RUNNING, POOL_WAITING
 from heddle.engines.vector.pool.limits import PoolKnobs
 from heddle.engines.vector.pool.lookahead import latest_start_s, own_latest_start_s
 from heddle.engines.vector.pool.policies import PoolPolicy
@@ -57,6 +59,10 @@ class PoolScheduler:
     def waiting(self) -> int:
         """Searches that have not started, and those that are parked."""
         return len(self._prefill) + len(self._decode) + len(self._parked)
+
+    def gauges(self) -> Mapping[str, float]:
+        """Return how full the pool is, by the names of `core.gauges`."""
+        return {POOL_RUNNING: self.running, POOL_FREE: self.free, POOL_WAITING: self.waiting}
 
     def add(self, request: PoolRequest) -> None:
         """Queue a search."""

@@ -50,7 +50,10 @@ def _held(folder: Path) -> int:
     """Return a descriptor that holds a folder, made anew where it is removed meanwhile."""
     for _ in range(TRIES):
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            descriptor = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)  # waits for one who removes it
             if folder.exists() and os.path.samestat(os.fstat(descriptor), folder.stat()):

@@ -1,6 +1,6 @@
 """Several vector workers behind one port: searches go to all of them, their hits are merged."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -9,6 +9,7 @@ import numpy as np
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.credits import Credits
 from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame
+from heddle.core.gauges import INDEX_VECTORS
 from heddle.core.payloads import Payload, SearchPayload
 from heddle.core.ports import EnginePort
 from heddle.core.primitives import PrimitiveKind
@@ -54,6 +55,7 @@ class ShardedPort:
     epoch: int = 1
     kinds: frozenset[PrimitiveKind] = frozenset({PrimitiveKind.SEARCHING, PrimitiveKind.INGESTION})
     _tasks: dict[int, Scattered] = field(default_factory=dict)
+    _last: dict[int, Frame] = field(default_factory=dict)  # each worker's newest
 
     def send(self, command: Command) -> None:
         """Pass a command on to those whom it concerns; never blocks."""
@@ -107,7 +109,17 @@ class ShardedPort:
     def _take_in(self, number: int, frame: Frame) -> Frame:
         told = [self._answer(number, event) for event in frame.events]
         events = tuple(event for event in told if event is not None)
-        return frame._replace(lane=self.name, epoch=self.epoch, events=events, number=0)
+        self._last[number] = frame
+        last = self._last.values()
+        notes = tuple(dict.fromkeys(note for part in last for note in part.notes))
+        return frame._replace(
+            lane=self.name,
+            epoch=self.epoch,
+            events=events,
+            number=0,
+            notes=notes,
+            gauges=_gauges_of([part.gauges for part in last]),
+        )
 
     def _answer(self, number: int, event: Event) -> Event | None:
         """Take one worker's answer in; return the whole one once it is there."""
@@ -165,6 +177,13 @@ def merged(parts: Sequence[Hits], topk: int, notes: tuple[str, ...] = ()) -> Hit
         recall=min(estimates, key=lambda estimate: estimate.recall, default=None),
         by_words=next((p.by_words for p in parts if p.by_words is not None), None),
     )
+
+
+def _gauges_of(parts: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    """Return the state of the whole: the sum of the vectors, of all else the smallest."""
+    names = {name for part in parts for name in part}
+    values = {name: [part[name] for part in parts if name in part] for name in names}
+    return {n: sum(each) if n == INDEX_VECTORS else min(each) for n, each in values.items()}
 
 
 def _without_words(payload: Payload) -> Payload:

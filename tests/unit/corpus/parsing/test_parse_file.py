@@ -202,6 +202,7 @@ def test_jsonl(tmp_path):
         (b'{"text": "x", "id": [1]}', '"id" must be'),
         (b'{"text": "x", "id": true}', '"id" must be'),
         (b'{"text": "x", "tenant": 0}', '"tenant" must be'),
+        (b'{"text": "x", "metadata": []}', "metadata must be a mapping"),
         (b'{"text": "\xff"}', "not UTF-8"),
         (b"\x7fELF\x00\x00", "not JSON"),
     ],

@@ -136,6 +136,11 @@ class Lane:
         kind = PrimitiveKind.PREFILLING
         self.engine.apply(Admit(Task(task_id, kind, identity, payload, optimizations=level)))
 
+    def speculate(self, task_id, prompt, tenant="", priority=Priority.NORMAL):
+        payload = PrefillPayload((Segment(tuple(prompt)),), tenant, is_speculative=True, rows=0)
+        identity = Identity(task_id, "node", priority=priority)
+        self.engine.apply(Admit(Task(task_id, PrimitiveKind.PREFILLING, identity, payload)))
+
     def decode(
         self,
         task_id,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from heddle.core import gauges
 from heddle.core.commands import Admit, Amend, AmendMode, Cancel, Release, Steer, Transfer
 from heddle.core.errors import ConfigError
 from heddle.core.frames import Cancelled, Failed
@@ -94,6 +95,9 @@ def test_pages_go_when_the_decode_has_ended_and_the_lease_is_released():
     lane.drain()
     ledger = lane.engine._scheduler.ledger
     assert ledger.held_count == 3
+    pages = lane.frames[-1].gauges
+    assert pages[gauges.KV_PAGES_HELD] == 3
+    assert sum(pages.values()) == ledger.page_count
     lane.engine.apply(Release(KvHandle("llm", 2, 1)))
     lane.engine.apply(Release(KvHandle("other", 3, 1)))
     lane.engine.apply(Release(KvHandle("llm", 3, 99)))

@@ -229,11 +229,11 @@ def test_what_is_deleted_is_primed_anew(llama, serve):
     assert serving.prime([prefix, known[0], known[2]]) == Primed(len(CHUNK), 1, True)
 
 
-def test_neighbours_that_do_not_fit_are_left_out_the_least_similar_first():
+def test_neighbours_that_do_not_fit_are_left_out_those_farthest_from_the_chunk_first():
     whole = priming(NEIGHBOURS, CHUNK)
     lengths = [len(segment.token_ids) for segment in whole]
     assert fitting(whole, sum(lengths)) == whole
-    assert fitting(whole, sum(lengths) - 1) == (*whole[:3], whole[4])
+    assert fitting(whole, sum(lengths) - 1) == (whole[0], *whole[2:])
     assert fitting(whole, lengths[0] + lengths[4]) == (whole[0], whole[4])
     assert fitting(whole, 1) == (whole[0], whole[4])
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from heddle.core.errors import ConfigError
+from heddle.core.frames import Progress
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document
 from heddle.corpus.store import CorpusStore, EmbedderStamp
@@ -118,3 +119,23 @@ def test_a_lane_that_finds_a_long_tail_saves_it_beside_its_searches(tools, tmp_p
     hits = tools.terminals(tools.drain(engine))[1].result
     assert (hits.labels[0, 0], hits.revision) == (311, 2)
     engine.close()
+
+
+@pytest.mark.parametrize("speculates", [False, True])
+def test_partial_hits_come_with_a_probability_where_prompts_are_guessed(
+    tools, tmp_path, speculates
+):
+    vectors = tools.clustered(1500)
+    with CorpusStore.open(tmp_path, create=True) as store:
+        store.set_embedder(EmbedderStamp("fake", tools.dims, "float32"))
+        chunks = [TextChunk(i, "title", f"text {i}") for i in range(len(vectors))]
+        store.put_document(Document("d", "title", "text", "d.txt"), chunks)
+        store.store_vectors([chunk.chunk_id for chunk in store.pending_chunks(2000)], vectors)
+    settings = VectorSettings(tmp_path, lists_per_step=1, speculates=speculates)
+    engine = build_engine("vector", 1, settings)
+    told = []
+    for number, query in enumerate(vectors[:40, None]):
+        engine.apply(tools.search(number, query, 1, report_every=1))
+        told += [event for event in tools.drain(engine) if isinstance(event, Progress)]
+    assert told
+    assert any(event.probability > 0 for event in told) == speculates

@@ -14,6 +14,7 @@ from heddle.core.tasks import Priority
 from heddle.engines.vector.engine import VectorEngine
 from heddle.engines.vector.index_kind import IndexKind
 from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.locality.finality import Finality
 from heddle.engines.vector.worker import FaissWorker, are_settled
 
 COUNT = 2500
@@ -200,6 +201,54 @@ def test_partial_hits_come_from_the_lists_scanned_so_far(served, tools):
         distances, labels = worker.search_at_once(queries, 5, scanned)
         np.testing.assert_array_equal(report.labels, labels)
         np.testing.assert_array_equal(report.distances, distances)
+
+
+def test_a_search_that_is_watched_tells_its_hits_at_looks_and_how_likely_they_stay(served, tools):
+    worker = served
+    engine = engine_over(worker, tools, lists_per_step=1, finality=Finality())
+    queries, said, came = tools.clustered(120, seed=9), [], []
+    for number, query in enumerate(queries[:, None]):
+        engine.apply(tools.search(number, query, 2, 12, report_every=1))
+        engine.apply(Steer(budget_s=math.inf))
+        events = tools.drain(engine)
+        reports = [event for event in events if isinstance(event, Progress)]
+        assert [report.fraction for report in reports] == [4 / 12, 6 / 12, 8 / 12]
+        final = tools.terminals(events)[number].result
+        assert_one_shot(worker, final, query, 2, 12)
+        for report in reports:
+            distances, labels = worker.search_at_once(query, 2, round(12 * report.fraction))
+            np.testing.assert_array_equal(report.labels, labels)
+            np.testing.assert_array_equal(report.distances, distances)
+        if number >= 60:
+            said += [report.probability for report in reports]
+            came += [np.array_equal(report.labels, final.labels) for report in reports]
+    assert abs(np.mean(said) - np.mean(came)) < 0.15
+    assert 0.2 < np.mean(said) < 1.0
+
+
+def test_searches_with_more_rows_and_those_that_nobody_watches_teach_nothing(served, tools):
+    finality = Finality()
+    engine = engine_over(served, tools, lists_per_step=2, finality=finality)
+    engine.apply(tools.search(1, queries_of(tools, 2, 3), 5, 12, report_every=1))
+    engine.apply(tools.search(2, queries_of(tools, 1, 4), 5, 12))
+    events = tools.drain(engine, 2.0)
+    assert {event.probability for event in events if isinstance(event, Progress)} == {0.0}
+    assert not finality._kinds
+
+
+@pytest.mark.parametrize("ending", ["cancel", "fail"])
+def test_a_watched_search_that_never_ends_is_forgotten(served, tools, ending):
+    finality = Finality()
+    engine = engine_over(served, tools, lists_per_step=5, finality=finality)
+    engine.apply(tools.search(1, queries_of(tools, 1, 3), 5, 12, report_every=1))
+    engine.step(0.0, math.inf)
+    assert finality._watched
+    if ending == "cancel":
+        engine.apply(Cancel(1))
+    else:
+        engine._fail(1, "it broke")
+    assert not finality._watched
+    tools.drain(engine)
 
 
 def test_rows_that_wait_for_a_slot_show_as_no_hits(served, tools):

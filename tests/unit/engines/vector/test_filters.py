@@ -163,6 +163,14 @@ def test_a_filter_that_nothing_matches_is_refused(served, tools):
     assert isinstance(ended[2], Done)
 
 
+def test_nothing_allowed_is_not_everything_to_a_scan(served, tools):
+    none = allowed_module.Allowed.of(np.zeros(0, np.int64), is_few=False)
+    queries = served.prepared(tools.clustered(2))
+    distances, labels = np.full((2, 5), np.inf, np.float32), np.full((2, 5), -1, np.int64)
+    served.scan(queries, served.coarse(queries, 3), distances, labels, none)
+    assert (labels == -1).all()
+
+
 def test_a_filter_that_can_not_be_looked_up_fails_its_search_alone(tools):
     source = corpus(tools)
     engine = VectorEngine("vector", 0, FaissWorker(LiveIndex.build(source), source), tools.Clock())

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heddle.core import gauges
 from heddle.core.commands import Cancel
 from heddle.core.errors import StorageError
 from heddle.core.frames import Cancelled, Done, Failed, Progress
@@ -47,6 +48,8 @@ def test_a_search_sees_what_others_committed_before_it(tools):
     hits = found(tools, engine, vectors[250:])
     assert (hits.distances[:, 0] == 0).all()
     assert hits.revision == source.revision == 2
+    told = engine.step(0.0, 1.0).gauges
+    assert told == {gauges.INDEX_REVISION: 2, gauges.INDEX_VECTORS: 300}
 
 
 def test_what_others_deleted_is_not_found_and_k_is_filled(tools):
@@ -356,13 +359,16 @@ def test_clusters_that_cannot_be_made_cost_no_search_and_are_tried_again(tools, 
     with caplog.at_level(logging.WARNING):
         ask()
         source.delete([500])
-        assert "no memory; tried again 10 s later" in ask().notes[0]
+        notes = ask().notes
+    assert "no memory; tried again 10 s later" in notes[0]
+    assert engine.step(0.0, 1.0).notes == notes
     assert "no memory; tried again 10 s later" in caplog.text
     for clock.time_s in (9.9, 10.0, 29.9, 30.0, 69.9, 70.0):  # the corpus stays as it is
         ask()
     assert tries == [0.0, 10.0, 30.0, 70.0]
     hits = ask()
     assert (hits.lists_probed, hits.notes) == (3 * nlist_for(499), ())
+    assert engine.step(0.0, 1.0).notes == ()
 
 
 def test_pauses_between_tries_have_a_bound(tools):

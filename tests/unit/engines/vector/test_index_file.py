@@ -123,6 +123,17 @@ def test_damage_is_logged(tmp_path, source, caplog):
     assert "corrupt" in caplog.text
 
 
+def test_a_manifest_of_another_version_is_named_as_one(tmp_path, source, caplog):
+    open_index(tmp_path, source)
+    path = tmp_path / "index" / "manifest.json"
+    fields = json.loads(path.read_text())
+    del fields["kind"]
+    path.write_text(json.dumps(fields))
+    open_index(tmp_path, source)
+    assert "built again: the index manifest has no valid 'kind': another version" in caplog.text
+    assert read_manifest(tmp_path).kind == "flat"
+
+
 def test_a_file_of_another_corpus_is_built_again(tools, tmp_path, source):
     open_index(tmp_path, source)
     other = tools.Source(tools.clustered(700, seed=6))

@@ -33,6 +33,8 @@ def test_who_leaves_wants_nothing_any_more():
     assert table.pending(moved.index(2)).tolist() == [2, 4]
     table.add([3], [0], [1], np.ones((1, 4), np.float32), np.array([[9]]), [3])
     assert table.pending(2).tolist() == [9]
+    table.take_shared(np.array([2, 4, 9]))  # the new row has nothing of who was there before
+    assert table.lists_left.tolist() == [0, 1, 0]
 
 
 def test_a_row_that_goes_on_wants_its_next_lists():

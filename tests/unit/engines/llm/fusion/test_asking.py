@@ -8,7 +8,7 @@ import torch
 
 from heddle.core.commands import Amend, AmendMode, Cancel
 from heddle.core.kv_reuse import AUTO, KvReuse, QuestionPass, ReusePolicy
-from heddle.engines.llm.asked_questions import NOT_IN, AskedQuestions
+from heddle.engines.llm.asked_questions import AskedQuestions
 from heddle.engines.llm.engine import ASKINGS_MAX
 from heddle.engines.llm.fused_layers import fuse_layers
 from tests.helpers.fused_serving import FusedServing, segments
@@ -24,9 +24,8 @@ from tests.helpers.three_chunks import (
 from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
 
 RATIO = 0.1
-AHEAD = KvReuse(ReusePolicy.FUSIONRAG, RATIO, question=QuestionPass.AHEAD)
-ALONE = KvReuse(ReusePolicy.FUSIONRAG, RATIO, question=QuestionPass.ALONE)
-WITH_CONTEXT = KvReuse(ReusePolicy.FUSIONRAG, RATIO)
+ALONE = KvReuse(ReusePolicy.FUSIONRAG, RATIO)
+WITH_CONTEXT = KvReuse(ReusePolicy.FUSIONRAG, RATIO, question=QuestionPass.WITH_CONTEXT)
 LONG = prompt(60, 7)
 
 
@@ -79,16 +78,17 @@ def test_it_selects_what_the_question_alone_looks_at(family, step_tokens):
     model = tiny_model(family)
     case = ThreeChunks(model)
     serving = asked(model, step_tokens=step_tokens)
-    logits = serving.ask(case.segments, AHEAD)
+    logits = serving.ask(case.segments, ALONE)
     assert rel_diff(logits, case.logits(selected_alone(case))) < TOLERANCE
     fused = last_fused(serving)
-    assert (fused.question, fused.fallbacks) == (QuestionPass.AHEAD, ())
+    assert (fused.question, fused.was_ahead) == (QuestionPass.ALONE, True)
+    assert fused.fallbacks == ()
     assert fused.tokens_surveyed == len(QUESTION)
     assert fused.tokens_recomputed == int(RATIO * len(case.candidates))
     assert fused.surveying_s > 0.0
 
-    late = served(model, step_tokens=step_tokens)
-    assert rel_diff(late.ask(case.segments, AHEAD), logits) > 1e-4, "a weak test"
+    other = served(model, step_tokens=step_tokens)
+    assert rel_diff(other.ask(case.segments, WITH_CONTEXT), logits) > 1e-4, "a weak test"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -101,7 +101,7 @@ def test_its_scores_are_those_of_its_queries_turned_to_their_places(family):
     with patch.object(
         serving.worker, "scores", lambda *args: taken.append(scores(*args)) or taken[0]
     ):
-        serving.ask(case.segments, AHEAD)
+        serving.ask(case.segments, ALONE)
 
     _, _, queries = case.oracle.run(QUESTION)
     place = torch.full((len(QUESTION),), case.question[0])
@@ -122,7 +122,7 @@ def test_it_selects_alike_where_layers_are_fused():
     expected = served(model).ask(ThreeChunks(model).segments, ALONE)
     fuse_layers(model)
     serving = asked(model)
-    logits = serving.ask(segments(PREFIX, [CHUNKS[i] for i in (2, 0, 1)], QUESTION), AHEAD)
+    logits = serving.ask(segments(PREFIX, [CHUNKS[i] for i in (2, 0, 1)], QUESTION), ALONE)
     assert rel_diff(logits, expected) < 1e-4
 
 
@@ -155,40 +155,40 @@ def test_a_question_that_loses_its_pages_begins_anew(model):
 @pytest.mark.parametrize("ratio", [0.0, 1.0])
 def test_where_nothing_is_chosen_nothing_is_scored(model, case, ratio):
     serving = asked(model)
-    reuse = KvReuse(ReusePolicy.FUSIONRAG, ratio, question=QuestionPass.AHEAD)
+    reuse = KvReuse(ReusePolicy.FUSIONRAG, ratio)
     with patch.object(serving.worker, "scores", side_effect=AssertionError):
         serving.ask(case.segments, reuse)
     fused = last_fused(serving)
     assert (fused.question, fused.tokens_surveyed, fused.fallbacks) == (None, 0, ())
 
 
-def test_a_ratio_from_the_deadline_counts_no_pass(model, case):
+def test_a_ratio_from_the_deadline_goes_with_it(model, case):
     serving = asked(model)
-    serving.ask(case.segments, KvReuse(ReusePolicy.FUSIONRAG, AUTO, question=QuestionPass.AHEAD))
+    serving.ask(case.segments, KvReuse(ReusePolicy.FUSIONRAG, AUTO))
     fused = last_fused(serving)
-    assert (fused.ratio, fused.question) == (0.15, QuestionPass.AHEAD)
+    assert (fused.ratio, fused.was_ahead) == (0.15, True)
 
 
 def test_equal_runs_give_equal_numbers(model, case):
-    first, second = (asked(model).ask(case.segments, AHEAD) for _ in range(2))
+    first, second = (asked(model).ask(case.segments, ALONE) for _ in range(2))
     assert first.tolist() == second.tolist()
 
 
 def test_a_preempted_prompt_keeps_its_selection(model, case):
     """It has drawn tokens by what it selected first: it is put together again in the same way."""
     serving = asked(model)
-    expected = serving.ask(case.segments, AHEAD)
-    number = serving.start(case.segments, AHEAD, 6)
+    expected = serving.ask(case.segments, ALONE)
+    number = serving.start(case.segments, ALONE, 6)
     serving.step()
     sequence = serving.engine._sequences[number]
     serving.engine._fuser.asked._kept.clear()
     serving.engine._scheduler._preempt(sequence)
     serving.drain()
     assert serving.preemptions[number] == 1
-    assert serving.prefilled[number].fused.question is QuestionPass.AHEAD
+    assert serving.prefilled[number].fused.was_ahead
     assert rel_diff(serving.logits[number][0], expected) < TOLERANCE
     undisturbed = asked(model)
-    other = undisturbed.start(case.segments, AHEAD, 6)
+    other = undisturbed.start(case.segments, ALONE, 6)
     undisturbed.drain()
     assert serving.tokens[number] == undisturbed.tokens[other]
 
@@ -196,57 +196,63 @@ def test_a_preempted_prompt_keeps_its_selection(model, case):
 # --- too late, or something else -------------------------------------------------------------
 
 
-def with_context(serving, case):
-    """Ask; return the logits, and the fallbacks of a receipt that says what the question saw."""
-    logits = serving.ask(case.segments, AHEAD)
+def with_its_prompt(serving, case):
+    """Ask; return the logits, and the fallbacks of a receipt that says when the question ran."""
+    logits = serving.ask(case.segments, ALONE)
     fused = last_fused(serving)
-    assert fused.question is QuestionPass.WITH_CONTEXT
+    assert (fused.question, fused.was_ahead) == (QuestionPass.ALONE, False)
     assert fused.tokens_surveyed == len(QUESTION)
     return logits, fused.fallbacks
 
 
-def test_without_its_own_pass_the_question_runs_with_the_context(model, case):
-    logits, fallbacks = with_context(served(model), case)
-    assert fallbacks == (NOT_IN,)
-    expected = served(model).ask(case.segments, WITH_CONTEXT)
-    assert rel_diff(logits, expected) < TOLERANCE
+def test_when_it_runs_changes_no_answer(model, case):
+    logits, fallbacks = with_its_prompt(served(model), case)
+    assert fallbacks == ()
+    assert rel_diff(logits, asked(model).ask(case.segments, ALONE)) < TOLERANCE
 
 
-def test_where_nothing_may_be_chosen_nothing_is_late(model):
+def test_where_nothing_may_be_chosen_the_question_does_not_run(model):
     serving = served(model)
-    serving.ask(segments(PREFIX, [CHUNKS[0]], QUESTION), AHEAD)
+    serving.ask(segments(PREFIX, [CHUNKS[0]], QUESTION), ALONE)
     fused = last_fused(serving)
-    assert (fused.question, fused.fallbacks) == (None, ())
+    assert (fused.question, fused.was_ahead, fused.tokens_surveyed) == (None, False, 0)
+
+
+def test_asked_with_the_context_it_is_not_looked_for(model, case):
+    serving = asked(model)
+    serving.ask(case.segments, WITH_CONTEXT)
+    fused = last_fused(serving)
+    assert (fused.question, fused.was_ahead) == (QuestionPass.WITH_CONTEXT, False)
 
 
 def test_another_question_another_tenant(model, case):
     serving = asked(model, [*QUESTION[:-1], QUESTION[-1] + 1])
     serving.start_asking(QUESTION, salt="another tenant")
     serving.drain()
-    assert with_context(serving, case)[1] == (NOT_IN,)
+    with_its_prompt(serving, case)
 
 
 def test_an_edited_question_is_not_taken_for_the_one_that_ran(model, case):
     serving = asked(model, prompt(9, 8))
     before = segments(PREFIX, [CHUNKS[i] for i in (2, 0, 1)], prompt(9, 8))
-    number = serving.start(before, AHEAD)
+    number = serving.start(before, ALONE)
     command = Amend(number, len(before) - 1, tuple(QUESTION), AmendMode.REPLACE)
     serving.engine.apply(command)
     serving.drain()
     fused = serving.prefilled[number].fused
-    assert (fused.question, fused.fallbacks) == (QuestionPass.WITH_CONTEXT, (NOT_IN,))
-    expected = served(model).ask(case.segments, WITH_CONTEXT)
+    assert (fused.question, fused.was_ahead) == (QuestionPass.ALONE, False)
+    expected = served(model).ask(case.segments, ALONE)
     assert rel_diff(serving.logits[number][0], expected) < TOLERANCE
 
 
-def test_what_cannot_be_scored_runs_with_the_context(model, case, caplog):
+def test_what_cannot_be_scored_runs_with_its_prompt(model, case, caplog):
     serving = asked(model)
     with patch.object(serving.worker, "scores", side_effect=RuntimeError("no room")):
-        _, (fallback,) = with_context(serving, case)
+        _, (fallback,) = with_its_prompt(serving, case)
     assert fallback.startswith("RuntimeError while scoring")
     assert "could not be scored" in caplog.text
-    assert serving.ask(case.segments, AHEAD) is not None
-    assert last_fused(serving).question is QuestionPass.AHEAD
+    assert serving.ask(case.segments, ALONE) is not None
+    assert last_fused(serving).was_ahead
 
 
 def test_it_waits_while_anybody_else_computes(model, case):
@@ -345,5 +351,13 @@ def test_the_oldest_question_is_dropped_first():
         kept.knows("", (0,))
     assert [kept.knows("", (number,)) for number in range(3)] == [True, False, True]
     assert kept.bytes_held == 800
-    kept.keep("", (9,), np.zeros((1, 1, 1000), np.float32))
-    assert not kept.knows("", (9,))
+
+
+def test_a_question_that_is_too_large_to_be_kept_says_so(model):
+    serving = served(model)
+    with patch.object(serving.engine._fuser.asked, "_bytes_max", 1):
+        number = serving.start_asking(QUESTION)
+        serving.drain()
+    assert "more than are kept" in serving.asked[number]
+    assert serving.engine._fuser.asked.bytes_held == 0
+    assert_nothing_held(serving)

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from heddle.core.commands import Amend, AmendMode, Cancel
-from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
 from tests.helpers.fused_serving import EVERYTHING, FusedServing, segments
 from tests.helpers.three_chunks import (
     CHUNKS,
@@ -19,6 +19,7 @@ from tests.helpers.three_chunks import (
 from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
 
 SOME = KvReuse(ReusePolicy.FUSIONRAG, 0.3)
+WITH_CONTEXT = KvReuse(ReusePolicy.FUSIONRAG, 0.3, question=QuestionPass.WITH_CONTEXT)
 FEW_PAGES = 16
 
 
@@ -46,7 +47,7 @@ def test_full_reuse_equals_the_oracle(model, case):
 @pytest.mark.parametrize("step_tokens", [512, 19])
 def test_the_question_selects_what_the_oracle_selects(model, case, step_tokens):
     serving = served(model, step_tokens=step_tokens)
-    logits = serving.ask(case.segments, SOME)
+    logits = serving.ask(case.segments, WITH_CONTEXT)
 
     _, _, queries = case.oracle.run(case.ids, case.stored, case.uncovered)
     scores = case.question_scores(queries[:, -len(QUESTION) :])

@@ -28,12 +28,12 @@ def reuse_of(name, ratio):
     """Return a policy by its name; two of them have a form that is an option."""
     if name == "legacy":
         return KvReuse(ReusePolicy.CACHEBLEND, ratio, legacy_mask=True)
-    if name == "alone":
-        return KvReuse(ReusePolicy.FUSIONRAG, ratio, question=QuestionPass.ALONE)
+    if name == "with_context":
+        return KvReuse(ReusePolicy.FUSIONRAG, ratio, question=QuestionPass.WITH_CONTEXT)
     return KvReuse(ReusePolicy(name), ratio)
 
 
-ALL = [*(policy.value for policy in APPROXIMATE), "legacy", "alone"]
+ALL = [*(policy.value for policy in APPROXIMATE), "legacy", "with_context"]
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -69,7 +69,7 @@ def test_ratio_zero_equals_full_reuse(model, case, name):
 @SLICES
 def test_the_question_alone_selects(model, case, step_tokens):
     serving = served(model, step_tokens=step_tokens)
-    logits = serving.ask(case.segments, reuse_of("alone", 0.1))
+    logits = serving.ask(case.segments, reuse_of("fusionrag", 0.1))
 
     _, _, queries = case.oracle.run(case.ids, (), case.question)
     budget = int(0.1 * len(case.candidates))

@@ -1,10 +1,12 @@
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.kv_reuse import AUTO, KvReuse, ReusePolicy
-from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ReusedChunk
+from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ReusedChunk, ScoredAhead
 from heddle.engines.llm.fusion.prompt_layout import ChunkSpan, PromptLayout
 from heddle.engines.llm.fusion.ratio_choice import chosen_ratio
 from heddle.kv.chunk_key import HitKind
@@ -49,3 +51,9 @@ def test_finding_out_which_tokens_matter_takes_time_too():
     assert ratio_in(3.45, ReusePolicy.FUSIONRAG) == 1.0
     assert ratio_in(3.45, ReusePolicy.CACHEBLEND) == 0.5  # the first layers: 0.32 s
     assert ratio_in(3.6, ReusePolicy.CACHEBLEND) == 1.0
+
+
+def test_a_question_that_was_run_ahead_takes_no_more_time():
+    scores = {10: np.ones(200, np.float32), 210: np.ones(100, np.float32)}
+    prompt = replace(prompt_of(ReusePolicy.FUSIONRAG), ahead=ScoredAhead(scores))
+    assert chosen_ratio(prompt, 3.3, COSTS, STEP_TOKENS) == 1.0

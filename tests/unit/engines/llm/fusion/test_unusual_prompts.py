@@ -1,10 +1,12 @@
 """Prompts that break reuse engines: chunks twice, empty, too long, all or none known, preempted."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from heddle.core.frames import Failed
-from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
 from tests.helpers.fused_serving import EVERYTHING, FusedServing, segments
 from tests.helpers.fusion_oracle import FusionOracle, PlainKv
 from tests.helpers.three_chunks import (
@@ -24,6 +26,7 @@ from tests.helpers.tiny_models import prompt, tiny_model
 
 A, B, C = CHUNKS
 SOME = KvReuse(ReusePolicy.FUSIONRAG, 0.3)
+WITH_CONTEXT = replace(SOME, question=QuestionPass.WITH_CONTEXT)
 ALL = KvReuse(ReusePolicy.FUSIONRAG, 1.0)
 POLICIES = [KvReuse(policy, 0.3) for policy in ReusePolicy]
 
@@ -128,7 +131,7 @@ def test_no_chunk_hits(model, reuse):
 def test_the_question_does_not_look_where_a_missing_chunk_will_be(model):
     case = ThreeChunks(model, [C, prompt(40, 8), A])
     serving = served(model)
-    logits = serving.ask(case.segments, SOME)
+    logits = serving.ask(case.segments, WITH_CONTEXT)
     assert _fused(serving).chunks == {"exact": 1, "miss": 1, "canonical": 1}
 
     stored = [case.stored[0], case.stored[2]]

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heddle.core import gauges
 from heddle.core.commands import Admit, Cancel
 from heddle.core.errors import StorageError
 from heddle.core.frames import Cancelled, Done, Failed
@@ -115,6 +116,25 @@ def test_only_what_is_in_scope_is_found_and_k_is_filled(tools, tmp_path):
     np.testing.assert_allclose(hits.distances, exact(vectors[:2], vectors[mine - 1]), rtol=1e-5)
 
 
+def test_a_search_that_has_begun_finds_nothing_of_a_tenant_that_comes_later(tools, tmp_path):
+    vectors = tools.clustered(400)
+    source = tools.Source(vectors[:300])
+    build_live(tmp_path, source, quiet)
+    served = Served(tools, tmp_path, source, slots=2)
+    engine, near = served.engine, np.repeat(vectors[350:351], 3, axis=0)
+    engine.apply(tools.search(1, near, 3))
+    engine.step(0.0, 1e-9)
+    assert engine.rows_in_flight == 2  # a row waits
+    source.tenants.update(dict.fromkeys(range(301, 401), "other"))
+    source.store_vectors(range(301, 401), vectors[300:])
+    engine.apply(tools.search(2, near, 3))
+    ended = tools.terminals(tools.drain(engine))
+    for task_id in (1, 2):
+        hits = ended[task_id].result
+        assert ((hits.labels >= 1) & (hits.labels <= 300)).all()
+    assert ended[1].result.revision == 1
+
+
 def test_vectors_are_stored_through_the_lane(tools, tmp_path):
     source = tools.Source()
     served = Served(tools, tmp_path, source)
@@ -146,6 +166,22 @@ def test_an_outgrown_graph_is_built_anew_while_it_serves(tools, tmp_path, few_ch
     assert found_all(served, vectors)
     assert read_live(tmp_path, source).nodes >= 230
     served.rebuild.wait()
+
+
+def test_frames_tell_why_no_better_graph_is_there(tools, tmp_path, few_changes, monkeypatch):
+    vectors = tools.clustered(300)
+    source = tools.Source(vectors[:200])
+    build_live(tmp_path, source, quiet)
+    served = Served(tools, tmp_path, source)
+    assert served.engine.step(0.0, 1.0).notes == ()
+    monkeypatch.setattr(served.rebuild, "_make", lambda: 1 / 0)
+    source.store_vectors(range(201, 301), vectors[200:])
+    assert served.found(vectors[:1]).revision == 2
+    served.rebuild.wait()
+    frame = served.engine.step(0.0, 1.0)
+    [note] = frame.notes
+    assert "another could not be made: division by zero" in note
+    assert frame.gauges == {gauges.INDEX_REVISION: 2, gauges.INDEX_VECTORS: 300}
 
 
 def test_a_new_graph_waits_for_the_searches_in_flight(tools, tmp_path, few_changes):

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.support.scan_in_turns import scan_in_turns
 from heddle.engines.vector.locality.calibration import SAMPLE_MIN, Calibration
 from heddle.engines.vector.locality.looks import looks_at
-from heddle.engines.vector.locality.scans import FAR, Scans, scan_in_turns
+from heddle.engines.vector.locality.scans import FAR, Scans
 
 TURNS, K, TARGET = 32, 5, 0.9
 LOOKS = looks_at(TURNS, 1)

@@ -1,6 +1,6 @@
 import numpy as np
 
-from heddle.engines.vector.locality.orders import Past, hard_order, history_bonus, soft_order
+from heddle.engines.vector.locality.orders import Past, history_bonus, soft_order
 
 LISTS = np.array([4, 7, 1, 9, 3])
 PAST = Past(np.array([1.0, 0.0], np.float32), np.array([9, 9, 9, 1, 2]))
@@ -8,11 +8,6 @@ PAST = Past(np.array([1.0, 0.0], np.float32), np.array([9, 9, 9, 1, 2]))
 
 def towards(angle):
     return np.array([np.cos(angle), np.sin(angle)], np.float32)
-
-
-def test_hard_order_is_the_papers():
-    # 1 and 9 hold hits, 3 was planned, 4 and 7 are new; by distance within each.
-    assert LISTS[hard_order(LISTS, PAST, np.array([9, 1, 3, 2, 6]))].tolist() == [1, 9, 3, 4, 7]
 
 
 def test_more_hits_and_nearer_questions_move_a_cluster_further():

@@ -6,6 +6,7 @@ from heddle.engines.vector.locality.setting import target_recall
 
 def test_a_mode_is_exact_or_a_target():
     assert target_recall("exact") is None
+    assert target_recall("speculative") is None
     assert target_recall("target:0.95") == 0.95
 
 

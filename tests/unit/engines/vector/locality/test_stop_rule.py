@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from benchmarks.support.scan_in_turns import scan_in_turns
 from heddle.core.errors import ConfigError
 from heddle.engines.vector.locality.hit_model import HitModel
-from heddle.engines.vector.locality.scans import FAR, Scans, scan_in_turns
+from heddle.engines.vector.locality.scans import Scans
 from heddle.engines.vector.locality.stop_rule import StopRule, stops
 
 K, TURNS = 5, 24
@@ -34,14 +35,6 @@ def searches(count, seed, spread=1.0):
             )
         )
     return Scans.joined(parts)
-
-
-def test_what_each_turn_brings_to_light():
-    distances = np.array([0.5, 0.2, 0.9, 0.1, 0.3, 0.4], np.float32)
-    turn = np.array([1, 3, 1, 0, 2, 3])
-    kth, found = scan_in_turns(distances, turn, 3, 3)
-    assert found.tolist() == [1, 1, 2, 3]  # the final three are 0.1, 0.2 and 0.3
-    np.testing.assert_allclose(kth, [FAR, 0.9, 0.5, 0.3], rtol=1e-6)
 
 
 def test_a_model_finds_the_rate_that_features_tell():

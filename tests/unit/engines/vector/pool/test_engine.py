@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heddle.core import gauges
 from heddle.core.commands import Cancel, Steer
 from heddle.core.frames import Cancelled, Done
 from heddle.core.payloads import SearchPayload
@@ -174,6 +175,9 @@ def test_no_more_searches_run_than_the_pool_has_slots(tools, served):
     assert engine.rows_in_flight <= 2
     assert frame.load.waiting >= 4
     assert frame.has_work
+    pool_gauges = (gauges.POOL_RUNNING, gauges.POOL_FREE, gauges.POOL_WAITING)
+    assert [frame.gauges[name] for name in pool_gauges] == [2, 0, 4]
+    assert gauges.INDEX_REVISION in frame.gauges or engine.name == "graph"
     assert len(drain(pool, clock)) + len(frame.events) == 6
 
 

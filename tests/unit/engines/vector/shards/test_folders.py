@@ -2,6 +2,7 @@
 
 import fcntl
 import logging
+import os
 
 from heddle.engines.vector.shards import folders
 from heddle.engines.vector.shards.folders import HeldFolder, remove_other_divisions
@@ -46,6 +47,21 @@ def test_a_folder_that_is_removed_while_it_is_opened_is_made_again(tmp_path, mon
         lock(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", removed_first)
+    held = HeldFolder(folder)
+    remove_other_divisions(tmp_path, 3)
+    assert left(tmp_path) == ["1-of-2"]
+    held.release()
+
+
+def test_a_folder_that_is_removed_before_it_is_opened_is_made_again(tmp_path, monkeypatch):
+    folder, opened = Part(1, 2).directory(tmp_path), os.open
+
+    def removed_first(path, flags):
+        monkeypatch.setattr(os, "open", opened)
+        remove_other_divisions(tmp_path, 3)
+        return opened(path, flags)
+
+    monkeypatch.setattr(os, "open", removed_first)
     held = HeldFolder(folder)
     remove_other_divisions(tmp_path, 3)
     assert left(tmp_path) == ["1-of-2"]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from heddle.core.commands import Admit, Cancel, Steer
 from heddle.core.credits import Credits
 from heddle.core.frames import Cancelled, Done, Failed, Frame
+from heddle.core.gauges import INDEX_REVISION, INDEX_VECTORS
 from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits, Ingested, RankedHits
@@ -28,8 +29,8 @@ class Worker:
     def send(self, command):
         self.sent.append(command)
 
-    def tell(self, *events):
-        self.told.append(Frame(self.name, self.epoch, 0.1, events, number=1))
+    def tell(self, *events, **state):
+        self.told.append(Frame(self.name, self.epoch, 0.1, events, number=1, **state))
 
     def frames(self):
         told, self.told = self.told, []
@@ -94,6 +95,19 @@ def test_a_search_is_over_when_every_worker_has_answered():
     assert found.labels.tolist() == [[1, 3]]
     assert (found.revision, found.extends, found.waited_s, found.parks) == (4, 5, 0.2, 2)
     assert found.notes == ()
+
+
+def test_the_state_of_the_whole_is_that_of_all_workers():
+    pool = Pool()
+    pool.workers[0].tell(notes=("a", "b"), gauges={INDEX_REVISION: 7, INDEX_VECTORS: 30})
+    pool.workers[1].tell(gauges={INDEX_REVISION: 9, INDEX_VECTORS: 40})
+    pool.workers[2].tell(notes=("b",), gauges={INDEX_REVISION: 8, INDEX_VECTORS: 50})
+    whole = pool.port.frames()[-1]
+    assert whole.notes == ("a", "b")
+    assert whole.gauges == {INDEX_REVISION: 7, INDEX_VECTORS: 120}
+    pool.workers[0].tell()  # a host's, that knows nothing of the engine
+    [whole] = pool.port.frames()
+    assert (whole.notes, whole.gauges) == (("b",), {INDEX_REVISION: 8, INDEX_VECTORS: 90})
 
 
 def test_a_lost_worker_degrades_the_answer_and_it_says_so():

@@ -1,0 +1,314 @@
+"""GET /metrics: what a server knows of itself, as Prometheus reads it.
+
+Every label has few values, all known when the server has started: no tenant, text or id is one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from heddle import __version__
+from heddle.app.histogram import Histogram
+from heddle.app.server import Server
+from heddle.app.server_state import EmbeddingState, EngineState
+from heddle.app.tally import Outcome, Tally
+from heddle.core import gauges
+from heddle.core.tasks import Priority
+from heddle.kv.chunk_key import HitKind
+from heddle.runtime.receipt import FallbackKind
+from heddle.runtime.supervision import LaneHealth, LaneState
+
+
+class Name(NamedTuple):
+    """A metric's name, without the suffix `_total` of counters, and what it says."""
+
+    name: str
+    help: str
+
+
+RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
+    "prompt_tokens": Name("heddle_prompt_tokens", "Tokens of the prompts of answered requests."),
+    "prompt_tokens_reused": Name(
+        "heddle_prompt_tokens_reused", "Of these, read from the prefix cache or stored chunk KV."
+    ),
+    "generated_tokens": Name("heddle_generated_tokens", "Tokens written for answered requests."),
+    "preemptions": Name("heddle_preemptions", "Sequences that lost their KV pages to others."),
+    "retries": Name("heddle_retries", "Primitives of answered requests that were sent again."),
+    "texts_truncated": Name("heddle_texts_truncated", "Texts cut to what the embedder takes."),
+    "texts_windowed": Name("heddle_texts_windowed", "Longer texts that were read in windows."),
+    "lists_probed": Name("heddle_index_lists_probed", "Lists that searches planned to scan."),
+    "lists_scanned": Name("heddle_index_lists_scanned", "Of these, those that they did scan."),
+    "lists_on_device": Name(
+        "heddle_index_lists_on_device", "Of these, those scanned beside the host (hot clusters)."
+    ),
+    "nodes_opened": Name("heddle_graph_nodes_opened", "Nodes that graph searches opened."),
+    "hits_cached": Name(
+        "heddle_search_hits_cached", "Hits that an earlier search of the request had found."
+    ),
+    "searches_parked": Name(
+        "heddle_pool_parks", "How often a search gave its slot of the pool to a more urgent one."
+    ),
+    "search_wait_s": Name(
+        "heddle_pool_wait_seconds", "How long the pool held searches of answered requests back."
+    ),
+}
+"""By the field of a Receipt; counted when the request is answered."""
+
+ENGINE_GAUGES: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
+    (
+        Name("heddle_kv_pages", "KV pages: held by sequences, cached for reuse, free."),
+        {
+            "held": gauges.KV_PAGES_HELD,
+            "cached": gauges.KV_PAGES_CACHED,
+            "free": gauges.KV_PAGES_FREE,
+        },
+    ),
+    (
+        Name("heddle_pool_slots", "Slots of the vector pool."),
+        {"running": gauges.POOL_RUNNING, "free": gauges.POOL_FREE},
+    ),
+)
+"""What engines tell of their state, by the value of the label `state`."""
+
+PLAIN_GAUGES: Final[Mapping[str, Name]] = {
+    gauges.POOL_WAITING: Name("heddle_pool_waiting", "Searches that wait for a slot of the pool."),
+    gauges.INDEX_REVISION: Name("heddle_index_revision", "Corpus revision that the index covers."),
+    gauges.INDEX_VECTORS: Name("heddle_index_vectors", "Vectors in the index: one for each chunk."),
+}
+
+
+class ServerCollector(Collector):
+    """Turns a server's state into metrics, when it is asked."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric, as of one moment."""
+        state = self._server.state()
+        yield InfoMetricFamily("heddle_build", "Heddle's version.", {"version": __version__})
+        yield GaugeMetricFamily(
+            "heddle_requests_in_flight", "Requests that have not ended.", state.requests
+        )
+        yield CounterMetricFamily(
+            "heddle_frames_dropped",
+            "Steps whose report came twice or late.",
+            state.counters.frames_dropped,
+        )
+        yield from _tallied(state.tally)
+        yield from _engines(state.engines)
+        yield from _lanes(state.lanes)
+        if state.embedding is not None:
+            yield from _embedding(state.embedding)
+        if state.corpus_revision is not None:
+            yield GaugeMetricFamily(
+                "heddle_corpus_revision",
+                "Newest revision of the corpus; an index below it has something to follow.",
+                state.corpus_revision,
+            )
+
+
+class MetricsPage:
+    """The body of GET /metrics, from a registry of its own."""
+
+    def __init__(self, server: Server) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(ServerCollector(server))
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """Return body and media type, in the format that an Accept header asks for; may wait."""
+        encode, media_type = choose_encoder(accept)
+        return encode(self._registry), media_type
+
+
+def _tallied(tally: Tally) -> Iterator[Metric]:
+    """Yield what requests and steps add up to."""
+    ended = CounterMetricFamily(
+        "heddle_requests", "Requests that have ended.", labels=["priority", "outcome"]
+    )
+    for priority in Priority:
+        for outcome in Outcome:
+            ended.add_metric([_label(priority), outcome.value], tally.outcomes[priority, outcome])
+    yield ended
+    yield _histogram(
+        Name("heddle_request_duration_seconds", "From arrival to answer; answered requests."),
+        "priority",
+        {_label(priority): times for priority, times in tally.durations.items()},
+    )
+    yield _histogram(
+        Name(
+            "heddle_time_to_first_token_seconds",
+            "From arrival to the first token of a node that may write the answer.",
+        ),
+        "priority",
+        {_label(priority): times for priority, times in tally.first_tokens.items()},
+    )
+    yield _histogram(
+        Name("heddle_engine_step_seconds", "What an engine's steps take."), "engine", tally.steps
+    )
+    for field, (name, help_) in RECEIPT_COUNTERS.items():
+        yield CounterMetricFamily(name, help_, tally.receipts[field])
+    yield _counter(
+        Name("heddle_chunk_kv_lookups", "Chunks looked up among the stored KV, by kind of hit."),
+        "kind",
+        {kind.value: tally.chunks[kind.value] for kind in HitKind},
+    )
+    yield _counter(
+        Name(
+            "heddle_fallbacks",
+            "What went another way than asked, by kind; the receipts say it in words.",
+        ),
+        "kind",
+        {kind.value: tally.fallbacks[kind.value] for kind in FallbackKind},
+    )
+
+
+def _engines(engines: Mapping[str, EngineState]) -> Iterator[Metric]:
+    """Yield what each engine has to do, and what it told last."""
+    tasks = GaugeMetricFamily(
+        "heddle_engine_tasks",
+        "Primitives that wait for an engine's credits, and tasks that it has.",
+        labels=["engine", "state"],
+    )
+    load = GaugeMetricFamily(
+        "heddle_engine_rows",
+        "Rows in an engine: sequences, queries or texts.",
+        labels=["engine", "state"],
+    )
+    for name, engine in engines.items():
+        tasks.add_metric([name, "queued"], engine.queued)
+        tasks.add_metric([name, "sent"], engine.in_flight)
+        if engine.last is not None:
+            load.add_metric([name, "waiting"], engine.last.load.waiting)
+            load.add_metric([name, "running"], engine.last.load.running)
+    yield tasks
+    yield load
+    told = {name: engine.last for name, engine in engines.items() if engine.last is not None}
+    yield _gauge(
+        Name(
+            "heddle_engine_notes",
+            "Ways in which an engine doesn't work as meant, such as an index that can't be "
+            "rebuilt; /health says them in words.",
+        ),
+        "engine",
+        {name: len(last.notes) for name, last in told.items()},
+    )
+    recalls = {name: last.recall for name, last in told.items() if last.recall is not None}
+    yield _gauge(
+        Name("heddle_search_recall_ratio", "Share of the exact hits that checked searches found."),
+        "engine",
+        {name: recall.recall for name, recall in recalls.items()},
+    )
+    yield _gauge(
+        Name("heddle_search_recall_lower_ratio", "What it is at least, with 95 % confidence."),
+        "engine",
+        {name: recall.at_least for name, recall in recalls.items()},
+    )
+    yield _gauge(
+        Name("heddle_search_recall_checks", "Checked searches that this is the mean of."),
+        "engine",
+        {name: recall.checks for name, recall in recalls.items()},
+    )
+    yield from _gauges({name: last.gauges for name, last in told.items()})
+
+
+def _gauges(told: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
+    """Yield what engines tell of their state, by engine and name in `core.gauges`."""
+    for (name, help_), states in ENGINE_GAUGES:
+        family = GaugeMetricFamily(name, help_, labels=["engine", "state"])
+        for engine, values in told.items():
+            for state, gauge in states.items():
+                if gauge in values:
+                    family.add_metric([engine, state], values[gauge])
+        yield family
+    for gauge, plain in PLAIN_GAUGES.items():
+        yield _gauge(plain, "engine", {e: v[gauge] for e, v in told.items() if gauge in v})
+
+
+def _lanes(lanes: Mapping[str, LaneHealth]) -> Iterator[Metric]:
+    yield _gauge(
+        Name("heddle_lane_up", "Whether a lane's process is ready."),
+        "lane",
+        {name: health.state is LaneState.READY for name, health in lanes.items()},
+    )
+    yield _counter(
+        Name("heddle_lane_restarts", "How often a lane's process was started again."),
+        "lane",
+        {name: health.restarts for name, health in lanes.items()},
+    )
+
+
+def _embedding(state: EmbeddingState) -> Iterator[Metric]:
+    yield _counter(
+        Name("heddle_embeddings", "Embeddings asked for directly that have ended, or were busy."),
+        "outcome",
+        {outcome.value: state.outcomes.get(outcome, 0) for outcome in Outcome},
+    )
+    yield GaugeMetricFamily(
+        "heddle_embedding_held", "Embedding tasks that wait for a lane to take them.", state.held
+    )
+    yield _gauge(
+        Name("heddle_embedding_lane_queries", "Queries that an embedding lane holds."),
+        "lane",
+        {name: lane.queries for name, lane in state.lanes.items()},
+    )
+    yield _gauge(
+        Name(
+            "heddle_embedding_lane_stretch",
+            "Factor on a lane's predicted finish, learnt from late answers.",
+        ),
+        "lane",
+        {name: lane.stretch for name, lane in state.lanes.items()},
+    )
+    refits = CounterMetricFamily(
+        "heddle_embedding_lane_refits",
+        "How often a lane's cost was fitted anew.",
+        labels=["lane", "reason"],
+    )
+    for name, lane in state.lanes.items():
+        for reason, count in lane.refits.items():
+            refits.add_metric([name, reason], count)
+    yield refits
+
+
+def _label(priority: Priority) -> str:
+    return priority.name.lower()
+
+
+def _counter(name: Name, label: str, values: Mapping[str, float]) -> Metric:
+    family = CounterMetricFamily(name.name, name.help, labels=[label])
+    return _filled(family, values)
+
+
+def _gauge(name: Name, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(name.name, name.help, labels=[label])
+    return _filled(family, values)
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[str, float]) -> Metric:
+    for of, value in values.items():
+        family.add_metric([of], value)
+    return family
+
+
+def _histogram(name: Name, label: str, histograms: Mapping[str, Histogram]) -> Metric:
+    family = HistogramMetricFamily(name.name, name.help, labels=[label])
+    for of, histogram in histograms.items():
+        family.add_metric([of], list(_buckets(histogram)), histogram.total)
+    return family
+
+
+def _buckets(histogram: Histogram) -> Iterable[tuple[str, float]]:
+    """Return how many observations don't exceed each bound, and how many there are."""
+    bounds = (*map(str, histogram.bounds), "+Inf")
+    return zip(bounds, accumulate(histogram.counts), strict=True)

@@ -1,0 +1,99 @@
+"""A speculative prefill runs in the background and leaves nothing but cached pages."""
+
+import pytest
+
+from heddle.core.commands import Cancel
+from heddle.core.frames import Cancelled, Failed
+from heddle.core.results import Prefilled
+from heddle.core.tasks import Priority
+from tests.unit.engines.llm.fake_worker import Lane, greedy
+
+PROMPT = tuple(range(10, 31))  # 21 tokens: five full pages of four
+
+
+def answered(lane, prefill=2, decode=3, prompt=PROMPT, **options):
+    """Prefill and decode a prompt to the end; return how many of its tokens were reused."""
+    lane.prefill(prefill, prompt, **options)
+    lane.decode(decode, prefill, max_tokens=5)
+    lane.drain()
+    assert lane.result(decode).token_ids == greedy(prompt, 5)
+    return lane.result(prefill).tokens_reused
+
+
+def test_its_prompt_finds_what_was_computed():
+    lane = Lane()
+    lane.speculate(1, PROMPT)
+    lane.drain()
+    assert isinstance(lane.result(1), Prefilled)
+    assert lane.engine._sequences == {}
+    assert lane.frames[-1].load.bytes_free == 64 * 100, "its pages are anybody's"
+    assert answered(lane) == 20
+
+
+def test_one_that_is_cancelled_leaves_its_full_pages():
+    lane = Lane(tokens=9)
+    lane.speculate(1, PROMPT)
+    lane.step()
+    lane.engine.apply(Cancel(1))
+    lane.drain()
+    assert isinstance(lane.end(1), Cancelled)
+    assert answered(lane) == 8
+
+
+def test_another_prompt_is_as_without_it():
+    lane = Lane()
+    lane.speculate(1, PROMPT)
+    lane.drain()
+    other = (*PROMPT[:10], *range(32, 40))
+    assert answered(lane, prompt=other) == 8, "as far as both begin alike"
+    assert answered(lane, 4, 5, prompt=PROMPT[1:]) == 0
+
+
+def test_tenants_are_kept_apart():
+    lane = Lane()
+    lane.speculate(1, PROMPT, tenant="a")
+    lane.drain()
+    assert answered(lane, tenant="b") == 0
+    assert answered(lane, 4, 5, tenant="a") == 20
+
+
+@pytest.mark.parametrize("priority", Priority)
+def test_any_query_goes_first(priority):
+    lane = Lane(tokens=4)
+    lane.speculate(1, PROMPT, priority=Priority.INTERACTIVE)
+    lane.step()
+    lane.prefill(2, tuple(range(40, 49)), priority=priority)
+    lane.decode(3, 2, max_tokens=3)
+    while 3 not in lane.events or lane.engine._decoding:
+        lane.step()
+    assert 1 not in lane.events, "it goes on once nobody else wants a step"
+    lane.drain()
+    assert isinstance(lane.result(1), Prefilled)
+    assert lane.result(3).token_ids == greedy(tuple(range(40, 49)), 3)
+
+
+def test_its_pages_go_first():
+    lane = Lane(pages=8, context=32)
+    lane.speculate(1, PROMPT)
+    lane.step()
+    other = tuple(range(31, 49))
+    assert answered(lane, prompt=other) == 0
+    lane.drain()
+    assert isinstance(lane.result(1), Prefilled)
+
+
+def test_a_prompt_that_is_too_long_fails_by_itself():
+    lane = Lane(pages=8, context=16)
+    lane.speculate(1, PROMPT)
+    lane.drain()
+    assert isinstance(lane.end(1), Failed)
+    assert lane.engine._sequences == {}
+
+
+def test_a_step_that_breaks_ends_it_and_nothing_else():
+    lane = Lane()
+    lane.speculate(1, PROMPT)
+    lane.worker.error = RuntimeError("no device")
+    lane.drain()
+    assert "no device" in lane.end(1).message
+    assert answered(lane) == 0

@@ -1,0 +1,54 @@
+"""A prompt is computed ahead where that is predicted to pay, on an engine without other work."""
+
+from dataclasses import replace
+
+import pytest
+
+from heddle.core.cost_snapshot import CostSnapshot
+from heddle.core.frames import Load
+from heddle.core.primitives import PrimitiveKind
+from heddle.engines.llm.engine import BACKGROUND_STEP_S
+from heddle.passes.cycle_view import CycleView, EngineView, Provisional
+from heddle.passes.speculate_prefill import SpeculatePrefill
+
+COSTS = CostSnapshot("llm", 1, {"call": 0.01, "prefill_tokens": 1e-3, "context_tokens": 1e-5})
+KINDS = frozenset({PrimitiveKind.PREFILLING})
+IDLE = EngineView("llm", KINDS, 0, 0, Load(), COSTS, None, None)
+LIKELY = Provisional(1, "answer.prefilling@0", "llm", 100, 0.9, 0.05)
+
+
+def edits(*provisional, engine=IDLE):
+    return SpeculatePrefill().apply(CycleView(0.0, (), {"llm": engine}, provisional))
+
+
+def test_the_gain_is_what_is_saved_less_what_a_wrong_guess_costs():
+    (edit,) = edits(LIKELY)
+    prefill_s = 0.01 + 0.1 + 0.001
+    expected_s = 0.9 * 0.05 - 0.1 * prefill_s / 2 - SpeculatePrefill().overhead_s
+    assert edit.provisional is LIKELY
+    assert edit.gain_s == pytest.approx(expected_s)
+
+
+def test_nothing_to_gain_nothing_done():
+    assert edits() == ()
+    assert edits(replace(LIKELY, probability=0.3, rest_s=0.02)) == ()
+    assert edits(replace(LIKELY, rest_s=0.001)) == (), "the guess itself costs more"
+
+
+@pytest.mark.parametrize("busy", [{"in_flight": 1}, {"pending": 1}, {"costs": None}])
+def test_an_engine_that_is_busy_or_not_known_is_left_alone(busy):
+    assert edits(LIKELY, engine=replace(IDLE, **busy)) == ()
+
+
+def test_an_engine_gets_one_prompt_the_one_with_the_largest_gain():
+    likelier = replace(LIKELY, request_id=2, probability=0.95)
+    (edit,) = edits(LIKELY, likelier, replace(LIKELY, request_id=3))
+    assert edit.provisional is likelier
+    view = CycleView(
+        0.0, (), {"llm": IDLE, "more": IDLE}, (LIKELY, replace(likelier, engine="more"))
+    )
+    assert len(SpeculatePrefill().apply(view)) == 2
+
+
+def test_it_knows_how_long_a_step_in_the_background_may_take():
+    assert SpeculatePrefill().step_s == BACKGROUND_STEP_S

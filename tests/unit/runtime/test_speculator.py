@@ -1,0 +1,314 @@
+"""Prompts are computed while their search runs, cost nobody anything, and change no answer."""
+
+import numpy as np
+import pytest
+
+from heddle.core.commands import Admit, Cancel
+from heddle.core.cost_snapshot import CostSnapshot
+from heddle.core.frames import Progress
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.payloads import PrefillPayload, SearchPayload
+from heddle.core.tasks import Optimizations
+from heddle.passes.runner import PassRunner
+from heddle.runtime.admission import RuntimeLimits
+from heddle.workflow.ragraph import RAGraph
+from tests.helpers.fake_ports import Bench, ManualClock, hits_of
+
+COSTS = CostSnapshot("llm", 1, {"call": 0.01, "prefill_tokens": 1e-3})
+
+
+@pytest.fixture(scope="session")
+def oneshot():
+    """Look something up, answer."""
+    graph = RAGraph("oneshot")
+    graph.add_retrieval("find", topk=2, output="docs")
+    graph.add_generation("answer", "Notes: {docs}Question: {query}!")
+    return graph.compile()
+
+
+def is_search(task):
+    return isinstance(task.payload, SearchPayload)
+
+
+def is_guess(task):
+    return isinstance(task.payload, PrefillPayload) and task.payload.is_speculative
+
+
+class Searching(Bench):
+    """A bench whose searches run on until they are told to end; guesses, too, where `held`."""
+
+    def __init__(self, *, held=False, **options):
+        super().__init__(speculates=True, **options)
+        self.vector.holds = is_search
+        self.llm.holds = is_guess if held else (lambda task: False)
+        self.llm.costs = COSTS
+        self.llm.post()  # so the runtime knows what its steps cost
+
+    def look(self, *, probability=0.9, fraction=0.5, worse=0, after_s=1.0):
+        """Tell of the running searches: the hits as they will be, or worse ones."""
+        self.clock.time_s += after_s
+        events = []
+        for task_id, task in self.vector.open.items():
+            hits = hits_of(task.payload)
+            labels = hits.labels + worse
+            events.append(
+                Progress(
+                    task_id,
+                    labels=labels,
+                    distances=hits.distances,
+                    fraction=fraction,
+                    probability=probability,
+                )
+            )
+        self.vector.post(*events)
+        self.cycle()
+
+    def guesses(self):
+        return [task for task in self.llm.tasks() if is_guess(task)]
+
+    def ended(self, call):
+        self.vector.answer_all()
+        self.cycle()
+        answer = call.answer
+        self.assert_idle()
+        return answer
+
+
+def prompts(bench):
+    payloads = (t.payload for t in bench.llm.tasks() if isinstance(t.payload, PrefillPayload))
+    return [p for p in payloads if not p.is_speculative]
+
+
+def test_the_prompt_is_computed_while_the_search_runs(oneshot):
+    bench = Searching()
+    call = bench.submit(oneshot, tenant="a")
+    assert [a.report_every for a in bench.vector.sent(Admit)] == [1]
+    bench.look()
+    (guess,) = bench.guesses()
+    assert bench.vector.open, "the search is not over"
+    assert bench.llm.credits.used == 0
+    bench.clock.time_s += 0.5
+    answer = bench.ended(call)
+    (prompt,) = prompts(bench)
+    assert guess.payload.segments == prompt.segments
+    assert (guess.payload.cache_salt, guess.payload.rows) == ("a", 0)
+    (told,) = answer.receipt.speculations
+    assert (told.node, told.turn, told.probability, told.is_adopted) == ("answer", 0, 0.9, True)
+    assert told.ahead_s == 0.5
+    assert told.gain_s > 0
+    assert answer.text == "hello"
+    assert bench.llm.sent(Cancel) == []
+    # The receipt counts the prompt once, whatever went ahead of it.
+    assert answer.receipt.prompt_tokens == 10
+    assert len([s for s in answer.receipt.spans if s.name == "answer.prefilling@0"]) == 1
+
+
+def test_passages_that_were_not_the_last_are_rolled_back(oneshot):
+    bench = Searching()
+    call = bench.submit(oneshot)
+    bench.look(worse=5)
+    answer = bench.ended(call)
+    assert [told.is_adopted for told in answer.receipt.speculations] == [False]
+    assert not any("t8" in passage.title for passage in answer.passages)
+    assert answer.receipt.fallbacks == ()
+
+
+def test_one_that_still_runs_is_cancelled_when_its_prompt_is_sent(oneshot):
+    bench = Searching(held=True)
+    call = bench.submit(oneshot)
+    bench.look()
+    assert bench.ended(call).receipt.speculations[0].is_adopted
+    sent = [
+        "cancel" if isinstance(command, Cancel) else command.task.kind.value
+        for command in bench.llm.commands
+        if isinstance(command, Admit | Cancel)
+    ]
+    assert sent == ["prefilling", "cancel", "prefilling", "decoding"]
+
+
+def test_another_look_sends_nothing_twice_and_takes_back_what_is_wrong(oneshot):
+    bench = Searching(held=True)
+    call = bench.submit(oneshot)
+    bench.look(worse=5)
+    bench.look(worse=5, fraction=0.6)
+    assert len(bench.guesses()) == 1
+    bench.look(fraction=0.7)  # this cycle the lane is still busy with the wrong one
+    assert len(bench.llm.sent(Cancel)) == 1
+    bench.look(fraction=0.8)
+    assert len(bench.guesses()) == 2
+    answer = bench.ended(call)
+    assert [told.is_adopted for told in answer.receipt.speculations] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        {"probability": 0.0},
+        {"probability": 0.05},
+        {"fraction": 0.0},
+        {"fraction": 1.0},
+        {"after_s": 0.0},
+    ],
+)
+def test_nothing_is_sent_where_there_is_nothing_to_gain(oneshot, look):
+    bench = Searching()
+    call = bench.submit(oneshot)
+    bench.look(**look)
+    assert bench.guesses() == []
+    assert bench.ended(call).receipt.speculations == ()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"optimizations": Optimizations.OFF},
+        {"optimizations": Optimizations.APPROX, "kv_reuse": KvReuse(ReusePolicy.EPIC, 0.1)},
+    ],
+    ids=["off", "fused"],
+)
+def test_only_prompts_that_full_attention_computes(oneshot, options):
+    bench = Searching()
+    call = bench.submit(oneshot, **options)
+    assert [a.report_every for a in bench.vector.sent(Admit)] == [0]
+    bench.look()
+    assert bench.guesses() == []
+    bench.ended(call)
+
+
+def test_a_server_that_does_not_speculate_asks_for_no_partial_hits(bench, oneshot):
+    assert bench.submit(oneshot).answer.text == "hello"
+    assert [a.report_every for a in bench.vector.sent(Admit)] == [0]
+
+
+def test_searches_of_several_rows_or_by_words_are_waited_for(oneshot):
+    bench = Searching()
+    graph = RAGraph("words").add_retrieval("find", topk=2, hybrid=True)
+    words = graph.add_generation("answer", "From {docs}.").compile()
+    calls = [bench.submit(words)]
+    graph = RAGraph("rows").add_generation("plan", "Plan {query}", "parts", parse="lines")
+    graph.add_retrieval("find", query="parts", topk=2)
+    bench.llm.texts["plan"] = ["one\ntwo"]
+    calls.append(bench.submit(graph.add_generation("answer", "From {docs}.").compile()))
+    assert [a.report_every for a in bench.vector.sent(Admit)] == [0, 0]
+    bench.vector.answer_all()
+    bench.cycle()
+    assert all(call.answer.text == "hello" for call in calls)
+
+
+def test_the_pass_can_be_left_out_by_its_name(oneshot):
+    bench = Searching(runner=PassRunner(ManualClock(), disabled=frozenset({"speculate_prefill"})))
+    call = bench.submit(oneshot)
+    bench.look()
+    assert bench.guesses() == []
+    bench.ended(call)
+
+
+def test_a_prompt_that_waits_for_more_than_one_search_is_not_guessed():
+    graph = RAGraph("two")
+    for side in ("left", "right"):
+        graph.add_retrieval(side, query=f"{{query}} {side}", output=f"docs_{side}", topk=2)
+    graph.add_generation("answer", "Join {docs_left} and {docs_right}")
+    bench = Searching()
+    call = bench.submit(graph.compile())
+    bench.look()
+    assert bench.guesses() == []
+    bench.vector.answer(next(iter(bench.vector.open)))
+    bench.cycle()
+    bench.look()
+    assert len(bench.guesses()) == 1, "the other's passages are known by now"
+    assert bench.ended(call).receipt.speculations[0].is_adopted
+
+
+def test_one_guess_at_a_time(oneshot):
+    bench = Searching(held=True)
+    calls = [bench.submit(oneshot, {"query": text}) for text in ("why", "where", "when")]
+    bench.look()
+    bench.look(fraction=0.6)
+    assert len(bench.guesses()) == 1
+    bench.llm.answer(bench.guesses()[0].task_id)
+    bench.cycle()
+    bench.look(fraction=0.7)
+    assert len(bench.guesses()) == 2
+    bench.vector.answer_all()
+    bench.cycle()
+    assert [len(call.answer.receipt.speculations) for call in calls].count(1) == 2
+    bench.assert_idle()
+
+
+def test_one_that_fails_costs_a_line_in_the_receipt(oneshot):
+    bench = Searching(held=True)
+    call = bench.submit(oneshot)
+    bench.look()
+    bench.llm.fail(bench.guesses()[0].task_id)
+    bench.cycle()
+    answer = bench.ended(call)
+    assert answer.text == "hello"
+    assert answer.receipt.fallbacks == ("answer.prefilling@0 was not computed ahead: it broke",)
+    assert not answer.receipt.speculations[0].is_adopted
+    assert answer.receipt.retries == 0
+
+
+def test_a_lane_that_dies_meanwhile_costs_nothing_else(oneshot):
+    bench = Searching(held=True)
+    call = bench.submit(oneshot)
+    bench.look()
+    bench.llm.lose_lane()
+    bench.cycle()
+    assert bench.ended(call).text == "hello"
+
+
+def test_a_request_that_is_cancelled_takes_its_guess_back(oneshot):
+    bench = Searching(held=True)
+    call = bench.submit(oneshot)
+    bench.look()
+    bench.cancel(call)
+    assert len(bench.llm.sent(Cancel)) == 1
+    bench.assert_idle()
+
+
+def test_a_search_that_is_tried_again_keeps_the_guess(oneshot):
+    bench = Searching(held=True)
+    call = bench.submit(oneshot)
+    bench.look()
+    bench.vector.fail(next(iter(bench.vector.open)))
+    bench.cycle()
+    bench.look()
+    assert len(bench.guesses()) == 1
+    answer = bench.ended(call)
+    assert answer.receipt.retries == 1
+    assert answer.receipt.speculations[0].is_adopted
+
+
+def test_a_search_that_fails_takes_the_guess_back(oneshot):
+    bench = Searching(held=True, limits=RuntimeLimits(retries_max=0))
+    call = bench.submit(oneshot)
+    bench.look()
+    bench.vector.fail(next(iter(bench.vector.open)))
+    bench.cycle()
+    assert "it broke" in str(call.error)
+    bench.assert_idle()
+
+
+def test_partial_hits_that_come_with_the_last_ones_are_too_late(oneshot):
+    bench = Searching()
+    call = bench.submit(oneshot)
+    bench.clock.time_s += 1.0
+    ((task_id, task),) = bench.vector.open.items()
+    hits = hits_of(task.payload)
+    partial = Progress(task_id, (), "", hits.labels, hits.distances, 0.5, 0.9)
+    bench.vector.on_admit = lambda task: None
+    bench.vector._arrived.clear()
+    bench.vector.post(partial)
+    assert bench.ended(call).receipt.speculations == ()
+
+
+def test_hits_that_nobody_may_see_stay_out_of_the_prompt(oneshot):
+    bench = Searching()
+    call = bench.submit(oneshot)
+    clock_s, task_id = bench.clock.time_s + 1.0, next(iter(bench.vector.open))
+    bench.clock.time_s = clock_s
+    none = np.full((1, 2), -1)
+    far = np.full((1, 2), np.inf, np.float32)
+    bench.vector.post(Progress(task_id, (), "", none, far, 0.5, 0.9))
+    bench.cycle()
+    assert bench.ended(call).text == "hello"
