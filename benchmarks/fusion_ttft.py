@@ -17,7 +17,8 @@ question alone and not ahead; `..._ahead` beside it.
 of their KV in pinned host memory.
 
 limit = T / (r T + 2 Q): what computing the selected tokens and the question twice would cost if
-time went with the number of tokens; ahead T / (r T + Q), for the question is computed once then.
+time went with the number of tokens; ahead, and at ratio 0, T / (r T + Q), for the question is
+computed once then.
 """
 
 import statistics
@@ -194,7 +195,7 @@ def _measure(
             "x_full": round(full_s / statistics.median(taken), 3),
         }
         if isinstance(ratio, float):
-            passes = 1 if way == AHEAD else 2
+            passes = 2 if ratio and way != AHEAD else 1
             limit = length / (ratio * length + passes * QUESTION_TOKENS)
             row["share_of_limit"] = round(float(str(row["x_full"])) / limit, 3)
         if way == AHEAD:

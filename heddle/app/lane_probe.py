@@ -22,7 +22,7 @@ from heddle.costs.lane_cost import LaneCost, Sample
 COLD_START: Final = ((1, 8), (1, 100), (4, 40), (2, 180), (8, 25)) * 3
 COLD_START_S_MAX: Final = 2.0
 ANSWER_S_MAX: Final = 60.0
-WORD: Final = "time "  # one token to every common vocabulary, whatever stands around it
+WORD: Final = "time "  # one token of common vocabularies
 
 
 class Burst(NamedTuple):

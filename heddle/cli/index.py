@@ -35,15 +35,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fuse",
         action="store_true",
-        help="compute every chunk's KV ahead, for --kv-reuse: with --model, on top of its nearest "
-        "neighbours'; what is on disk already is not computed again",
+        help="compute every chunk's KV ahead, for --kv-reuse: with --model, on top of that of what "
+        "precedes it in its document and of its nearest chunks; what is on disk already is not "
+        "computed again",
     )
     parser.add_argument(
         "--top-n",
         type=int,
         default=NEIGHBOURS_DEFAULT,
         metavar="N",
-        help="neighbours of each chunk with --fuse; default: %(default)s",
+        help="such neighbours of each chunk, in all; default: %(default)s",
     )
     parser.add_argument(
         "--search",

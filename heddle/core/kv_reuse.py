@@ -38,7 +38,8 @@ class KvReuse:
     request: the largest with which it meets its deadline, by the cost model; 0.15 without one.
 
     Args:
-        primed: prefers KV that has seen the chunk's nearest neighbours (FusionRAG §3.1).
+        primed: prefers KV that has seen what precedes the chunk, and its nearest neighbours
+            (FusionRAG §3.1, ADR 20).
         question: what the question sees in FusionRAG's pass that selects.
         legacy_mask: CacheBlend as its first repository computes it, for comparison only: question
             tokens compete with the chunks', and the selected tokens see what lies behind them.

@@ -165,9 +165,9 @@ class PrefillPayload:
 class PrimePayload:
     """Compute the KV of the last segment, a chunk, and store it on disk; answered by Primed.
 
-    The segments before it are the prompt's prefix and the chunks it is to see, the most similar
-    first: their stored raw KV is reused. Without such chunks the KV stored is raw itself, else
-    primed. `cache_salt` is the tenant's, as for a prefill. (FusionRAG §3.1)
+    The segments before it are the prompt's prefix and the chunks it is to see, the most important
+    last: their stored raw KV is reused. Without such chunks the KV stored is raw itself, else
+    primed. `cache_salt` is the tenant's, as for a prefill. (FusionRAG §3.1, ADR 20)
     """
 
     segments: tuple[Segment, ...]

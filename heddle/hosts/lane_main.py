@@ -54,9 +54,10 @@ class Pulse(threading.Thread):
         self._step = None
 
     def run(self) -> None:
-        """Send heartbeats until the parent is gone; then end the process, if it is mid-step.
+        """Send heartbeats; a parent that has died ends the process.
 
-        Between steps the main thread ends it, which sees the socket close.
+        One that has only closed the socket ends it mid-step: between steps the main thread does,
+        which sees the socket close.
         """
         never = threading.Event()
         while not never.wait(self._interval_s):

@@ -1,9 +1,8 @@
 """Chunk KV on disk: one safetensors file for each entry, checked whole when it is read.
 
 The header's metadata holds the record, the model's fingerprint, the layout's version and a CRC-32
-over the whole file (with the CRC's own digits as zeros). CRC-32 reads 3.3 GB/s here, sha256 1.4:
-less than a fast disk delivers. What is wrong with a file is never worth keeping: KV can be
-computed again.
+over the whole file (with the CRC's own digits as zeros): a cryptographic digest would read more
+slowly than a fast disk. What is wrong with a file is never worth keeping: KV can be computed again.
 """
 
 import fcntl
@@ -16,6 +15,7 @@ from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+from uuid import uuid4
 
 import safetensors.torch
 import torch
@@ -103,7 +103,7 @@ class ChunkFiles:
         Raises:
             OSError: the disk refuses.
         """
-        temporary = self.folder / f"{key.hex()}.{os.getpid()}.tmp"
+        temporary = self.folder / f"{key.hex()}.{uuid4().hex}.tmp"
         with _locked(temporary) as file:  # until it has its name
             try:
                 file.write(content)
@@ -189,7 +189,7 @@ def _locked(path: Path) -> BinaryIO:
     A process id would say less: other containers count theirs anew, and so does this one later.
     """
     for _ in range(TRIES):
-        file = path.open("wb")
+        file = path.open("xb")
         fcntl.flock(file, fcntl.LOCK_EX)
         if path.exists():
             return file

@@ -22,7 +22,7 @@ from heddle.graph.primitive import (
 
 @dataclass(frozen=True, slots=True)
 class AskAhead:
-    """Only for requests whose reuse of chunk KV selects by the question alone, ahead."""
+    """Only for requests whose reuse of chunk KV selects by the question alone."""
 
     name: str = "ask_ahead"
 

@@ -154,7 +154,8 @@ class Dispatcher:
         first_row = run.rows_sent
         run.rows_sent += take.rows if run.plan.is_splittable else run.payload.rows
         part = split_rows(run.payload, first_row, run.rows_sent)
-        is_watched = self.speculates and part.rows == 1 and bool(guessable(request, run))
+        is_whole = run.payload.rows == 1  # one row of several finds a part of the passages
+        is_watched = self.speculates and is_whole and bool(guessable(request, run))
         self.tasks.send(
             lane,
             request,

@@ -21,6 +21,7 @@ from heddle.runtime.task_table import TaskRun
 class Offer(NamedTuple):
     """A prompt as it would be now, whose it is and where it would go."""
 
+    provisional: Provisional
     request: Request
     prefill: PrimitiveRun
     prompt: PrefillPayload
@@ -48,7 +49,7 @@ class Speculator:
 
     dispatcher: Dispatcher
     passages: PassageSource | None
-    _offers: dict[Provisional, Offer] = field(default_factory=dict)
+    _offers: dict[tuple[int, str], Offer] = field(default_factory=dict)  # a prefill's newest
 
     def hear(self, task: TaskRun, event: Progress, now_s: float) -> None:
         """Take in what a search has found by now, and how likely that is to stay."""
@@ -60,16 +61,19 @@ class Speculator:
 
     def offered(self) -> tuple[Provisional, ...]:
         """Return the prompts whose searches have told something since these were forgotten."""
-        return tuple(key for key, offer in self._offers.items() if offer.is_open)
+        return tuple(offer.provisional for offer in self._offers.values() if offer.is_open)
 
     def begin(self, edit: Speculate, now_s: float) -> None:
         """Send a prompt that was offered ahead."""
-        request, prefill, prompt, lane = self._offers[edit.provisional]
+        provisional = edit.provisional
+        offer = self._offers[provisional.request_id, provisional.prefill]
+        request, prefill, prompt, lane = offer.request, offer.prefill, offer.prompt, offer.lane
         tasks = self.dispatcher.tasks
         task_id = tasks.send(lane, request, prefill, prompt, credit_rows=0, now_s=now_s)
         tasks.open[task_id].is_detached = True
-        probability = edit.provisional.probability
-        prefill.guess = Guess(task_id, prompt.token_ids, probability, edit.gain_s, now_s)
+        prefill.guess = Guess(
+            task_id, prompt.token_ids, provisional.probability, edit.gain_s, now_s
+        )
 
     def forget_offers(self) -> None:
         """Forget what was not chosen: the next look at a search tells more."""
@@ -97,7 +101,8 @@ class Speculator:
             event.probability,
             rest_s=passed_s * (1 - event.fraction) / event.fraction,
         )
-        self._offers[provisional] = Offer(request, prefill, prompt, lane)
+        offer = Offer(provisional, request, prefill, prompt, lane)
+        self._offers[request.id, prefill.primitive.name] = offer
 
     def _prompt(
         self, task: TaskRun, event: Progress, prefill: PrimitiveRun

@@ -26,8 +26,11 @@ class Steering:
 
     def run(self, now_s: float) -> None:
         """Show the passes the wavefront, and send what they ask for."""
-        if not any(map(_searches, self.lanes.values())):
-            return
+        if any(map(_searches, self.lanes.values())):
+            self._look(now_s)
+        self.speculator.forget_offers()
+
+    def _look(self, now_s: float) -> None:
         wavefront = tuple(
             Identity(p.request_id, p.primitive, p.depth)
             for lane in self.lanes.values()
@@ -42,7 +45,6 @@ class Steering:
             lane = self.lanes[edit.engine]
             lane.steered = lane.port.epoch, edit.budget_s
             lane.port.send(Steer(budget_s=edit.budget_s))
-        self.speculator.forget_offers()
 
 
 def _searches(lane: Lane) -> bool:

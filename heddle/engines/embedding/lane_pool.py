@@ -61,8 +61,16 @@ class LanePool:
     kinds: frozenset[PrimitiveKind] = frozenset({PrimitiveKind.EMBEDDING})
     _tasks: dict[int, PooledTask] = field(default_factory=dict)
     _events: list[Event] = field(default_factory=list)
+    _loads: dict[str, Load] = field(default_factory=dict)  # each lane's newest
     _own_ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(-1, -1))
     _wake: Callable[[], None] = lambda: None
+
+    @property
+    def _load(self) -> Load:
+        """The rows of all lanes, and what waits for one."""
+        loads = self._loads.values()
+        waiting = sum(lane.waiting for lane in loads) + self.manager.held
+        return Load(sum(lane.running for lane in loads), waiting)
 
     def submit(
         self,
@@ -140,7 +148,7 @@ class LanePool:
         frames = [self._take_in(port, frame) for port in self.ports for frame in port.frames()]
         self._place(self.clock.now_s())
         if self._events:
-            frames.append(Frame(self.name, self.epoch, 0.0, tuple(self._events)))
+            frames.append(Frame(self.name, self.epoch, 0.0, tuple(self._events), load=self._load))
             self._events.clear()
         return frames
 
@@ -196,7 +204,8 @@ class LanePool:
             self.manager.bound_steps(port.name, done["tokens_max"])
         self.estimate.learn_padding(shape.tokens, done.get("unpadded", 0.0))
         self.manager.step_ended(port.name, shape, frame.seconds, self.clock.now_s())
-        load = Load(frame.load.running, frame.load.waiting + self.manager.held)
+        self._loads[port.name] = frame.load
+        load = self._load
         return frame._replace(lane=self.name, epoch=self.epoch, events=told, load=load, number=0)
 
     def _end(self, event: Event) -> bool:

@@ -165,9 +165,8 @@ def test_a_write_that_fails_leaves_nothing_and_keeps_the_old_file(tmp_path, monk
 
 
 def test_what_dead_writers_left_is_swept_up_and_what_lives_is_not(tmp_path):
-    """A dead one's id may be this process's own: containers count from 1 again."""
     files = written(tmp_path, stored())
-    left = [files.folder / f"{'0' * 64}.{pid}.tmp" for pid in (2**22 + 7, os.getpid())]
+    left = [files.folder / f"{'0' * 64}.{writer}.tmp" for writer in ("12", "0ab")]
     for path in left:
         path.write_bytes(b"half a fi")
     chunk = stored("b")
@@ -176,6 +175,20 @@ def test_what_dead_writers_left_is_swept_up_and_what_lives_is_not(tmp_path):
         assert [path.exists() for path in (*left, staged)] == [False, False, True]
         files.publish(staged, chunk.record.key)
     assert len(scan(files)) == 2
+
+
+def test_two_writers_of_one_entry_do_not_meet(tmp_path):
+    chunk = stored()
+    files = written(tmp_path)
+    content = files.pack(chunk)
+    with (
+        files.staged(chunk.record.key, content) as one,
+        files.staged(chunk.record.key, content) as other,
+    ):
+        for staged in (one, other):
+            files.publish(staged, chunk.record.key)
+            assert files.read(chunk.record.key) is not None
+    assert len(list(files.folder.iterdir())) == 1
 
 
 def test_a_file_that_is_swept_up_before_it_is_locked_is_made_anew(tmp_path, monkeypatch):

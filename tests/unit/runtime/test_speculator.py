@@ -5,7 +5,7 @@ import pytest
 
 from heddle.core.commands import Admit, Cancel
 from heddle.core.cost_snapshot import CostSnapshot
-from heddle.core.frames import Progress
+from heddle.core.frames import Frame, Progress
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import PrefillPayload, SearchPayload
 from heddle.core.tasks import Optimizations
@@ -180,8 +180,9 @@ def test_a_server_that_does_not_speculate_asks_for_no_partial_hits(bench, onesho
     assert [a.report_every for a in bench.vector.sent(Admit)] == [0]
 
 
-def test_searches_of_several_rows_or_by_words_are_waited_for(oneshot):
-    bench = Searching()
+@pytest.mark.parametrize("credits", [64, 1], ids=["at_once", "row_by_row"])
+def test_searches_of_several_rows_or_by_words_are_waited_for(credits):
+    bench = Searching(vector=credits)
     graph = RAGraph("words").add_retrieval("find", topk=2, hybrid=True)
     words = graph.add_generation("answer", "From {docs}.").compile()
     calls = [bench.submit(words)]
@@ -189,9 +190,10 @@ def test_searches_of_several_rows_or_by_words_are_waited_for(oneshot):
     graph.add_retrieval("find", query="parts", topk=2)
     bench.llm.texts["plan"] = ["one\ntwo"]
     calls.append(bench.submit(graph.add_generation("answer", "From {docs}.").compile()))
-    assert [a.report_every for a in bench.vector.sent(Admit)] == [0, 0]
-    bench.vector.answer_all()
-    bench.cycle()
+    while bench.vector.open:
+        bench.vector.answer_all()
+        bench.cycle()
+    assert not any(a.report_every for a in bench.vector.sent(Admit))
     assert all(call.answer.text == "hello" for call in calls)
 
 
@@ -216,6 +218,20 @@ def test_a_prompt_that_waits_for_more_than_one_search_is_not_guessed():
     bench.cycle()
     bench.look()
     assert len(bench.guesses()) == 1, "the other's passages are known by now"
+    assert bench.ended(call).receipt.speculations[0].is_adopted
+
+
+def test_of_two_looks_at_once_the_newer_counts(oneshot):
+    bench = Searching()
+    call = bench.submit(oneshot)
+    ((task_id, task),) = bench.vector.open.items()
+    hits = hits_of(task.payload)
+    bench.clock.time_s += 1.0
+    for worse, fraction in ((5, 0.2), (0, 0.9)):  # the older one has more to gain
+        partial = Progress(task_id, (), "", hits.labels + worse, hits.distances, fraction, 0.9)
+        bench.vector.deliver(Frame("vector", 1, 0.001, (partial,)))
+    bench.cycle()
+    assert len(bench.guesses()) == 1
     assert bench.ended(call).receipt.speculations[0].is_adopted
 
 

@@ -23,6 +23,7 @@ from heddle.runtime.counters import Counters
 from heddle.runtime.receipt import FallbackKind, ReceiptDraft
 from heddle.runtime.supervision import LaneHealth, LaneState
 from heddle.server.http import create_app
+from heddle.server.metrics import ENGINE_GAUGES, PLAIN_GAUGES
 from tests.helpers.scraped import samples
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
@@ -173,6 +174,11 @@ def test_all_that_is_added_up_of_receipts_is_told():
     state.tally.receipts.update({name: 1e6 + n for n, name in enumerate(RECEIPT_COUNTS)})
     told = set(samples(scrape(state).text).values())
     assert {1e6 + n for n in range(len(RECEIPT_COUNTS))} <= told
+
+
+def test_all_that_engines_may_tell_has_a_metric():
+    told = {gauge for _, states in ENGINE_GAUGES for gauge in states.values()} | set(PLAIN_GAUGES)
+    assert told == {value for name, value in vars(gauges).items() if name.isupper()}
 
 
 def test_what_a_server_lacks_is_left_out():

@@ -59,8 +59,8 @@ class Finality:
 
     A search's state is after how many of its clusters it is looked at, and for how many looks its
     hits have been the same. The probability is the share of earlier searches in that state whose
-    hits were the final ones, in the same order; so it holds for whatever is asked, and for any kind
-    of index, and needs no exact answer: every search ends.
+    hits were the final ones, in the same order, as if one more had ended with others; so it holds
+    for whatever is asked, and for any kind of index, and needs no exact answer: every search ends.
     """
 
     def __init__(self) -> None:

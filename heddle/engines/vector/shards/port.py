@@ -1,19 +1,27 @@
 """Several vector workers behind one port: searches go to all of them, their hits are merged."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Final
 
 import numpy as np
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.credits import Credits
-from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame
-from heddle.core.gauges import INDEX_VECTORS
+from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame, Load
+from heddle.core.gauges import INDEX_VECTORS, POOL_RUNNING, POOL_WAITING
 from heddle.core.payloads import Payload, SearchPayload
 from heddle.core.ports import EnginePort
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Hits
+from heddle.core.results import Hits, RecallEstimate
+
+WHOLE_OF: Final[Mapping[str, Callable[[list[float]], float]]] = {
+    INDEX_VECTORS: sum,
+    POOL_RUNNING: max,
+    POOL_WAITING: max,
+}
+"""How the gauges of workers make that of the whole; of all others it is the smallest."""
 
 
 class LostShard(Enum):
@@ -116,7 +124,12 @@ class ShardedPort:
             lane=self.name,
             epoch=self.epoch,
             events=events,
+            load=Load(
+                running=max(part.load.running for part in last),
+                waiting=max(part.load.waiting for part in last),
+            ),
             number=0,
+            recall=_lowest([part.recall for part in last]),
             notes=notes,
             gauges=_gauges_of([part.gauges for part in last]),
         )
@@ -161,7 +174,6 @@ def merged(parts: Sequence[Hits], topk: int, notes: tuple[str, ...] = ()) -> Hit
     labels = np.concatenate([part.labels for part in parts], axis=1)
     order = np.lexsort((labels, distances), axis=1)[:, :topk]
     own = [note for part in parts for note in part.notes]
-    estimates = [part.recall for part in parts if part.recall is not None]
     return Hits(
         np.take_along_axis(labels, order, axis=1),
         np.take_along_axis(distances, order, axis=1),
@@ -174,16 +186,21 @@ def merged(parts: Sequence[Hits], topk: int, notes: tuple[str, ...] = ()) -> Hit
         notes=(*dict.fromkeys(own), *notes),
         lists_on_device=sum(part.lists_on_device for part in parts),
         hits_cached=sum(part.hits_cached for part in parts),
-        recall=min(estimates, key=lambda estimate: estimate.recall, default=None),
+        recall=_lowest([part.recall for part in parts]),
         by_words=next((p.by_words for p in parts if p.by_words is not None), None),
     )
 
 
+def _lowest(estimates: Iterable[RecallEstimate | None]) -> RecallEstimate | None:
+    known = [estimate for estimate in estimates if estimate is not None]
+    return min(known, key=lambda estimate: estimate.recall, default=None)
+
+
 def _gauges_of(parts: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    """Return the state of the whole: the sum of the vectors, of all else the smallest."""
+    """Return the state of the whole: vectors add up, all else is that of the part worst off."""
     names = {name for part in parts for name in part}
     values = {name: [part[name] for part in parts if name in part] for name in names}
-    return {n: sum(each) if n == INDEX_VECTORS else min(each) for n, each in values.items()}
+    return {name: WHOLE_OF.get(name, min)(each) for name, each in values.items()}
 
 
 def _without_words(payload: Payload) -> Payload:

@@ -121,6 +121,18 @@ def test_a_request_that_was_admitted_waits_instead(rig: Rig) -> None:
     assert len([e for e in rig.run() if isinstance(e, Done)]) == 400
 
 
+def test_its_load_is_that_of_all_lanes_and_what_waits_for_one(rig: Rig) -> None:
+    for task_id in (1, 2, 3):
+        rig.admit(task_id, texts=512, priority=Priority.BULK)
+    for host in rig.hosts:
+        host.step_once(0.0)
+    load = rig.pool.frames()[-1].load
+    assert load.waiting > 900, "one lane alone has 512 at most"
+    rig.pool.send(Cancel(3))
+    [frame] = rig.pool.frames()
+    assert frame.load == load._replace(waiting=load.waiting - 1)
+
+
 def test_cancelling_a_held_task_and_a_sent_one(rig: Rig) -> None:
     rig.admit(1, texts=512, priority=Priority.BULK)
     rig.admit(2, texts=512, priority=Priority.BULK)

@@ -7,11 +7,17 @@ from hypothesis import strategies as st
 
 from heddle.core.commands import Admit, Cancel, Steer
 from heddle.core.credits import Credits
-from heddle.core.frames import Cancelled, Done, Failed, Frame
-from heddle.core.gauges import INDEX_REVISION, INDEX_VECTORS
+from heddle.core.frames import Cancelled, Done, Failed, Frame, Load
+from heddle.core.gauges import (
+    INDEX_REVISION,
+    INDEX_VECTORS,
+    POOL_FREE,
+    POOL_RUNNING,
+    POOL_WAITING,
+)
 from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Hits, Ingested, RankedHits
+from heddle.core.results import Hits, Ingested, RankedHits, RecallEstimate
 from heddle.core.tasks import Identity, Priority, Task
 from heddle.engines.vector.shards.port import LostShard, ShardedPort, merged
 
@@ -108,6 +114,18 @@ def test_the_state_of_the_whole_is_that_of_all_workers():
     pool.workers[0].tell()  # a host's, that knows nothing of the engine
     [whole] = pool.port.frames()
     assert (whole.notes, whole.gauges) == (("b",), {INDEX_REVISION: 8, INDEX_VECTORS: 90})
+
+
+def test_the_whole_is_as_busy_as_its_busiest_worker_and_finds_what_the_worst_finds():
+    pool = Pool()
+    for worker, running, recall in zip(pool.workers, (2, 4, 1), (0.97, 0.9, None), strict=True):
+        slots = {POOL_RUNNING: running, POOL_FREE: 4 - running, POOL_WAITING: 2 * running}
+        estimate = None if recall is None else RecallEstimate(recall, recall - 0.05, 64)
+        worker.tell(load=Load(running, 3 * running), recall=estimate, gauges=slots)
+    whole = pool.port.frames()[-1]
+    assert whole.load == Load(running=4, waiting=12)
+    assert whole.recall == RecallEstimate(0.9, 0.85, 64)
+    assert whole.gauges == {POOL_RUNNING: 4, POOL_FREE: 0, POOL_WAITING: 8}
 
 
 def test_a_lost_worker_degrades_the_answer_and_it_says_so():
