@@ -175,6 +175,11 @@ class FakePort:
         return Generated(text, (1, 2), FinishReason.STOP)
 
 
+def is_search(task):
+    """Whether a task is a search; for `FakePort.holds`."""
+    return isinstance(task.payload, SearchPayload)
+
+
 def hits_of(payload):
     """Chunk ids from the first coordinate of each query: text length, +1, +2, ..."""
     first = payload.queries[:, :1].astype(np.int64)

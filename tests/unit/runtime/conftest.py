@@ -21,6 +21,15 @@ def bench():
 
 
 @pytest.fixture(scope="session")
+def oneshot():
+    """Look something up, answer."""
+    graph = RAGraph("oneshot")
+    graph.add_retrieval("find", topk=2, output="docs")
+    graph.add_generation("answer", "Notes: {docs}Question: {query}!")
+    return graph.compile()
+
+
+@pytest.fixture(scope="session")
 def hyde():
     """Imagine, search with that, answer."""
     graph = RAGraph("hyde")

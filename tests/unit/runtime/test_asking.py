@@ -5,33 +5,19 @@ import pytest
 from heddle.core.commands import Admit, Cancel
 from heddle.core.errors import EngineError
 from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
-from heddle.core.payloads import AskPayload, PrefillPayload, SearchPayload, SegmentRole
+from heddle.core.payloads import AskPayload, PrefillPayload, SegmentRole
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Asked
 from heddle.core.tasks import Optimizations
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import POLICIES
-from heddle.workflow.ragraph import RAGraph
-from tests.helpers.fake_ports import Bench
+from tests.helpers.fake_ports import Bench, is_search
 
 ALONE = {
     "optimizations": Optimizations.APPROX,
     "kv_reuse": KvReuse(ReusePolicy.FUSIONRAG, 0.15),
 }
 WITH_CONTEXT = KvReuse(ReusePolicy.FUSIONRAG, question=QuestionPass.WITH_CONTEXT)
-
-
-@pytest.fixture(scope="session")
-def oneshot():
-    """Look something up, answer."""
-    graph = RAGraph("oneshot")
-    graph.add_retrieval("find", topk=2, output="docs")
-    graph.add_generation("answer", "Notes: {docs}Question: {query}!")
-    return graph.compile()
-
-
-def is_search(task):
-    return isinstance(task.payload, SearchPayload)
 
 
 def is_asking(task):

@@ -7,27 +7,14 @@ from heddle.core.commands import Admit, Cancel
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.frames import Frame, Progress
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
-from heddle.core.payloads import PrefillPayload, SearchPayload
+from heddle.core.payloads import PrefillPayload
 from heddle.core.tasks import Optimizations
 from heddle.passes.runner import PassRunner
 from heddle.runtime.admission import RuntimeLimits
 from heddle.workflow.ragraph import RAGraph
-from tests.helpers.fake_ports import Bench, ManualClock, hits_of
+from tests.helpers.fake_ports import Bench, ManualClock, hits_of, is_search
 
 COSTS = CostSnapshot("llm", 1, {"call": 0.01, "prefill_tokens": 1e-3})
-
-
-@pytest.fixture(scope="session")
-def oneshot():
-    """Look something up, answer."""
-    graph = RAGraph("oneshot")
-    graph.add_retrieval("find", topk=2, output="docs")
-    graph.add_generation("answer", "Notes: {docs}Question: {query}!")
-    return graph.compile()
-
-
-def is_search(task):
-    return isinstance(task.payload, SearchPayload)
 
 
 def is_guess(task):
