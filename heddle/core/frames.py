@@ -5,8 +5,7 @@ times as long to make.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.results import RecallEstimate, Result
 
-NO_COUNTS: Mapping[str, float] = MappingProxyType({})
+NO_COUNTS: Final[Mapping[str, float]] = {}  # no proxy: frames are pickled
 
 
 class Progress(NamedTuple):
