@@ -7,12 +7,14 @@ B: whole searches: whenever it is free, FAISS searches all queries that wait, wi
    for more, in one call for each nprobe among them; the batch ends as a whole.
 C: the same, but each call's queries have their results when that call ends, the shortest first
    (reported beside, as `x_p50_by_call` and `x_p99_by_call`).
-The budget is that of `split_substages` (HedraRAG eq. 1) for the mean length of B's searches.
-Each query asks for 64 to 512 clusters, drawn evenly. Both run on a clock that advances by the CPU
-time of each of their steps, so other work on the machine doesn't queue anybody. Loads are shares
-of the capacity of B: how fast it serves when all queries are there at once. Latencies are from
-arrival to result; a headline ratio is the worst of all loads, `capacity_ratio` A over B when all
-queries are there at once. `identical`: every distance and id of A equals B's, bit for bit.
+The budget is that of `split_substages` (HedraRAG eq. 1), which follows how long searches take, as
+in a server.
+Each query asks for 64 to 512 clusters, drawn evenly. All run on clocks that advance by the CPU
+time of each of their steps, so other work on the machine doesn't queue anybody, and take turns step
+by step, so it slows all of them alike. Loads are shares of the capacity of B: how fast it serves
+when all queries are there at once. Latencies are from arrival to result; a headline ratio is the
+median of the repetitions, at the worst of all loads, `capacity_ratio` A over B when all queries are
+there at once. `identical`: every distance and id of A equals B's, bit for bit.
 """
 
 import math
@@ -28,17 +30,18 @@ from numpy.typing import NDArray
 
 from benchmarks.ivf_step import Settings, prepared_index
 from benchmarks.support.fixed_source import NoSource
-from heddle.core.commands import Admit
-from heddle.core.frames import Done
+from heddle.core.commands import Admit, Steer
+from heddle.core.frames import Done, Load
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.core.tasks import Identity, Task
-from heddle.costs.substage import substage_budget_s
 from heddle.engines.vector.engine import VectorEngine
 from heddle.engines.vector.live_index import LiveIndex
 from heddle.engines.vector.worker import FaissWorker, one_shot
+from heddle.passes.cycle_view import CycleView, EngineView, SetBudget
 from heddle.passes.split_substages import SplitSubstages
+from heddle.runtime.lane import STAGE_SMOOTHING
 
 K: Final = 10
 LOADS: Final = (0.6, 0.75, 0.9)
@@ -74,20 +77,23 @@ class Searcher(Protocol):
         """Work, and return the results of the queries that ended, by number."""
         ...
 
+    def took(self, latency_s: float) -> None:
+        """Hear how long a query took that has just ended [s]."""
+        ...
+
 
 def run(quick: bool, seed: int) -> dict[str, object]:
     """Run the comparison; returns a row for each load and repetition, and the headline."""
     shape = replace(FULL, seed=seed)
     if quick:
         shape = replace(shape, count=40_000, nlist=512, batch=96)
-    repetitions = 1 if quick else 3
+    repetitions = 1 if quick else 7
     faiss.omp_set_num_threads(1)
     index, vectors = prepared_index(shape)
-    budget_s = math.inf
     make: dict[str, Callable[[], Searcher]] = {
         "whole": lambda: Whole(index),
         "by call": lambda: Whole(index, tells_each_call=True),
-        "sub-stages": lambda: SubStages(index, len(vectors), budget_s),
+        "sub-stages": lambda: SubStages(index, len(vectors)),
     }
     print(
         f"{shape.count} x {shape.dims}, nlist {shape.nlist}, k {K}, nprobe of {NPROBES}, "
@@ -99,12 +105,11 @@ def run(quick: bool, seed: int) -> dict[str, object]:
         nprobes = draws.choice(NPROBES, len(vectors)).tolist()
         gaps = draws.exponential(size=len(vectors))
         at_once = _queries(vectors, nprobes, np.zeros(len(vectors)))
-        capacity = {"whole": len(vectors) / serve(make["whole"](), at_once)[1]}
-        budget_s = substage_budget_s(1 / capacity["whole"], SplitSubstages().overhead_s)
-        capacity["sub-stages"] = len(vectors) / serve(make["sub-stages"](), at_once)[1]
+        both = {name: make[name] for name in ("whole", "sub-stages")}
+        capacity = {n: len(vectors) / one.now_s for n, one in serve(both, at_once).items()}
         for load in LOADS:
             queries = _queries(vectors, nprobes, np.cumsum(gaps) / (load * capacity["whole"]))
-            rows.append(_compare(make, queries, load, capacity, budget_s))
+            rows.append(_compare(make, queries, load, capacity))
             print(_line(rows[-1]))
     return {
         "settings": {**asdict(shape), "loads": LOADS, "nprobes": NPROBES},
@@ -124,18 +129,16 @@ def _compare(
     queries: Sequence[Query],
     load: float,
     capacity: Mapping[str, float],
-    budget_s: float,
 ) -> dict[str, Any]:
-    row: dict[str, Any] = {"load": load, "capacity": dict(capacity), "budget_ms": budget_s * 1e3}
-    results = {}
-    for name, start in make.items():
-        results[name], end_s, latencies_s = serve(start(), queries)
+    row: dict[str, Any] = {"load": load, "capacity": dict(capacity)}
+    servings = serve(make, queries)
+    for name, one in servings.items():
         row[name] = {
-            "p50_ms": float(np.quantile(latencies_s, 0.5)) * 1e3,
-            "p99_ms": float(np.quantile(latencies_s, 0.99)) * 1e3,
-            "queries_per_s": len(queries) / end_s,
+            "p50_ms": float(np.quantile(one.latencies_s, 0.5)) * 1e3,
+            "p99_ms": float(np.quantile(one.latencies_s, 0.99)) * 1e3,
+            "queries_per_s": len(queries) / one.now_s,
         }
-    ours, theirs = results["sub-stages"], results["whole"]
+    ours, theirs = servings["sub-stages"].found, servings["whole"].found
     row["identical"] = all(
         np.array_equal(mine, other)
         for number in theirs
@@ -144,29 +147,58 @@ def _compare(
     return row
 
 
-def serve(
-    searcher: Searcher, queries: Sequence[Query]
-) -> tuple[dict[int, Found], float, NDArray[np.float64]]:
-    """Serve queries, ordered by arrival, on a clock that work advances by its CPU time.
+class Serving:
+    """One searcher under one stream of queries, on a clock that its work advances by CPU time.
 
-    Returns: the results by number, when the last one ended [s], and each latency [s].
+    Args:
+        searcher: who serves.
+        queries: ordered by arrival.
     """
-    found: dict[int, Found] = {}
-    latencies_s = np.zeros(len(queries))
-    now_s, coming = 0.0, 0
-    while coming < len(queries) or searcher.has_work:
-        if not searcher.has_work:
-            now_s = max(now_s, queries[coming].arrives_s)
+
+    def __init__(self, searcher: Searcher, queries: Sequence[Query]) -> None:
+        self._searcher = searcher
+        self._queries = queries
+        self._coming = 0
+        self.now_s = 0.0
+        self.found: dict[int, Found] = {}
+        self.latencies_s = np.zeros(len(queries))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all queries have come and ended."""
+        return self._coming == len(self._queries) and not self._searcher.has_work
+
+    def step(self) -> None:
+        """Take in what has come and do one step of work."""
+        if not self._searcher.has_work:
+            self.now_s = max(self.now_s, self._queries[self._coming].arrives_s)
         started_s = time.process_time()
-        while coming < len(queries) and queries[coming].arrives_s <= now_s:
-            searcher.admit(coming, queries[coming])
-            coming += 1
-        ended = searcher.step()
-        now_s += time.process_time() - started_s
+        while self._coming < len(self._queries) and self._next.arrives_s <= self.now_s:
+            self._searcher.admit(self._coming, self._next)
+            self._coming += 1
+        ended = self._searcher.step()
+        self.now_s += time.process_time() - started_s
         for number in ended:
-            latencies_s[number] = now_s - queries[number].arrives_s
-        found.update(ended)
-    return found, now_s, latencies_s
+            self.latencies_s[number] = self.now_s - self._queries[number].arrives_s
+            self._searcher.took(self.latencies_s[number])
+        self.found.update(ended)
+
+    @property
+    def _next(self) -> Query:
+        return self._queries[self._coming]
+
+
+def serve(
+    make: Mapping[str, Callable[[], Searcher]], queries: Sequence[Query]
+) -> dict[str, Serving]:
+    """Serve the same queries with all searchers, in turns: whose clock is behind does a step.
+
+    So a slow minute of the machine slows all of them.
+    """
+    servings = {name: Serving(start(), queries) for name, start in make.items()}
+    while running := [one for one in servings.values() if not one.is_over]:
+        min(running, key=lambda one: one.now_s).step()
+    return servings
 
 
 class CpuClock:
@@ -177,13 +209,18 @@ class CpuClock:
 
 
 class SubStages:
-    """Our engine with a time budget for its steps [s]."""
+    """Our engine; the pass sets the length of its steps by how long queries took, as in a server.
 
-    def __init__(self, index: faiss.IndexIVFFlat, slots: int, budget_s: float) -> None:
+    Args:
+        index: what it searches.
+        slots: queries under way at most.
+    """
+
+    def __init__(self, index: faiss.IndexIVFFlat, slots: int) -> None:
         worker = FaissWorker(LiveIndex(index, 0), NoSource())
-        self._engine = VectorEngine(
-            "vector", 0, worker, CpuClock(), slots=slots, substage_budget_s=budget_s
-        )
+        self._engine = VectorEngine("vector", 0, worker, CpuClock(), slots=slots)
+        self._stage_s: float | None = None
+        self._budget_s: float | None = None
 
     @property
     def has_work(self) -> bool:
@@ -201,6 +238,24 @@ class SubStages:
             assert isinstance(event.result, Hits), event
             ended[event.task_id] = (event.result.distances[0], event.result.labels[0])
         return ended
+
+    def took(self, latency_s: float) -> None:
+        known_s = latency_s if self._stage_s is None else self._stage_s
+        self._stage_s = known_s + STAGE_SMOOTHING * (latency_s - known_s)
+        view = EngineView(
+            self._engine.name,
+            self._engine.kinds,
+            in_flight=self._engine.rows_in_flight,
+            pending=0,
+            load=Load(),
+            costs=None,
+            stage_s=self._stage_s,
+            budget_s=self._budget_s,
+        )
+        for edit in SplitSubstages().apply(CycleView(0.0, (), {view.name: view})):
+            assert isinstance(edit, SetBudget), edit
+            self._budget_s = edit.budget_s
+            self._engine.apply(Steer(budget_s=edit.budget_s))
 
 
 class Whole:
@@ -231,6 +286,9 @@ class Whole:
         while self._batch and not (ended and self._tells_each_call):
             ended.update(self._call(min(query.nprobe for query in self._batch.values())))
         return ended
+
+    def took(self, latency_s: float) -> None:
+        pass  # it has nothing to set
 
     def _call(self, nprobe: int) -> dict[int, Found]:
         """Search for all in the batch that ask for so many clusters."""

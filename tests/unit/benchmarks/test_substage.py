@@ -17,12 +17,19 @@ def queries_of(vectors, arrivals_s):
     return [Query(at, vectors[i : i + 1], nprobes[i]) for i, at in enumerate(arrivals_s)]
 
 
+def makers(index):
+    return {
+        "sub-stages": lambda: SubStages(index, slots=4),
+        "whole": lambda: Whole(index),
+    }
+
+
 @pytest.mark.parametrize("gap_s", [0.0, 0.004, 10.0])
 def test_both_find_the_same(indexed, gap_s):
     index, vectors = indexed
     queries = queries_of(vectors, (gap_s * np.arange(len(vectors))).tolist())
-    ours, _, _ = serve(SubStages(index, slots=4, budget_s=0.002), queries)
-    theirs, _, _ = serve(Whole(index), queries)
+    servings = serve(makers(index), queries)
+    ours, theirs = servings["sub-stages"].found, servings["whole"].found
     assert ours.keys() == theirs.keys() == set(range(len(queries)))
     for number, (distances, labels) in theirs.items():
         np.testing.assert_array_equal(ours[number][0], distances)
@@ -32,11 +39,10 @@ def test_both_find_the_same(indexed, gap_s):
 def test_nobody_waits_for_the_next_arrival(indexed):
     index, vectors = indexed
     queries = queries_of(vectors, (1000.0 * np.arange(len(vectors))).tolist())
-    for searcher in (SubStages(index, slots=4, budget_s=0.002), Whole(index)):
-        _, end_s, latencies_s = serve(searcher, queries)
-        assert end_s >= queries[-1].arrives_s
-        assert latencies_s.max() < 1000.0
-        assert latencies_s.min() > 0
+    for one in serve(makers(index), queries).values():
+        assert one.now_s >= queries[-1].arrives_s
+        assert one.latencies_s.max() < 1000.0
+        assert one.latencies_s.min() > 0
 
 
 def test_waiting_counts_from_the_arrival():
@@ -53,12 +59,15 @@ def test_waiting_counts_from_the_arrival():
         def admit(self, number, query):
             self.waiting.append(number)
 
+        def took(self, latency_s):
+            pass
+
         def step(self):
             number = self.waiting.pop(0)
             return {number: (np.zeros(1), np.full(1, number))}
 
     queries = [Query(0.0, np.zeros((1, 2)), 1) for _ in range(5)]
-    found, end_s, latencies_s = serve(Slow(), queries)
-    assert [int(found[i][1][0]) for i in range(5)] == [0, 1, 2, 3, 4]
-    assert (np.diff(latencies_s) >= 0).all()
-    assert latencies_s[-1] == end_s
+    one = serve({"slow": Slow}, queries)["slow"]
+    assert [int(one.found[i][1][0]) for i in range(5)] == [0, 1, 2, 3, 4]
+    assert (np.diff(one.latencies_s) >= 0).all()
+    assert one.latencies_s[-1] == one.now_s
