@@ -277,7 +277,9 @@ def _capacity(models: Sequence[LaneModel]) -> float:
 
 def _live(settings: Settings) -> list[dict[str, Any]]:
     """Run the policies in turns on two lanes that are processes; wall time, neighbours included."""
-    with LiveLanes([embedding_lane(dtype, dtype, cpu) for cpu, dtype in enumerate(DTYPES)]) as live:
+    with LiveLanes(
+        [embedding_lane(dtype, dtype, (cpu,)) for cpu, dtype in enumerate(DTYPES)]
+    ) as live:
         books = sorted(live.queues(), key=lambda q: q.cost.cost.token_s)
         capacity = _capacity([LaneModel(q.name, q.cost.cost, (1.0,), LIMITS) for q in books])
         slo_s = settings.slos_s[-1]

@@ -1,133 +1,126 @@
 """Queries at once within an SLO: the fast lane alone, with the slow one, by fit, by stress test.
 
 WindVE's Tables I to III and figure 4 on two lanes of this machine, processes pinned to a core each:
-core 0 in bfloat16, core 1 in float32. On a CPU that emulates bfloat16 both compute in float32, and
-core 1 gives its lane a third of its time, by a control group: a proxy for a slower device, about
-as slow as float32 is beside bfloat16 with AMX. Bursts of queries of 75 tokens are sent at once
-and the SLO is judged at the 95th percentile of the slowest answer. `alone` and `together` are
-stress tests, the latter with both lanes busy; `fit` is the estimator's depth after at most 15
-bursts, both lanes busy.
+one in bfloat16, one in float32. On a CPU that emulates bfloat16 both compute in float32, and the
+second lane has a third of its core, by a control group: a proxy for a slower device, about as slow
+as float32 is beside bfloat16 with AMX. Bursts of queries are sent at once and the SLO is judged at
+the 95th percentile of the slowest answer. `alone` and `together` are stress tests, the latter with
+both lanes busy; `fit` is the estimator's depth after at most 15 bursts, both lanes busy.
+
+Queries have 16 tokens in the rows of the headline: the service embeds people's questions, and
+those of the developer data (NQ, HotpotQA, MedQuAD and nine others) have 14 on average with the
+special ones, half of them 11 to 17; padding adds a tenth. The paper's 75 tokens, the length of its
+text segments, have rows of their own. The model of BERT-large's shape has random weights, questions
+of 16 tokens, and the paper's SLOs of 1 and 2 s; so few bursts that the slowest one decides.
 
 `gain_100ms` is the smallest gain in concurrency at SLOs of 100 ms and more, `fit_error_queries`
 the largest difference between fit and stress test together, `fit_within` the share of depths
-within one query or 10 %. The model of BERT-large's shape has random weights and SLOs of its own.
+within one query or 10 %: all of MiniLM and questions. `gain_100ms_paper_length` is the same gain
+for 75 tokens.
+
+`--model minilm` and `--model bert-large` run one of the models.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.support.bert_large import bert_large
-from benchmarks.support.cpu_quota import cpu_quota
-from benchmarks.support.lane_depths import Fitted, fit_lane, stress, within_bound
-from benchmarks.support.live_lanes import LiveLanes, embedding_lane
+from benchmarks.support.lane_depths import Fitted, fit_lanes, stress, within_bound
+from benchmarks.support.lane_pair import LanePair
+from benchmarks.support.live_lanes import LiveLanes
+from heddle.core.errors import InputError
 from heddle.costs.deployment_cost import Offloading
-from heddle.hosts.devices import detect_devices
-from heddle.hosts.machine import read_machine
 
-LENGTH = 75
-SLOW_SHARE = 1 / 3
+QUESTION_TOKENS: Final = 16
+PAPER_TOKENS: Final = 75
+SLOS_S: Final = (0.02, 0.05, 0.1, 0.25, 0.5)
+# Bursts of each size in a stress test: with fewer than 20 the slowest one is the 95th percentile.
+REPEATS: Final = 20
+MODELS: Final = ("minilm", "bert-large")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """A model and the SLOs it is judged by."""
+class Part:
+    """A model, the length of its queries, and the SLOs that it is judged by."""
 
-    name: str
-    model: str | None
+    model: str
+    length: int
     slos_s: tuple[float, ...]
     repeats: int
+
+
+FULL: Final = (
+    Part("minilm", QUESTION_TOKENS, SLOS_S, REPEATS),
+    Part("minilm", PAPER_TOKENS, SLOS_S, REPEATS),
+    Part("bert-large", QUESTION_TOKENS, (1.0, 2.0), 5),
+)
+QUICK: Final = (
+    Part("minilm", QUESTION_TOKENS, (0.1,), 3),
+    Part("bert-large", QUESTION_TOKENS, (1.0,), 1),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What is run."""
 
-    shapes: tuple[Shape, ...]
-    dtypes: tuple[str, str]
-    slow_share: float
+    parts: tuple[Part, ...]
+    pair: LanePair
 
 
 def run(quick: bool, seed: int, model: str | None = None) -> dict[str, object]:
-    """Run all; returns settings, one row for each model and SLO, and the headline.
+    """Run all; returns settings, one row for each part and SLO, and the headline.
 
-    `model`: "minilm" leaves the model of BERT-large's shape out. Nothing here is random.
+    Nothing here is random.
+
+    Raises:
+        InputError: another model than those.
     """
-    minilm = Shape(
-        "minilm", None, (0.1,) if quick else (0.02, 0.05, 0.1, 0.25, 0.5), 3 if quick else 12
+    if model not in (None, *MODELS):
+        raise InputError(f"--model {model}: choose one of {', '.join(MODELS)}, or leave it out")
+    models = MODELS[:1] if quick else MODELS
+    wanted = models if model is None else (model,)
+    parts = tuple(part for part in (QUICK if quick else FULL) if part.model in wanted)
+    settings = Settings(parts, LanePair.here())
+    rows = [row for part in settings.parts for row in _measure(part, settings.pair)]
+    headline = _headline([row for row in rows if row["kind"] == "depths"])
+    return {"settings": asdict(settings), "rows": rows, "headline": headline}
+
+
+def _measure(part: Part, pair: LanePair) -> list[dict[str, Any]]:
+    with pair.started(str(bert_large()) if part.model == "bert-large" else None) as live:
+        fits = fit_lanes(live, part.slos_s, part.length)
+        known = {"model": part.model, "tokens": part.length}
+        rows = [{"kind": "fit", **known, **_line(name, fits[name])} for name in pair.names]
+        bound = rows[0]["alpha_s"] / rows[1]["alpha_s"]
+        print(f"{part.model}, {part.length} tokens: gains are bound by alpha's ratio, {bound:.0%}")
+        for slo_s in part.slos_s:
+            found = _depths(live, part, slo_s, fits, pair.names)
+            rows.append({"kind": "depths", **known, **found})
+        return rows
+
+
+def _line(name: str, fit: Fitted) -> dict[str, Any]:
+    """Return a lane's line and the bursts behind it. (fig. 4)"""
+    alpha_s, beta_s = fit.latency_slope_s, fit.latency_intercept_s
+    print(
+        f"{name}: alpha {alpha_s * 1e3:.1f} ms, beta {beta_s * 1e3:.1f} ms, "
+        f"{len(fit.bursts)} bursts in {fit.seconds:.1f} s"
     )
-    shapes = [minilm]
-    if not quick and model != "minilm":
-        shapes.append(Shape("bert-large", str(bert_large()), (5.0, 10.0), 3))
-    has_bfloat16 = any(device.has_fast_bfloat16 for device in detect_devices(read_machine()))
-    settings = Settings(
-        tuple(shapes),
-        dtypes=("bfloat16" if has_bfloat16 else "float32", "float32"),
-        slow_share=1.0 if has_bfloat16 else SLOW_SHARE,
-    )
-    rows = [row for shape in shapes for row in _measure(shape, settings)]
-    ours = [row for row in rows if row["model"] == "minilm"]
-    errors = [abs(row[f"fit_{lane}"] - row[lane]) for row in ours for lane in ("fast", "slow")]
-    within = [
-        within_bound(row[f"fit_{lane}"], row[lane]) for row in ours for lane in ("fast", "slow")
-    ]
-    headline = {
-        "gain_100ms": min(row["gain"] for row in ours if row["slo_s"] >= 0.1),
-        "fit_error_queries": max(errors),
-        "fit_within": sum(within) / len(within),
-        "probes": max(row["fit_probes"] for row in rows),
-    }
-    shown = {**asdict(settings), "shapes": [shape.name for shape in shapes]}
-    return {"settings": shown, "rows": rows, "headline": headline}
+    return {"lane": name, "alpha_s": alpha_s, "beta_s": beta_s, "bursts": fit.bursts}
 
 
-def _measure(shape: Shape, settings: Settings) -> list[dict[str, Any]]:
-    lanes = [
-        embedding_lane(f"core{cpu}-{dtype}", dtype, cpu, shape.model)
-        for cpu, dtype in enumerate(settings.dtypes)
-    ]
-    with ExitStack() as stack:
-        live = stack.enter_context(LiveLanes(lanes))
-        if settings.slow_share < 1:
-            pid = live.lanes[-1].health.pid
-            stack.enter_context(cpu_quota(pid, settings.slow_share))
-            print(f"{lanes[-1].name} has {settings.slow_share:.0%} of its core (quota, a proxy)")
-        fits = _fit_together(live, shape.slos_s)
-        fast, slow = sorted(fits, key=lambda name: fits[name].latency_slope_s)
-        for name in (fast, slow):
-            fit = fits[name]
-            print(
-                f"{shape.name}, {name}: alpha {fit.latency_slope_s * 1e3:.1f} ms, beta "
-                f"{fit.latency_intercept_s * 1e3:.1f} ms, {fit.probes} bursts in "
-                f"{fit.seconds:.1f} s"
-            )
-        bound = fits[fast].latency_slope_s / fits[slow].latency_slope_s
-        print(f"{shape.name}: the gain can't exceed alpha_fast/alpha_slow = {bound:.0%} by much")
-        return [_row(live, shape, slo_s, fits, fast, slow) for slo_s in shape.slos_s]
-
-
-def _fit_together(live: LiveLanes, slos_s: Sequence[float]) -> dict[str, Fitted]:
-    """Fit both lanes at the same time, each with the other as its neighbour."""
-    with ThreadPoolExecutor(len(live.ports)) as pool:
-        futures = {
-            port.name: pool.submit(fit_lane, live.probe(index), slos_s, LENGTH)
-            for index, port in enumerate(live.ports)
-        }
-        return {name: future.result() for name, future in futures.items()}
-
-
-def _row(
-    live: LiveLanes, shape: Shape, slo_s: float, fits: dict[str, Fitted], fast: str, slow: str
+def _depths(
+    live: LiveLanes, part: Part, slo_s: float, fits: dict[str, Fitted], names: tuple[str, str]
 ) -> dict[str, Any]:
-    alone = stress(live, (fast,), slo_s, LENGTH, shape.repeats)
-    together = stress(live, (fast, slow), slo_s, LENGTH, shape.repeats)
+    fast, slow = names
+    alone = stress(live, (fast,), slo_s, part.length, part.repeats)
+    together = stress(live, names, slo_s, part.length, part.repeats)
     both = Offloading(together.depths[fast], together.depths[slow])
     reached = both.fast_depth + both.slow_depth
     base = alone.depths[fast]
     row = {
-        "model": shape.name,
         "slo_s": slo_s,
         "alone": base,
         "fast": both.fast_depth,
@@ -136,15 +129,39 @@ def _row(
         "fit_slow": fits[slow].depths[slo_s],
         "gain": reached / base - 1 if base else 0.0,
         "peak_saving": both.peak_saving,
-        "fit_probes": max(fits[fast].probes, fits[slow].probes),
-        "fit_s": max(fits[fast].seconds, fits[slow].seconds),
+        "fit_probes": max(len(fits[name].bursts) for name in names),
+        "fit_s": max(fits[name].seconds for name in names),
         "stress_probes": together.probes,
         "stress_s": together.seconds,
     }
     print(
-        f"{shape.name}, SLO {slo_s * 1e3:g} ms: {base} alone, {both.fast_depth} + "
-        f"{both.slow_depth} together ({row['gain']:.1%} more, {both.peak_saving:.1%} devices "
-        f"saved); fit {row['fit_fast']} + {row['fit_slow']}; stress test: {together.probes} "
-        f"bursts, {together.seconds:.0f} s"
+        f"SLO {slo_s * 1e3:g} ms: {base} alone, {both.fast_depth} + {both.slow_depth} together "
+        f"({row['gain']:.1%} more, {both.peak_saving:.1%} devices saved); fit {row['fit_fast']} + "
+        f"{row['fit_slow']}; stress test: {together.probes} bursts, {together.seconds:.0f} s"
     )
     return row
+
+
+def _headline(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return the figures of the first part, and the gain of MiniLM at the paper's length."""
+    first = [row for row in rows if _part_of(row) == _part_of(rows[0])]
+    depths = [(row[f"fit_{lane}"], row[lane]) for row in first for lane in ("fast", "slow")]
+    headline = {
+        "gain_100ms": _gain(first),
+        "fit_error_queries": max(abs(fit - found) for fit, found in depths),
+        "fit_within": sum(within_bound(fit, found) for fit, found in depths) / len(depths),
+        "probes": max(row["fit_probes"] for row in rows),
+    }
+    paper = [row for row in rows if _part_of(row) == ("minilm", PAPER_TOKENS)]
+    if paper:
+        headline["gain_100ms_paper_length"] = _gain(paper)
+    return headline
+
+
+def _part_of(row: dict[str, Any]) -> tuple[str, int]:
+    return row["model"], row["tokens"]
+
+
+def _gain(rows: Sequence[dict[str, Any]]) -> float:
+    """Return the smallest gain at SLOs of 100 ms and more."""
+    return min(float(row["gain"]) for row in rows if row["slo_s"] >= 0.1)

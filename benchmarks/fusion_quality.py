@@ -2,19 +2,24 @@
 
 Who is compared with whom: one model and the same questions, each with its own passages, under full
 attention and under every reuse policy, in one engine (figures 13, 16 and 18), and FusionRAG with
-more or fewer neighbours (figure 17). A passage is primed with what precedes it in its document, and
-with those that MiniLM finds nearest among the passages of 250 questions of the data set; "nearest
-only": without the former, as FusionRAG has it. F1 and exact match are SQuAD's; greedy, at most 32
-tokens.
+more or fewer neighbours (figure 17). A passage is primed with what precedes it in its document
+(ADR 20), and with those that MiniLM finds nearest among the passages of 250 questions of the data
+set; "nearest only": without the former, as FusionRAG has it. F1 and exact match are SQuAD's;
+greedy, at most 32 tokens. "with context": the question saw the reused chunks when it selected; else
+only itself, as one that runs while its passages are looked for.
 
-nf1 is normalised F1 in percent: 0 = as bad as full reuse, 100 = as good as full attention. The
-gain is FusionRAG's F1 (15 %, primed) minus that of the best other policy at 15 % as published (raw,
-or primed with the nearest only), paired by question: its lower 95 % bound. "with context": its
-question saw the reused chunks when it selected; else only itself, as one that runs while its
-passages are looked for. drop_KIND is what full reuse loses in F1 on a kind of question.
-Where full reuse loses less than 0.10 in all, the questions don't measure what they should.
+The headline compares policies as published, primed with the 10 nearest. nf1 is normalised F1 in
+percent: 0 = as bad as full reuse, 100 = as good as full attention. gain_over_best_other is
+FusionRAG's F1 at 15 % minus that of the best other policy at 15 %, raw or primed, paired by
+question: low95 is its lower 95 % bound. drop_KIND is what full reuse loses in F1 on a kind of
+question. Names with "preceding" are of ADR 20's neighbours: preceding_gain is their F1 minus that
+of the nearest only, at the same ratio. As published but for one thing: FusionRAG's question selects
+alone. Where full reuse loses less than 0.10 in all, the questions don't measure what they should.
 reader-notes is asked without its comparisons: the reader that ships guesses them (half of them are
 right, under full attention as under full reuse), which only adds noise to every cell.
+
+Other data sets than reader-notes are asked in fewer cells: at 0 and 15 %, by FusionRAG and the best
+other policy. Their prompts are five times as long, for models that can answer them.
 
 --model NAME: the reader, smollm2, or any that `heddle ask` takes. --dataset NAME: instead of both
 reader-notes and the real multi-hop questions. --questions N of each. --bar: only the cells that
@@ -24,6 +29,7 @@ run that was stopped goes on; other code, weights or questions begin anew.
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -43,7 +49,7 @@ from heddle.engines.llm import model_gate
 from heddle.evals.catalogue import READER_NOTES, load_dataset
 from heddle.evals.context import sample
 from heddle.evals.dataset import Dataset
-from heddle.evals.metrics.bootstrap import estimate_difference, estimate_mean
+from heddle.evals.metrics.bootstrap import Estimate, estimate_difference, estimate_mean
 from heddle.evals.metrics.exact_match import exact_match
 from heddle.evals.metrics.normalized_f1 import normalized_f1
 from heddle.evals.metrics.token_f1 import token_f1
@@ -87,32 +93,42 @@ class Cell:
 
 FULL: Final = Cell(ReusePolicy.FULL)
 REUSE: Final = Cell(ReusePolicy.FULL_REUSE)
-PRIMED: Final = Cell(ReusePolicy.FULL_REUSE, top_n=TOP_N)
-FUSIONRAG: Final = Cell(ReusePolicy.FUSIONRAG, RATIO, TOP_N)
-WITH_CONTEXT: Final = replace(FUSIONRAG, question=QuestionPass.WITH_CONTEXT)
+PRIMED: Final = Cell(ReusePolicy.FULL_REUSE, top_n=TOP_N, nearest_only=True)
+FUSIONRAG: Final = Cell(ReusePolicy.FUSIONRAG, RATIO, TOP_N, nearest_only=True)
+PRECEDING_0: Final = replace(PRIMED, nearest_only=False)
+PRECEDING: Final = replace(FUSIONRAG, nearest_only=False)
+WITH_CONTEXT: Final = replace(PRECEDING, question=QuestionPass.WITH_CONTEXT)
 # By the full table with the reader that ships; the table says if another has become better.
 BEST_OTHER: Final = Cell(ReusePolicy.CACHEBLEND, RATIO, TOP_N, nearest_only=True)
-BAR: Final = (FULL, REUSE, PRIMED, FUSIONRAG, WITH_CONTEXT, BEST_OTHER)
+BAR: Final = (FULL, REUSE, PRIMED, FUSIONRAG, PRECEDING_0, PRECEDING, BEST_OTHER)
+# What is asked of slower models: those, and what priming is worth.
+SHORT: Final = (
+    *BAR,
+    replace(FUSIONRAG, top_n=0, nearest_only=False),
+    replace(BEST_OTHER, top_n=0, nearest_only=False),
+)
+
+
+def cells_of(name: str) -> tuple[Cell, ...]:
+    """Return the cells that a data set is asked in."""
+    return table_cells() if name == READER_NOTES else SHORT
 
 
 def table_cells() -> tuple[Cell, ...]:
     """Return the cells of the full table, those of the headline first."""
     policies = [p for p in ReusePolicy if p not in (ReusePolicy.FULL, ReusePolicy.FULL_REUSE)]
     cells = list(BAR)
-    cells += [replace(cell, ratio=ratio) for cell in (FUSIONRAG, WITH_CONTEXT) for ratio in RATIOS]
-    cells += [replace(FUSIONRAG, policy=policy) for policy in policies]
-    cells.append(replace(PRIMED, top_n=1))
+    cells += [replace(cell, ratio=ratio) for cell in (PRECEDING, WITH_CONTEXT) for ratio in RATIOS]
+    cells += [replace(PRECEDING, policy=policy) for policy in policies]
+    cells.append(replace(PRECEDING_0, top_n=1))
     cells += [Cell(policy, ratio) for policy in policies for ratio in RATIOS]
-    cells += [_published(Cell(policy, ratio, TOP_N)) for policy in policies for ratio in RATIOS]
+    cells += [
+        replace(FUSIONRAG, policy=policy, ratio=ratio) for policy in policies for ratio in RATIOS
+    ]
     for top_n in TOP_NS:
-        cells.append(_published(Cell(ReusePolicy.FULL_REUSE, 0.0, top_n)))
-        cells.append(_published(Cell(ReusePolicy.FUSIONRAG, RATIOS[0], top_n)))
+        cells.append(replace(PRIMED, top_n=top_n))
+        cells.append(replace(FUSIONRAG, ratio=RATIOS[0], top_n=top_n))
     return tuple(dict.fromkeys(cells))
-
-
-def _published(cell: Cell) -> Cell:
-    """Return a cell primed as FusionRAG primes."""
-    return replace(cell, nearest_only=True)
 
 
 def run(
@@ -127,7 +143,6 @@ def run(
     """Answer every question in every cell; the headline is that of the first data set."""
     is_short = quick or bar
     names = (dataset,) if dataset else (READER_NOTES,) if is_short else tuple(QUESTIONS)
-    cells = BAR if is_short else table_cells()
     prompts = Prompts.of(model)
     tables = []
     for name in names:
@@ -144,6 +159,7 @@ def run(
         if left_out := len(chosen) - len(asked.questions):
             print(f"{name}: {left_out} prompts exceed the model's context and are left out")
         kept = None if is_short else _score_path(asked, prompts)
+        cells = BAR if is_short else cells_of(whole.name)
         table = _table(asked, whole, cells, prompts, ScoreFile(kept), seed)
         table.show()
         tables.append(table)
@@ -151,7 +167,7 @@ def run(
         "settings": {
             "model": model,
             "datasets": {table.name: len(table.questions) for table in tables},
-            "cells": [cell.name for cell in cells],
+            "cells": {table.name: [cell.name for cell in table.scores] for table in tables},
             "threads": torch.get_num_threads(),
         },
         "rows": [row for table in tables for row in table.rows()],
@@ -207,19 +223,19 @@ class Table:
         return max(others, key=lambda cell: sum(self.f1(cell)))
 
     def headline(self) -> dict[str, float]:
-        """Return the figures that the bars are about."""
-        full, reuse = self.f1(FULL), self.f1(REUSE)
-        found = normalized_f1(self.f1(FUSIONRAG), full, reuse, self.seed)
-        primed = normalized_f1(self.f1(PRIMED), full, reuse, self.seed)
-        gain = estimate_difference(self.f1(FUSIONRAG), self.f1(self.best_other), self.seed)
+        """Return the figures that the bars are about, and those of ADR 20's neighbours."""
         return {
-            "nf1_fusionrag_15": 100 * found.share.mean if found.share else 0.0,
-            "nf1_primed_0": 100 * primed.share.mean if primed.share else 0.0,
-            "gain_over_best_other_low95": gain.low,
-            "f1_full": found.full_attention.mean,
-            "f1_reuse": found.full_reuse.mean,
-            "f1_primed_0": estimate_mean(self.f1(PRIMED), self.seed).mean,
+            "nf1_fusionrag_15": self._nf1(FUSIONRAG),
+            "nf1_primed_0": self._nf1(PRIMED),
+            "gain_over_best_other_low95": self._gain(FUSIONRAG, self.best_other).low,
+            "f1_full": self._mean(FULL),
+            "f1_reuse": self._mean(REUSE),
+            "f1_primed_0": self._mean(PRIMED),
             **{f"drop_{kind}": self._drop(kind) for kind in KINDS if kind in self.kinds},
+            "preceding_nf1_fusionrag_15": self._nf1(PRECEDING),
+            "preceding_nf1_primed_0": self._nf1(PRECEDING_0),
+            "preceding_gain_fusionrag_15_low95": self._gain(PRECEDING, FUSIONRAG).low,
+            "preceding_gain_primed_0_low95": self._gain(PRECEDING_0, PRIMED).low,
         }
 
     def rows(self) -> list[dict[str, object]]:
@@ -246,20 +262,33 @@ class Table:
             )
             print(f"{row['cell']:<{width}}" + "".join(f"{text:>13}" for text in shown))
         best = self.best_other
-        gain = estimate_difference(self.f1(FUSIONRAG), self.f1(best), self.seed)
-        print(
-            f"{FUSIONRAG.name} − {best.name}, paired: {gain.mean:+.3f} "
-            f"({gain.low:+.3f} … {gain.high:+.3f})"
-        )
+        for one, other in ((FUSIONRAG, best), (PRECEDING, FUSIONRAG), (PRECEDING_0, PRIMED)):
+            gain = self._gain(one, other)
+            print(
+                f"{one.name} − {other.name}, paired: {gain.mean:+.3f} "
+                f"({gain.low:+.3f} … {gain.high:+.3f})"
+            )
         if best != BEST_OTHER:
             print(f"the best other is {best.name}: write that into BEST_OTHER of this benchmark")
-        loss = estimate_difference(self.f1(FULL), self.f1(REUSE), self.seed)
+        loss = self._gain(FULL, REUSE)
         if loss.mean < LOSS_MIN:
             print(
                 f"NOT MEASURED: full reuse loses only {loss.mean:.3f} F1 ({loss.low:.3f} … "
                 f"{loss.high:.3f}) to full attention here, less than {LOSS_MIN:.2f}: these "
                 "questions with this model don't tell policies apart"
             )
+
+    def _mean(self, cell: Cell) -> float:
+        return estimate_mean(self.f1(cell), self.seed).mean
+
+    def _nf1(self, cell: Cell) -> float:
+        """Return a cell's normalised F1 in percent; 0 where full reuse loses nothing."""
+        share = normalized_f1(self.f1(cell), self.f1(FULL), self.f1(REUSE), self.seed).share
+        return 100 * share.mean if share else 0.0
+
+    def _gain(self, cell: Cell, other: Cell) -> Estimate:
+        """Return a cell's F1 minus another's, paired by question."""
+        return estimate_difference(self.f1(cell), self.f1(other), self.seed)
 
     def _drop(self, kind: str) -> float:
         full, reuse = self.f1(FULL, kind), self.f1(REUSE, kind)
@@ -303,20 +332,22 @@ def _table(
     scores: ScoreFile,
     seed: int,
 ) -> Table:
-    """Answer what has no score yet, in one model for each choice of neighbours."""
-    groups: dict[tuple[int, bool], list[Cell]] = {}
+    """Answer what has no score yet, with each choice of neighbours in turn."""
+    groups: dict[tuple[int, bool], dict[Cell, list[EvalQuestion]]] = {}
     for cell in cells:
-        groups.setdefault((cell.top_n or TOP_N, cell.nearest_only), []).append(cell)
-    for (top_n, nearest_only), group in groups.items():
-        left = {
-            cell: [q for q in asked.questions if q.id not in scores.of(cell.name)] for cell in group
-        }
-        if any(left.values()):
-            near = Neighbourhood(asked, whole, seed)
-            neighbours = {
-                p: near.of(p, top_n, nearest_only=nearest_only) for p in shown_passages(asked)
-            }
-            _answer(left, neighbours, prompts, scores)
+        if left := [q for q in asked.questions if q.id not in scores.of(cell.name)]:
+            groups.setdefault((cell.top_n or TOP_N, cell.nearest_only), {})[cell] = left
+    if groups:
+        near = Neighbourhood(asked, whole, seed)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            closing(ReusingModel(prompts, Path(folder))) as model,
+        ):
+            for (top_n, nearest_only), left_of in groups.items():
+                neighbours = {
+                    p: near.of(p, top_n, nearest_only=nearest_only) for p in shown_passages(asked)
+                }
+                _answer(model, left_of, neighbours, scores)
     found = {
         cell: tuple(scores.of(cell.name)[question.id] for question in asked.questions)
         for cell in cells
@@ -325,23 +356,19 @@ def _table(
 
 
 def _answer(
+    model: ReusingModel,
     left: Mapping[Cell, Sequence[EvalQuestion]],
     neighbours: Mapping[Passage, Sequence[Passage]],
-    prompts: Prompts,
     scores: ScoreFile,
 ) -> None:
-    """Answer questions in cells. Mutates: `scores` gets one for each."""
-    with tempfile.TemporaryDirectory() as folder, ProgressLines() as progress:
-        model = ReusingModel(prompts, Path(folder))
-        try:
-            progress.update(f"priming {len(neighbours)} passages", 0, 1)
-            model.prime(neighbours)
-            for cell, questions in left.items():
-                for done, reply in enumerate(model.replies(questions, cell.reuse), start=1):
-                    scores.add(_score(cell, reply))
-                    progress.update(cell.name, done, len(questions))
-        finally:
-            model.close()
+    """Answer questions in cells. Mutates: `scores` gets one for each; the model's primed KV."""
+    with ProgressLines() as progress:
+        progress.update(f"priming {len(neighbours)} passages", 0, 1)
+        model.prime(neighbours)
+        for cell, questions in left.items():
+            for done, reply in enumerate(model.replies(questions, cell.reuse), start=1):
+                scores.add(_score(cell, reply))
+                progress.update(cell.name, done, len(questions))
 
 
 def _score(cell: Cell, reply: Reply) -> Score:

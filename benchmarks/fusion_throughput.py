@@ -1,29 +1,38 @@
 """Requests a second that are answered in time: prefix cache, CacheBlend, FusionRAG, disk tier.
 
 In time: nine requests in ten have their first token within three times what full attention takes
-for it with nobody else there (the median of five). The largest such rate is found by bisection,
-the contenders in turns, each with the same prompts at the same moments. Each run lasts as many
-seconds whatever the rate, and has a new engine, so its prefix cache is empty at the start. Times
-are real ones, from the moment a request was to come; weights are random, for this is about time.
-Answers have 16 tokens. fp32 on the CPU.
+for it with nobody else there (the median of five). The largest such rate is searched five times,
+each time with other arrivals; in each the contenders take turns, with the same prompts at the same
+moments. Figures are medians of the five, ratios are taken within each, and their range is shown.
+Each run lasts as many seconds whatever the rate, and has a new engine, so its prefix cache is empty
+at the start. Times are real ones, from the moment a request was to come; weights are random, for
+this is about time. Answers have 16 tokens. fp32 on the CPU.
 
 poisson, ragpulse: the KV of all chunks lies in host memory, stored beforehand (as `heddle index
---fuse` does); 15 % of their tokens are computed anew. A model of 8 layers of 512.
+--fuse` does; primed KV takes as long as this raw one); 15 % of their tokens are computed anew.
 * prefix_cache: only what stands behind the very same tokens is reused;
-* cacheblend, fusionrag.
+* cacheblend;
+* fusionrag: as it ships, the question alone selects;
+* fusionrag_with_context: as published, the question reads the stored KV to select (poisson only).
 Poisson's prompts have 8 of 128 chunks of 256 tokens, drawn by Zipf's law (exponent 0.75, that of
-RAGPulse's passages). RAGPulse's are the first of the trace: random tokens, lengths halved, its
-passages are the chunks; `compressed` says how many times faster than in the trace they come.
+RAGPulse's passages). RAGPulse's come from the trace, window by window: random tokens, lengths
+halved, its passages are the chunks; `compressed` says how many times faster than in the trace they
+come. `tokens_computed` is the mean of what requests put through the model, selecting included: its
+ratio is what a contender could gain at best.
 
 disk: a model whose KV has the shape of a 7B's (28 layers, 4 heads of 128: 57 kB a token in
-bfloat16, really written and read) while the rest of it is narrow. Prompts of 4 of 96 chunks, else
+bfloat16, really written and read) while the rest of it is narrow. Prompts of 4 of 48 chunks, else
 as Poisson's. Host memory holds a third of them and is empty at the start, the page cache is
 dropped, the disk tier is held to 100 MB/s.
 * async: loads run beside the engine's steps, behind other prompts they cost nothing;
 * blocking: the engine takes no step until what it has asked for is there.
 Both prefill what they predict to be sooner there so.
 
-Headline: fusionrag over prefix_cache with Poisson arrivals, async over blocking.
+Cut, to end within 15 minutes on two cores: the model is 8 layers of 256, a run lasts 12 times what
+full attention takes for a prompt, and a rate is found to 15 %.
+
+Headline: fusionrag over prefix_cache with Poisson arrivals and with RAGPulse's, async over
+blocking.
 """
 
 import itertools
@@ -32,9 +41,9 @@ import os
 import statistics
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,7 +58,7 @@ from benchmarks.support.open_loop import Arrival, Served, serve
 from benchmarks.support.random_llama import Shape, random_llama, random_tokens
 from benchmarks.support.rate_search import RateSearch
 from heddle.core.errors import InputError, InternalError
-from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, ReusePolicy
+from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, QuestionPass, ReusePolicy
 from heddle.core.payloads import Segment, SegmentRole
 from heddle.core.tasks import Optimizations
 from heddle.costs.load_choice import choose_loads
@@ -67,7 +76,8 @@ ANSWER_TOKENS: Final = 16
 PREFIX_TOKENS: Final = 32
 QUESTION_TOKENS: Final = 64
 CONTEXT_TOKENS_MAX: Final = 4096
-POISSON_ARRIVALS: Final = 512
+REPETITIONS: Final = 5
+POISSON_ARRIVALS: Final = 256
 ZIPF: Final = 0.75
 TRACE: Final = "trace_ragpulse"
 TRACE_PARTS: Final = ("system", "passages", "history", "web", "user")
@@ -83,23 +93,27 @@ class Sizes:
     """How much is run; the bars are decided by the full size.
 
     A run lasts `stretches` times what full attention takes for a prompt. A rate is found when
-    the smallest that misses the bound is less than `precision` times the largest that meets it.
+    the smallest that misses the bound is at most `precision` times the largest that meets it.
+    `window`: requests of the trace in each repetition.
     """
 
     shape: Shape
     chunks: int
     pool: int
     chunk_tokens: int
-    trace_requests: int
+    window: int
     disk_pool: int
     disk_chunk_tokens: int
     stretches: float
     precision: float
+    repetitions: int
     kv_bytes: int
 
 
-FULL: Final = Sizes(Shape("8x512", 8, 512, 8, 1376), 8, 128, 256, 200, 96, 256, 30.0, 1.06, 1 << 30)
-QUICK: Final = Sizes(Shape("reader", 6, 256, 8, 256), 4, 12, 128, 20, 10, 32, 8.0, 2.01, 1 << 28)
+FULL: Final = Sizes(
+    Shape("8x256", 8, 256, 4, 688), 8, 128, 256, 40, 48, 192, 12.0, 1.15, REPETITIONS, 1 << 30
+)
+QUICK: Final = Sizes(Shape("reader", 6, 256, 8, 256), 4, 12, 128, 20, 10, 32, 8.0, 2.0, 1, 1 << 28)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,24 +128,44 @@ class Contender:
 PREFIX_CACHE: Final = Contender("prefix_cache", FULL_ATTENTION, Optimizations.EXACT)
 CACHEBLEND: Final = Contender("cacheblend", KvReuse(ReusePolicy.CACHEBLEND, RATIO))
 FUSIONRAG: Final = Contender("fusionrag", KvReuse(ReusePolicy.FUSIONRAG, RATIO))
+WITH_CONTEXT: Final = Contender(
+    "fusionrag_with_context", replace(FUSIONRAG.reuse, question=QuestionPass.WITH_CONTEXT)
+)
 ASYNC: Final = Contender("async", FUSIONRAG.reuse)
 BLOCKING: Final = Contender("blocking", FUSIONRAG.reuse)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What comes in one repetition, by the rate of one a second.
+
+    `recorded_rate` is how many a second came when they were recorded; None: they never were.
+    """
+
+    requests: Sequence[Arrival]
+    recorded_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate that a contender is in time with [1/s], and how its run went."""
+
+    per_s: float
+    served: Served
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """A model and what it is asked; `store_for` gives each run of a contender its chunk KV.
 
-    The latter is told what full attention takes for a prompt [s]. `recorded_rate` is how many
-    requests a second came when they were recorded.
+    The latter is told what full attention takes for a prompt [s].
     """
 
     name: str
     model: LlamaForCausalLM
-    arrivals: Sequence[Arrival]
+    repetitions: Sequence[Arrivals]
     contenders: tuple[Contender, ...]
     store_for: Callable[[Contender, float], AbstractContextManager[ChunkStore]]
-    recorded_rate: float | None = None
 
 
 class BlockingStore(ChunkStore):
@@ -177,10 +211,15 @@ class BlockingStore(ChunkStore):
 
 
 def run(quick: bool, seed: int) -> dict[str, object]:
-    """Find every contender's rate in every case; headline x_prefix_cache, x_async."""
+    """Find every contender's rate in every case; the headline is what the bars are about."""
     sizes = QUICK if quick else FULL
     rows = [row for case in _cases(sizes, seed) for row in _measure(case, sizes)]
-    rates = {(row["case"], row["contender"]): float(str(row["requests_per_s"])) for row in rows}
+    gains = {(row["case"], row["contender"]): float(str(row["x_first"])) for row in rows}
+    headline = {
+        "x_prefix_cache": gains["poisson", "fusionrag"],
+        "x_prefix_cache_ragpulse": gains.get(("ragpulse", "fusionrag")),
+        "x_async": 1 / gains["disk", "blocking"],
+    }
     return {
         "settings": {
             **asdict(sizes),
@@ -192,47 +231,56 @@ def run(quick: bool, seed: int) -> dict[str, object]:
             "threads": torch.get_num_threads(),
         },
         "rows": rows,
-        "headline": {
-            "x_prefix_cache": rates["poisson", "fusionrag"] / rates["poisson", "prefix_cache"],
-            "x_async": rates["disk", "async"] / rates["disk", "blocking"],
-        },
+        "headline": {name: value for name, value in headline.items() if value is not None},
     }
 
 
 def _cases(sizes: Sizes, seed: int) -> Iterator[Case]:
     """Yield one case after another; what it has stored goes when the next one is asked for."""
     model = random_llama(sizes.shape, seed, CONTEXT_TOKENS_MAX)
-    prompts = _zipf_prompts(sizes.pool, sizes.chunk_tokens, sizes.chunks, seed)
-    yield from _in_memory("poisson", model, sizes, _poisson(prompts, seed))
+    poisson = [
+        _poisson(
+            _zipf_prompts(sizes.pool, sizes.chunk_tokens, sizes.chunks, seed, number), seed, number
+        )
+        for number in range(sizes.repetitions)
+    ]
+    contenders = (PREFIX_CACHE, CACHEBLEND, FUSIONRAG)
+    yield from _in_memory("poisson", model, sizes, poisson, (*contenders, WITH_CONTEXT))
     try:
-        trace, recorded_rate = _ragpulse(sizes.trace_requests, seed)
+        trace = _ragpulse(sizes.repetitions, sizes.window, seed)
     except InputError as error:
         print(f"ragpulse is left out: {error}", flush=True)
     else:
-        yield from _in_memory("ragpulse", model, sizes, trace, recorded_rate)
-    prompts = _zipf_prompts(sizes.disk_pool, sizes.disk_chunk_tokens, DISK_CHUNKS, seed)
-    yield from _on_disk(sizes, _poisson(prompts, seed), seed)
+        yield from _in_memory("ragpulse", model, sizes, trace, contenders)
+    on_disk = [
+        _poisson(
+            _zipf_prompts(sizes.disk_pool, sizes.disk_chunk_tokens, DISK_CHUNKS, seed, number),
+            seed,
+            number,
+        )
+        for number in range(sizes.repetitions)
+    ]
+    yield from _on_disk(sizes, on_disk, seed)
 
 
 def _in_memory(
     name: str,
     model: LlamaForCausalLM,
     sizes: Sizes,
-    arrivals: Sequence[Arrival],
-    recorded_rate: float | None = None,
+    repetitions: Sequence[Arrivals],
+    contenders: tuple[Contender, ...],
 ) -> Iterator[Case]:
     """Yield the case of these arrivals, all of their chunks in host memory."""
-    contenders = (PREFIX_CACHE, CACHEBLEND, FUSIONRAG)
     with closing(_store(ChunkStoreSettings(HOST_BYTES))) as store:
-        _store_chunks(model, store, arrivals, sizes.kv_bytes)
+        _store_chunks(model, store, repetitions, sizes.kv_bytes)
         # All runs take the same store: all chunks are in it, so they change nothing.
-        yield Case(name, model, arrivals, contenders, lambda *_: nullcontext(store), recorded_rate)
+        yield Case(name, model, repetitions, contenders, lambda *_: nullcontext(store))
 
 
-def _on_disk(sizes: Sizes, arrivals: Sequence[Arrival], seed: int) -> Iterator[Case]:
+def _on_disk(sizes: Sizes, repetitions: Sequence[Arrivals], seed: int) -> Iterator[Case]:
     """Yield the case of these arrivals, their chunks on disk; a third of them fits in memory."""
     pool_bytes = sizes.disk_pool * sizes.disk_chunk_tokens * KV_OF_7B.stored_token_bytes
-    prompt_tokens = sum(len(part.token_ids or ()) for part in arrivals[0].prompt)
+    prompt_tokens = sum(len(part.token_ids or ()) for part in repetitions[0].requests[0].prompt)
     model = random_llama(KV_OF_7B, seed, CONTEXT_TOKENS_MAX)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -240,7 +288,7 @@ def _on_disk(sizes: Sizes, arrivals: Sequence[Arrival], seed: int) -> Iterator[C
             pool_bytes // 3, folder, 2 * pool_bytes, load_bytes_per_s=DISK_BYTES_PER_S
         )
         with closing(_store(settings)) as store:
-            _store_chunks(model, store, arrivals, sizes.kv_bytes)
+            _store_chunks(model, store, repetitions, sizes.kv_bytes)
         files = frozenset(_files(folder))
 
         @contextmanager
@@ -256,54 +304,102 @@ def _on_disk(sizes: Sizes, arrivals: Sequence[Arrival], seed: int) -> Iterator[C
             with closing(store):
                 yield store
 
-        yield Case("disk", model, arrivals, (ASYNC, BLOCKING), cold)
+        yield Case("disk", model, repetitions, (ASYNC, BLOCKING), cold)
 
 
-def _measure(case: Case, sizes: Sizes) -> Iterator[dict[str, object]]:
-    """Search every contender's rate, in turns."""
+def _measure(case: Case, sizes: Sizes) -> list[dict[str, object]]:
+    """Search every contender's rate, in turns, again and again; return a row for each."""
     with case.store_for(case.contenders[0], math.inf) as store:
         alone = EngineDriver(_engine(case.model, store, sizes.kv_bytes))
-        asked = case.arrivals[:UNCONTENDED]
+        asked = case.repetitions[0].requests[:UNCONTENDED]
         full_s = statistics.median(alone.first_token_s(arrival.prompt) for arrival in asked)
-    searches = {contender: RateSearch(1 / full_s, sizes.precision) for contender in case.contenders}
-    met: dict[Contender, Served] = {}
+    print(f"{case.name}: full attention takes {full_s:.3g} s for a prompt", flush=True)
+    found: list[dict[Contender, Rate]] = []
+    for arrivals in case.repetitions:
+        if found:  # the rates of the time before are near
+            searches = {
+                contender: RateSearch(rate.per_s, sizes.precision, step=sizes.precision)
+                for contender, rate in found[-1].items()
+            }
+        else:
+            searches = {c: RateSearch(1 / full_s, sizes.precision) for c in case.contenders}
+        found.append(_search(case, arrivals, searches, full_s, sizes))
+        rates = ", ".join(f"{c.name} {rate.per_s:.3g}" for c, rate in found[-1].items())
+        print(f"{case.name}, {len(found)} of {len(case.repetitions)}: {rates} a second", flush=True)
+    rows = [_row(case, contender, found, full_s) for contender in case.contenders]
+    for row in rows:
+        print("  ".join(f"{name} {_shown(value)}" for name, value in row.items()), flush=True)
+    return rows
+
+
+def _search(
+    case: Case,
+    arrivals: Arrivals,
+    searches: Mapping[Contender, RateSearch],
+    full_s: float,
+    sizes: Sizes,
+) -> dict[Contender, Rate]:
+    """Find the rates at which these arrivals are in time, the contenders in turns."""
+    met: dict[Contender, Rate] = {}
     while any(not search.is_done for search in searches.values()):
         for contender, search in searches.items():
             if search.is_done:
                 continue
-            served = _serve(case, contender, search.rate, full_s, sizes)
-            said = "in time" if served.meets_bound else "late"
-            print(f"{case.name}, {contender.name}: {search.rate:.3g} a second: {said}", flush=True)
+            served = _serve(case, contender, arrivals.requests, search.rate, full_s, sizes)
             if served.meets_bound:
-                met[contender] = served
+                met[contender] = Rate(search.rate, served)
             search.take(meets=served.meets_bound)
-    for contender, search in searches.items():
+    for contender in searches:
         if contender not in met:
             raise InternalError(f"{case.name}: {contender.name} is in time at no rate")
-        row: dict[str, object] = {
-            "case": case.name,
-            "contender": contender.name,
-            "requests_per_s": search.best,
-            "x_first": search.best / searches[case.contenders[0]].best,
-            "requests": met[contender].requests,
-            "first_token_median_s": met[contender].median_s,
-            "bound_s": BOUND * full_s,
-        }
-        if case.recorded_rate is not None:
-            row["compressed"] = search.best / case.recorded_rate
-        print("  ".join(f"{name} {_shown(value)}" for name, value in row.items()), flush=True)
-        yield row
+    return met
 
 
-def _serve(case: Case, contender: Contender, rate: float, full_s: float, sizes: Sizes) -> Served:
-    """Serve a case at a rate, with a new engine; alone, full attention takes `full_s`."""
+def _row(
+    case: Case, contender: Contender, found: Sequence[Mapping[Contender, Rate]], full_s: float
+) -> dict[str, object]:
+    """Return what was found of a contender; `x_first` is over the case's first one."""
+    rates = [one[contender].per_s for one in found]
+    gains = [one[contender].per_s / one[case.contenders[0]].per_s for one in found]
+    served = [one[contender].served for one in found]
+    row: dict[str, object] = {
+        "case": case.name,
+        "contender": contender.name,
+        "requests_per_s": statistics.median(rates),
+        "requests_per_s_range": [min(rates), max(rates)],
+        "x_first": statistics.median(gains),
+        "x_first_range": [min(gains), max(gains)],
+        "requests": sum(one.requests for one in served),
+        "tokens_computed": statistics.mean(one.tokens_computed for one in served),
+        "first_token_median_s": statistics.median(one.median_s for one in served),
+        "bound_s": BOUND * full_s,
+    }
+    recorded = [one.recorded_rate for one in case.repetitions if one.recorded_rate is not None]
+    if recorded:
+        compressed = [rate / before for rate, before in zip(rates, recorded, strict=True)]
+        row["compressed"] = statistics.median(compressed)
+    return row
+
+
+def _serve(
+    case: Case,
+    contender: Contender,
+    requests: Sequence[Arrival],
+    rate: float,
+    full_s: float,
+    sizes: Sizes,
+) -> Served:
+    """Serve requests at a rate, with a new engine; alone, full attention takes `full_s`."""
     seconds, bound_s = sizes.stretches * full_s, BOUND * full_s
-    arrivals = [arrival for arrival in case.arrivals if arrival.at <= rate * seconds]
+    coming = [arrival for arrival in requests if arrival.at <= rate * seconds]
     with case.store_for(contender, full_s) as store:
         driver = EngineDriver(_engine(case.model, store, sizes.kv_bytes))
-        return serve(
-            driver, arrivals, rate, bound_s, contender.reuse, contender.mode, ANSWER_TOKENS
+        served = serve(
+            driver, coming, rate, bound_s, contender.reuse, contender.mode, ANSWER_TOKENS
         )
+    said = "in time" if served.meets_bound else "late"
+    print(f"{case.name}, {contender.name}: {rate:.3g} a second: {said}", flush=True)
+    return served
 
 
 def _engine(model: LlamaForCausalLM, store: ChunkStore, kv_bytes: int) -> LlmEngine:
@@ -317,12 +413,13 @@ def _store(settings: ChunkStoreSettings) -> ChunkStore:
 
 
 def _store_chunks(
-    model: LlamaForCausalLM, store: ChunkStore, arrivals: Sequence[Arrival], kv_bytes: int
+    model: LlamaForCausalLM, store: ChunkStore, repetitions: Sequence[Arrivals], kv_bytes: int
 ) -> None:
     """Compute every chunk behind what the first prompt begins with, and store its KV."""
     driver = EngineDriver(_engine(model, store, kv_bytes))
-    prefix, question = arrivals[0].prompt[0], Segment(random_tokens(1, 0))
-    parts = itertools.chain.from_iterable(arrival.prompt for arrival in arrivals)
+    prompts = [arrival.prompt for arrivals in repetitions for arrival in arrivals.requests]
+    prefix, question = prompts[0][0], Segment(random_tokens(1, 0))
+    parts = itertools.chain.from_iterable(prompts)
     for chunk in dict.fromkeys(part for part in parts if part.role is SegmentRole.CHUNK):
         driver.first_token_s((prefix, chunk, question), FUSIONRAG.reuse, Optimizations.APPROX)
         store.flush()
@@ -342,31 +439,40 @@ def _drop_page_cache(files: Iterable[Path]) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _zipf_prompts(pool: int, chunk_tokens: int, chunks: int, seed: int) -> Iterator[Prompt]:
+def _zipf_prompts(
+    pool: int, chunk_tokens: int, chunks: int, seed: int, repetition: int = 0
+) -> Iterator[Prompt]:
     """Draw prompts without end: chunks by their popularity, a question of its own for each."""
-    rng = np.random.default_rng((seed, 1))
+    rng = np.random.default_rng((seed, 1, repetition))
     weights = 1 / np.arange(1, pool + 1) ** ZIPF
     texts = [random_tokens(chunk_tokens, seed, 2, number) for number in range(pool)]
     prefix = Segment(random_tokens(PREFIX_TOKENS, seed, 3))
     for number in itertools.count():
         drawn = rng.choice(pool, chunks, replace=False, p=weights / weights.sum())
-        question = Segment(random_tokens(QUESTION_TOKENS, seed, 4, number))
+        question = Segment(random_tokens(QUESTION_TOKENS, seed, 4, repetition, number))
         yield (prefix, *(Segment(texts[i], SegmentRole.CHUNK) for i in drawn), question)
 
 
-def _poisson(prompts: Iterator[Prompt], seed: int) -> list[Arrival]:
-    gaps = np.random.default_rng((seed, 5)).exponential(1.0, POISSON_ARRIVALS)
-    return [Arrival(at, next(prompts)) for at in np.cumsum(gaps).tolist()]
+def _poisson(prompts: Iterator[Prompt], *seed: int) -> Arrivals:
+    gaps = np.random.default_rng((*seed, 5)).exponential(1.0, POISSON_ARRIVALS)
+    return Arrivals([Arrival(at, next(prompts)) for at in np.cumsum(gaps).tolist()])
 
 
-def _ragpulse(count: int, seed: int) -> tuple[list[Arrival], float]:
-    """Return the first requests of the trace, and how many a second there were.
+def _ragpulse(repetitions: int, window: int, seed: int) -> list[Arrivals]:
+    """Return the first requests of the trace, a window for each repetition.
 
     Raises: InputError: the trace is not in the data folder.
     """
-    requests = list(itertools.islice(data_rows(TRACE), count))
-    rate = count / requests[-1]["t"]
-    return [Arrival(request["t"] * rate, _prompt(request, seed)) for request in requests], rate
+    requests = list(itertools.islice(data_rows(TRACE), repetitions * window))
+    return [_window(requests[i * window : (i + 1) * window], seed) for i in range(repetitions)]
+
+
+def _window(requests: Sequence[dict[str, Any]], seed: int) -> Arrivals:
+    """Return requests of the trace as they came, the first one at once."""
+    began = requests[0]["t"]
+    rate = len(requests) / (requests[-1]["t"] - began)
+    coming = [Arrival((one["t"] - began) * rate, _prompt(one, seed)) for one in requests]
+    return Arrivals(coming, rate)
 
 
 def _prompt(request: dict[str, Any], seed: int) -> Prompt:
@@ -382,4 +488,6 @@ def _prompt(request: dict[str, Any], seed: int) -> Prompt:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return " to ".join(map(_shown, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)

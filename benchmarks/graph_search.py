@@ -11,10 +11,14 @@ three are the same engine. Batches take the most, as they share the work around 
 takes less than what arrives, so its queue grows for as long as the run lasts. Uniform: topM 32.
 Mixed: 90 % light (topM 24) and 10 % heavy (topM 256).
 
-With `--device cuda`: the same graph searched on the GPU in 256 slots, beside a full scan by torch.
+With `--device cuda`: graphs searched on the GPU in 256 slots, beside a full scan by torch, and
+beside cuVS CAGRA where that is installed: the passages, and synthetic sets of 1M x 384 and 10M x 96
+(quick: a hundredth). Their graphs are built by the CPU on the first run, which takes long and says
+how far it is, and kept.
 """
 
 import math
+import os
 import statistics
 import time
 from collections import deque
@@ -31,7 +35,7 @@ from numpy.typing import NDArray
 
 from benchmarks.support.data import made_from
 from benchmarks.support.device_scan import gpu_named
-from benchmarks.support.gpu_graph import gpu_rows
+from benchmarks.support.gpu_graph import gpu_rows, nearest_on, synthetic
 from benchmarks.support.question_vectors import question_vectors
 from benchmarks.support.wiki_index import WikiIndex, wiki_index
 from heddle.core.commands import Admit, Steer
@@ -44,7 +48,8 @@ from heddle.core.tasks import Identity, Task
 from heddle.corpus.store import CorpusStore
 from heddle.engines.vector.graph.engine import GraphEngine
 from heddle.engines.vector.graph.gpu.search import extend_by_kernel
-from heddle.engines.vector.graph.graph_file import MAGIC, open_graph, write_graph
+from heddle.engines.vector.graph.graph_file import open_graph, write_graph
+from heddle.engines.vector.graph.graph_header import MAGIC
 from heddle.engines.vector.graph.graph_index import GraphIndex, build_graph
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
@@ -60,6 +65,9 @@ UNIFORM: Final = 32
 LOAD: Final = 0.8
 CAPACITY_TURNS: Final = 3
 SLOTS: Final = 64
+GPU_SETS: Final = ((1_000_000, 384), (10_000_000, 96))
+GPU_QUERIES: Final = 1000
+TOLD_FROM: Final = 500_000  # vectors, from which a build tells how far it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,16 @@ class Settings:
     repetitions: int
     arrivals: int
     seed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceSet:
+    """What is searched on a GPU: a graph, queries [q, d], and their nearest rows [q, K]."""
+
+    name: str
+    graph: GraphIndex
+    queries: NDArray[np.float32]
+    truth: NDArray[np.int64]
 
 
 class CpuClock:
@@ -92,7 +110,7 @@ class Arrival:
 def run(quick: bool, seed: int, device: str = "cpu") -> dict[str, object]:
     """Run both parts; returns settings, one row for each measurement, and the headline."""
     if device != "cpu":
-        return _on_gpu(gpu_named(device), quick)
+        return _on_gpu(gpu_named(device), quick, seed)
     settings = Settings(100, 1, 200, seed) if quick else Settings(1000, 3, 3000, seed)
     faiss.omp_set_num_threads(1)
     index = wiki_index(quick)
@@ -100,7 +118,7 @@ def run(quick: bool, seed: int, device: str = "cpu") -> dict[str, object]:
     queries = question_vectors(index.single, settings.questions)
     truth = faiss.knn(queries, vectors, K)[1]
     print(f"{len(vectors)} passages, {len(queries)} questions, k {K}, one core, CPU time")
-    graph = prepared_graph(index)
+    graph = graph_over(vectors)
     rows = list(_equal_recall(settings, graph, vectors, queries, truth))
     ours, hnsw, theirs = (_cheapest(rows, name) for name in ("heddle", "hnswlib", "faiss"))
     poisson = _poisson(settings, graph, queries)
@@ -128,20 +146,42 @@ def run(quick: bool, seed: int, device: str = "cpu") -> dict[str, object]:
     return {"settings": asdict(settings), "rows": rows, "headline": headline}
 
 
-def _on_gpu(device: torch.device, quick: bool) -> dict[str, Any]:
-    """Search the same graph on a GPU, many slots at once, beside a full scan."""
+def _on_gpu(device: torch.device, quick: bool, seed: int) -> dict[str, Any]:
+    """Search graphs on a GPU, many slots at once, beside a full scan and cuVS CAGRA."""
+    print(torch.cuda.get_device_name(device))
+    found: list[dict[str, Any]] = []
+    for data in _gpu_sets(device, quick, seed):
+        print(f"{data.name}: {data.graph.count} x {data.graph.dims}")
+        for row in gpu_rows(device, data.graph, data.queries, data.truth, extend_by_kernel):
+            found.append({"set": data.name, **row})
+            print(", ".join(f"{name} {value}" for name, value in found[-1].items()))
+    headline = {
+        f"{key}_{_short(row)}": row[key]
+        for row in found
+        for key in ("qps", "recall", "bandwidth_share")
+        if key in row
+    }
+    return {"settings": {"k": K, "questions": GPU_QUERIES}, "rows": found, "headline": headline}
+
+
+def _short(row: dict[str, Any]) -> str:
+    words = [row["set"], row["method"].replace(" ", "_")]
+    words += [f"{name[0]}{row[name]}" for name in ("topm", "parents") if name in row]
+    return "_".join(words)
+
+
+def _gpu_sets(device: torch.device, quick: bool, seed: int) -> Iterator[DeviceSet]:
+    """Yield the wiki passages and the synthetic sets, whose graphs are built where they aren't."""
     index = wiki_index(quick)
-    vectors, graph = passage_vectors(index), prepared_graph(index)
-    queries = question_vectors(index.single, 100 if quick else 1000)
-    truth = faiss.knn(queries, vectors, K)[1]
-    print(f"{len(vectors)} x {graph.dims} passages, {torch.cuda.get_device_name(device)}")
-    rows = list(gpu_rows(device, graph, queries, truth, extend_by_kernel))
-    headline: dict[str, float] = {}
-    for row in rows:
-        print(", ".join(f"{name} {value}" for name, value in row.items()))
-        name = f"graph_m{row['topm']}_p{row['parents']}" if "topm" in row else "full_scan"
-        headline |= {f"{key}_{name}": row[key] for key in ("qps", "recall", "bandwidth_share")}
-    return {"settings": {"k": K, "questions": len(queries)}, "rows": rows, "headline": headline}
+    vectors = passage_vectors(index)
+    queries = question_vectors(index.single, GPU_QUERIES // 10 if quick else GPU_QUERIES)
+    yield DeviceSet("wiki", graph_over(vectors), queries, faiss.knn(queries, vectors, K)[1])
+    faiss.omp_set_num_threads(os.cpu_count() or 1)  # nothing is measured on the CPU here
+    for count, dims in GPU_SETS:
+        drawn = synthetic((count // 100 if quick else count) + GPU_QUERIES, dims, seed)
+        vectors, queries = drawn[GPU_QUERIES:], drawn[:GPU_QUERIES]
+        truth = nearest_on(device, vectors, queries, K)
+        yield DeviceSet(f"{len(vectors)}x{dims}", graph_over(vectors), queries, truth)
 
 
 # Equal recall ---------------------------------------------------------------------------------
@@ -362,14 +402,34 @@ def passage_vectors(index: WikiIndex) -> NDArray[np.float32]:
 
 def prepared_graph(index: WikiIndex) -> GraphIndex:
     """Return our graph over an index, built where it isn't there; labels are rows + 1."""
-    vectors = passage_vectors(index)
+    return graph_over(passage_vectors(index))
+
+
+def graph_over(vectors: NDArray[np.float32]) -> GraphIndex:
+    """Return our graph over vectors [n, d], built where it isn't there; labels are rows + 1."""
     path = _cached(MAGIC, vectors) / "graph"
     if not path.is_file():
-        started_s = time.process_time()
+        started_s, cpu_s = time.perf_counter(), time.process_time()
         labels = np.arange(1, len(vectors) + 1, dtype=np.int64)
-        write_graph(path, build_graph(vectors, labels))
-        print(f"built our graph in {time.process_time() - started_s:.0f} s of CPU (not measured)")
+        write_graph(path, build_graph(vectors, labels, on_phase=_told(len(vectors))))
+        print(
+            f"built our graph in {time.perf_counter() - started_s:.0f} s, "
+            f"{time.process_time() - cpu_s:.0f} s of CPU (not measured)"
+        )
     return open_graph(path)
+
+
+def _told(count: int) -> Callable[[str, int, int], None]:
+    """Return what prints how far a build is, each tenth of it."""
+    told: set[tuple[str, int]] = set()
+
+    def tell(phase: str, done: int, of: int) -> None:
+        tenth = (phase, 10 * done // of)
+        if count >= TOLD_FROM and tenth not in told:
+            told.add(tenth)
+            print(f"  {phase}: {10 * tenth[1]} %", flush=True)
+
+    return tell
 
 
 def _hnswlib(vectors: NDArray[np.float32]) -> hnswlib.Index:

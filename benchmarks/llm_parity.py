@@ -20,15 +20,21 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from benchmarks.support.tiny_models import FAMILIES, prompt, tiny_model
-from heddle.core.commands import Admit, Transfer
+from heddle.core.commands import Admit
 from heddle.core.frames import Done, Failed, Progress
-from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
+from heddle.core.payloads import (
+    DecodePayload,
+    PrefillPayload,
+    Sampling,
+    Segment,
+    SequenceKv,
+    TransferPayload,
+)
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Generated, Prefilled
 from heddle.core.tasks import Identity, Task
 from heddle.engines.llm.build import LlmSettings, spec_of
 from heddle.engines.llm.engine import LlmEngine
-from heddle.engines.llm.handover import SequenceKv
 from heddle.engines.llm.packed_linear import pack_linears
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.engines.llm.worker import TransformersWorker, WorkerClock, kv_shape
@@ -134,21 +140,6 @@ class RecordingWorker(TransformersWorker):
         return self.last
 
 
-class Exchange:
-    """Carries sequences from lane to lane within this process."""
-
-    def __init__(self) -> None:
-        self._boxes: dict[str, list[SequenceKv]] = {}
-
-    def send(self, lane: str, sequence: SequenceKv) -> None:
-        """Put a sequence into a lane's box."""
-        self._boxes.setdefault(lane, []).append(sequence)
-
-    def receive(self, lane: str) -> list[SequenceKv]:
-        """Empty a lane's box."""
-        return self._boxes.pop(lane, [])
-
-
 class Serving:
     """An engine over a loaded model, and what it has answered."""
 
@@ -156,7 +147,6 @@ class Serving:
         self,
         model: PreTrainedModel,
         name: str = "llm",
-        exchange: Exchange | None = None,
         mode: Mode = MODES["batch"],
     ) -> None:
         token_bytes = kv_shape(model.config, model.dtype).token_bytes
@@ -172,9 +162,10 @@ class Serving:
         served = copy.deepcopy(model)
         pack_linears(served)
         self.worker = RecordingWorker(served, mode.pages * PAGE_SIZE)
-        self.engine = LlmEngine(name, 1, self.worker, spec, NoText(), WorkerClock(), exchange)
+        self.engine = LlmEngine(name, 1, self.worker, spec, NoText(), WorkerClock())
         self.served: dict[int, Served] = {}
         self.prefilled: dict[int, Prefilled] = {}
+        self.handed_over: dict[int, SequenceKv] = {}
 
     def prefill(self, number: int, token_ids: tuple[int, ...]) -> None:
         """Admit a request's prompt."""
@@ -182,13 +173,23 @@ class Serving:
         who = Identity(number, "parity")
         self.engine.apply(Admit(Task(2 * number, PrimitiveKind.PREFILLING, who, payload)))
 
+    def hand_over(self, number: int) -> None:
+        """Ask for a request's prompt, for another engine."""
+        who = Identity(number, "parity")
+        payload = TransferPayload(2 * number)
+        self.engine.apply(Admit(Task(2 * number + 1, PrimitiveKind.DECODING, who, payload)))
+
     def decode(
-        self, number: int, token_ids: tuple[int, ...], sampling: Sampling | None = None
+        self,
+        number: int,
+        token_ids: tuple[int, ...],
+        sampling: Sampling | None = None,
+        prompt: SequenceKv | None = None,
     ) -> None:
         """Admit a request's generation; greedy unless told otherwise."""
         self.served[number] = Served(token_ids)
         payload = DecodePayload(
-            2 * number, sampling or Sampling(max_tokens=NEW_TOKENS, ignore_eos=True)
+            2 * number, sampling or Sampling(max_tokens=NEW_TOKENS, ignore_eos=True), prompt=prompt
         )
         task = Task(2 * number + 1, PrimitiveKind.DECODING, Identity(number, "parity"), payload)
         self.engine.apply(Admit(task))
@@ -209,6 +210,8 @@ class Serving:
                     request.preemptions = event.result.preemptions
                 elif isinstance(event, Done) and isinstance(event.result, Prefilled):
                     self.prefilled[event.task_id // 2] = event.result
+                elif isinstance(event, Done) and isinstance(event.result, SequenceKv):
+                    self.handed_over[event.task_id // 2] = event.result
 
 
 class NoText:
@@ -242,16 +245,12 @@ def serve(model: PreTrainedModel, prompts: list[tuple[int, ...]], mode: str) -> 
 
 
 def _hand_over(model: PreTrainedModel, prompts: list[tuple[int, ...]]) -> list[Served]:
-    exchange = Exchange()
-    one = Serving(model, "one", exchange)
-    two = Serving(model, "two", exchange)
+    one, two = Serving(model, "one"), Serving(model, "two")
     for number, token_ids in enumerate(prompts):
         one.prefill(number, token_ids)
+        one.hand_over(number)
     one.drain()
-    for number in range(len(prompts)):
-        one.engine.apply(Transfer(one.prefilled[number].handle, "two"))
-    two.engine.step(0.0, float("inf"))
     for number, token_ids in enumerate(prompts):
-        two.decode(number, token_ids)
+        two.decode(number, token_ids, prompt=one.handed_over[number])
     two.drain()
     return list(two.served.values())

@@ -167,7 +167,7 @@ class Run:
 def run(quick: bool, seed: int) -> dict[str, object]:
     """Run every policy over the same arrivals, at each interval of decoding; returns rows."""
     first = JUDGED_FROM + seed
-    settings = Settings(4.0, 1, first) if quick else Settings(20.0, 3, first)
+    settings = Settings(4.0, 1, first) if quick else Settings(20.0, 5, first)
     index = wiki_index(quick)
     queries = question_vectors(index.single, settings.questions)
     services_s = settings.extend_s * _extends(prepared_graph(index), queries)

@@ -7,7 +7,9 @@ from typing import Final
 
 from heddle.core.errors import InputError
 
-PERIOD_US: Final = 20_000
+# Short, so that a burst of some milliseconds gets its share, too, instead of the whole quota of a
+# period at full speed; a quarter of it is still above the kernel's smallest quota of 1 ms.
+PERIOD_US: Final = 5_000
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
 

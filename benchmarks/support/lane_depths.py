@@ -9,21 +9,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.support.live_lanes import LiveLanes
-from heddle.app.lane_probe import WORD, LaneProbe
-from heddle.costs.depth_probing import DepthProbing
+from heddle.app.lane_probe import LaneProbe, text_of
+from heddle.costs.depth_probing import DepthProbing, Probe
 
 QUERIES_MAX = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A lane by a few bursts: α and β, depths by SLO, and what finding them took."""
+    """A lane by a few bursts: α and β, depths by SLO, and the bursts that told them."""
 
     latency_slope_s: float
     latency_intercept_s: float
     depths: Mapping[float, int]
-    probes: int
-    seconds: float
+    bursts: tuple[Probe, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Return how long the bursts took [s]."""
+        return sum(burst.seconds for burst in self.bursts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +37,6 @@ class Stressed:
     depths: Mapping[str, int]
     probes: int
     seconds: float
-
-
-def query(length: int) -> str:
-    """Return a text of about so many tokens, its number and the special ones included."""
-    return WORD * max(1, length - 4)
 
 
 def fit_lane(
@@ -52,33 +51,62 @@ def fit_lane(
         cost.latency_slope_s(length),
         cost.latency_intercept_s,
         {slo_s: probing.depth(slo_s, margin=margin).queries for slo_s in slos_s},
-        len(probing.probes),
-        probing.seconds,
+        tuple(probing.probes),
     )
+
+
+def fit_lanes(
+    live: LiveLanes, slos_s: Sequence[float], length: int, probes_max: int = 15
+) -> dict[str, Fitted]:
+    """Return what `fit_lane` finds for all lanes at the same time: each has its neighbours."""
+    with ThreadPoolExecutor(len(live.ports)) as pool:
+        futures = {
+            port.name: pool.submit(fit_lane, live.probe(index), slos_s, length, probes_max)
+            for index, port in enumerate(live.ports)
+        }
+        return {name: future.result() for name, future in futures.items()}
+
+
+@dataclass(slots=True)
+class Climb:
+    """One lane's stress test: sizes double until the SLO breaks, then grow by a tenth from before.
+
+    `size` is the next burst's, and at the end the depth, so that others keep their neighbour.
+
+    Mutates: `take` goes on.
+    """
+
+    depth: int = 0
+    size: int = 1
+    broken_at: int = QUERIES_MAX + 1
+    is_done: bool = False
+
+    def take(self, *, kept: bool) -> None:
+        """Take in whether bursts of `size` kept the SLO."""
+        if kept:
+            self.depth = self.size
+        else:
+            self.broken_at = self.size
+        has_broken = self.broken_at <= QUERIES_MAX
+        self.size = self.depth + max(1, self.depth // 10 if has_broken else self.depth)
+        if self.size >= self.broken_at:
+            self.is_done, self.size = True, max(1, self.depth)
 
 
 def stress(
     live: LiveLanes, names: Sequence[str], slo_s: float, length: int, repeats: int
 ) -> Stressed:
-    """Make bursts larger until the SLO breaks at p95, on all lanes at once. (WindVE eqs. 7-10)
-
-    A lane that has broken it goes on at its depth, so that the others keep their neighbour.
-    """
+    """Make bursts larger until the SLO breaks at p95, on all lanes at once. (WindVE eqs. 7-10)"""
     probes = {port.name: LaneProbe(port, live.clock) for port in live.ports if port.name in names}
-    depths = dict.fromkeys(probes, 0)
-    sizes = dict.fromkeys(probes, 1)
-    growing = set(probes)
+    climbs = {name: Climb() for name in probes}
     made, started_s = 0, time.perf_counter()
-    while growing:
+    while growing := {name: climb for name, climb in climbs.items() if not climb.is_done}:
+        sizes = {name: climb.size for name, climb in climbs.items()}
         p95_s = _p95_s(probes, sizes, length, repeats)
         made += repeats
-        for name in sorted(growing):
-            if p95_s[name] > slo_s or sizes[name] >= QUERIES_MAX:
-                growing.discard(name)
-                sizes[name] = max(1, depths[name])
-            else:
-                depths[name] = sizes[name]
-                sizes[name] += max(1, sizes[name] // 10)
+        for name, climb in growing.items():
+            climb.take(kept=p95_s[name] <= slo_s)
+    depths = {name: climb.depth for name, climb in climbs.items()}
     return Stressed(depths, made, time.perf_counter() - started_s)
 
 
@@ -90,7 +118,7 @@ def _p95_s(
     with ThreadPoolExecutor(len(probes)) as pool:
         for _ in range(repeats):
             bursts = {
-                name: pool.submit(probe.burst, [query(length)] * sizes[name])
+                name: pool.submit(probe.burst, [text_of(length)] * sizes[name])
                 for name, probe in probes.items()
             }
             for name, burst in bursts.items():

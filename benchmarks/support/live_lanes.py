@@ -22,16 +22,19 @@ from heddle.runtime.clock import SystemClock
 ROWS_MAX = 4096
 
 
-def embedding_lane(name: str, dtype: str, cpu: int | None, model: str | None = None) -> LaneSpec:
-    """Return a lane of one embedding engine on one core."""
+def embedding_lane(
+    name: str, dtype: str, cpus: Sequence[int], model: str | None = None
+) -> LaneSpec:
+    """Return a lane of one embedding engine on some cores, with a thread on each."""
+    threads = len(cpus)
     engine = EngineSpec(
         name,
         "heddle.engines.embedding.build:build_engine",
-        EmbeddingSettings(model=model, dtype=dtype, device="cpu", cache_bytes=0),
+        EmbeddingSettings(model, dtype, "cpu", threads=threads, cache_bytes=0),
         ROWS_MAX,
         frozenset({PrimitiveKind.EMBEDDING}),
     )
-    return LaneSpec(name, (engine,), () if cpu is None else (cpu,), 1)
+    return LaneSpec(name, (engine,), tuple(cpus), threads)
 
 
 class LiveLanes:

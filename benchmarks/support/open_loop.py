@@ -28,12 +28,14 @@ class Arrival:
 class Served:
     """One run: how many requests came, and the seconds to the first token of those answered.
 
-    A run that can't meet its bound any more is broken off.
+    `tokens_computed` is the mean of the tokens of their prompts that went through the model. A run
+    that can't meet its bound any more is broken off.
     """
 
     requests: int
     bound_s: float
     first_token_s: tuple[float, ...]
+    tokens_computed: float = 0.0
 
     @property
     def meets_bound(self) -> bool:
@@ -62,6 +64,7 @@ def serve(
     due_s: dict[int, float] = {}  # of those without a first token, by the answer's task
     open_tasks: set[int] = set()
     first_token_s: list[float] = []
+    computed: list[int] = []
     late_max = LATE_SHARE_MAX * len(arrivals)
     while waiting or open_tasks:
         now_s = perf_counter() - started_s
@@ -79,9 +82,20 @@ def serve(
                 continue
             open_tasks.discard(task)
             if isinstance(result, Prefilled):
+                computed.append(_computed(result))
                 driver.release(result.handle)
         now_s = perf_counter() - started_s
         late = sum(seconds > bound_s for seconds in first_token_s)
         if late + sum(now_s - due > bound_s for due in due_s.values()) > late_max:
             break
-    return Served(len(arrivals), bound_s, tuple(first_token_s))
+    mean = sum(computed) / max(1, len(computed))
+    return Served(len(arrivals), bound_s, tuple(first_token_s), mean)
+
+
+def _computed(prompt: Prefilled) -> int:
+    """Return how many tokens of a prompt were computed, those to select what to compute included.
+
+    A token that is only checked in the first layers counts as one.
+    """
+    surveyed = 0 if prompt.fused is None else prompt.fused.tokens_surveyed
+    return prompt.tokens - prompt.tokens_reused + surveyed

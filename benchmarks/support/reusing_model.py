@@ -203,9 +203,8 @@ class ReusingModel:
         assert isinstance(prefilled, Prefilled)
         kv = self._engine.export_sequence(prefilled.handle)
         assert kv is not None, "the lease of a prompt that is in is good"
-        assert isinstance(kv.block, KvBlock)
         self._driver.release(prefilled.handle)
-        return PromptKv(kv.block, _chunk_spans(kv.segments))
+        return PromptKv(KvBlock.unpacked(kv.block), _chunk_spans(kv.segments))
 
     def _prefill(self, question: EvalQuestion, reuse: KvReuse) -> int:
         # Full attention without the prefix cache: it may hold this very prompt, and has to be

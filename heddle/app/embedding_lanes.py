@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +20,7 @@ from heddle.engines.embedding.lane_queue import LaneQueue
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.queue_manager import QueueManager
 from heddle.engines.embedding.token_estimate import TokenEstimate
-from heddle.hosts.devices import Device, DeviceKind, highest_cores
+from heddle.hosts.devices import Device, DeviceKind, highest_cores, is_heterogeneous
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.process_port import ProcessPort
 from heddle.runtime.supervision import LaneState
@@ -81,6 +81,24 @@ def embedding_engine(name: str, settings: EmbeddingSettings) -> EngineSpec:
     )
 
 
+def device_lines(
+    devices: Sequence[Device], wanted: bool, placement: Placement | None
+) -> Iterator[str]:
+    """Yield what the detector found, and why queries don't spill between it where they don't.
+
+    Args:
+        devices: all that can embed.
+        wanted: whether queries may spill.
+        placement: the server's plan; None = it has none.
+    """
+    for device in devices:
+        yield device.line()
+    if not is_heterogeneous(devices, wanted):
+        yield f"no spill between devices: {'one kind of device' if wanted else 'switched off'}"
+    elif placement is not None and not placement.embedding_cpus:
+        yield "no spill between devices: no core is left for it"
+
+
 def plan_embedding_lanes(
     devices: Sequence[Device],
     placement: Placement,
@@ -133,18 +151,20 @@ def embedding_pool(
     clock: Clock,
     *,
     tokens_max: int,
+    fits_prior: bool = True,
     lender: EnginePort | None = None,
 ) -> LanePool:
     """Return embedding lanes as one engine, the fastest first.
 
-    Several are timed for about two seconds each, so nothing else may use them yet. One alone
-    starts from the engine's prior, as there is nothing to choose.
+    They are timed for about two seconds each, so nothing else may use them yet. One alone whose
+    model fits the engine's prior starts from that; so does an engine in this process.
 
     Args:
         ports: the lanes.
         estimate: how long texts will be.
         clock: the time of deadlines.
         tokens_max: padded tokens that the memory for waiting texts holds, of all lanes together.
+        fits_prior: whether the model is the one that the engine's prior was measured on.
         lender: the LLM, where the CPU lane is on its cores: the lane takes nothing new while that
             has work and another is there, and finishes what it has.
 
@@ -152,7 +172,11 @@ def embedding_pool(
         EngineError: a lane doesn't answer.
     """
     share = tokens_max // len(ports)
-    queues = [_queue(port, clock, share, is_timed=len(ports) > 1) for port in ports]
+    is_new = len(ports) > 1 or not fits_prior
+    queues = [
+        _queue(port, clock, share, is_timed=is_new and isinstance(port, ProcessPort))
+        for port in ports
+    ]
     queues.sort(key=lambda queue: queue.cost.cost.latency_slope_s(QUERY_TOKENS))
     credits = Credits(ROWS * len(ports))
     manager = QueueManager(queues)

@@ -1,21 +1,20 @@
 """Indexing as bulk requests on the runtime: chunk -> Embedding -> Ingestion. (DESIGN §2)"""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
 
 from heddle.app.chunk_kv_disk import chunk_kv_directory
+from heddle.app.documents import BATCH_ROWS, Embedded, embed_batches
 from heddle.app.embedder_source import embedder_facts
 from heddle.app.lanes import embedder_dtype
 from heddle.app.server import Server
 from heddle.core.errors import InputError
 from heddle.core.tasks import Priority
 from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documents
-from heddle.corpus.pending import embedding_text, pending_batches
-from heddle.corpus.records import EmbedderStamp, PendingChunk
+from heddle.corpus.pending import pending_batches
+from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.vector.build import refresh_index
@@ -23,14 +22,6 @@ from heddle.engines.vector.graph.progress import OnPhase
 from heddle.engines.vector.index_kind import SearchMode
 from heddle.hosts.machine import read_machine
 from heddle.kv.forget_files import forget_files
-from heddle.runtime.handle import Handle
-from heddle.workflow.compile import Draft, compile_draft
-from heddle.workflow.nodes import IndexingNode
-from heddle.workflow.workflow import Workflow
-
-BATCH_ROWS: Final = 64
-BATCHES_IN_FLIGHT: Final = 6  # the embedding lane never waits, and memory stays bounded
-BATCH_DEADLINE_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +30,6 @@ class EmbedProgress:
 
     chunks_done: int
     chunks_total: int
-
-
-class Embedded(NamedTuple):
-    """How many chunks got their vectors; some were cut to the embedder's length, or windowed."""
-
-    chunks: int = 0
-    truncated: int = 0
-    windowed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,59 +112,18 @@ def embed_pending(
 ) -> Embedded:
     """Embed every chunk that has no vector yet."""
     total = store.stats().pending
-    done = Embedded()
     if total == 0:
-        return done
-    workflow = indexing_workflow()
+        return Embedded()
     on_vectors(EmbedProgress(0, total))
     settings = {"embedder": embedder, "long_texts": long_texts, "needs_vectors": False}
     with Server(None, directory, **settings) as server:
-        in_flight: deque[tuple[Handle, int]] = deque()
-        for batch in pending_batches(store, BATCH_ROWS):
-            if len(in_flight) == BATCHES_IN_FLIGHT:
-                done = _wait(in_flight, done)
-                on_vectors(EmbedProgress(done.chunks, total))
-            in_flight.append((_submit(server, workflow, batch), len(batch)))
-        while in_flight:
-            done = _wait(in_flight, done)
-            on_vectors(EmbedProgress(done.chunks, total))
-    return done
-
-
-def indexing_workflow() -> Workflow:
-    """Return the workflow of one batch of chunks; its inputs are `texts` and `chunk_ids`."""
-    node = IndexingNode("index", "texts", "chunk_ids", "stored")
-    return compile_draft(
-        Draft(
-            name="index",
-            nodes={node.id: node},
-            starts=(),
-            ends=(),
-            edges=(),
-            branches=(),
-            inputs=frozenset({"texts", "chunk_ids"}),
-            max_steps=1,
+        batches = pending_batches(store, BATCH_ROWS)
+        return embed_batches(
+            server,
+            batches,
+            Priority.BULK,
+            lambda done: on_vectors(EmbedProgress(done, total)),
         )
-    )
-
-
-def _submit(server: Server, workflow: Workflow, batch: tuple[PendingChunk, ...]) -> Handle:
-    inputs = {
-        "texts": tuple(embedding_text(chunk.title, chunk.text) for chunk in batch),
-        "chunk_ids": tuple(chunk.chunk_id for chunk in batch),
-    }
-    return server.submit(workflow, inputs, priority=Priority.BULK, deadline_s=BATCH_DEADLINE_S)
-
-
-def _wait(in_flight: deque[tuple[Handle, int]], done: Embedded) -> Embedded:
-    """Wait for the oldest batch, and return what is done with it."""
-    handle, rows = in_flight.popleft()
-    receipt = handle.result().receipt
-    return Embedded(
-        done.chunks + rows,
-        done.truncated + receipt.texts_truncated,
-        done.windowed + receipt.texts_windowed,
-    )
 
 
 def _nothing(report: IngestReport) -> str:

@@ -16,13 +16,15 @@ from heddle.core.results import Vectors
 from heddle.core.tasks import Identity, Task
 from heddle.costs.batch_cost import BatchShape
 from heddle.costs.depth_probing import DepthProbing
-from heddle.costs.lane_cost import LaneCost, Sample
+from heddle.costs.lane_cost import SIZES_MIN, LaneCost, Sample
 
-# Bursts at start-up, as (queries, words of each), thrice each: short and long, few and many.
-COLD_START: Final = ((1, 8), (1, 100), (4, 40), (2, 180), (8, 25)) * 3
+# Bursts at start-up, as (queries, words of each), thrice each: short and long, few and many. The
+# first three already tell a large model's cost in a few seconds.
+COLD_START: Final = ((1, 8), (4, 8), (1, 100), (4, 40), (8, 25), (2, 180)) * 3
 COLD_START_S_MAX: Final = 2.0
 ANSWER_S_MAX: Final = 60.0
 WORD: Final = "time "  # one token of common vocabularies
+TOKENS_AROUND: Final = 5  # a query's text: two special ones, and three of its number
 
 
 class Burst(NamedTuple):
@@ -31,6 +33,11 @@ class Burst(NamedTuple):
     seconds: float
     tokens: int
     steps: tuple[Sample, ...]
+
+
+def text_of(tokens: int) -> str:
+    """Return a text that a burst makes a query of about so many tokens of, at least 6."""
+    return WORD * max(1, tokens - TOKENS_AROUND)
 
 
 @dataclass(slots=True)
@@ -62,7 +69,7 @@ class LaneProbe:
             task_id = next(self._ids)
             open_tasks.add(task_id)
             identity = Identity(task_id, "probe")
-            payload = EmbedPayload((f"{task_id} {text}",))
+            payload = EmbedPayload((f"{_number(task_id)} {text}",))
             task = Task(task_id, PrimitiveKind.EMBEDDING, identity, payload)
             self.port.send(Admit(task, report_every=0))
         tokens, steps = 0, []
@@ -86,7 +93,7 @@ class LaneProbe:
 
     def find_depths(self, probing: DepthProbing) -> None:
         """Time the bursts that a probing asks for, until it has enough."""
-        text = WORD * max(1, probing.length - 2)  # two special tokens stand around the words
+        text = text_of(probing.length)
         self.burst([text])
         while (queries := probing.next()) is not None:
             probing.take(queries, self.burst([text] * queries).seconds)
@@ -112,10 +119,16 @@ class LaneProbe:
         return EngineError(message, engine=self.port.name, request_ids=())
 
 
+def _number(task_id: int) -> str:
+    """Return a number as three below 100, up to a million: a token each, so all are as long."""
+    high, low = divmod(task_id, 10_000)
+    return f"{high} {low // 100} {low % 100}"
+
+
 def _sample(frame: Frame) -> Sample:
     shape = BatchShape(frame.features["tokens"], frame.features["squares"])
     return Sample(shape, max(frame.seconds, 1e-6))
 
 
 def _are_enough(samples: Sequence[Sample]) -> bool:
-    return len({sample.shape.tokens for sample in samples}) >= len(set(COLD_START))
+    return len({sample.shape.tokens for sample in samples}) >= SIZES_MIN

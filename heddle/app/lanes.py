@@ -18,8 +18,12 @@ from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import EmbeddingSettings, default_model_dir
 from heddle.engines.llm.build import LlmSettings
+from heddle.engines.llm.disaggregated_port import LLM_KINDS, DisaggregatedPort, LlmLane
+from heddle.engines.llm.lane_role import LaneRole, lane_names, lane_roles
 from heddle.engines.vector.build import VectorSettings
-from heddle.engines.vector.hot.setting import HotSettings, hot_settings
+from heddle.engines.vector.graph_path import graph_path
+from heddle.engines.vector.hot.setting import AUTO, HotSettings, hot_settings
+from heddle.engines.vector.index_bytes import index_bytes, mode_of
 from heddle.engines.vector.locality.setting import SPECULATIVE, target_recall
 from heddle.engines.vector.pool.build import PREFILL_SLO_S, PoolSettings
 from heddle.engines.vector.pool.policies import PoolPolicy
@@ -29,11 +33,12 @@ from heddle.hosts.devices import DeviceKind, detect_devices, is_heterogeneous
 from heddle.hosts.inline import InlineHost
 from heddle.hosts.lane_main import call_factory
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
-from heddle.hosts.machine import MachineFacts
+from heddle.hosts.machine import MachineFacts, memory_left
+from heddle.kv.kv_encoding import KvEncoding
 
 VECTOR: Final = "vector"
+LLM: Final = "llm"
 VECTOR_ROWS: Final = 256
-INDEX_OVERHEAD: Final = 1.3  # an index file in memory, over its plain vectors
 
 
 def plan_for(config: ServerConfig, machine: MachineFacts, store: CorpusStore | None) -> Placement:
@@ -47,7 +52,7 @@ def plan_for(config: ServerConfig, machine: MachineFacts, store: CorpusStore | N
     embedder = 0 if config.index is None else _weight_bytes(embedder_directory(config))
     index = 0
     if store is not None and store.dims:
-        index = int(store.vector_count * store.dims * 4 * INDEX_OVERHEAD)
+        index = index_bytes(mode_of(store.directory), store.vector_count, store.dims)
     devices = detect_devices(machine) if has_embedding_lanes(config) else ()
     demand = Demand(
         llm,
@@ -58,6 +63,7 @@ def plan_for(config: ServerConfig, machine: MachineFacts, store: CorpusStore | N
         accelerators=sum(device.kind is not DeviceKind.CPU for device in devices),
         spills=is_heterogeneous(devices, config.heterogeneous),
         shards=config.shards,
+        llm_roles=lane_roles(config.llm_lanes),
     )
     return plan_placement(machine, demand, config.kv_bytes)
 
@@ -76,6 +82,8 @@ def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFa
 
 def hot_clusters_on(config: ServerConfig, machine: MachineFacts) -> HotSettings | None:
     """Return which share of the index a device holds as well, and which device."""
+    if config.hot_clusters == AUTO and config.index and graph_path(Path(config.index)).exists():
+        return None  # a graph has no clusters, and nobody has asked for any
     has_gpu = bool(machine.gpus) and config.device != "cpu"
     return hot_settings(config.hot_clusters, has_gpu=has_gpu)
 
@@ -93,7 +101,7 @@ def lane_specs(
     embedding: Sequence[EmbeddingLane] = (),
     hot: HotSettings | None = None,
 ) -> tuple[LaneSpec, ...]:
-    """Return the lanes of a server: retrieval where there is an index, llm where a generator.
+    """Return the lanes of a server: retrieval where there is an index, LLM where a generator.
 
     Args:
         config: the server's.
@@ -116,10 +124,11 @@ def lane_specs(
         model = str(embedder_directory(config))
         lanes += [lane.spec(model, config.long_texts) for lane in embedding]
     if config.generator is not None:
-        threads = max(1, len(placement.llm_cpus))
-        llm = _llm(config, placement, threads)
-        cpus = placement.llm_cpus if placement.is_pinned else ()
-        lanes.append(LaneSpec("llm", (llm,), cpus, threads))
+        roles = placement.llm_roles
+        for (name, cpus), role in zip(placement.llm_lanes.items(), roles, strict=True):
+            threads = max(1, len(cpus))
+            llm = _llm(config, placement, name, role, threads)
+            lanes.append(LaneSpec(name, (llm,), cpus if placement.is_pinned else (), threads))
     return tuple(lanes)
 
 
@@ -160,7 +169,10 @@ def _vector(config: ServerConfig, threads: int, hot: HotSettings | None, part: P
     pool = None
     if config.pool is not None:
         slo_s = PREFILL_SLO_S if config.pool_slo_s is None else config.pool_slo_s
-        pool = PoolSettings(PoolPolicy(config.pool), prefill_slo_s=slo_s)
+        prefill_lanes = lane_roles(config.llm_lanes).count(LaneRole.PREFILL)
+        pool = PoolSettings(
+            PoolPolicy(config.pool), prefill_slo_s=slo_s, prefill_lanes=prefill_lanes
+        )
     settings = VectorSettings(
         Path(config.index),
         config.nprobe,
@@ -168,8 +180,10 @@ def _vector(config: ServerConfig, threads: int, hot: HotSettings | None, part: P
         pool=pool,
         hot=hot,
         part=part,
+        topm=config.topm,
         target_recall=target_recall(config.search),
         speculates=config.search == SPECULATIVE,
+        memory_left=memory_left,
     )
     return EngineSpec(
         _numbered(VECTOR, part),
@@ -180,9 +194,31 @@ def _vector(config: ServerConfig, threads: int, hot: HotSettings | None, part: P
     )
 
 
-def _llm(config: ServerConfig, placement: Placement, threads: int) -> EngineSpec:
+def disaggregated(
+    ports: Sequence[EnginePort],
+    config: ServerConfig,
+    is_up: Callable[[EnginePort], bool],
+    on_sent: Callable[[float], None],
+) -> DisaggregatedPort:
+    """Put LLM lanes, which come in the order of `config.llm_lanes`, behind one port."""
+    roles = lane_roles(config.llm_lanes)
+    seats = config.max_num_seqs
+    lanes = [LlmLane(port, role, seats) for port, role in zip(ports, roles, strict=True)]
+    # As for one lane: twice the seats, two credits a generation.
+    credits = Credits(4 * seats * sum(role.decodes for role in roles))
+    return DisaggregatedPort(LLM, lanes, is_up, on_sent, credits)
+
+
+def llm_lane_names(config: ServerConfig) -> tuple[str, ...]:
+    """Return the names of a server's LLM lanes."""
+    return lane_names(lane_roles(config.llm_lanes))
+
+
+def _llm(
+    config: ServerConfig, placement: Placement, name: str, role: LaneRole, threads: int
+) -> EngineSpec:
     assert config.generator is not None, "an LLM engine needs a model"
-    allows_reuse = config.optimizations is Optimizations.APPROX
+    keeps_chunks = config.optimizations is Optimizations.APPROX and role.prefills
     settings = LlmSettings(
         model_directory(config.generator),
         dtype=config.dtype,
@@ -192,27 +228,21 @@ def _llm(config: ServerConfig, placement: Placement, threads: int) -> EngineSpec
         max_num_batched_tokens=config.max_num_batched_tokens,
         kv_bytes=placement.kv_bytes,
         context_tokens_max=config.context_tokens_max,
-        chunk_kv_bytes=config.chunk_kv_bytes if allows_reuse else 0,
+        chunk_kv_bytes=config.chunk_kv_bytes if keeps_chunks else 0,
+        chunk_kv_encoding=KvEncoding(config.chunk_kv_encoding),
         corpus_dir=None if config.index is None else Path(config.index),
         chunk_kv_dir=None if config.index is None else chunk_kv_directory(config.index),
-        chunk_kv_disk_bytes=disk_bytes_max(config) if allows_reuse else 0,
-        packs_weights=placement.packs_weights,
+        chunk_kv_disk_bytes=disk_bytes_max(config) if keeps_chunks else 0,
+        packs_weights=placement.packs_weights and role.decodes,
         threads=threads,
     )
     # A prefill and its decode take a credit each; twice the slots keep the lane's own queue fed.
     return EngineSpec(
-        "llm",
+        name,
         "heddle.engines.llm.build:build_engine",
         settings,
         4 * config.max_num_seqs,
-        frozenset(
-            {
-                PrimitiveKind.PREFILLING,
-                PrimitiveKind.DECODING,
-                PrimitiveKind.PRIMING,
-                PrimitiveKind.ASKING,
-            }
-        ),
+        LLM_KINDS,
     )
 
 

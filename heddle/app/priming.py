@@ -8,6 +8,7 @@ Priming on the language model. What is stored already is not computed again, so 
 stopped, however rudely, goes on where it was. (FusionRAG §3.1)
 """
 
+import hashlib
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -115,6 +116,7 @@ class _Run:
             for owner in plan.owned
         }
         self._on_progress = on_progress
+        self._texts: set[bytes] = set()  # digests of those that were sent
         self._done = 0
         self._started_s = server.clock.now_s()
 
@@ -128,8 +130,11 @@ class _Run:
                 if len(in_flight) == at_once:
                     self._take(in_flight.popleft())
                 before = () if last is None or not last.precedes(passage) else (last,)
-                in_flight.append(self._submit(passage, before, vector, in_flight))
                 last = passage
+                if self._is_repeated(passage):
+                    self._end_one()
+                else:
+                    in_flight.append(self._submit(passage, before, vector, in_flight))
             while in_flight:
                 self._take(in_flight.popleft())
         finally:
@@ -166,6 +171,21 @@ class _Run:
             self.computed += primed.is_new
         except InputError:
             self.too_long += 1  # no prompt can show it either
+        self._end_one()
+
+    def _is_repeated(self, passage: Passage) -> bool:
+        """Whether a text of the same owner came before.
+
+        Prompts can't tell the two apart, so there is one KV for both; primed for each of them it
+        would be replaced, there and back, in every run.
+        """
+        text = f"{passage.tenant}\0{passage.render()}".encode()
+        digest = hashlib.blake2b(text, digest_size=16).digest()
+        is_repeated = digest in self._texts
+        self._texts.add(digest)
+        return is_repeated
+
+    def _end_one(self) -> None:
         self._done += 1
         self._report()
 
@@ -216,7 +236,9 @@ def _corpus_of(server: PrimingServer, neighbours_max: int) -> CorpusStore:
             "optimizations=Optimizations.APPROX"
         )
     if not config.chunk_kv_bytes:
-        raise ConfigError("chunk_kv_bytes is 0, so this server keeps no chunk KV: raise it")
+        raise ConfigError(
+            "chunk_kv_bytes is 0, so this server keeps no chunk KV: raise it (--kv-host)"
+        )
     if neighbours_max < 1:
         raise ConfigError(f"neighbours_max (--top-n) must be at least 1, got {neighbours_max}")
     return server.store

@@ -16,7 +16,8 @@ from heddle.core.errors import ConfigError
 from heddle.core.passages import Passage
 from heddle.corpus.store import CorpusStore
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
-from heddle.engines.llm.stored_size import stored_token_bytes
+from heddle.engines.llm.stored_size import stored_size
+from heddle.kv.kv_encoding import KvEncoding
 from heddle.workflow.presets import ANSWER
 
 PREFIX: Final = ANSWER.partition("{docs}")[0]  # other prompts find the same KV by its content
@@ -83,18 +84,19 @@ def plan_priming(config: ServerConfig, store: CorpusStore) -> PrimingPlan:
     assert config.generator is not None, "priming was refused without a generator"
     directory = model_directory(config.generator)
     tokenizer = PromptTokenizer.from_directory(directory)
-    token_bytes = stored_token_bytes(directory)
+    size = stored_size(directory, KvEncoding(config.chunk_kv_encoding))
     lengths = []
     owned: Counter[tuple[str, str]] = Counter()
     for passage, _ in searchable_chunks(store):
         lengths.append(_tokens(tokenizer, passage))
         owned[passage.tenant, passage.collection] += 1
+    sizes = [size.of_chunk(tokens) for tokens in lengths]
     files = len(PrimingStage)
     return PrimingPlan(
         chunks=len(lengths),
         tokens=sum(lengths),
-        chunk_bytes_max=max(lengths, default=0) * token_bytes,
-        disk_bytes=files * (sum(lengths) * token_bytes + len(lengths) * HEADER_BYTES),
+        chunk_bytes_max=max(sizes, default=0),
+        disk_bytes=files * (sum(sizes) + len(sizes) * HEADER_BYTES),
         owned=owned,
     )
 
@@ -119,8 +121,8 @@ def chunks_at_once(config: ServerConfig, plan: PrimingPlan, neighbours_max: int)
     if neighbours_bytes > config.chunk_kv_bytes:
         raise ConfigError(
             f"the KV of {neighbours_max} neighbours takes up to {neighbours_bytes:,} bytes of "
-            f"memory, more than chunk_kv_bytes ({config.chunk_kv_bytes:,}): raise it, or lower "
-            "neighbours_max (--top-n)"
+            f"memory, more than chunk_kv_bytes ({config.chunk_kv_bytes:,}): raise it (--kv-host), "
+            "or lower neighbours_max (--top-n)"
         )
     fitting = config.chunk_kv_bytes // max(1, neighbours_bytes)
     return max(1, min(IN_FLIGHT_MAX, fitting, LOADS_MAX // neighbours_max))

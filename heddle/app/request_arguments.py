@@ -6,6 +6,7 @@ from numbers import Real
 from typing import TypeVar
 
 from heddle.core.errors import ConfigError, InputError
+from heddle.core.text_check import check_unicode
 
 E = TypeVar("E", bound=Enum)
 
@@ -31,7 +32,7 @@ def input_values(inputs: object) -> dict[str, object]:
         raise InputError(f"query must be a string, got {_of(values['query'])}")
     for slot, value in values.items():
         if isinstance(value, str):
-            _check_unicode(slot, value)
+            check_unicode(value, slot)
     return values
 
 
@@ -43,7 +44,7 @@ def tenant_name(tenant: object) -> str:
     """
     if not isinstance(tenant, str):
         raise InputError(f"tenant must be a string, got {_of(tenant)}")
-    _check_unicode("tenant", tenant)
+    check_unicode(tenant, "tenant")
     return tenant
 
 
@@ -72,12 +73,6 @@ def member_named(kind: type[E], value: E | str, field: str) -> E:
     if str(value).lower() not in by_name:
         raise ConfigError(f"{field} must be one of {', '.join(by_name)}, got {value!r}")
     return by_name[str(value).lower()]
-
-
-def _check_unicode(field: str, text: str) -> None:
-    # A command line that is no UTF-8 arrives here with surrogates in it.
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise InputError(f"{field} is not valid Unicode: send UTF-8")
 
 
 def _of(value: object) -> str:

@@ -13,17 +13,33 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from heddle.app.application import App
+from heddle.app.documents import (
+    DocumentChange,
+    corpus_of,
+    delete_document,
+    document_of,
+    put_document,
+)
 from heddle.app.embedder_source import embedder_facts
-from heddle.app.embedding_lanes import EmbeddingLane, embedding_pool, is_ready, plan_embedding_lanes
+from heddle.app.embedding_lanes import (
+    EmbeddingLane,
+    device_lines,
+    embedding_pool,
+    is_ready,
+    plan_embedding_lanes,
+    retrieval_embedder,
+)
 from heddle.app.embedding_service import EmbeddingService, checked_texts
 from heddle.app.lanes import (
     decoding_device,
+    disaggregated,
     embedder_directory,
     embedder_dtype,
     has_embedding_lanes,
     hot_clusters_on,
     inline_hosts,
     lane_specs,
+    llm_lane_names,
     plan_for,
     sharded,
 )
@@ -34,6 +50,7 @@ from heddle.app.request_arguments import input_values, member_named, patience_s,
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_state import EngineState, ServerState
 from heddle.app.tally import RequestWatch, Tally
+from heddle.core.commands import Steer
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.core.kv_reuse import KvReuse, kv_reuse_of
 from heddle.core.payloads import EmbedPayload, TextRole
@@ -290,6 +307,54 @@ class Server:
 
         return self._on_loop(submit)
 
+    def upsert(
+        self,
+        document_id: str,
+        text: str,
+        *,
+        title: str = "",
+        metadata: Mapping[str, object] | None = None,
+        tenant: str = "",
+        collection: str = "",
+    ) -> DocumentChange:
+        """Put one document into the corpus, or a new version of it, and wait until it is found.
+
+        Searches that came before find the version before. A file that brought the document brings
+        it again when `heddle index` reads that file anew.
+
+        Args:
+            document_id: its own among the tenant's.
+            text: what is cut into chunks and found.
+            title: stands before each of them; "" = the id.
+            metadata: values by key, which `where` may ask for.
+            tenant: whose it is; "" = everybody's.
+            collection: what its chunks' KV may be computed with.
+
+        Raises:
+            InputError: a field can't be used, or there is no text.
+            ConfigError: the server has no corpus, or it was cut in another way.
+            Busy, EngineError: it couldn't be embedded; called again, it goes on.
+            StorageError: the disk refuses; what was there stays.
+        """
+        document = document_of(
+            document_id,
+            text,
+            title=title,
+            metadata=metadata,
+            tenant=tenant_name(tenant),
+            collection=collection,
+        )
+        return put_document(self, corpus_of(self.store), document)
+
+    def delete(self, document_id: str, *, tenant: str = "") -> bool:
+        """Delete one document, and its chunks' KV; return whether this tenant had it.
+
+        Raises:
+            ConfigError: the server has no corpus.
+            StorageError: the disk refuses; the document stays.
+        """
+        return delete_document(corpus_of(self.store), document_id, tenant=tenant_name(tenant))
+
     @property
     def embedder_name(self) -> str:
         """The embedder's name; empty where there is none."""
@@ -456,14 +521,15 @@ class Server:
         """Return the lanes that embed beside the index's."""
         if not has_embedding_lanes(self.config):
             return ()
+        machine = read_machine()
+        devices = detect_devices(machine)
+        for line in device_lines(devices, self.config.heterogeneous, self.placement):
+            log.info("%s", line)
         lanes = plan_embedding_lanes(
-            detect_devices(read_machine()),
-            self.placement,
-            dtype,
-            decodes_on=decoding_device(self.config, read_machine()),
+            devices, self.placement, dtype, decodes_on=decoding_device(self.config, machine)
         )
-        for lane in lanes:
-            log.info("%s", lane.line())
+        for lane in lanes or (retrieval_embedder(self.placement, dtype, self.config.shards),):
+            log.info("lane %s", lane.line())
         return lanes
 
     def _close_on_loop(self, close: Callable[[], None]) -> None:
@@ -477,7 +543,8 @@ class Server:
             for host in inline_hosts(specs, self.clock):
                 self._close_on_loop(host.close)
                 ports.append(host)
-        ports = self._sharded(self._pooled(ports))
+        ports = self._disaggregated(self._sharded(ports))
+        ports = self._pooled(ports)
         runner = PassRunner(self.clock, disabled=self.config.disabled_passes)
         runtime = Runtime(
             ports=(*ports, self._tools),
@@ -507,6 +574,7 @@ class Server:
             TokenEstimate(directory.max_tokens, self.config.long_texts),
             self.clock,
             tokens_max=self.placement.waiting_tokens,
+            fits_prior=directory.is_packaged,
             lender=llm if self.placement.is_lent else None,
         )
 
@@ -526,6 +594,21 @@ class Server:
             return ports
         whole = sharded(parts, LostShard(self.config.lost_shard), is_ready)
         return [*(port for port in ports if port not in parts), whole]
+
+    def _disaggregated(self, ports: list[EnginePort]) -> list[EnginePort]:
+        """Put LLM lanes with roles behind one port, which tells a vector pool what they send."""
+        names = llm_lane_names(self.config)
+        lanes = [port for port in ports if port.name in names]
+        if len(lanes) < 2:
+            return ports
+        pools = [p for p in ports if self.config.pool and PrimitiveKind.SEARCHING in p.kinds]
+
+        def on_sent(seconds: float) -> None:
+            for pool in pools:
+                pool.send(Steer(kv_sent_s=seconds))
+
+        whole = disaggregated(lanes, self.config, is_ready, on_sent)
+        return [*(port for port in ports if port not in lanes), whole]
 
     def _tokenizer(self) -> PromptTokenizer | None:
         if self.config.generator is None:

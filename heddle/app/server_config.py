@@ -8,15 +8,19 @@ from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.tasks import Optimizations
 from heddle.engines.embedding.long_texts import LongTexts
+from heddle.engines.llm.lane_role import LaneRole, lane_roles
 from heddle.engines.vector.hot.setting import hot_settings
 from heddle.engines.vector.locality.setting import EXACT, SPECULATIVE, target_recall
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
+from heddle.kv.kv_encoding import KvEncoding
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import POLICIES
 
 HOSTS: Final = ("process", "inline")
 POOL_POLICIES: Final = tuple(policy.value for policy in PoolPolicy)
+CHUNK_KV_BYTES_DEFAULT: Final = 256 << 20
+CHUNK_KV_ENCODINGS: Final = (KvEncoding.BF16.value, KvEncoding.INT8.value)
 SHARDS_MAX: Final = 64  # each is a process
 LOST_SHARD: Final = tuple(what.value for what in LostShard)
 
@@ -38,6 +42,7 @@ class ServerConfig:
         heterogeneous: with an accelerator, whether the CPU embeds what it can't take in time.
         long_texts: texts to embed that are longer than the model takes are cut, or read in windows.
         nprobe: clusters a search scans; None = the index's default.
+        topm: candidates that a search of a graph keeps, 1 to 1024; None = 64.
         search: how far searches go: "exact" = through every list that they plan; "speculative" =
             likewise, while prompts are computed with what was found by then, which changes no
             answer; or such as "target:0.95" = until so much of the exact hits is found on average;
@@ -50,16 +55,20 @@ class ServerConfig:
         shards: lanes that search a part of the index each, at most 64.
         lost_shard: what becomes of a search while one of them is lost: "degrade" = the others
             answer, and the receipt says so; "fail" = it waits for the lane, or fails.
-        max_num_seqs: sequences the LLM runs at once.
+        llm_lanes: the lanes that run the LLM, by role, such as "prefill,decode,decode": prompts
+            are computed on prefill lanes, whose KV moves on to decode lanes; "both" does all.
+        max_num_seqs: sequences an LLM lane runs at once.
         max_num_batched_tokens: tokens of one LLM step.
         context_tokens_max: most tokens of a prompt and its answer; None = the model's own limit,
             or what the KV pages hold if that is less.
-        kv_bytes: memory for KV pages; None = by the placement plan.
+        kv_bytes: memory for the KV pages of each LLM lane; None = by the placement plan.
         batching: how admission is ordered, one of `runtime.batching.POLICIES`.
         optimizations: the most that any request may use.
         kv_reuse: how prompts use the KV of retrieved chunks that was computed elsewhere, unless a
             request says otherwise; anything but full attention needs optimizations APPROX.
         chunk_kv_bytes: host memory for that KV; 0 = none is kept.
+        chunk_kv_encoding: how it is stored: bf16, or int8, half as large, whose error the receipt
+            tells; what is stored already keeps its form.
         chunk_kv_disk_bytes: what the corpus directory may hold of it; 0 = none; None = 1 GiB, or
             what it holds already if that is more.
         disabled_passes: passes to leave out, by name.
@@ -81,12 +90,14 @@ class ServerConfig:
     heterogeneous: bool = True
     long_texts: LongTexts = LongTexts.CUT
     nprobe: int | None = None
+    topm: int | None = None
     search: str = EXACT
     hot_clusters: str = "auto"
     pool: str | None = None
     pool_slo_s: float | None = None
     shards: int = 1
     lost_shard: str = LostShard.FAIL.value
+    llm_lanes: str = LaneRole.BOTH.value
     max_num_seqs: int = 16
     max_num_batched_tokens: int = 512
     context_tokens_max: int | None = None
@@ -94,7 +105,8 @@ class ServerConfig:
     batching: str = "topology_aware"
     optimizations: Optimizations = Optimizations.EXACT
     kv_reuse: KvReuse = FULL_ATTENTION
-    chunk_kv_bytes: int = 256 << 20
+    chunk_kv_bytes: int = CHUNK_KV_BYTES_DEFAULT
+    chunk_kv_encoding: str = KvEncoding.BF16.value
     chunk_kv_disk_bytes: int | None = None
     disabled_passes: frozenset[str] = frozenset()
     tool_threads: int = 8
@@ -135,12 +147,18 @@ class ServerConfig:
             )
         if self.pool_slo_s is not None and not self.pool_slo_s > 0:
             raise ConfigError(f"pool_slo_s must be a positive time, got {self.pool_slo_s}")
+        self._check_llm_lanes()
         if self.generator is None and self.index is None:
             raise ConfigError("a server needs a generator, an index, or both; both are None")
         if self.kv_reuse.is_approximate and self.optimizations is not Optimizations.APPROX:
             raise ConfigError(
                 f"kv_reuse {self.kv_reuse.policy.value!r} gives approximate answers: allow them "
                 "with optimizations=Optimizations.APPROX"
+            )
+        if self.chunk_kv_encoding not in CHUNK_KV_ENCODINGS:
+            raise ConfigError(
+                f"chunk_kv_encoding must be one of {', '.join(CHUNK_KV_ENCODINGS)}, "
+                f"got {self.chunk_kv_encoding!r}"
             )
         for name in ("chunk_kv_bytes", "chunk_kv_disk_bytes"):
             if (getattr(self, name) or 0) < 0:
@@ -154,3 +172,13 @@ class ServerConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1, got {value}; None = the default")
+
+    def _check_llm_lanes(self) -> None:
+        roles = lane_roles(self.llm_lanes)
+        prefill_lanes = sum(role.prefills for role in roles)
+        keeps_chunks = self.optimizations is Optimizations.APPROX and self.chunk_kv_bytes > 0
+        if prefill_lanes > 1 and keeps_chunks and self.chunk_kv_disk_bytes != 0:
+            raise ConfigError(
+                f"llm_lanes is {self.llm_lanes!r}: {prefill_lanes} lanes that prefill can't share "
+                "one folder of chunk KV: set chunk_kv_disk_bytes (--kv-disk) to 0, or name one"
+            )

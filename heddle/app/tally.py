@@ -39,6 +39,9 @@ RECEIPT_COUNTS: Final = (
     "hits_cached",
     "searches_parked",
     "search_wait_s",
+    "kv_transfers",
+    "kv_transfer_bytes",
+    "kv_transfer_s",
 )
 """Fields of a Receipt that are worth adding up."""
 

@@ -8,15 +8,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from heddle.app.model_source import DEFAULT_MODEL
-from heddle.app.server_config import LOST_SHARD, POOL_POLICIES
+from heddle.app.server_config import (
+    CHUNK_KV_BYTES_DEFAULT,
+    CHUNK_KV_ENCODINGS,
+    LOST_SHARD,
+    POOL_POLICIES,
+)
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse, kv_reuse_of
 from heddle.core.tasks import Optimizations
 from heddle.engines.embedding.long_texts import LongTexts
+from heddle.engines.llm.lane_role import ROLES, LaneRole, lane_roles
+from heddle.engines.vector.graph.scheduler import TOPM
 from heddle.engines.vector.hot.setting import AUTO
 from heddle.engines.vector.locality.setting import EXACT, SEARCH_FORM, target_recall
 from heddle.engines.vector.pool.build import PREFILL_SLO_S
 from heddle.engines.vector.shards.port import LostShard
+from heddle.kv.kv_encoding import KvEncoding
 
 LONG_TEXTS: Final = tuple(kind.value for kind in LongTexts)
 BYTES_IN: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -25,12 +33,14 @@ BYTES_IN: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 def add_models(parser: argparse.ArgumentParser) -> None:
     """Declare which models a server runs and how: what `add_model` does, KV reuse, the search."""
     add_model(parser)
+    _add_llm_lanes(parser)
     _add_kv_reuse(parser)
-    add_kv_disk(parser)
+    add_chunk_kv(parser)
     parser.add_argument(
         "--embedder", metavar="DIR-or-name", help="what the corpus was indexed with, if named then"
     )
     add_long_texts(parser)
+    add_heterogeneous(parser)
     _add_search(parser)
 
 
@@ -45,6 +55,13 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         "every list that they plan; speculative = likewise, while prompts are computed with what "
         "was found by then; target:0.95 = until so much of the exact hits is found on average, "
         "learnt from questions that are searched again exactly; default: %(default)s",
+    )
+    add(
+        "--topm",
+        type=int,
+        metavar="N",
+        help="candidates that a search of a graph keeps, 1 to 1024: recall against time; "
+        f"default: {TOPM}",
     )
     add(
         "--hot-clusters",
@@ -96,6 +113,17 @@ def add_long_texts(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_heterogeneous(parser: argparse.ArgumentParser) -> None:
+    """Declare `--heterogeneous`."""
+    parser.add_argument(
+        "--heterogeneous",
+        choices=("on", "off"),
+        default="on",
+        help="whether the CPU embeds what an accelerator can't in time; off by itself where there "
+        "is one kind of device; default: %(default)s",
+    )
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Declare `--model`, the one that writes the answers, and the limits of its memory."""
     parser.add_argument(
@@ -114,7 +142,20 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--kv-bytes",
         type=_byte_count,
         metavar="SIZE",
-        help="memory for the KV cache, such as 512M or 2G; default: what is left, at most 1G",
+        help="memory for the KV cache, of each LLM lane, such as 512M or 2G; default: what is "
+        "left, at most 1G",
+    )
+
+
+def _add_llm_lanes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--llm-lanes",
+        type=_llm_lanes,
+        default=LaneRole.BOTH.value,
+        metavar="ROLE[,ROLE...]",
+        help=f"a process with its own cores and weights for each role ({', '.join(ROLES)}): "
+        "prefill,decode computes prompts on one and hands their KV to another, which writes the "
+        "answers (prefill/decode disaggregation); default: %(default)s, one that does all",
     )
 
 
@@ -138,6 +179,15 @@ def kv_reuse(text: str) -> KvReuse:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _llm_lanes(text: str) -> str:
+    """Return what `--llm-lanes` says; argparse shows its own words for any other error."""
+    try:
+        lane_roles(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def _search(text: str) -> str:
     """Return what `--search` says; argparse shows its own words for any other error."""
     try:
@@ -154,11 +204,13 @@ def server_settings(options: argparse.Namespace) -> dict[str, Any]:
     mode = Optimizations.APPROX if is_approximate else Optimizations.EXACT
     own = {"embedder": options.embedder, "kv_reuse": reuse, "optimizations": mode}
     own |= {"long_texts": LongTexts(options.long_texts), "hot_clusters": options.hot_clusters}
-    own["search"] = options.search
+    own["heterogeneous"] = options.heterogeneous == "on"
+    own |= {"search": options.search, "topm": options.topm}
     slo_ms = options.pool_slo_ms
     own |= {"pool": options.pool, "pool_slo_s": None if slo_ms is None else slo_ms / 1e3}
     own |= {"shards": options.shards, "lost_shard": options.lost_shard}
-    return {**own, "chunk_kv_disk_bytes": options.kv_disk, **model_limits(options)}
+    own["llm_lanes"] = options.llm_lanes
+    return {**own, **chunk_kv_limits(options), **model_limits(options)}
 
 
 def model_limits(options: argparse.Namespace) -> dict[str, Any]:
@@ -166,8 +218,22 @@ def model_limits(options: argparse.Namespace) -> dict[str, Any]:
     return {"context_tokens_max": options.context_tokens_max, "kv_bytes": options.kv_bytes}
 
 
-def add_kv_disk(parser: argparse.ArgumentParser) -> None:
-    """Declare `--kv-disk`."""
+def add_chunk_kv(parser: argparse.ArgumentParser) -> None:
+    """Declare how the KV of chunks is kept: `--kv-host`, `--kv-disk` and `--kv-encoding`."""
+    parser.add_argument(
+        "--kv-host",
+        type=_byte_count,
+        default=CHUNK_KV_BYTES_DEFAULT,
+        metavar="SIZE",
+        help="host memory for chunk KV, such as 512M or 4G; default: 256M",
+    )
+    parser.add_argument(
+        "--kv-encoding",
+        choices=CHUNK_KV_ENCODINGS,
+        default=KvEncoding.BF16.value,
+        help="how chunk KV is stored: int8 takes half of bf16, with an error that --receipt tells; "
+        "default: %(default)s",
+    )
     parser.add_argument(
         "--kv-disk",
         type=_byte_count,
@@ -175,6 +241,15 @@ def add_kv_disk(parser: argparse.ArgumentParser) -> None:
         help="what the corpus directory may hold of chunk KV, such as 512M or 20G; default: 1G, "
         "or what it holds already",
     )
+
+
+def chunk_kv_limits(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what `add_chunk_kv` declares, under the names that `Server` gives it."""
+    return {
+        "chunk_kv_bytes": options.kv_host,
+        "chunk_kv_encoding": options.kv_encoding,
+        "chunk_kv_disk_bytes": options.kv_disk,
+    }
 
 
 def add_topk(parser: argparse.ArgumentParser) -> None:

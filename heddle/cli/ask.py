@@ -121,7 +121,8 @@ def _fused_line(fused: FusedKv) -> str:
     saw = fused.question.value if fused.question is not None else ""
     question = f" (the question {saw}{', ahead' if fused.was_ahead else ''})" if saw else ""
     return (
-        f"  chunk KV, {fused.policy} at {fused.ratio:.0%}: {hits}, {fused.chunks_primed} primed; "
+        f"  chunk KV, {fused.policy} at {fused.ratio:.0%}: {hits}, {fused.chunks_primed} primed, "
+        f"stored with an error of up to {fused.stored_error:.2%}; "
         f"tokens computed anew {fused.tokens_recomputed}, read from shared pages "
         f"{fused.tokens_shared}, from disk {fused.tokens_from_disk}, only to choose "
         f"{fused.tokens_surveyed}{question}; loading {fused.loading_s:.3f} s, choosing "
@@ -174,6 +175,11 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         lines.append(
             f"  graph nodes opened: {receipt.nodes_opened}; searches waited in the pool "
             f"{receipt.search_wait_s:.3f} s, parked {receipt.searches_parked} times"
+        )
+    if receipt.kv_transfers:
+        lines.append(
+            f"  prompts handed to a decode lane: {receipt.kv_transfers}, "
+            f"{receipt.kv_transfer_bytes:,} bytes of KV, {receipt.kv_transfer_s * 1e3:.1f} ms"
         )
     lines += [_fused_line(fused) for fused in receipt.fused]
     lines += [_splice_line(splice) for splice in receipt.splices]

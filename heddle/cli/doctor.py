@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from heddle.app.cache import cache_root
-from heddle.app.embedding_lanes import QUERY_TOKENS, plan_embedding_lanes, retrieval_embedder
+from heddle.app.embedding_lanes import (
+    QUERY_TOKENS,
+    device_lines,
+    plan_embedding_lanes,
+    retrieval_embedder,
+)
 from heddle.app.lanes import decoding_device, embedder_dtype, plan_for
 from heddle.app.model_source import DEFAULT_MODEL, installed_models, model_directory
 from heddle.app.placement import Placement
@@ -22,16 +27,17 @@ from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_models, server_settings
 from heddle.cli.bench import version_record
 from heddle.cli.profile import profile_lane, slos_of
-from heddle.core.errors import ConfigError, HeddleError, InputError
+from heddle.core.errors import ConfigError, HeddleError, InputError, StorageError
 from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_facts
 from heddle.engines.llm.attention_choice import choose_attention
 from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
-from heddle.engines.vector.graph.graph_path import graph_path
+from heddle.engines.vector.graph.graph_header import read_header
+from heddle.engines.vector.graph_path import graph_path
 from heddle.engines.vector.manifest import read_manifest
-from heddle.hosts.devices import detect_devices, is_heterogeneous
+from heddle.hosts.devices import detect_devices
 from heddle.hosts.machine import MachineFacts, read_machine
 
 FREE_BYTES_MIN: Final = 1 << 30  # an index of a few hundred thousand passages
@@ -201,8 +207,6 @@ def _look_at_index(found: Findings, index: Path, embedder: ModelFacts | None) ->
     except HeddleError as error:
         found.missing.append(Missing(f"index: {error}", build))
         return
-    if graph_path(index).exists():
-        found.search = "graph"
     if found.index.pending:
         found.missing.append(Missing(f"{found.index.pending} chunks have no vector yet", build))
     elif not found.index.vectors:
@@ -214,6 +218,8 @@ def _look_at_index(found: Findings, index: Path, embedder: ModelFacts | None) ->
 
 
 def _search_line(index: Path, store: CorpusStore) -> str:
+    if graph_path(index).exists():
+        return _graph_line(index, store)
     try:
         manifest = read_manifest(index)
     except (FileNotFoundError, InputError):
@@ -221,6 +227,16 @@ def _search_line(index: Path, store: CorpusStore) -> str:
     made = f"{manifest.kind} ({manifest.mode}), nlist {manifest.nlist}"
     changes = store.changes_since(manifest.revision)
     return f"{made}; changes since it was saved: {changes}" if changes else made
+
+
+def _graph_line(index: Path, store: CorpusStore) -> str:
+    try:
+        header = read_header(graph_path(index))
+        header.check_fits(store)
+    except (InputError, StorageError) as error:
+        return f"graph, not used until a server or `heddle index` has built it again: {error}"
+    made, changes = f"graph, {header.nodes} nodes", store.changes_since(header.revision)
+    return f"{made}; changes since it was built: {changes}" if changes else made
 
 
 def _look_at_placement(found: Findings, config: ServerConfig) -> None:
@@ -238,19 +254,14 @@ def _look_at_placement(found: Findings, config: ServerConfig) -> None:
             with CorpusStore.open(index) as store:
                 found.placement = plan_for(usable, found.machine, store)
     except HeddleError as error:
-        fix = "choose another --model or --index, or raise the memory limit"
+        fix = "choose another --model, --index or --llm-lanes, or raise the memory limit"
         found.missing.append(Missing(str(error), fix))
 
 
 def _look_at_embedding(found: Findings, config: ServerConfig, slos_s: tuple[float, ...]) -> None:
     """Tell the devices that can embed, the lanes on them, and what these hold within limits."""
     devices = detect_devices(found.machine)
-    found.embedding = tuple(device.line() for device in devices)
-    if not is_heterogeneous(devices, config.heterogeneous):
-        why = "one kind of device" if config.heterogeneous else "switched off"
-        found.embedding += (f"no spill between devices: {why}",)
-    elif found.placement is not None and not found.placement.embedding_cpus:
-        found.embedding += ("no spill between devices: no core is left for it",)
+    found.embedding = tuple(device_lines(devices, config.heterogeneous, found.placement))
     if found.placement is None:
         return
     dtype = embedder_dtype(config.dtype, found.embedded_with, found.machine)

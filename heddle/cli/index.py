@@ -1,4 +1,4 @@
-"""`heddle index PATH... --into DIR`"""
+"""`heddle index PATH... --into DIR`, and `heddle index --into DIR --delete ID`"""
 
 import argparse
 import os
@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import Final
 
 from heddle.app.chunk_kv_disk import readable_size
+from heddle.app.documents import delete_documents
 from heddle.app.indexing import EmbedProgress, IndexReport, index_paths
 from heddle.app.priming import NEIGHBOURS_DEFAULT
 from heddle.app.priming_plan import PrimingPlan, PrimingProgress, PrimingReport, PrimingStage
 from heddle.app.server import Server
-from heddle.cli.arguments import add_kv_disk, add_long_texts, add_model, model_limits
+from heddle.cli.arguments import (
+    add_chunk_kv,
+    add_long_texts,
+    add_model,
+    chunk_kv_limits,
+    model_limits,
+)
 from heddle.cli.progress import ProgressLines, status
+from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
 from heddle.corpus.ingestion import IngestProgress
 from heddle.engines.embedding.long_texts import LongTexts
@@ -24,13 +32,27 @@ NICENESS: Final = 10  # priming takes hours: a server on the same machine comes 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or directories")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="files or directories")
     parser.add_argument("--into", required=True, type=Path, metavar="DIR", help="the corpus")
     parser.add_argument("--embedder", metavar="DIR-or-name", help="default: the packaged MiniLM")
     parser.add_argument(
         "--prune",
         action="store_true",
         help="delete the documents of files at or under PATH that exist no more",
+    )
+    parser.add_argument(
+        "--delete",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="delete the document with this id instead of indexing files; may be repeated; a file "
+        "that still has it brings it again when it has changed",
+    )
+    parser.add_argument(
+        "--tenant",
+        default="",
+        metavar="NAME",
+        help="whose document --delete means; default: everybody's",
     )
     parser.add_argument(
         "--fuse",
@@ -56,12 +78,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_long_texts(parser)
     add_model(parser)
-    add_kv_disk(parser)
+    add_chunk_kv(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Index the paths; exit code 1 when a file could not be taken in, the others are."""
+    """Index the paths; exit code 1 when a file could not be taken in, the others are.
+
+    With --delete, 1 when a document wasn't there, the others are deleted.
+    """
+    if bool(options.paths) == bool(options.delete):
+        raise ConfigError("name files or directories to index, or documents to --delete ID")
+    if options.delete:
+        return _delete(options)
     with ProgressLines() as progress:
 
         def on_documents(state: IngestProgress) -> None:
@@ -90,6 +119,15 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
+def _delete(options: argparse.Namespace) -> int:
+    missing = delete_documents(options.into, options.delete, tenant=options.tenant)
+    print(f"documents deleted: {len(options.delete) - len(missing)}")
+    whose = f" of the tenant {options.tenant!r}" if options.tenant else ""
+    for one in missing:
+        print(f"error: no document {one!r}{whose} in {options.into}", file=sys.stderr)
+    return 1 if missing else 0
+
+
 def _prime(options: argparse.Namespace) -> PrimingReport:
     os.nice(NICENESS)
     with status("loading the models"):
@@ -98,7 +136,7 @@ def _prime(options: argparse.Namespace) -> PrimingReport:
             options.into,
             embedder=options.embedder,
             optimizations=Optimizations.APPROX,
-            chunk_kv_disk_bytes=options.kv_disk,
+            **chunk_kv_limits(options),
             **model_limits(options),
         )
     with server, ProgressLines() as progress:

@@ -15,10 +15,10 @@ from heddle.app.embedding_lanes import (
     plan_embedding_lanes,
     retrieval_embedder,
 )
-from heddle.app.lane_probe import LaneProbe
+from heddle.app.lane_probe import TOKENS_AROUND, LaneProbe
 from heddle.app.lanes import embedder_directory, embedder_dtype, plan_for
 from heddle.app.server_config import ServerConfig
-from heddle.cli.arguments import add_json
+from heddle.cli.arguments import add_heterogeneous, add_json
 from heddle.core.errors import InputError
 from heddle.costs.batch_cost import LaneDepth
 from heddle.costs.deployment_cost import Deployment, Offloading
@@ -65,13 +65,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peak", type=int, default=1000, metavar="N", help="queries at once, for the cost model"
     )
-    parser.add_argument("--dtype", default="auto", help="auto, float32 or bfloat16")
     parser.add_argument(
-        "--heterogeneous",
-        choices=("on", "off"),
-        default="on",
-        help="whether the CPU helps an accelerator; default: on",
+        "--rate",
+        type=float,
+        default=100.0,
+        metavar="N",
+        help="queries a second on average, for the cost model; default: 100",
     )
+    parser.add_argument("--dtype", default="auto", help="auto, float32 or bfloat16")
+    add_heterogeneous(parser)
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -81,14 +83,16 @@ def run(options: argparse.Namespace) -> int:
     slos_s: tuple[float, ...] = options.slo
     if options.peak < 1:
         raise InputError(f"--peak must be at least 1, got {options.peak}")
-    limit = embedder_facts(options.embedder).max_tokens
-    if not 3 <= options.tokens <= limit:
-        raise InputError(f"--tokens must be from 3 to {limit}, the model's length")
+    if not 0 < options.rate < math.inf:
+        raise InputError(f"--rate must be above 0 queries a second, got {options.rate:g}")
+    limit, shortest = embedder_facts(options.embedder).max_tokens, TOKENS_AROUND + 1
+    if not shortest <= options.tokens <= limit:
+        raise InputError(f"--tokens must be from {shortest} to {limit}, the model's length")
     profiles = [
         profile_lane(lane, model, slos_s, options.tokens) for lane, model in _lanes(options)
     ]
     profiles.sort(key=lambda profile: profile.latency_slope_s)
-    print("\n".join(lines(profiles, slos_s, options.tokens, options.peak)))
+    print("\n".join(lines(profiles, slos_s, options.tokens, options.peak, options.rate)))
     if options.json is not None:
         record = [asdict(profile) for profile in profiles]
         options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -113,9 +117,16 @@ def slos_of(text: str) -> tuple[float, ...]:
 
 
 def lines(
-    profiles: Sequence[LaneProfile], slos_s: Sequence[float], tokens: int, peak: int
+    profiles: Sequence[LaneProfile],
+    slos_s: Sequence[float],
+    tokens: int,
+    peak: int,
+    rate: float,
 ) -> Iterator[str]:
-    """Yield the report: lanes, depths, and the cost model where a lane helps another."""
+    """Yield the report: lanes, depths, and the cost model: devices for a peak and for a rate.
+
+    A lane's throughput is taken as its depth each SLO: full bursts, one after another.
+    """
     for profile in profiles:
         yield (
             f"{profile.lane} ({profile.what})\n  alpha {profile.latency_slope_s * 1e3:.2f} "
@@ -131,15 +142,19 @@ def lines(
         if not fast:
             continue
         needed = deployment.devices_for_peak(peak, fast)
-        line = f"{slo_s * 1e3:g} ms: a peak of {peak} queries needs {needed} of the fast lane"
+        load = deployment.cost_by_throughput(rate, fast / slo_s)
+        for_peak = f"a peak of {peak} queries needs {needed} of the fast lane"
+        for_rate = f"{rate:g} queries/s on average need {load:.2f}"
         if slow:
             offloading = Offloading(fast, slow)
             fewer = needed - deployment.devices_for_peak(peak, fast + slow)
-            line += (
+            less = deployment.cost_by_throughput(rate, (fast + slow) / slo_s)
+            for_peak += (
                 f"; with the others beside each, {fewer} fewer ({offloading.peak_saving:.1%}), "
                 f"{offloading.concurrency_gain:.1%} more queries at once"
             )
-        yield line
+            for_rate += f", with the others {less:.2f}"
+        yield f"{slo_s * 1e3:g} ms: {for_peak}; {for_rate}"
 
 
 def _lanes(options: argparse.Namespace) -> Iterator[tuple[EmbeddingLane, str]]:
@@ -164,6 +179,8 @@ def profile_lane(
 ) -> LaneProfile:
     """Start a lane, time bursts of queries on it, and end it.
 
+    Depths are those that 95 % of bursts keep.
+
     Raises:
         EngineError, ConfigError: it can't start, or doesn't answer.
     """
@@ -171,7 +188,7 @@ def profile_lane(
     with process:
         probing = DepthProbing(slos_s, tokens, QUERIES_MAX)
         LaneProbe(process.ports[lane.name], SystemClock()).find_depths(probing)
-    cost = probing.cost()
+    cost, margin = probing.cost(), probing.margin()
     return LaneProfile(
         lane.name,
         lane.line().partition(": ")[2],
@@ -179,5 +196,5 @@ def profile_lane(
         cost.latency_intercept_s,
         len(probing.probes),
         probing.seconds,
-        tuple(probing.depth(slo_s) for slo_s in slos_s),
+        tuple(probing.depth(slo_s, margin=margin) for slo_s in slos_s),
     )

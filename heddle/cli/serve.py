@@ -45,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.py:NAME",
         help="offer a RAGraph of yours beside the ready-made ones; may be repeated",
     )
+    parser.add_argument(
+        "--allow-changes",
+        action="store_true",
+        help="let clients put and delete documents, POST and DELETE /v1/documents: whoever "
+        "reaches the port may",
+    )
     parser.set_defaults(run=run)
 
 
@@ -68,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     ):
         _listen(listener, options)
         config = uvicorn.Config(
-            create_app(server, workflows),
+            create_app(server, workflows, takes_changes=options.allow_changes),
             log_level="warning",
             lifespan="off",
             timeout_graceful_shutdown=GRACE_S,

@@ -37,12 +37,14 @@ class Amend(NamedTuple):
 class Steer(NamedTuple):
     """Change how the lane steps: its time budget for one step, or a task's priority.
 
-    None leaves a value as it is.
+    None leaves a value as it is. `kv_sent_s` tells a vector pool how long a prefill lane has
+    just been sending KV [s]. (Trinity §3.3)
     """
 
     budget_s: float | None = None
     task_id: int | None = None
     priority: Priority | None = None
+    kv_sent_s: float | None = None
 
 
 class Cancel(NamedTuple):
@@ -57,11 +59,4 @@ class Release(NamedTuple):
     handle: KvHandle
 
 
-class Transfer(NamedTuple):
-    """Hand the KV behind a lease to another lane."""
-
-    handle: KvHandle
-    lane: str
-
-
-Command = Admit | Amend | Steer | Cancel | Release | Transfer
+Command = Admit | Amend | Steer | Cancel | Release

@@ -21,7 +21,8 @@ class Progress(NamedTuple):
 
     Shapes: labels [n, k] int64 and distances [n, k] float32, as in Hits; None for tokens.
     `fraction` is the share of the task that is done, in [0, 1], where it is known; `probability` is
-    that of the hits being the final ones already, in their order, 0 where nobody knows.
+    that of the hits being the final ones already, in their order, 0 where nobody knows. A search
+    that is through but for its words tells a fraction of 1, without hits.
     """
 
     task_id: int

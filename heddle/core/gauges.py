@@ -5,6 +5,14 @@ from typing import Final
 KV_PAGES_HELD: Final = "kv_pages_held"  # by a sequence
 KV_PAGES_CACHED: Final = "kv_pages_cached"  # by nobody, but their content may be wanted again
 KV_PAGES_FREE: Final = "kv_pages_free"
+CHUNK_KV_ENTRIES: Final = "chunk_kv_entries"  # stored KV of chunks, in whichever tier
+CHUNK_KV_HOST_BYTES: Final = "chunk_kv_host_bytes"
+CHUNK_KV_DISK_BYTES: Final = "chunk_kv_disk_bytes"
+CHUNK_KV_HOST_EVICTED: Final = "chunk_kv_host_evicted"  # this and the next since it was opened
+CHUNK_KV_DISK_EVICTED: Final = "chunk_kv_disk_evicted"
+CHUNK_KV_LOADED: Final = "chunk_kv_loaded"  # entries from disk
+CHUNK_KV_NOT_LOADED: Final = "chunk_kv_not_loaded"  # for a file that is gone, torn or foreign
+CHUNK_KV_UNWRITTEN: Final = "chunk_kv_unwritten"  # entries that the disk didn't take
 INDEX_REVISION: Final = "index_revision"  # of the corpus, that the index covers
 INDEX_VECTORS: Final = "index_vectors"
 POOL_RUNNING: Final = "pool_running"  # searches in a slot of a vector pool

@@ -22,11 +22,16 @@ class SegmentRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One piece of a prompt; `token_ids is None` means pending: its slot is not written yet."""
+    """One piece of a prompt; `token_ids is None` means pending: its slot is not written yet.
+
+    `is_public`: a chunk of a document that is of no tenant, so each may use what it was primed
+    with.
+    """
 
     token_ids: tuple[int, ...] | None
     role: SegmentRole = SegmentRole.TEXT
     chunk_id: int | None = None
+    is_public: bool = False
 
     @property
     def is_pending(self) -> bool:
@@ -189,12 +194,47 @@ class AskPayload:
     rows: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SequenceKv:
+    """A prompt on its way from the lane that prefilled it to the one that decodes it.
+
+    `block` holds the KV of its first `tokens` tokens as the worker laid it out; only a worker of
+    the same model, by its `fingerprint`, reads it. Copying it out took `seconds` [s]. `salt` is
+    the tenant's; without `may_reuse` nobody else may read what is computed of it.
+    """
+
+    segments: tuple[Segment, ...]
+    salt: str
+    may_reuse: bool
+    tokens: int
+    fingerprint: str
+    block: tuple[NDArray[np.generic], ...]
+    seconds: float = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """What is carried over [bytes]."""
+        return sum(array.nbytes for array in self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class TransferPayload:
+    """Hand a prefill's KV out, for another lane; answered by SequenceKv, which ends the lease.
+
+    Like a decode it may be sent before the prefill is done. (Trinity §3.1)
+    """
+
+    prefill_task: int
+    rows: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class DecodePayload:
     """Continue a prefill; answered by Generated, with token Progress before.
 
     `prefill_task` names the prefill, on the same lane, that this decode continues. It may be
-    sent before the prefill is done: the lane starts decoding the moment the prompt is in.
+    sent before the prefill is done: the lane starts decoding the moment the prompt is in. With
+    a `prompt` another lane has prefilled it, and its pages are this decode's alone.
 
     The last `continues` tokens of the prompt are what earlier decodes of the same answer wrote:
     text, stop strings, draws and max_tokens go on from there, and Generated holds the whole.
@@ -204,6 +244,7 @@ class DecodePayload:
     sampling: Sampling
     pause: Pause = NO_PAUSE
     continues: int = 0
+    prompt: SequenceKv | None = None
     rows: int = 1
 
 
@@ -223,6 +264,7 @@ Payload = (
     | PrefillPayload
     | PrimePayload
     | AskPayload
+    | TransferPayload
     | DecodePayload
     | ToolPayload
 )

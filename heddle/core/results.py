@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.kv_reuse import QuestionPass
+from heddle.core.payloads import SequenceKv
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,10 +123,11 @@ class FusedKv:
     prompts may read as well, the rest of those reused from copies; `tokens_surveyed` went through
     the model, or its first layers, only to find out which. Where the question chose them,
     `question` says what it saw in that pass, and `was_ahead` that it had run before its prompt was
-    known. `chunks_primed` of the chunks had primed
-    KV. `fallbacks` says what went another way than asked. Times [s]: until all chunks were in
-    memory, and of the steps that found out which tokens matter and that computed, whatever else
-    ran in these steps. A question's pass ahead of its prompt is not in them: that is its point.
+    known. `chunks_primed` of the chunks had primed KV; storing it cost none of them more than
+    `stored_error`, a relative L2 error. `fallbacks` says what went another way than asked. Times
+    [s]: until all chunks were in memory, and of the steps that found out which tokens matter and
+    that computed, whatever else ran in these steps. A question's pass ahead of its prompt is not
+    in them: that is its point.
     """
 
     policy: str
@@ -138,6 +140,7 @@ class FusedKv:
     question: QuestionPass | None = None
     was_ahead: bool = False
     chunks_primed: int = 0
+    stored_error: float = 0.0
     fallbacks: tuple[str, ...] = ()
     loading_s: float = 0.0
     surveying_s: float = 0.0
@@ -170,11 +173,25 @@ class FinishReason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class KvTransfer:
+    """How a prompt's KV came from the lane that prefilled it to the one that decoded it.
+
+    Copying it out there and in here took `seconds`, without the way between the processes [s].
+    `problem` says why tokens had to be computed anew; empty where none had.
+    """
+
+    nbytes: int
+    seconds: float
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Generated:
     """A finished generation; `text` excludes the stop string and special tokens.
 
     Where it only pauses, `text` lacks what later tokens may still change. `tokens_left` is how
-    many more tokens its sequence could have had in the lane's context.
+    many more tokens its sequence could have had in the lane's context. `transfer` is there where
+    another lane had prefilled its prompt.
     """
 
     text: str
@@ -182,6 +199,7 @@ class Generated:
     finish_reason: FinishReason
     preemptions: int = 0
     tokens_left: int = 0
+    transfer: KvTransfer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,4 +209,6 @@ class ToolResult:
     value: object
 
 
-Result = Vectors | Hits | Ingested | Primed | Asked | Prefilled | Generated | ToolResult
+Result = (
+    Vectors | Hits | Ingested | Primed | Asked | Prefilled | SequenceKv | Generated | ToolResult
+)

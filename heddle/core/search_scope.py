@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from heddle.core.errors import InputError
+from heddle.core.text_check import check_unicode
 
 PAIRS_MAX: Final = 64
 CHARS_MAX: Final = 512
@@ -105,6 +106,5 @@ def _values(key: object, held: object, field: str) -> Iterable[str]:
 def _short(text: str, field: str) -> str:
     if len(text) > CHARS_MAX:
         raise InputError(f"{field}: {text[:40]!r}... is longer than {CHARS_MAX} characters")
-    if any("\ud800" <= char <= "\udfff" for char in text):
-        raise InputError(f"{field}: {text!r:.40} holds half a character")
+    check_unicode(text, field)
     return text

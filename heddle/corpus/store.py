@@ -265,6 +265,11 @@ class CorpusStore:
         with self._database.read() as connection:
             return tuple(vector_table.read_pending(connection, limit, after))
 
+    def pending_chunks_of(self, document_id: str, *, tenant: str = "") -> tuple[PendingChunk, ...]:
+        """Return the chunks without a vector of one document, by ascending id."""
+        with self._database.read() as connection:
+            return tuple(vector_table.read_pending_of(connection, (tenant, document_id)))
+
     def store_vectors(self, chunk_ids: Sequence[int], vectors: NDArray[np.float32]) -> int:
         """Store chunks' vectors and make the documents live that are complete with them.
 

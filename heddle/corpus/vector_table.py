@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import StorageError
 from heddle.core.passages import Passage
+from heddle.corpus.document import DocumentKey
 from heddle.corpus.records import PendingChunk, VectorBatch
 
 BLOB_DTYPE = np.dtype("<f4")  # float32, little endian on every machine
@@ -86,6 +87,16 @@ def read_pending(connection: sqlite3.Connection, limit: int, after: int) -> list
         "  (SELECT version FROM chunks WHERE chunk_id <= ?1 ORDER BY chunk_id DESC LIMIT 1), 0)"
         " ORDER BY version, chunk_id LIMIT ?2",
         (after, limit),
+    )
+    return [PendingChunk(*row) for row in rows]
+
+
+def read_pending_of(connection: sqlite3.Connection, key: DocumentKey) -> list[PendingChunk]:
+    """Return the chunks without a vector of one document, in the order of their ids."""
+    rows = connection.execute(
+        "SELECT chunk_id, chunks.title, text FROM chunks JOIN documents USING (version)"
+        " WHERE tenant = ? AND id = ? AND embedded = 0 ORDER BY chunk_id",
+        key,
     )
     return [PendingChunk(*row) for row in rows]
 

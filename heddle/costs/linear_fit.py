@@ -1,35 +1,50 @@
 """A lane's cost model: recursive least squares over the features of its own steps."""
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.cost_snapshot import CostSnapshot
 
-PRIOR_WEIGHT = 1e-3  # how firmly the prior holds against the first few samples
+PRIOR_WEIGHT: Final = 1e-3  # how firmly the prior holds against the first few samples
+SECONDS_MIN: Final = 1e-6  # what a clock tells of less says nothing
+SURPRISE: Final = 1.3  # times the prediction, or its inverse, in ...
+SURPRISES: Final = 6  # ... so many samples one after another: the device has changed ...
+CHANGE_MAX: Final = 10.0  # ... by this factor at most; what is left is the next surprise
 
 
 @dataclass(slots=True)
 class LinearFit:
     """Fit seconds = coefficients · features online, forgetting old steps.
 
+    A sample makes room for itself: what is forgotten is what was known of the combination of
+    features that it has. So lanes whose features always move together follow their device as
+    others do, and a feature that isn't met for a while keeps its cost. Where a device has become
+    faster or slower as a whole, all costs are scaled at once.
+
     Args:
         lane: the lane the fit belongs to.
         prior_s: a first guess, seconds for one unit of each feature; its keys are the features.
-        forgetting: weight of the past at each new sample, in (0, 1].
+        forgetting: weight of what is known of a combination at each new sample of it, in (0, 1].
 
     Shapes: `_coefficients` [f]; `_covariance` [f, f]; both float64, scaled by the prior.
+    Source: Kulhavy, Restricted exponential forgetting in real-time identification, Automatica 23
+        (1987); the scaling is ours.
     """
 
     lane: str
     prior_s: Mapping[str, float]
-    forgetting: float = 0.995
+    forgetting: float = 0.97
     samples: int = 0
     _coefficients: NDArray[np.float64] = field(init=False)
     _covariance: NDArray[np.float64] = field(init=False)
     _scale: NDArray[np.float64] = field(init=False)
+    _ratios: deque[float] = field(default_factory=lambda: deque(maxlen=SURPRISES))
 
     def __post_init__(self) -> None:
         # Features differ by orders of magnitude (calls, tokens, vectors): scaled by the prior,
@@ -41,18 +56,19 @@ class LinearFit:
     def observe(self, features: Mapping[str, float], seconds: float) -> None:
         """Fold one step in. Unknown features are ignored; negative times are refused."""
         assert seconds >= 0, f"a step took {seconds} s"
-        row = self._row(features)
-        # Weighting by 1/seconds makes the error relative, so long steps don't drown short ones.
-        weight = 1.0 / max(seconds, 1e-6)
-        row, target = row * weight, seconds * weight
-        gain_row = self._covariance @ row
-        gain = gain_row / (self.forgetting + row @ gain_row)
-        self._coefficients = self._coefficients + gain * (target - row @ self._coefficients)
-        covariance = (self._covariance - np.outer(gain, gain_row)) / self.forgetting
-        # Directions that are never excited would blow up under forgetting: cap the trace.
-        limit = len(self._scale) / PRIOR_WEIGHT
-        trace = float(np.trace(covariance))
-        self._covariance = covariance * min(1.0, limit / trace) if trace > 0 else covariance
+        seconds = max(seconds, SECONDS_MIN)
+        predicted_s = self._scaled_by_change(features, seconds)
+        # Weighting by 1/seconds makes the error relative, so long steps don't drown short ones; a
+        # step that was surprisingly short counts no more than one that wasn't.
+        weight = 1.0 / max(seconds, predicted_s / SURPRISE)
+        row, target = self._row(features) * weight, seconds * weight
+        spread = self._covariance @ row
+        variance = float(row @ spread)
+        if variance > 0:
+            error = target - row @ self._coefficients
+            self._coefficients = self._coefficients + spread * (error / (1 + variance))
+            kept = 1 / (self.forgetting * (1 + variance))  # of the variance; 1 once it is settled
+            self._covariance = self._covariance - np.outer(spread, spread * ((1 - kept) / variance))
         self.samples += 1
 
     def predict_s(self, features: Mapping[str, float]) -> float:
@@ -64,6 +80,20 @@ class LinearFit:
         values = np.maximum(self._coefficients, 0.0) * self._scale
         named = dict(zip(self.prior_s, map(float, values), strict=True))
         return CostSnapshot(self.lane, self.samples, named, self.samples)
+
+    def _scaled_by_change(self, features: Mapping[str, float], seconds: float) -> float:
+        """Scale all costs if the newest steps say so; return this step's prediction [s]."""
+        predicted_s = self.predict_s(features)
+        if predicted_s <= 0:
+            return predicted_s  # no scale makes that any longer
+        self._ratios.append(seconds / max(predicted_s, SECONDS_MIN))
+        is_slower, is_faster = min(self._ratios) > SURPRISE, max(self._ratios) < 1 / SURPRISE
+        if len(self._ratios) < SURPRISES or not (is_slower or is_faster):
+            return predicted_s
+        change = min(max(median(self._ratios), 1 / CHANGE_MAX), CHANGE_MAX)
+        self._scale = self._scale * change
+        self._ratios.clear()
+        return predicted_s * change
 
     def _row(self, features: Mapping[str, float]) -> NDArray[np.float64]:
         return np.array([features.get(name, 0.0) for name in self.prior_s]) * self._scale

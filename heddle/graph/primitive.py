@@ -46,6 +46,7 @@ class SearchConfig:
     while_decoding: bool = False
     where: Where = ()
     words: tuple[Part, ...] = ()
+    topm: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,7 @@ class RoundsConfig:
     query: tuple[Part | SoFar, ...]
     topk: int
     nprobe: int | None
+    topm: int | None
     where: Where
     hybrid: bool
     retrievals_max: int

@@ -67,6 +67,17 @@ def read_machine(root: Path = Path("/")) -> MachineFacts:
     )
 
 
+def memory_left(root: Path = Path("/")) -> int:
+    """Return the bytes that this process may still take before it or another is killed."""
+    available = _kilobytes(root, "MemAvailable")
+    left = [] if available is None else [available]
+    for folder in _cgroup_folders(root):
+        limit = _memory_limit(folder)
+        if limit < _UNLIMITED_BYTES:
+            left.append(limit - _memory_used(folder))
+    return max(0, min(left, default=_UNLIMITED_BYTES))
+
+
 def _usable_cpus() -> tuple[int, ...]:
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
@@ -83,10 +94,14 @@ def _processor(root: Path) -> tuple[str, frozenset[str]]:
 
 
 def _memory_total(root: Path) -> int:
-    line = re.search(r"^MemTotal:\s*(\d+) kB$", _read(root / "proc/meminfo"), re.MULTILINE)
-    if line:
-        return int(line.group(1)) * 1024
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total = _kilobytes(root, "MemTotal")
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if total is None else total
+
+
+def _kilobytes(root: Path, name: str) -> int | None:
+    """Return a size from the kernel's list [bytes]; None = it isn't there."""
+    found = re.search(rf"^{name}:\s*(\d+) kB$", _read(root / "proc/meminfo"), re.MULTILINE)
+    return int(found.group(1)) * 1024 if found else None
 
 
 def _cgroup_folders(root: Path) -> Iterator[Path]:
@@ -121,6 +136,16 @@ def _memory_limit(folder: Path) -> int:
     """Return the bytes that one cgroup allows."""
     text = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
     return int(text) if text.strip().isdigit() else _UNLIMITED_BYTES
+
+
+def _memory_used(folder: Path) -> int:
+    """Return the bytes of one cgroup that the system can't simply drop."""
+    text = _read(folder / "memory.current") or _read(folder / "memory.usage_in_bytes")
+    used = int(text) if text.strip().isdigit() else 0
+    stat = _read(folder / "memory.stat")
+    # An old kernel's total_ has the groups below as well, as its usage does.
+    cached = re.findall(r"^(?:total_)?inactive_file (\d+)$", stat, re.MULTILINE)
+    return used - max(map(int, cached), default=0)
 
 
 def _gpus(root: Path) -> tuple[str, ...]:

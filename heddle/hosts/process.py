@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from heddle.core.commands import Admit, Command, Release, Transfer
+from heddle.core.commands import Admit, Command, Release
 from heddle.core.errors import ConfigError, HeddleError, InputError, InternalError, StorageError
 from heddle.core.frames import Failed, Frame
 from heddle.hosts.channel import Channel, ChannelClosed
@@ -109,7 +109,7 @@ class ProcessLane:
         """Send a command to one engine; never blocks. Used by the ports."""
         port = self._ports[engine]
         with self._lock:
-            if isinstance(command, Release | Transfer) and command.handle.epoch != self._epoch:
+            if isinstance(command, Release) and command.handle.epoch != self._epoch:
                 return
             if not port.live.sent(command):
                 return

@@ -3,22 +3,14 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import torch
 
 from heddle.core.errors import InputError
+from heddle.kv.kv_encoding import KvEncoding
 from heddle.kv.page_store import KvBlock
 
 INT8_MAX = 127
-
-
-class KvEncoding(Enum):
-    """The number type that stored KV has."""
-
-    AS_COMPUTED = "as_computed"
-    BF16 = "bf16"
-    INT8 = "int8"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

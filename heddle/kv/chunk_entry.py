@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from heddle.core.errors import InternalError
-from heddle.kv.chunk_codec import EncodedKv, KvEncoding, decode, encode
+from heddle.kv.chunk_codec import EncodedKv, decode, encode
 from heddle.kv.chunk_record import ChunkRecord
+from heddle.kv.kv_encoding import KvEncoding
 from heddle.kv.page_store import KvBlock
 
 

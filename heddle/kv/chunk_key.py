@@ -7,6 +7,7 @@ from typing import NamedTuple
 from heddle.kv.chunk_record import ChunkRecord, ChunkVariant, content_alias, digest_of
 from heddle.kv.token_bytes import token_bytes
 
+PUBLIC = ""
 PATHS_MAX = 64  # paths asked for one chunk: bounds a prompt of n chunks to 64 n digests
 
 
@@ -31,7 +32,7 @@ def chunk_digest(fingerprint: str, salt: str, token_ids: Sequence[int]) -> bytes
     """Return the digest that all KV of a chunk shares, under one model and tenant.
 
     `fingerprint` stands for weights, dtype, RoPE parameters and tokenizer; `salt` separates
-    tenants and is set by the server.
+    tenants and is set by the server. PUBLIC is the salt of what belongs to none.
     """
     return digest_of(b"chunk", fingerprint.encode(), salt.encode(), token_bytes(token_ids))
 
@@ -42,6 +43,10 @@ class PromptKeys:
     A chunk's path key binds model, tenant, the prefix and every chunk from the path's start to the
     chunk itself, token by token (model and tenant are in every chunk's digest). Chunks are links
     of their own, so a key depends on no page boundary.
+
+    What a prompt computes belongs to its tenant, for it may have seen all that stands before. Of a
+    public chunk a tenant also finds what was computed behind the same prefix alone, or primed with
+    other public chunks: that holds nothing of anybody's. Other tenants' chunks can't be named.
 
     Mutates: `append` adds a chunk, also while decoding (retrieval at decode time).
     Source: FusionRAG §4.1 (Alternative Path).
@@ -55,6 +60,7 @@ class PromptKeys:
         self._salt = salt
         self._prefix = digest_of(b"prefix", token_bytes(prefix_token_ids))
         self._chunks: list[bytes] = []
+        self._owned: list[bytes] = []  # with the salt of the chunk's owner
         self._tokens: list[int] = []
         self._sources: list[int | None] = []
         self._paths: list[tuple[bytes, ...]] = []
@@ -62,12 +68,17 @@ class PromptKeys:
     def __len__(self) -> int:
         return len(self._chunks)
 
-    def append(self, token_ids: Sequence[int], source: int | None = None) -> int:
+    def append(
+        self, token_ids: Sequence[int], source: int | None = None, *, is_public: bool = False
+    ) -> int:
         """Add the next chunk of the prompt and return its index.
 
-        `source` is its id in the corpus, None for a text that is in none.
+        `source` is its id in the corpus, None for a text that is in none; a public one is of a
+        document of no tenant.
         """
-        chunk = chunk_digest(self._fingerprint, self._salt, token_ids)
+        chunk = owned = chunk_digest(self._fingerprint, self._salt, token_ids)
+        if is_public and self._salt != PUBLIC:
+            owned = chunk_digest(self._fingerprint, PUBLIC, token_ids)
         # One more link on every path, and a new path that starts here. Of too many, the exact one
         # and those that start last are kept.
         before = (*(self._paths[-1] if self._paths else ()), self._prefix)
@@ -75,6 +86,7 @@ class PromptKeys:
         if len(paths) > PATHS_MAX:
             del paths[1]
         self._chunks.append(chunk)
+        self._owned.append(owned)
         self._tokens.append(len(token_ids))
         self._sources.append(source)
         self._paths.append(tuple(paths))
@@ -86,55 +98,66 @@ class PromptKeys:
         With `primed`, primed KV comes before any raw KV that isn't exact. The first chunk of a
         prompt is best asked for raw: right behind the prefix that is lossless.
         """
-        exact, *shorter = self._paths[index]
-        yield Probe(exact, HitKind.EXACT)
+        *longer, shortest = self._paths[index]
+        behind_prefix = dict.fromkeys((shortest, self._canonical_key(index)))
+        if index == 0:
+            yield from (Probe(key, HitKind.EXACT) for key in behind_prefix)
+        else:
+            yield Probe(longer[0], HitKind.EXACT)
         if primed:
             yield Probe(self._primed_key(index), HitKind.CANONICAL)
-            yield Probe(content_alias(self._chunks[index], ChunkVariant.PRIMED), HitKind.ALIAS)
-        for path in shorter[:-1]:
+            yield Probe(content_alias(self._owned[index], ChunkVariant.PRIMED), HitKind.ALIAS)
+        for path in longer[1:]:
             yield Probe(path, HitKind.SUFFIX)
-        for path in shorter[-1:]:
-            yield Probe(path, HitKind.CANONICAL)
+        if index > 0:
+            yield from (Probe(key, HitKind.CANONICAL) for key in behind_prefix)
         yield Probe(content_alias(self._chunks[index], ChunkVariant.RAW), HitKind.ALIAS)
 
-    def raw_probes(self, index: int) -> Iterator[Probe]:
-        """Yield the keys of raw KV that has seen the prefix alone, then of any other raw KV."""
-        yield Probe(self._paths[index][-1], HitKind.CANONICAL)
-        yield Probe(content_alias(self._chunks[index], ChunkVariant.RAW), HitKind.ALIAS)
+    def canonical_probe(self, index: int) -> Probe:
+        """Return the key of raw KV that has seen the prefix alone.
+
+        Primed KV is made of that: any other has seen somebody's prompt, and would hand it on.
+        """
+        return Probe(self._canonical_key(index), HitKind.CANONICAL)
 
     @property
     def chunks(self) -> tuple[bytes, ...]:
-        """The chunks' digests: what contexts name them by."""
-        return tuple(self._chunks)
+        """The chunks' digests, with their owners' salts: what contexts name them by."""
+        return tuple(self._owned)
 
     def exact_record(self, index: int, base: int) -> ChunkRecord:
         """Name raw KV computed by full attention over the prompt as it stands up to this chunk."""
-        return self._record(index, self._paths[index][0], base, saw_others=True)
+        return self._record(index, self._paths[index][0], base, self._chunks, saw_others=True)
 
     def canonical_record(self, index: int, base: int) -> ChunkRecord:
         """Name raw KV computed right behind the prefix."""
-        return self._record(index, self._paths[index][-1], base, saw_others=False)
+        return self._record(index, self._canonical_key(index), base, self._owned, saw_others=False)
 
     def approximate_record(self, index: int, base: int) -> ChunkRecord:
         """Name raw KV that attended reused KV of the chunks before: found by its alias only.
 
         Under a path it would pass for lossless, and the next prompt would build on it.
         """
-        return self._record(index, self._chunks[index], base, saw_others=True)
+        return self._record(index, self._chunks[index], base, self._chunks, saw_others=True)
 
     def primed_record(self, index: int, base: int) -> ChunkRecord:
         """Name primed KV: the chunks before this one are the neighbours it has attended."""
         key = self._primed_key(index)
-        return self._record(index, key, base, ChunkVariant.PRIMED, saw_others=True)
+        variant = ChunkVariant.PRIMED
+        return self._record(index, key, base, self._owned, variant, saw_others=True)
+
+    def _canonical_key(self, index: int) -> bytes:
+        return digest_of(b"path", self._prefix, self._owned[index])
 
     def _primed_key(self, index: int) -> bytes:
-        return digest_of(b"primed path", self._paths[index][-1])
+        return digest_of(b"primed path", self._canonical_key(index))
 
     def _record(
         self,
         index: int,
         key: bytes,
         base: int,
+        digests: Sequence[bytes],
         variant: ChunkVariant = ChunkVariant.RAW,
         *,
         saw_others: bool,
@@ -143,10 +166,10 @@ class PromptKeys:
         sources = (self._sources[index], *self._sources[start:index])
         return ChunkRecord(
             key,
-            self._chunks[index],
+            digests[index],
             self._tokens[index],
             base,
             variant,
-            context=tuple(self._chunks[start:index]),
+            context=tuple(self._owned[start:index]),
             sources=tuple(source for source in dict.fromkeys(sources) if source is not None),
         )

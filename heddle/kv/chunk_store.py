@@ -6,11 +6,20 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from heddle.core.errors import ConfigError, InputError
+from heddle.core.gauges import (
+    CHUNK_KV_DISK_BYTES,
+    CHUNK_KV_DISK_EVICTED,
+    CHUNK_KV_ENTRIES,
+    CHUNK_KV_HOST_BYTES,
+    CHUNK_KV_HOST_EVICTED,
+    CHUNK_KV_LOADED,
+    CHUNK_KV_NOT_LOADED,
+    CHUNK_KV_UNWRITTEN,
+)
 from heddle.core.ports import Clock
-from heddle.kv.chunk_codec import KvEncoding
 from heddle.kv.chunk_directory import Admission, ChunkDirectory, Fetch, Found, Ticket, Tier
 from heddle.kv.chunk_entry import ChunkEntry, StoredChunk
 from heddle.kv.chunk_files import ChunkFiles
@@ -18,8 +27,10 @@ from heddle.kv.chunk_key import HitKind, Probe
 from heddle.kv.chunk_loader import ChunkLoader
 from heddle.kv.chunk_record import ChunkRecord
 from heddle.kv.chunk_writer import ChunkWriter
+from heddle.kv.kv_encoding import KvEncoding
 
 EndOfWrite = Callable[[str | None], None]
+DISK_RETRY_S: Final = 60.0  # a disk that has failed is tried again with one entry
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +93,6 @@ class StoreStats:
     loads: int
     failed_loads: int
     unwritten: int
-    writes_to_disk: bool
 
 
 class ChunkStore:
@@ -121,6 +131,7 @@ class ChunkStore:
         self._is_closed = False
         self._files: ChunkFiles | None = None
         self._disk_problem: str | None = "chunk KV has no disk tier: give it chunk_kv_disk_bytes"
+        self._retry_s: float | None = None  # when a disk that has failed may be tried again
         if settings.directory is not None:
             self._open_disk(ChunkFiles(settings.directory, fingerprint))
         self._loader: ChunkLoader[Ticket, _Read] = ChunkLoader(
@@ -171,7 +182,7 @@ class ChunkStore:
         return bool(self._completed)
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, from a loader thread, whenever `completed` has something new."""
+        """Call `wake`, from the store's threads, when `completed` or `notes` has something new."""
         self._wake = wake
 
     def completed(self) -> tuple[Loaded, ...]:
@@ -232,14 +243,17 @@ class ChunkStore:
             return False
         record = stored.record
         with self._lock:
-            to_disk = self._disk_problem is None
+            is_trial = self._is_trial_due(now_s)
+            to_disk = self._disk_problem is None or is_trial
             admission = self._directory.add(record, stored.kv.nbytes, now_s, to_disk=to_disk)
             self._hold(stored, admission)
             is_queued = False
             problem = None
             if admission is not None and admission.to_disk:
-                is_queued = self._queue(admission.ticket, stored, ended)
+                is_queued = self._queue(_Write(admission.ticket, stored, ended, is_trial))
                 problem = "too much waits for the disk already: write_queue_bytes_max is full"
+                if is_trial and is_queued:
+                    self._retry_s = now_s + DISK_RETRY_S
             elif not self._directory.keeps(record):
                 problem = self._disk_problem
             is_held = record.key in self._directory
@@ -296,20 +310,42 @@ class ChunkStore:
         return tuple(excess)
 
     def stats(self) -> StoreStats:
-        """Return the store in numbers."""
-        with self._lock:
-            directory = self._directory
-            return StoreStats(
-                hits=dict(directory.hits),
-                evictions=dict(directory.evictions),
-                entries=len(directory),
-                host_bytes=directory.host.bytes_used,
-                disk_bytes=directory.disk.bytes_used,
-                loads=self._loads,
-                failed_loads=self._failed_loads,
-                unwritten=self._unwritten,
-                writes_to_disk=self._disk_problem is None,
-            )
+        """Return the store in numbers, each right by itself.
+
+        Waits for no lock, unlike all else: files are named and removed under it, and an engine
+        asks after every step.
+        """
+        directory = self._directory
+        return StoreStats(
+            hits=dict(directory.hits),
+            evictions=dict(directory.evictions),
+            entries=len(directory),
+            host_bytes=directory.host.bytes_used,
+            disk_bytes=directory.disk.bytes_used,
+            loads=self._loads,
+            failed_loads=self._failed_loads,
+            unwritten=self._unwritten,
+        )
+
+    def gauges(self) -> Mapping[str, float]:
+        """Return what the store tells of its state, by the names of `core.gauges`."""
+        stats = self.stats()
+        return {
+            CHUNK_KV_ENTRIES: stats.entries,
+            CHUNK_KV_HOST_BYTES: stats.host_bytes,
+            CHUNK_KV_DISK_BYTES: stats.disk_bytes,
+            CHUNK_KV_HOST_EVICTED: stats.evictions[Tier.HOST],
+            CHUNK_KV_DISK_EVICTED: stats.evictions[Tier.DISK],
+            CHUNK_KV_LOADED: stats.loads - stats.failed_loads,
+            CHUNK_KV_NOT_LOADED: stats.failed_loads,
+            CHUNK_KV_UNWRITTEN: stats.unwritten,
+        }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why it doesn't keep KV as its settings say; empty where it does."""
+        problem = self._disk_problem  # read once: the writer's thread may end it
+        return () if self._settings.directory is None or problem is None else (problem,)
 
     def flush(self) -> None:
         """Wait until all that was put before is on disk, or refused by it."""
@@ -389,24 +425,37 @@ class ChunkStore:
             self._completed.append(Loaded(ticket.key, entry, nbytes, seconds))
         self._wake()
 
-    def _queue(self, ticket: Ticket, stored: StoredChunk, ended: EndOfWrite) -> bool:
+    def _is_trial_due(self, now_s: float) -> bool:
+        """Whether an entry may be written to a disk that has failed: one in DISK_RETRY_S.
+
+        Mutates: the first call after a failure sets when that is.
+        """
+        if self._writer is None or self._disk_problem is None:
+            return False
+        if self._retry_s is None:
+            self._retry_s = now_s + DISK_RETRY_S
+        return now_s >= self._retry_s
+
+    def _queue(self, write: "_Write") -> bool:
         assert self._writer is not None, "there is no disk to write to"
-        is_queued = self._writer.offer(_Write(ticket, stored, ended), stored.kv.nbytes)
+        is_queued = self._writer.offer(write, write.stored.kv.nbytes)
         if not is_queued:
             self._unwritten += 1
-            self._directory.end_write(ticket, is_written=False)
+            self._directory.end_write(write.ticket, is_written=False)
         return is_queued
 
     def _write(self, write: "_Write") -> None:
         """Write an entry's file, on the writer's thread."""
         problem: str | None = "its file could not be made"
         try:
-            problem = self._write_file(write.ticket, write.stored)
+            problem = self._write_file(write)
         except OSError as error:
-            problem = f"chunk KV is not written to disk any more: {error}; mend that and restart"
+            problem = (
+                f"chunk KV is not written to disk: {error}; mend that, it is tried again once in "
+                f"{DISK_RETRY_S:g} s"
+            )
             log.error("%s", problem)
-            with self._lock:
-                self._disk_problem = problem
+            self._set_disk_problem(problem)
         finally:
             if problem is not None:
                 with self._lock:
@@ -414,14 +463,20 @@ class ChunkStore:
                     self._directory.end_write(write.ticket, is_written=False)
             write.ended(problem)
 
-    def _write_file(self, ticket: Ticket, stored: StoredChunk) -> str | None:
-        """Return why there is no file, or None; what was forgotten meanwhile needs none."""
-        files = self._files
-        assert files is not None, "there is no disk to write to"
-        content = files.pack(stored)
+    def _set_disk_problem(self, problem: str | None) -> None:
         with self._lock:
-            if self._disk_problem is not None or not self._directory.is_current(ticket):
-                return self._disk_problem
+            self._disk_problem, self._retry_s = problem, None
+        self._wake()
+
+    def _write_file(self, write: "_Write") -> str | None:
+        """Return why there is no file, or None; what was forgotten meanwhile needs none."""
+        files, ticket = self._files, write.ticket
+        assert files is not None, "there is no disk to write to"
+        content = files.pack(write.stored)
+        with self._lock:
+            problem = None if write.is_trial else self._disk_problem
+            if problem is not None or not self._directory.is_current(ticket):
+                return problem
             evicted = self._directory.begin_write(ticket, len(content))
             if evicted is None:
                 return f"chunk_kv_disk_bytes ({self._settings.disk_bytes_max}) is full: raise it"
@@ -433,6 +488,9 @@ class ChunkStore:
             files.publish(staged, ticket.key)
             self._directory.end_write(ticket, is_written=True)
         files.sync()
+        if write.is_trial:
+            log.info("chunk KV is written to disk again")
+            self._set_disk_problem(None)
         return None
 
 
@@ -445,6 +503,7 @@ class _Write(NamedTuple):
     ticket: Ticket
     stored: StoredChunk
     ended: EndOfWrite
+    is_trial: bool
 
 
 def _nobody() -> None:

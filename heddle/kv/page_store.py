@@ -1,6 +1,7 @@
 """The tensors behind the pages: keys (after RoPE) and values of every slot and layer."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -38,6 +39,22 @@ class KvBlock:
     def tokens(self) -> int:
         """Positions in the block."""
         return int(self.keys.shape[2])
+
+    def packed(self) -> tuple[NDArray[np.generic], ...]:
+        """Return keys and values for those who have no torch, as views of the block.
+
+        Shapes: [layers, kv_heads, tokens, head_dim] each; bfloat16, which numpy lacks, as int16.
+        """
+        is_bfloat16 = self.keys.dtype is torch.bfloat16
+        both = (self.keys, self.values)
+        return tuple((t.view(torch.int16) if is_bfloat16 else t).numpy() for t in both)
+
+    @classmethod
+    def unpacked(cls, block: tuple[NDArray[np.generic], ...]) -> Self:
+        """Return the block that `packed` was called on, as views of its arrays."""
+        both = map(torch.from_numpy, block)
+        keys, values = (t.view(torch.bfloat16) if t.dtype is torch.int16 else t for t in both)
+        return cls(keys, values)
 
 
 class PageStore:

@@ -31,6 +31,7 @@ def lower_retrieval(
         query,
         node.topk,
         node.nprobe,
+        node.topm,
         hits,
         where=node.where,
         hybrid=node.hybrid,
@@ -56,6 +57,7 @@ def embed_and_search(
     query: tuple[Part, ...],
     topk: int,
     nprobe: int | None,
+    topm: int | None,
     hits: str,
     *,
     where: Where,
@@ -85,6 +87,6 @@ def embed_and_search(
             node=node,
             reads=(vectors, *keys(words)),
             writes=(hits,),
-            config=SearchConfig(vectors, topk, nprobe, while_decoding, where, words),
+            config=SearchConfig(vectors, topk, nprobe, while_decoding, where, words, topm),
         ),
     )

@@ -14,11 +14,9 @@ from heddle.passes.cycle_view import CycleView, Edit, EngineView, Provisional, S
 
 @dataclass(frozen=True, slots=True)
 class SpeculatePrefill:
-    """`step_s` is the longest step of an LLM engine in the background [s], `overhead_s` what a
-    guess costs the runtime and the lane whatever comes of it [s]."""
+    """`step_s` is the longest step of an LLM engine in the background [s]."""
 
     step_s: float = 0.25
-    overhead_s: float = 2e-3
     name: str = "speculate_prefill"
 
     def apply(self, view: CycleView) -> tuple[Edit, ...]:
@@ -36,9 +34,11 @@ class SpeculatePrefill:
         if engine.in_flight or engine.pending or engine.costs is None:
             return 0.0
         tokens = float(provisional.tokens)
-        step = {"call": 1.0, "prefill_tokens": tokens, "context_tokens": tokens}
-        prefill_s = engine.costs.predict_s(step)
+        # Right or wrong, a guess takes the engine a step more than the prompt alone would.
+        overhead_s = engine.costs.predict_s({"call": 1.0})
+        step = {"prefill_tokens": tokens, "context_tokens": tokens}
+        prefill_s = overhead_s + engine.costs.predict_s(step)
         gain_s = speculation_gain_s(
             provisional.probability, provisional.rest_s, prefill_s, self.step_s
         )
-        return gain_s - self.overhead_s
+        return gain_s - overhead_s

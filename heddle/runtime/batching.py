@@ -34,7 +34,9 @@ class Take(NamedTuple):
 Policy = Callable[[Sequence[Pending], int, int], tuple[Take, ...]]
 
 
-def topology_aware(pending: Sequence[Pending], rows_free: int, in_flight: int) -> tuple[Take, ...]:
+def topology_aware(
+    pending: Sequence[Pending], rows_free: int, rows_in_flight: int
+) -> tuple[Take, ...]:
     """Fill the free rows: oldest request first, its deepest primitives before its shallow ones.
 
     Source: Teola §5.2, Algorithm 2.
@@ -55,21 +57,26 @@ def topology_aware(pending: Sequence[Pending], rows_free: int, in_flight: int) -
 
 
 def algorithm2_strict(
-    pending: Sequence[Pending], rows_free: int, in_flight: int
+    pending: Sequence[Pending], rows_free: int, rows_in_flight: int
 ) -> tuple[Take, ...]:
     """Take only each request's deepest primitives, even when rows stay free."""
     return _fill(_deepest(_by_bucket(pending)), rows_free)[0]
 
 
-def blind(pending: Sequence[Pending], rows_free: int, in_flight: int) -> tuple[Take, ...]:
+def blind(pending: Sequence[Pending], rows_free: int, rows_in_flight: int) -> tuple[Take, ...]:
     """Take primitives as they came. (Teola §5.2, the strawman; its baseline TO)"""
     order = sorted(pending, key=lambda p: (p.arrival_s, p.request_id, p.primitive))
     return _fill(order, rows_free)[0]
 
 
-def per_invocation(pending: Sequence[Pending], rows_free: int, in_flight: int) -> tuple[Take, ...]:
-    """Take one primitive's rows as a bundle, when the engine is idle. (Teola §7, baseline PO)"""
-    if in_flight or not pending:
+def per_invocation(
+    pending: Sequence[Pending], rows_free: int, rows_in_flight: int
+) -> tuple[Take, ...]:
+    """Take one primitive's rows as a bundle, when the engine is idle. (Teola §7, baseline PO)
+
+    What runs in the background has no rows, and keeps nobody waiting.
+    """
+    if rows_in_flight or not pending:
         return ()
     first = min(pending, key=lambda p: (p.arrival_s, p.request_id, p.primitive))
     return _fill([first], rows_free)[0]

@@ -119,7 +119,8 @@ class Dispatcher:
         """Send what the lanes have credits for, in the order of the batching policy."""
         for lane in self.lanes.values():
             if lane.scheduler.pending:
-                for take in lane.scheduler.decide(lane.port.credits.free, lane.in_flight):
+                credits = lane.port.credits
+                for take in lane.scheduler.decide(credits.free, credits.used):
                     self._send(lane, self.requests[take.request_id], take, now_s)
 
     def withdraw(self, request: Request) -> None:
@@ -188,7 +189,9 @@ class Dispatcher:
         prompt = prefill.payload
         assert isinstance(prompt, PrefillPayload), "a prefill is sent without a prompt"
         self._end_asking(request, prefill)
-        end_guess(self.tasks, request, prefill, prompt, now_s)
+        guess = prefill.guess
+        is_adopted = guess is not None and guess.serves(prompt.token_ids, lane.port)
+        end_guess(self.tasks, request, prefill, now_s, is_adopted=is_adopted)
         assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
         prefill_id = self.tasks.send(lane, request, prefill, prompt, now_s=now_s)
         continues = 0

@@ -24,11 +24,11 @@ class EngineScheduler:
         for key in [k for k in self.pending if k[0] == request_id]:
             del self.pending[key]
 
-    def decide(self, rows_free: int, in_flight: int) -> tuple[Take, ...]:
+    def decide(self, rows_free: int, rows_in_flight: int) -> tuple[Take, ...]:
         """Return what to send now. Reads no clock and does no I/O."""
         if not self.pending or rows_free <= 0:
             return ()
-        takes = self.policy(tuple(self.pending.values()), rows_free, in_flight)
+        takes = self.policy(tuple(self.pending.values()), rows_free, rows_in_flight)
         for take in takes:
             self._remove(take)
         return takes

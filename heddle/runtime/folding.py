@@ -97,6 +97,8 @@ def _fold_generated(result: Result, primitive: Primitive, receipt: ReceiptDraft)
     assert isinstance(primitive.config, DecodeConfig), f"{primitive.name!r} is no decode"
     assert isinstance(result, Generated), f"a decode was answered with {type(result).__name__}"
     receipt.preemptions += result.preemptions
+    if result.transfer is not None:
+        receipt.take_transfer(result.transfer)
     if primitive.config.is_round:
         return result
     receipt.generated_tokens += len(result.token_ids)
@@ -135,7 +137,7 @@ def _passages(
 def _fused(hits: Sequence[Hits], topk: int, receipt: ReceiptDraft) -> dict[int, float]:
     """Return the topk best chunks over all rows by meaning and by words, the best first."""
     if any(group.by_words is None for group in hits):
-        note = "this index can't be searched by words; only meaning counted"
+        note = "nothing was found by words in this index; only meaning counted"
         receipt.fall_back(FallbackKind.SEARCH, note)
     found: list[Hits | RankedHits] = [*hits]
     found += [group.by_words for group in hits if group.by_words is not None]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from heddle.core.commands import Cancel
 from heddle.core.frames import Failed
-from heddle.core.payloads import PrefillPayload
 from heddle.core.tasks import Optimizations
 from heddle.graph.primitive import PrefillConfig, SearchConfig
 from heddle.runtime.receipt import FallbackKind, Speculation
@@ -34,9 +33,9 @@ def note_problem(prefill: PrimitiveRun, event: Failed) -> None:
 
 
 def end_guess(
-    tasks: TaskTable, request: Request, prefill: PrimitiveRun, prompt: PrefillPayload, now_s: float
+    tasks: TaskTable, request: Request, prefill: PrimitiveRun, now_s: float, *, is_adopted: bool
 ) -> None:
-    """Compare what was computed ahead with the prompt as it is known now, and end it.
+    """End what was computed ahead for a prefill, if anything was; `is_adopted`: it served.
 
     There is nothing to hand over: what was computed is in the lane's prefix index, for this prompt
     and any other that begins alike.
@@ -52,7 +51,6 @@ def end_guess(
     if guess.problem:
         note = f"{prefill.primitive.name} was not computed ahead: {guess.problem}"
         request.receipt.fall_back(FallbackKind.SPECULATION, note)
-    is_adopted = not guess.problem and guess.token_ids == prompt.token_ids
     request.receipt.speculations.append(
         Speculation(
             prefill.primitive.node,

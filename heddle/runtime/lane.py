@@ -23,6 +23,11 @@ class Lane:
     seen: tuple[int, int] = (0, 0)  # epoch and number of the newest frame
 
     @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing to do, and nothing waits for it."""
+        return not self.in_flight and not self.scheduler.pending
+
+    @property
     def budget_s(self) -> float | None:
         """The step budget in force; a restarted engine knows nothing of earlier Steers [s]."""
         if self.steered is None or self.steered[0] != self.port.epoch:

@@ -96,6 +96,7 @@ def _build_search(
         _vectors(store, config.vectors),
         ranked(config.topk) if config.words else config.topk,
         config.nprobe,
+        config.topm,
         scope=SearchScope(scope.tenant, both(scope.where, config.where)),
         words=query_texts(config.words, store, node) if config.words else None,
         while_decoding=config.while_decoding,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import FinishReason, FusedKv, Prefilled, RecallEstimate
+from heddle.core.results import FinishReason, FusedKv, KvTransfer, Prefilled, RecallEstimate
 from heddle.core.tasks import Optimizations
 
 
@@ -20,6 +20,7 @@ class FallbackKind(Enum):
     QUESTION_AHEAD = "question_ahead"  # it was not run ahead of its prompt
     EMPTY_LIST = "empty_list"
     SPECULATION = "speculation"  # a prompt was not computed ahead
+    KV_TRANSFER = "kv_transfer"  # a prompt's KV did not all come from the lane that prefilled it
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,8 @@ class Receipt:
     `search_wait_s` [s] and took `searches_parked` times a slot back from one; of the lists scanned
     a device beside the host took `lists_on_device` (hot clusters); `hits_cached` of the hits an
     earlier search of the request had found; `recall` is what the index's searches found by then;
+    `kv_transfers` prompts came from another LLM lane than decoded them, with `kv_transfer_bytes`
+    of KV, which took `kv_transfer_s` to be copied out and in [s];
     `numerics` says whether results may depend on which requests shared a batch.
     """
 
@@ -117,6 +120,9 @@ class Receipt:
     recall: RecallEstimate | None = None
     fallback_kinds: Mapping[str, int] = field(default_factory=dict)
     speculations: tuple[Speculation, ...] = ()
+    kv_transfers: int = 0
+    kv_transfer_bytes: int = 0
+    kv_transfer_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -145,6 +151,9 @@ class ReceiptDraft:
     recall: RecallEstimate | None = None
     fallback_kinds: Counter[str] = field(default_factory=Counter)
     speculations: list[Speculation] = field(default_factory=list)
+    kv_transfers: int = 0
+    kv_transfer_bytes: int = 0
+    kv_transfer_s: float = 0.0
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
         """Note what went another way, each in words; nothing where there are none."""
@@ -166,6 +175,14 @@ class ReceiptDraft:
                 tokens_computed=result.tokens - result.tokens_reused,
                 tokens_reused=result.tokens_reused,
             )
+
+    def take_transfer(self, transfer: KvTransfer) -> None:
+        """Count a prompt that came from another lane."""
+        self.kv_transfers += 1
+        self.kv_transfer_bytes += transfer.nbytes
+        self.kv_transfer_s += transfer.seconds
+        if transfer.problem:
+            self.fall_back(FallbackKind.KV_TRANSFER, transfer.problem)
 
     def close(self, optimizations: Optimizations, latency_s: float, numerics: str) -> Receipt:
         """Return the frozen receipt."""
@@ -195,4 +212,7 @@ class ReceiptDraft:
             recall=self.recall,
             fallback_kinds=dict(self.fallback_kinds),
             speculations=tuple(self.speculations),
+            kv_transfers=self.kv_transfers,
+            kv_transfer_bytes=self.kv_transfer_bytes,
+            kv_transfer_s=self.kv_transfer_s,
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.passages import Passage
 from heddle.core.payloads import Payload
+from heddle.core.ports import EnginePort
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Result
 from heddle.core.search_scope import Where
@@ -25,15 +26,28 @@ EventSink = Callable[[RequestEvent], None]
 class Guess:
     """A prompt that was sent for a prefill which still waits for its search.
 
-    `probability` and `gain_s` are what was predicted; `problem` says why it failed, "" = it hasn't.
+    It shows `chunk_ids`, found by then, and was sent to `engine` in its `epoch`. `probability` and
+    `gain_s` are what was predicted; `problem` says why it failed, "" = it hasn't.
     """
 
     task_id: int
+    chunk_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
+    engine: str
+    epoch: int
     probability: float
     gain_s: float
     sent_s: float
     problem: str = ""
+
+    def serves(self, token_ids: tuple[int, ...], port: EnginePort) -> bool:
+        """Whether a prompt of the same request finds there what was computed ahead of it.
+
+        The tenant and how chunk KV is used are the request's, so they don't change; each engine
+        has a prefix index of its own, which a restart empties.
+        """
+        where = self.engine, self.epoch
+        return not self.problem and token_ids == self.token_ids and where == (port.name, port.epoch)
 
 
 @dataclass(slots=True)

@@ -84,7 +84,7 @@ class Runtime:
         )
         self._readiness = Readiness(self.planner, self._dispatcher, self.requests)
         retries = Retries(self.limits.retries_max, self.tasks, self._dispatcher, self.counters)
-        speculator = Speculator(self._dispatcher, self.passages)
+        speculator = Speculator(self._dispatcher, self.requests, self.passages)
         self._intake = FrameIntake(
             self.tasks,
             self.requests,

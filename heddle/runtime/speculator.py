@@ -15,22 +15,48 @@ from heddle.runtime.folding import passages_so_far
 from heddle.runtime.guess import end_guess, guessable
 from heddle.runtime.lane import Lane
 from heddle.runtime.request import Guess, PrimitiveRun, Request
+from heddle.runtime.request_table import RequestTable
 from heddle.runtime.task_table import TaskRun
 
 
+class Look(NamedTuple):
+    """What a search has found by now, and a prefill that waits for it."""
+
+    task: TaskRun
+    event: Progress
+    prefill: PrimitiveRun
+    now_s: float
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the search still runs, by what has arrived since."""
+        return not self.task.request.is_ended and self.prefill.waits == 1
+
+    @property
+    def chunk_ids(self) -> tuple[int, ...]:
+        """What it has found, nearest first."""
+        assert self.event.labels is not None, "a look without hits"
+        return tuple(self.event.labels[0].tolist())
+
+    @property
+    def rest_s(self) -> float:
+        """About how long the search still takes [s].
+
+        Waiting counts as slow scanning: a lane that has made it wait is likely to go on so.
+        """
+        passed_s = self.now_s - self.task.sent_s
+        return passed_s * (1 - self.event.fraction) / self.event.fraction
+
+
 class Offer(NamedTuple):
-    """A prompt as it would be now, whose it is and where it would go."""
+    """A prompt as it would be now, what it shows, whose it is and where it would go."""
 
     provisional: Provisional
+    chunk_ids: tuple[int, ...]
     request: Request
     prefill: PrimitiveRun
     prompt: PrefillPayload
     lane: Lane
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the prompt's search still runs, by what has arrived since."""
-        return not self.request.is_ended and self.prefill.waits == 1
 
 
 @dataclass(slots=True)
@@ -42,14 +68,17 @@ class Speculator:
 
     Args:
         dispatcher: builds prompts and knows their lane.
+        requests: where a request ends whose prompt breaks an invariant.
         passages: turns chunk ids into passages; None = they are nothing but ids.
 
     Mutates: the guesses of prefills that wait, the task table.
     """
 
     dispatcher: Dispatcher
+    requests: RequestTable
     passages: PassageSource | None
-    _offers: dict[tuple[int, str], Offer] = field(default_factory=dict)  # a prefill's newest
+    _looks: dict[tuple[int, str], Look] = field(default_factory=dict)  # a prefill's newest
+    _offers: dict[tuple[int, str], Offer] = field(default_factory=dict)
 
     def hear(self, task: TaskRun, event: Progress, now_s: float) -> None:
         """Take in what a search has found by now, and how likely that is to stay."""
@@ -57,62 +86,78 @@ class Speculator:
             return
         for prefill in guessable(task.request, task.run):
             if prefill.waits == 1:  # the search is all that it waits for
-                self._consider(task, event, prefill, now_s)
+                self._looks[task.request.id, prefill.primitive.name] = Look(
+                    task, event, prefill, now_s
+                )
 
-    def offered(self) -> tuple[Provisional, ...]:
-        """Return the prompts whose searches have told something since these were forgotten."""
-        return tuple(offer.provisional for offer in self._offers.values() if offer.is_open)
+    def offered(self, now_s: float) -> tuple[Provisional, ...]:
+        """Return the prompts that could be computed ahead now, by what searches have told.
+
+        They are made here, when all that has arrived is known: a prompt costs the runtime more
+        than all else, and there is none to make while its engine has something to do.
+        """
+        for look in self._looks.values():
+            if look.is_open:
+                request = look.task.request
+                self.requests.guard(request, now_s, self._consider, look, now_s)
+        return tuple(offer.provisional for offer in self._offers.values())
 
     def begin(self, edit: Speculate, now_s: float) -> None:
         """Send a prompt that was offered ahead."""
         provisional = edit.provisional
         offer = self._offers[provisional.request_id, provisional.prefill]
-        request, prefill, prompt, lane = offer.request, offer.prefill, offer.prompt, offer.lane
+        request, prefill, prompt, port = offer.request, offer.prefill, offer.prompt, offer.lane.port
         tasks = self.dispatcher.tasks
-        task_id = tasks.send(lane, request, prefill, prompt, credit_rows=0, now_s=now_s)
+        task_id = tasks.send(offer.lane, request, prefill, prompt, credit_rows=0, now_s=now_s)
         tasks.open[task_id].is_detached = True
         prefill.guess = Guess(
-            task_id, prompt.token_ids, provisional.probability, edit.gain_s, now_s
+            task_id,
+            offer.chunk_ids,
+            prompt.token_ids,
+            port.name,
+            port.epoch,
+            provisional.probability,
+            edit.gain_s,
+            now_s,
         )
 
-    def forget_offers(self) -> None:
+    def forget_looks(self) -> None:
         """Forget what was not chosen: the next look at a search tells more."""
+        self._looks.clear()
         self._offers.clear()
 
-    def _consider(
-        self, task: TaskRun, event: Progress, prefill: PrimitiveRun, now_s: float
-    ) -> None:
-        request = task.request
-        prompt = self._prompt(task, event, prefill)
+    def _consider(self, look: Look, now_s: float) -> None:
+        """Take a guess back whose hits have changed; offer a prompt where one could begin."""
+        request, prefill = look.task.request, look.prefill
+        if prefill.guess is not None:
+            if prefill.guess.chunk_ids == look.chunk_ids:
+                return
+            end_guess(self.dispatcher.tasks, request, prefill, now_s, is_adopted=False)
+        lane = self.dispatcher.lane_for(PrimitiveKind.PREFILLING)
+        prompt = self._prompt(look) if lane.is_idle else None
         if prompt is None:
             return
-        if prefill.guess is not None:
-            if prefill.guess.token_ids == prompt.token_ids:
-                return
-            end_guess(self.dispatcher.tasks, request, prefill, prompt, now_s)
-        lane = self.dispatcher.lane_for(PrimitiveKind.PREFILLING)
-        # Waiting counts as slow scanning: a lane that has made it wait is likely to go on so.
-        passed_s = now_s - task.sent_s
+        name = prefill.primitive.name
         provisional = Provisional(
             request.id,
-            prefill.primitive.name,
+            name,
             lane.port.name,
             len(prompt.token_ids),
-            event.probability,
-            rest_s=passed_s * (1 - event.fraction) / event.fraction,
+            look.event.probability,
+            look.rest_s,
         )
-        offer = Offer(provisional, request, prefill, prompt, lane)
-        self._offers[request.id, prefill.primitive.name] = offer
+        self._offers[request.id, name] = Offer(
+            provisional, look.chunk_ids, request, prefill, prompt, lane
+        )
 
-    def _prompt(
-        self, task: TaskRun, event: Progress, prefill: PrimitiveRun
-    ) -> PrefillPayload | None:
+    def _prompt(self, look: Look) -> PrefillPayload | None:
         """Return the prompt with these hits; None where it can't be built, as itself will tell."""
+        task = look.task
         request, search = task.request, task.run.primitive
         assert isinstance(search.config, SearchConfig), f"{search.name!r} is no search"
-        found = passages_so_far(event, search.config.topk, self.passages, request.tenant)
+        found = passages_so_far(look.event, search.config.topk, self.passages, request.tenant)
         store = request.store.with_value(search.writes[0], found)
         try:
-            return self.dispatcher.guess(request, prefill.primitive, store)
+            return self.dispatcher.guess(request, look.prefill.primitive, store)
         except HeddleError:
             return None

@@ -28,7 +28,7 @@ class Steering:
         """Show the passes the wavefront, and send what they ask for."""
         if any(map(_searches, self.lanes.values())):
             self._look(now_s)
-        self.speculator.forget_offers()
+        self.speculator.forget_looks()
 
     def _look(self, now_s: float) -> None:
         wavefront = tuple(
@@ -37,7 +37,7 @@ class Steering:
             for p in lane.scheduler.pending.values()
         )
         engines = {n: lane.view() for n, lane in self.lanes.items()}
-        view = CycleView(now_s, wavefront, engines, self.speculator.offered())
+        view = CycleView(now_s, wavefront, engines, self.speculator.offered(now_s))
         for edit in self.runner.look(view):
             if isinstance(edit, Speculate):
                 self.speculator.begin(edit, now_s)
@@ -48,5 +48,4 @@ class Steering:
 
 
 def _searches(lane: Lane) -> bool:
-    is_busy = bool(lane.in_flight or lane.scheduler.pending)
-    return is_busy and PrimitiveKind.SEARCHING in lane.port.kinds
+    return not lane.is_idle and PrimitiveKind.SEARCHING in lane.port.kinds

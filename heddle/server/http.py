@@ -1,4 +1,7 @@
-"""The HTTP application: POST /v1/ask and /v1/embeddings, GET /v1/workflows, /health, /metrics."""
+"""The HTTP application: POST /v1/ask and /v1/embeddings, GET /v1/workflows, /health, /metrics.
+
+POST and DELETE /v1/documents change the corpus, where the server takes changes.
+"""
 
 import asyncio
 import logging
@@ -6,7 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, FastAPI, Request
 from pydantic import BaseModel
@@ -16,10 +19,11 @@ from starlette.types import Receive
 
 from heddle import __version__
 from heddle.app.server import Server
-from heddle.core.errors import Cancelled, HeddleError, WorkflowError
+from heddle.core.errors import Cancelled, HeddleError, InputError, WorkflowError
 from heddle.core.results import Vectors
 from heddle.runtime.handle import Handle
 from heddle.server.ask_request import AskRequest, read_ask
+from heddle.server.document_request import DocumentRequest, change_json, read_document
 from heddle.server.embedding_request import EmbeddingRequest, embeddings_json, read_embedding
 from heddle.server.event_stream import EventStream, cancel_on_disconnect, cancelled_with_client
 from heddle.server.metrics import MetricsPage
@@ -33,6 +37,8 @@ from heddle.server.wire import (
 )
 from heddle.workflow.workflow import Workflow
 
+CHANGES_AT_ONCE: Final = 4  # a change waits for embeddings in a thread, and questions need threads
+
 log = logging.getLogger(__name__)
 
 
@@ -41,12 +47,15 @@ def _body_schema(kind: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def create_app(server: Server, workflows: Mapping[str, Workflow]) -> FastAPI:
+def create_app(
+    server: Server, workflows: Mapping[str, Workflow], *, takes_changes: bool = False
+) -> FastAPI:
     """Return the ASGI application of a server.
 
     Args:
         server: answers the questions; whoever made it closes it.
         workflows: what clients may ask for, by name.
+        takes_changes: whether clients may put and delete documents.
 
     There is no authentication: bind it to this machine, or put a proxy in front.
     """
@@ -79,6 +88,8 @@ def create_app(server: Server, workflows: Mapping[str, Workflow]) -> FastAPI:
         vectors = await _awaited(answer, request.receive)
         return _reply(200, embeddings_json(asked, vectors, server.embedder_name))
 
+    _add_documents(app, server, takes_changes=takes_changes)
+
     @app.get("/v1/workflows", response_model=None)
     async def names() -> Response:
         return _reply(200, {"workflows": list(workflows)})
@@ -98,6 +109,49 @@ def create_app(server: Server, workflows: Mapping[str, Workflow]) -> FastAPI:
         return Response(body, headers={"Content-Type": media_type})
 
     return app
+
+
+def _add_documents(app: FastAPI, server: Server, *, takes_changes: bool) -> None:
+    def check() -> None:
+        if not takes_changes:
+            raise HTTPException(
+                403, "this server takes no changes: start it with heddle serve --allow-changes"
+            )
+
+    checked = [Depends(check)]  # before a body is read
+    may_change = asyncio.Semaphore(CHANGES_AT_ONCE)
+
+    @app.post(
+        "/v1/documents",
+        response_model=None,
+        dependencies=checked,
+        openapi_extra=_body_schema(DocumentRequest),
+    )
+    async def upsert(put: Annotated[DocumentRequest, Depends(read_document)]) -> Response:
+        async with may_change:
+            change = await asyncio.to_thread(
+                server.upsert,
+                put.id,
+                put.text,
+                title=put.title,
+                metadata=put.metadata,
+                tenant=put.tenant,
+            )
+        return _reply(200, change_json(change))
+
+    @app.delete("/v1/documents", response_model=None, dependencies=checked)
+    async def delete(request: Request) -> Response:
+        wanted = request.query_params
+        names = sorted(name for name, _ in wanted.multi_items())
+        if names not in (["id"], ["id", "tenant"]):  # of two ids one would stay
+            raise InputError("ask with ?id=ID and perhaps &tenant=NAME, each once")
+        tenant = wanted.get("tenant", "")
+        async with may_change:
+            is_deleted = await asyncio.to_thread(server.delete, wanted["id"], tenant=tenant)
+        if not is_deleted:
+            whose = f"the tenant {tenant!r}" if tenant else "nobody in particular"
+            raise HTTPException(404, f"no document {wanted['id']!r} of {whose} is there")
+        return _reply(200, {"deleted": wanted["id"]})
 
 
 async def _awaited(answer: Future[Vectors], receive: Receive) -> Vectors:

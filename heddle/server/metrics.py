@@ -61,6 +61,13 @@ RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
     "search_wait_s": Name(
         "heddle_pool_wait_seconds", "How long the pool held searches of answered requests back."
     ),
+    "kv_transfers": Name(
+        "heddle_kv_transfers", "Prompts handed from a prefill lane to one that decodes."
+    ),
+    "kv_transfer_bytes": Name("heddle_kv_transfer_bytes", "Their KV."),
+    "kv_transfer_s": Name(
+        "heddle_kv_transfer_seconds", "How long copying it out of and into the lanes' pages took."
+    ),
 }
 """By the field of a Receipt; counted when the request is answered."""
 
@@ -74,6 +81,26 @@ ENGINE_GAUGES: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
         },
     ),
     (
+        Name("heddle_chunk_kv_bytes", "Stored KV of chunks, by tier."),
+        {"host": gauges.CHUNK_KV_HOST_BYTES, "disk": gauges.CHUNK_KV_DISK_BYTES},
+    ),
+    (
+        Name("heddle_chunk_kv_evicted", "Entries that left a tier since the engine started."),
+        {"host": gauges.CHUNK_KV_HOST_EVICTED, "disk": gauges.CHUNK_KV_DISK_EVICTED},
+    ),
+    (
+        Name(
+            "heddle_chunk_kv_moves",
+            "Entries since the engine started: loaded from disk, not loaded (the file was gone, "
+            "torn or foreign), not written (the disk or its queue was full).",
+        ),
+        {
+            "loaded": gauges.CHUNK_KV_LOADED,
+            "not_loaded": gauges.CHUNK_KV_NOT_LOADED,
+            "not_written": gauges.CHUNK_KV_UNWRITTEN,
+        },
+    ),
+    (
         Name("heddle_pool_slots", "Slots of the vector pool."),
         {"running": gauges.POOL_RUNNING, "free": gauges.POOL_FREE},
     ),
@@ -81,6 +108,7 @@ ENGINE_GAUGES: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
 """What engines tell of their state, by the value of the label `state`."""
 
 PLAIN_GAUGES: Final[Mapping[str, Name]] = {
+    gauges.CHUNK_KV_ENTRIES: Name("heddle_chunk_kv_entries", "Stored KV of chunks."),
     gauges.POOL_WAITING: Name("heddle_pool_waiting", "Searches that wait for a slot of the pool."),
     gauges.INDEX_REVISION: Name("heddle_index_revision", "Corpus revision that the index covers."),
     gauges.INDEX_VECTORS: Name("heddle_index_vectors", "Vectors in the index: one for each chunk."),

@@ -51,17 +51,16 @@ class CostModelLlmWorker:
         probabilities = tuple(_probability(end) for end, draw in draws if draw.wants_probability)
         return StepResult(drawn, probabilities=probabilities)
 
-    def export_kv(
+    def pack_kv(
         self, slots: NDArray[np.int64], rotations: NDArray[np.int64] | None = None
-    ) -> object:
+    ) -> tuple[NDArray[np.generic], ...]:
         """Copy the digests of these slots out; none is turned. Shapes: slots [n] int64."""
         assert rotations is None or not rotations.any(), "nothing is shared here"
-        return [self._digests[slot] for slot in slots.tolist()]
+        return (np.array([self._digests[slot] for slot in slots.tolist()], np.int64),)
 
-    def load_kv(self, slots: NDArray[np.int64], block: object) -> None:
-        """Write digests that `export_kv` copied out. Shapes: slots [n] int64."""
-        assert isinstance(block, list), f"a block of digests is a list, not {type(block).__name__}"
-        for slot, digest in zip(slots.tolist(), block, strict=True):
+    def load_kv(self, slots: NDArray[np.int64], block: tuple[NDArray[np.generic], ...]) -> None:
+        """Write digests that `pack_kv` copied out. Shapes: slots [n] int64."""
+        for slot, digest in zip(slots.tolist(), block[0].tolist(), strict=True):
             self._digests[slot] = digest
 
     def _write(self, row: BatchRow, token_ids: Sequence[int], slots: Sequence[int]) -> int:

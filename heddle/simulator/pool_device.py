@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from heddle.engines.vector.pool.feedback import EVERY_S, PoolTargets, adjusted
 from heddle.engines.vector.pool.meters import PoolMeters
@@ -11,6 +12,7 @@ from heddle.engines.vector.pool.requests import PoolRequest, Stage, latest_end_s
 from heddle.engines.vector.pool.scheduler import PoolScheduler
 from heddle.simulator.timeline import Timeline
 
+WORK: Final = 1.0  # of every search: all ask for the same
 OnEnd = Callable[[float, float], None]
 """Hears of a search's end: how long it waited for its first slot, and how long it took [s]."""
 
@@ -65,7 +67,7 @@ class PoolDevice:
         now_s = self._timeline.now_s()
         self._count += 1
         ends_by_s = latest_end_s(stage, now_s, self._slo_s)
-        alone_s = self.meters.alone_s(stage)
+        alone_s = self.meters.alone_s(stage, WORK)
         request = PoolRequest(self._count, stage, now_s, ends_by_s, alone_s)
         self._searches[self._count] = TimedSearch(request, service_s, on_end)
         self.scheduler.add(request)
@@ -119,6 +121,6 @@ class PoolDevice:
         self.scheduler.remove(request.task_id)
         assert search.started_s is not None, "a search ends that never ran"
         if search.run == 1:
-            self.meters.ran(request.stage, now_s - search.started_s)
+            self.meters.ran(request.stage, WORK, now_s - search.started_s)
         search.on_end(search.started_s - request.arrived_s, now_s - request.arrived_s)
         self._decide()

@@ -61,7 +61,8 @@ class RetrievalNode:
     """Vector search for `query` into `output`; with `collect`, rounds of a loop add up.
 
     A request on a corpus of fewer than `topk` chunks is refused, unless `allow_fewer`. Only
-    documents that fit `where` are found; `hybrid` searches by words as well.
+    documents that fit `where` are found; `hybrid` searches by words as well. `nprobe` and `topm`
+    say how far a search goes in an index of clusters or in a graph.
     """
 
     id: NodeId
@@ -73,6 +74,7 @@ class RetrievalNode:
     allow_fewer: bool = False
     where: Where = ()
     hybrid: bool = False
+    topm: int | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:

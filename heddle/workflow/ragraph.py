@@ -124,6 +124,7 @@ class RAGraph:
         *,
         topk: int | None = None,
         nprobe: int | None = None,
+        topm: int | None = None,
         collect: bool = False,
         allow_fewer: bool = False,
         where: Mapping[str, object] | None = None,
@@ -133,6 +134,8 @@ class RAGraph:
 
         `topk=None` finds 5 passages, or all where the corpus has fewer. With a `topk` named, a
         server refuses requests while its corpus has fewer chunks, unless `allow_fewer=True`.
+        `nprobe`, the clusters that are scanned, and `topm`, the candidates that a graph keeps, say
+        how far the search goes in either kind of index; None = as the server has it.
         `collect=True`: in a loop, readers see the passages of all turns, not only the last.
         `where={"lang": "en", "year": [2020, 2021]}` finds only passages of documents with such
         metadata: for each key the value, or one of the list. `topk` of these are found, or all
@@ -150,10 +153,12 @@ class RAGraph:
             raise WorkflowError(f"{place}: topk must be in 1..{TOPK_MAX}, got {topk}")
         if nprobe is not None and nprobe < 1:
             raise WorkflowError(f"{place}: nprobe must be at least 1, got {nprobe}")
+        if topm is not None and topm < 1:
+            raise WorkflowError(f"{place}: topm must be at least 1, got {topm}")
         template = _query(query, place)
         self._add(
             RetrievalNode(
-                node, template, output, topk, nprobe, collect, allow_fewer, wanted, hybrid
+                node, template, output, topk, nprobe, collect, allow_fewer, wanted, hybrid, topm
             )
         )
         return self

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from heddle import InputError, RAGraph, Server
+from heddle.corpus.records import PutOutcome
 from tests.helpers.tiny_server import index_documents
 
 LINES = [
@@ -78,6 +79,28 @@ def test_what_nothing_matches_is_refused(server: Server):
         found(server, request="area=south")
     with pytest.raises(InputError, match="retrieves nothing"):
         server.submit(RAGraph("t").add_tool("t", len, ["query"], "n"), "x", where={"area": "south"})
+
+
+def test_single_documents_come_and_go_while_the_server_runs(server: Server):
+    text = "The ice breaker winters in the harbour."
+    added = server.upsert("ice", text, tenant="ivar", metadata={"area": "sea"})
+    assert (added.outcome, added.embedded.chunks) == (PutOutcome.ADDED, 1)
+    sea = {"area": "sea"}
+    assert found(server, tenant="ivar", where=sea) == {*everybodys("pier"), ("ice", "ivar")}
+    assert found(server, where=sea) == everybodys("pier")
+    assert server.upsert("ice", text, tenant="ivar", metadata={"area": "ice"}).embedded.chunks == 0
+    assert found(server, tenant="ivar", where={"area": "ice"}) == {("ice", "ivar")}
+    changed = server.upsert("ice", "The breaker is in Kemi.", tenant="ivar")
+    assert changed.outcome is PutOutcome.CHANGED
+    answer = server.app(RAGraph("s").add_retrieval("find", topk=9, allow_fewer=True)).invoke(
+        "Kemi?", tenant="ivar"
+    )
+    assert "The breaker is in Kemi." in [passage.text for passage in answer.passages]
+    assert text not in [passage.text for passage in answer.passages]
+    assert not server.delete("ice")
+    assert server.delete("ice", tenant="ivar")
+    assert ("ice", "ivar") not in found(server, "Kemi?", tenant="ivar", topk=9, allow_fewer=True)
+    assert not server.delete("ice", tenant="ivar")
 
 
 def test_words_find_what_meaning_does_not(server: Server):

@@ -13,7 +13,7 @@ import pytest
 
 from heddle import ConfigError, EngineError, Server
 from heddle.app.chunk_kv_disk import chunk_kv_directory
-from heddle.app.priming_plan import PrimingProgress, PrimingStage
+from heddle.app.priming_plan import PrimingProgress, PrimingStage, searchable_chunks
 from heddle.cli.main import main
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.tasks import Optimizations
@@ -69,7 +69,8 @@ def test_what_index_fuses_is_what_ask_finds(start, documents: Path, tmp_path: Pa
     assert re.search(r"computing primed KV: 10/10, [\d.]+ chunks/s, about 0 s left", index.said)
 
     ask: Command = start(
-        *("ask", corpus, QUESTION, "--model", model, "--kv-reuse", "fusionrag", "--receipt")
+        *("ask", corpus, QUESTION, "--model", model, "--kv-reuse", "fusionrag", "--receipt"),
+        *("--tenant", "north"),  # the documents are of no tenant, so they are everybody's
     )
     assert ask.end() == 0, ask.said
     assert "fusionrag at 15%: 1 exact, 4 canonical, 4 primed" in ask.said
@@ -172,6 +173,30 @@ def test_a_server_primes_beside_its_requests(own: Path, model: Path):
     assert told[-1].seconds_left == 0.0
 
 
+def test_what_public_documents_were_primed_with_is_every_tenant_s(own: Path, model: Path):
+    with serve(model, own, kv_reuse=FUSIONRAG) as server:
+        server.prime(NEIGHBOURS)
+        app = server.app("oneshot")
+        for tenant in ("north", "south", ""):
+            [fused] = app.invoke(QUESTION, tenant=tenant).receipt.fused
+            assert (fused.chunks, fused.chunks_primed) == ({"exact": 1, "canonical": 4}, 4)
+
+
+def test_kv_in_int8_takes_half_the_disk_and_the_receipt_tells_its_error(own: Path, model: Path):
+    sizes = []
+    for encoding, error_max in (("bf16", 2**-9), ("int8", 0.02)):
+        with serve(model, own, kv_reuse=FUSIONRAG, chunk_kv_encoding=encoding) as server:
+            server.prime(NEIGHBOURS)
+            [fused] = server.app("oneshot").invoke(QUESTION).receipt.fused
+        assert 0 < fused.stored_error < error_max
+        files = list(chunk_kv_directory(own).glob("*/*.kv.safetensors"))
+        sizes.append(sum(described(path).nbytes for path in files))
+        for path in files:
+            path.unlink()
+    assert fused.stored_error > 2**-9, "bf16 rounds by less"
+    assert sizes[1] < 0.7 * sizes[0]
+
+
 def test_the_first_neighbour_is_what_precedes_a_chunk_in_its_document(model: Path, tmp_path: Path):
     """The chunks are so unlike that the nearest to each is one of the other document."""
     topics = ("bread", "ships", "snow", "chess")
@@ -190,6 +215,24 @@ def test_the_first_neighbour_is_what_precedes_a_chunk_in_its_document(model: Pat
     pairs = [passages for passages in seen if len(passages) == 2]
     follows = [second for first, second in pairs if first.precedes(second)]
     assert len(follows) == sum(passage.position > 0 for passage in chunks.values()) >= 4
+
+
+def test_a_text_that_stands_in_two_documents_is_primed_once(model: Path, tmp_path: Path):
+    """What precedes it differs, and so do its neighbours: each run would replace the other's."""
+    tides = "The tide is low. " * 60
+    for name in ("a", "b"):
+        path = tmp_path / "documents" / name / "notes.md"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"# Notes\n\n{f'Of {name} and its ships. ' * 45}\n\n{tides}\n")
+    corpus = index_documents([tmp_path / "documents"], tmp_path / "corpus")
+    texts = [p.render() for p, _ in searchable_chunks(CorpusStore.open(corpus))]
+    assert len(set(texts)) < len(texts)
+    with serve(model, corpus) as server:
+        told: list[PrimingProgress] = []
+        first = server.prime(1, on_progress=told.append)
+        assert first.computed == {RAW: len(set(texts)), PRIMED: len(set(texts))}
+        assert told[-1].chunks_done == told[-1].chunks_total == len(texts)
+        assert server.prime(1).computed == {RAW: 0, PRIMED: 0}
 
 
 def test_a_deleted_document_takes_its_kv_and_what_has_seen_it_along(model: Path, tmp_path: Path):

@@ -243,6 +243,7 @@ class Bench:
         limits=None,
         runner=None,
         ports=None,
+        more=(),
         speculates=False,
         **sizes,
     ):
@@ -251,7 +252,7 @@ class Bench:
         self.vector = FakePort("vector", VECTOR, sizes.get("vector", 64))
         self.llm = FakePort("llm", LLM, sizes.get("llm", 64))
         self.tools = FakePort("tools", TOOL, sizes.get("tools", 64))
-        self.ports = ports or [self.embedding, self.vector, self.llm, self.tools]
+        self.ports = ports or [self.embedding, self.vector, self.llm, self.tools, *more]
         self.runtime = Runtime(
             ports=self.ports,
             planner=RegionPlanner(runner or PassRunner(self.clock)),

@@ -23,8 +23,9 @@ from heddle.engines.llm.build import LlmSettings, spec_of
 from heddle.engines.llm.engine import LlmEngine
 from heddle.engines.llm.fuser import Fuser
 from heddle.engines.llm.worker import WorkerClock, kv_shape
-from heddle.kv.chunk_codec import KvEncoding
 from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
+from heddle.kv.kv_encoding import KvEncoding
+from heddle.kv.page_store import KvBlock
 
 EVERYTHING = KvReuse(ReusePolicy.FULL_REUSE)
 
@@ -98,10 +99,10 @@ class FusedServing:
         self.seconds_left = float("inf")  # to the deadline of what is sent from now on
         self._next = 0
 
-    def start(self, prompt, reuse=EVERYTHING, new_tokens=1, *, decodes=True):
+    def start(self, prompt, reuse=EVERYTHING, new_tokens=1, *, decodes=True, salt=""):
         """Send a prompt and, unless told otherwise, its decode; return the request's number."""
         number, self._next = self._next, self._next + 2
-        payload = PrefillPayload(prompt, reuse=reuse)
+        payload = PrefillPayload(prompt, salt, reuse)
         self._admit(number, PrimitiveKind.PREFILLING, payload)
         if decodes:
             self.decode(number, new_tokens)
@@ -191,12 +192,12 @@ class FusedServing:
         number = self.start(prompt, reuse, decodes=False)
         self.drain()
         handle = self.prefilled[number].handle
-        block = self.engine.export_sequence(handle).block
+        packed = self.engine.export_sequence(handle).block
         self.engine.apply(Release(handle))
-        return block
+        return KvBlock.unpacked(packed)
 
-    def ask(self, prompt, reuse=EVERYTHING, new_tokens=1):
+    def ask(self, prompt, reuse=EVERYTHING, new_tokens=1, salt=""):
         """Run one request alone; return its first token's logits."""
-        number = self.start(prompt, reuse, new_tokens)
+        number = self.start(prompt, reuse, new_tokens, salt=salt)
         self.drain()
         return self.logits[number][0]

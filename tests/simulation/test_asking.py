@@ -47,10 +47,13 @@ class AskingWorker(CostModelLlmWorker):
 class NoChunks:
     """A chunk KV store that holds nothing: the simulated prompts have no chunks."""
 
-    has_completed = False
+    has_completed, notes = False, ()
 
     def __contains__(self, key):
         return False
+
+    def gauges(self):
+        return {}
 
     def subscribe(self, wake):
         pass

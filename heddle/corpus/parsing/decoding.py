@@ -50,6 +50,15 @@ def clean(text: str) -> str:
     return _UNWANTED.sub(_replacement, _LINE_ENDS.sub("\n", text))
 
 
+def check_clean(name: str, field: str) -> None:
+    """Refuse a name that would be stored as another, for then two could become one.
+
+    Raises: InputError: `clean` would change it; the message names `field`.
+    """
+    if clean(name) != name:
+        raise InputError(f"{field} must have no control characters and no half ones")
+
+
 def _replacement(found: re.Match[str]) -> str:
     # A lone surrogate stood for a character; the others are separators or noise.
     return "\ufffd" if "\ud800" <= found[0] <= "\udfff" else " "

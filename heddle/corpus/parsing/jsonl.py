@@ -14,7 +14,7 @@ from pathlib import Path
 from heddle.core.errors import InputError
 from heddle.core.search_scope import metadata_of
 from heddle.corpus.document import Document
-from heddle.corpus.parsing.decoding import clean
+from heddle.corpus.parsing.decoding import check_clean, clean
 from heddle.corpus.parsing.file_reading import file_errors
 from heddle.corpus.parsing.limits import ParseLimits
 
@@ -81,13 +81,14 @@ def _document(line: bytes, where: str, path: Path, number: int) -> Document:
         raise InputError(f'{where}: "id" must be a string or a whole number')
     if not isinstance(tenant, str | None):  # 0 is no tenant, and not everybody either
         raise InputError(f'{where}: "tenant" must be a string')
+    check_clean(tenant or "", f'{where}: "tenant"')
     name = path.name.split(".jsonl")[0].split(".ndjson")[0]
     return Document(
         clean(str(document_id)) if document_id not in (None, "") else f"{path}#{number}",
         " ".join(clean(title or "").split()) or name,
         clean(text),
         str(path),
-        tenant=clean(tenant or ""),
+        tenant=tenant or "",
         metadata=metadata_of({} if metadata is None else metadata, f"{where}: metadata"),
     )
 

@@ -93,6 +93,11 @@ class EncoderDirectory:
             shorter_dims=_shorter_dims(path, config, dims),
         )
 
+    @property
+    def is_packaged(self) -> bool:
+        """Whether this is the MiniLM that comes with Heddle, whose speed is roughly known."""
+        return _is_packaged(self.path)
+
     def check_dims(self, dims: int) -> None:
         """Refuse a length that this model's vectors can't have.
 
@@ -126,7 +131,7 @@ def default_model_dir() -> Path:
 
 def _name(path: Path) -> str:
     """Return the model's name, with a digest of its configuration and first weights."""
-    if path.resolve().parent.name == PACKAGED_MODEL:
+    if _is_packaged(path):
         return PACKAGED_MODEL.replace("_", "-")
     digest = sha256((path / "config.json").read_bytes())
     weights = min(path.glob("*.safetensors"))
@@ -134,6 +139,10 @@ def _name(path: Path) -> str:
     with weights.open("rb") as file:
         digest.update(file.read(DIGEST_BYTES))
     return f"{path.resolve().name}-{digest.hexdigest()[:8]}"
+
+
+def _is_packaged(path: Path) -> bool:
+    return path.resolve().parent.name == PACKAGED_MODEL
 
 
 def _read(path: Path) -> dict[str, object]:

@@ -81,30 +81,30 @@ def query_blocks(row: BatchRow, dtype: torch.dtype, device: torch.device) -> tup
         first = int(places[start])
         shared = first if is_cpu and first >= SHARED_KEYS_MIN else 0
         stop = min(start + (BLOCK_QUERIES if shared else PART_QUERIES), row.queries)
-        parts = tuple(
-            _part(part, min(part + PART_QUERIES, stop), shared, places, dtype, device)
-            for part in range(start, stop, PART_QUERIES)
-        )
-        blocks.append(QueryBlock(parts, shared))
+        blocks.append(_block(start, places[start:stop], shared, dtype, device))
         start = stop
     return tuple(blocks)
 
 
-def _part(
+def _block(
     start: int,
-    stop: int,
-    first: int,
     places: NDArray[np.int64],
+    shared: int,
     dtype: torch.dtype,
     device: torch.device,
-) -> BlockPart:
-    """Return queries [start, stop) of a row, and what they see from a key on."""
-    own = torch.from_numpy(places[start:stop]).to(device)
-    last = int(places[stop - 1]) + 1
-    hidden = torch.arange(first, last, device=device) > own[:, None]
+) -> QueryBlock:
+    """Return a row's queries from number `start` on, which stand at these places."""
+    own_places = torch.from_numpy(places).to(device)[:, None]
+    hidden = torch.arange(shared, int(places[-1]) + 1, device=device) > own_places
     mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
     mask.masked_fill_(hidden, float("-inf"))
-    return BlockPart(start, stop, first, last, mask)
+    parts = []
+    for first in range(0, len(places), PART_QUERIES):
+        own = places[first : first + PART_QUERIES]
+        end = int(own[-1]) + 1
+        seen = mask[first : first + len(own), : end - shared]
+        parts.append(BlockPart(start + first, start + first + len(own), shared, end, seen))
+    return QueryBlock(tuple(parts), shared)
 
 
 def attend_blocks(
@@ -115,13 +115,16 @@ def attend_blocks(
     Shapes: query [heads, queries, head_dim]; `parts` hold the whole context, one after another;
     result [queries, heads, head_dim].
     """
-    outs: list[Tensor] = []
+    if len(blocks) == 1 and not blocks[0].shared:
+        return _attend(query, parts, blocks[0].parts[0], scaling).transpose(0, 1)
+    out = torch.empty_like(query.transpose(0, 1), memory_format=torch.contiguous_format)
     for block in blocks:
         if block.shared:
-            outs.append(_attend_in_parts(query, parts, block, scaling))
+            _attend_in_parts(query, parts, block, scaling, out[block.queries])
         else:
-            outs += [_attend(query, parts, part, scaling) for part in block.parts]
-    return (outs[0] if len(outs) == 1 else torch.cat(outs, dim=1)).transpose(0, 1)
+            (part,) = block.parts
+            out[block.queries] = _attend(query, parts, part, scaling).transpose(0, 1)
+    return out
 
 
 def _attend(query: Tensor, parts: Sequence[KeyPart], part: BlockPart, scaling: float) -> Tensor:
@@ -149,8 +152,8 @@ def _attend(query: Tensor, parts: Sequence[KeyPart], part: BlockPart, scaling: f
 
 
 def _attend_in_parts(
-    query: Tensor, parts: Sequence[KeyPart], block: QueryBlock, scaling: float
-) -> Tensor:
+    query: Tensor, parts: Sequence[KeyPart], block: QueryBlock, scaling: float, out: Tensor
+) -> None:
     """Attend to the shared keys, run by run, and to the others; weigh the results.
 
     A mask over all keys costs 10 to 20 % at 8k tokens, joining runs of the pool that lie apart
@@ -158,45 +161,45 @@ def _attend_in_parts(
     such heads are queries of one head. Every query sees at least one key of each part, so all
     log-sum-exps are finite.
 
-    Shapes: query [heads, queries, head_dim]; result [heads, block's queries, head_dim].
+    Shapes: query [heads, queries, head_dim]; out [block's queries, heads, head_dim].
     """
-    groups = query.reshape(len(parts[0].keys), -1, *query.shape[1:])
-    out, weight = _attend_masked(groups, parts, block, scaling)
-    together = groups[:, :, block.queries].flatten(1, 2)[:, None]
+    groups = query.reshape(len(parts[0].keys), -1, *query.shape[1:]).transpose(0, 1)
+    found = out.view(len(out), groups.shape[1], -1, groups.shape[3]).permute(2, 1, 0, 3)
+    weight = _attend_masked(groups, parts, block, scaling, found)
+    together = groups[:, :, block.queries].transpose(0, 1).flatten(1, 2)[None]
     for part in _between(parts, 0, block.shared):
         more, more_weight = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            together, part.keys[:, None], part.values[:, None], scale=scaling
+            together, part.keys[None], part.values[None], scale=scaling
         )
-        more, more_weight = more.view(out.shape), more_weight.view(weight.shape)
+        more = more[0].unflatten(1, (len(groups), -1)).transpose(0, 1)
+        more_weight = more_weight[0].unflatten(1, (len(groups), -1)).transpose(0, 1)
         share = torch.sigmoid(more_weight - weight)
-        out = torch.lerp(out, more, share[..., None].to(out.dtype))
+        found.lerp_(more, share[..., None].to(out.dtype))
         weight = torch.logaddexp(weight, more_weight)
-    return out.flatten(0, 1)
 
 
 def _attend_masked(
-    groups: Tensor, parts: Sequence[KeyPart], block: QueryBlock, scaling: float
-) -> tuple[Tensor, Tensor]:
-    """Return what the queries of a block get from the keys that they don't share, and its weight.
+    groups: Tensor, parts: Sequence[KeyPart], block: QueryBlock, scaling: float, out: Tensor
+) -> Tensor:
+    """Write what the queries of a block get from the keys that they don't share.
 
-    Shapes: groups [kv_heads, group, queries, head_dim]; results [kv_heads, group, block's queries,
-    head_dim] and, as log-sum-exps, [kv_heads, group, block's queries].
+    Shapes: groups [group, kv_heads, queries, head_dim]; out [group, kv_heads, block's queries,
+    head_dim]; result, its weight as log-sum-exps, [group, kv_heads, block's queries].
     """
-    outs, weights = [], []
+    weights = []
+    start = block.queries.start
     for part in block.parts:
         keys, values = _joined(parts, part.first, part.last)
-        out, weight = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        found, weight = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             groups[:, :, part.start : part.stop],
-            keys[:, None].expand(-1, groups.shape[1], -1, -1),
-            values[:, None].expand(-1, groups.shape[1], -1, -1),
+            keys.expand(len(groups), -1, -1, -1),
+            values.expand(len(groups), -1, -1, -1),
             attn_mask=part.mask,
             scale=scaling,
         )
-        outs.append(out)
+        out[:, :, part.start - start : part.stop - start] = found
         weights.append(weight)
-    if len(outs) == 1:
-        return outs[0], weights[0]
-    return torch.cat(outs, dim=2), torch.cat(weights, dim=2)
+    return weights[0] if len(weights) == 1 else torch.cat(weights, dim=2)
 
 
 def _joined(parts: Sequence[KeyPart], start: int, stop: int) -> KeyPart:

@@ -9,11 +9,11 @@ from heddle.core.errors import ConfigError
 from heddle.engines.llm.attention_choice import ATTENTIONS, TRITON, choose_attention
 from heddle.engines.llm.engine import LlmEngine, LlmSpec, TextDecoder
 from heddle.engines.llm.fuser import ChunkCache, Fuser
-from heddle.engines.llm.handover import KvExchange
 from heddle.engines.llm.kept_memory import keep_freed_memory
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.llm.step_batch import CHECK_LAYER
 from heddle.engines.llm.warm_up import warm_up
+from heddle.kv.kv_encoding import KvEncoding
 
 if TYPE_CHECKING:
     import torch
@@ -34,8 +34,9 @@ class LlmSettings:
     it can. `context_tokens_max` None is the model's own, or what the KV pool of
     `kv_bytes` holds if that is less. `packs_weights` keeps a second copy of the weights, for
     decoding, on CPUs in float32. `threads` 0 leaves torch's setting as it is. `chunk_kv_bytes` of
-    host memory keep the KV of retrieved chunks for reuse, 0 = none; `chunk_kv_disk_bytes` more lie
-    in `chunk_kv_dir`. What is deleted from the corpus in `corpus_dir` is forgotten.
+    host memory keep the KV of retrieved chunks for reuse, 0 = none, as `chunk_kv_encoding` says;
+    `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`. What is deleted from the corpus in
+    `corpus_dir` is forgotten.
 
     Raises: ConfigError: a field is out of its range; the message names it.
     """
@@ -51,6 +52,7 @@ class LlmSettings:
     context_tokens_max: int | None = None
     packs_weights: bool = True
     chunk_kv_bytes: int = 0
+    chunk_kv_encoding: KvEncoding = KvEncoding.BF16
     corpus_dir: Path | None = None
     chunk_kv_dir: Path | None = None
     chunk_kv_disk_bytes: int = 0
@@ -72,9 +74,7 @@ class LlmSettings:
             raise ConfigError(f"threads is {self.threads}; use 0 (torch's own) or more")
 
 
-def build_engine(
-    name: str, epoch: int, settings: LlmSettings, exchange: KvExchange | None = None
-) -> LlmEngine:
+def build_engine(name: str, epoch: int, settings: LlmSettings) -> LlmEngine:
     """Load a model directory and return its engine.
 
     Raises: ConfigError: the directory can't be served; the message says why and what to change.
@@ -93,7 +93,7 @@ def build_engine(
     decoder = TokenizerDecoder(settings.model_dir / "tokenizer.json")
     model = _load(settings.model_dir, config, dtype).to(device)
     digest = model_gate.fingerprint(settings.model_dir, str(dtype))
-    return assemble(name, epoch, settings, model, digest, decoder, exchange)
+    return assemble(name, epoch, settings, model, digest, decoder)
 
 
 def assemble(
@@ -103,7 +103,6 @@ def assemble(
     model: Any,  # noqa: ANN401 - transformers' class
     fingerprint: str,
     decoder: TextDecoder,
-    exchange: KvExchange | None = None,
     chunk_cache: ChunkCache | None = None,
 ) -> LlmEngine:
     """Return the engine of a model that is loaded already; its first steps are done.
@@ -131,12 +130,12 @@ def assemble(
     pool_tokens = spec.limits.page_count * spec.limits.page_size
     worker = TransformersWorker(model, pool_tokens, has_kernel=has_kernel)
     warm_up(worker, spec.limits.context_tokens_max, has_kernel=has_kernel)
-    spec = replace(spec, reuse_problem=_reuse_problem(settings, worker))
+    spec = _with_reuse_tried(spec, settings, worker)
     fuser = None
     if not spec.reuse_problem:
         cache = chunk_cache or _chunk_store(settings, fingerprint, model.device)
         fuser = Fuser(cache, worker, fingerprint)
-    return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), exchange, fuser)
+    return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), fuser)
 
 
 def _has_kernel(settings: LlmSettings, model: Any) -> bool:  # noqa: ANN401
@@ -154,17 +153,21 @@ def _has_kernel(settings: LlmSettings, model: Any) -> bool:  # noqa: ANN401
     return attention == TRITON
 
 
-def _reuse_problem(settings: LlmSettings, worker: "TransformersWorker") -> str:
-    """Return why no chunk KV can be reused; empty where it can."""
+def _with_reuse_tried(
+    spec: LlmSpec, settings: LlmSettings, worker: "TransformersWorker"
+) -> LlmSpec:
+    """Return the spec with why no chunk KV can be reused, if so."""
     from heddle.engines.llm.reuse_gate import reuse_problem
 
     if not settings.chunk_kv_bytes:
-        return "no memory is set aside for chunk KV (chunk_kv_bytes is 0)"
-    problem = reuse_problem(worker)
-    if problem is None:
-        return ""
-    log.error("chunk KV is not reused: %s", problem)
-    return problem
+        problem = "no memory is set aside for chunk KV (chunk_kv_bytes is 0)"
+        return replace(spec, reuse_problem=problem)
+    found = reuse_problem(worker)
+    if found is None:
+        return replace(spec, reuse_problem="")
+    note = f"chunk KV is not reused: {found}"
+    log.error("%s", note)
+    return replace(spec, reuse_problem=found, notes=(note,))
 
 
 def _chunk_store(settings: LlmSettings, fingerprint: str, device: "torch.device") -> "ChunkStore":
@@ -179,6 +182,7 @@ def _chunk_store(settings: LlmSettings, fingerprint: str, device: "torch.device"
         settings.chunk_kv_bytes,
         directory,
         settings.chunk_kv_disk_bytes,
+        settings.chunk_kv_encoding,
         pins_host_memory=device.type == "cuda",
     )
     if settings.corpus_dir is None:

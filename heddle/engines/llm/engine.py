@@ -17,9 +17,7 @@ from heddle.core.commands import (
     Command,
     Release,
     Steer,
-    Transfer,
 )
-from heddle.core.errors import ConfigError
 from heddle.core.frames import Frame, Load, Progress
 from heddle.core.gauges import KV_PAGES_CACHED, KV_PAGES_FREE, KV_PAGES_HELD
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
@@ -29,10 +27,20 @@ from heddle.core.payloads import (
     PrefillPayload,
     PrimePayload,
     Segment,
+    SequenceKv,
+    TransferPayload,
 )
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Asked, FinishReason, FusedKv, Generated, KvHandle, Prefilled
+from heddle.core.results import (
+    Asked,
+    FinishReason,
+    FusedKv,
+    Generated,
+    KvHandle,
+    KvTransfer,
+    Prefilled,
+)
 from heddle.core.tasks import Optimizations, Priority, Task
 from heddle.costs.prefill import prefill_token_s
 from heddle.costs.step_report import StepReport
@@ -40,7 +48,6 @@ from heddle.engines.llm.asked_questions import Asking
 from heddle.engines.llm.fuser import Fuser
 from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ScoredAhead
 from heddle.engines.llm.fusion.ratio_choice import chosen_ratio
-from heddle.engines.llm.handover import KvExchange, SequenceKv
 from heddle.engines.llm.primer import Primer, fitting
 from heddle.engines.llm.requests import change_segment, refusal
 from heddle.engines.llm.scheduler import Scheduler, SchedulerLimits, StepPlan
@@ -70,17 +77,17 @@ class LlmWorker(Protocol):
         """Compute one step: write the KV of its tokens, draw the tokens that are wanted."""
         ...
 
-    def export_kv(
+    def pack_kv(
         self, slots: NDArray[np.int64], rotations: NDArray[np.int64] | None = None
-    ) -> object:
+    ) -> tuple[NDArray[np.generic], ...]:
         """Copy the KV of these slots out, its keys turned by as many tokens.
 
         Shapes: slots and rotations [n] int64.
         """
         ...
 
-    def load_kv(self, slots: NDArray[np.int64], block: object) -> None:
-        """Write a block that `export_kv` of the same model made. Shapes: slots [n] int64."""
+    def load_kv(self, slots: NDArray[np.int64], block: tuple[NDArray[np.generic], ...]) -> None:
+        """Write a block that `pack_kv` of the same model made. Shapes: slots [n] int64."""
         ...
 
 
@@ -109,7 +116,7 @@ class LlmSpec:
     """What the engine must know of its model.
 
     `prior_s` is the first guess of the cost model; `reuse_problem` says why no chunk KV is
-    reused, where the engine has no fuser.
+    reused, where the engine has no fuser, and `notes` says so where it was meant to have one.
     """
 
     limits: SchedulerLimits
@@ -118,6 +125,7 @@ class LlmSpec:
     page_bytes: int
     prior_s: Mapping[str, float]
     reuse_problem: str = "this engine keeps no chunk KV"
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -140,6 +148,8 @@ class LlmEngine:
     A prefill answers Prefilled with a lease; a decode continues it and answers Generated. A
     sequence's pages are given back once its lease is released and no decode runs on it. Amending
     a prompt after its decode has emitted tokens fails that decode: they can't be taken back.
+    A transfer ends the lease and answers with the prompt's KV, which a decode on another engine
+    of the same model brings along.
     """
 
     def __init__(
@@ -150,14 +160,12 @@ class LlmEngine:
         spec: LlmSpec,
         decoder: TextDecoder,
         clock: Clock,
-        exchange: KvExchange | None = None,
         fuser: Fuser | None = None,
     ) -> None:
         self._worker = worker
         self._spec = spec
         self._decoder = decoder
         self._clock = clock
-        self._exchange = exchange
         self._fuser = fuser
         self._primer = None if fuser is None else Primer(fuser)
         self._report = StepReport(name, epoch, clock, spec.prior_s)
@@ -169,6 +177,7 @@ class LlmEngine:
         self._decoding: dict[int, Sequence] = {}  # by the decode's task id
         self._outputs: dict[int, _Output] = {}
         self._arrivals = 0
+        self._told: tuple[Mapping[str, float], tuple[str, ...]] = self._pages(), ()
         self._budget_s = math.inf
 
     @property
@@ -188,11 +197,11 @@ class LlmEngine:
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would compute something, take in loads or has events to send."""
-        return self._report.has_events or self._has_more
+        """Whether a step would compute something, take in loads or has something to tell."""
+        return self._report.has_events or self._has_more or self._news() != self._told
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, from a loader thread, when chunk KV has arrived from disk."""
+        """Call `wake`, from the store's threads, when chunk KV has come from disk, or can't go."""
         if self._fuser is not None and self._primer is not None:
             self._fuser.subscribe(wake)
             self._primer.subscribe(wake)
@@ -207,10 +216,7 @@ class LlmEngine:
         return self._report.costs.predict_s(self._scheduler.backlog())
 
     def apply(self, command: Command) -> None:
-        """Take a command in; those for unknown or ended tasks are ignored.
-
-        Raises: ConfigError: a Transfer, and no exchange was given to this engine.
-        """
+        """Take a command in; those for unknown or ended tasks are ignored."""
         match command:
             case Admit():
                 self._admit(command)
@@ -222,8 +228,6 @@ class LlmEngine:
                 self._cancel(command.task_id)
             case Release():
                 self._release(command.handle)
-            case Transfer():
-                self._transfer(command)
 
     def step(self, now_s: float, budget_s: float) -> Frame:
         """Run one iteration: decodes, then prompt chunks that fit the budget, then new prompts."""
@@ -241,43 +245,13 @@ class LlmEngine:
             has_computed=plan is not None,
             has_work=self._has_more,
         )
-        return frame._replace(gauges=self._gauges())
+        self._told = self._news()
+        return frame._replace(gauges=self._gauges(), notes=self._notes())
 
     def export_sequence(self, handle: KvHandle) -> SequenceKv | None:
-        """Copy a finished prefill out, for another lane; None if the lease is void."""
+        """Copy a finished prefill out; None if the lease is void."""
         sequence = self._leased(handle)
-        if sequence is None or sequence.prefill_open:
-            return None
-        computed = min(sequence.num_computed_tokens, sequence.num_prompt_tokens)
-        slots = sequence.row.slots(np.arange(computed))
-        return SequenceKv(
-            task_id=sequence.id,
-            salt=sequence.salt,
-            priority=sequence.priority,
-            may_reuse=sequence.may_reuse and sequence.num_exact_tokens_max is None,
-            segments=tuple(sequence.segments),
-            num_computed_tokens=computed,
-            fingerprint=self._spec.fingerprint,
-            block=self._worker.export_kv(slots, sequence.row.rotations(computed)),
-        )
-
-    def import_sequence(self, incoming: SequenceKv) -> KvHandle:
-        """Take over a sequence; its KV is computed anew if another model or no room met it."""
-        sequence = self._new_sequence(
-            incoming.task_id, incoming.priority, incoming.salt, incoming.segments
-        )
-        sequence.may_reuse = incoming.may_reuse
-        sequence.prefill_open = False
-        sequence.token_ids = sequence.known_prompt()
-        sequence.num_prompt_tokens = len(sequence.token_ids)
-        self._sequences[sequence.id] = sequence
-        self._scheduler.add(sequence)
-        is_same = incoming.fingerprint == self._spec.fingerprint
-        if is_same and self._scheduler.hold_pages(sequence):
-            slots = sequence.row.slots(np.arange(incoming.num_computed_tokens))
-            self._worker.load_kv(slots, incoming.block)
-            sequence.num_computed_tokens = incoming.num_computed_tokens
-        return KvHandle(self.name, self._report.epoch, sequence.id)
+        return None if sequence is None or sequence.prefill_open else self._export(sequence)
 
     def check(self) -> None:
         """Assert that every page has an owner and every sequence a place."""
@@ -291,6 +265,8 @@ class LlmEngine:
             self._admit_prefill(command.task, payload)
         elif isinstance(payload, DecodePayload):
             self._admit_decode(command, payload)
+        elif isinstance(payload, TransferPayload):
+            self._admit_transfer(command.task, payload)
         elif isinstance(payload, PrimePayload):
             self._admit_priming(command.task, payload)
         elif isinstance(payload, AskPayload):
@@ -315,26 +291,104 @@ class LlmEngine:
         self._reread_prompt(sequence)
 
     def _admit_decode(self, command: Admit, payload: DecodePayload) -> None:
-        task_id = command.task.task_id
-        sequence = self._sequences.get(payload.prefill_task)
+        task_id, transfer = command.task.task_id, None
+        if payload.prompt is not None:
+            priority = command.task.identity.priority
+            transfer = self._import(payload.prefill_task, priority, payload.prompt)
+        sequence = self._continuable(task_id, payload.prefill_task)
         if sequence is None:
-            self._report.failed(
-                task_id,
-                f"prefill task {payload.prefill_task} is unknown here or its lease is over; "
-                "send the prefill again",
-            )
             return
         known = 0 if sequence.has_pending else sequence.num_prompt_tokens
         problem = refusal(payload, known)
         if problem is not None:
             self._report.failed(task_id, problem, is_input=True)
-        elif sequence.decode is not None:
-            self._report.failed(
-                task_id, f"prefill task {sequence.id} is being decoded by {sequence.decode.task_id}"
-            )
+            self._forget_if_over(sequence)
         else:
             decode = Decode(task_id, payload.sampling, command.report_every, payload.pause)
+            decode.transfer = transfer
             self._start_decode(sequence, decode, payload.continues)
+
+    def _admit_transfer(self, task: Task, payload: TransferPayload) -> None:
+        sequence = self._continuable(task.task_id, payload.prefill_task)
+        if sequence is None:
+            return
+        sequence.transfer = task.task_id
+        if not sequence.prefill_open:
+            self._hand_over(sequence)
+            self._forget_if_over(sequence)
+
+    def _continuable(self, task_id: int, prefill_task: int) -> Sequence | None:
+        """Return the sequence that a task is to continue; fail the task where it can't."""
+        sequence = self._sequences.get(prefill_task)
+        if sequence is None:
+            self._report.failed(
+                task_id,
+                f"prefill task {prefill_task} is unknown here or its lease is over; "
+                "send the prefill again",
+            )
+            return None
+        other = sequence.transfer if sequence.decode is None else sequence.decode.task_id
+        if other is not None:
+            self._report.failed(task_id, f"prefill task {prefill_task} is continued by {other}")
+            return None
+        return sequence
+
+    def _hand_over(self, sequence: Sequence) -> None:
+        """Answer a transfer with the KV of a prompt that is in, and end its lease."""
+        assert sequence.transfer is not None, f"nobody asked for sequence {sequence.id}"
+        try:
+            self._report.done(sequence.transfer, self._export(sequence))
+        except Exception as error:  # whatever the device raised
+            message = f"its KV can't be handed over: {type(error).__name__}: {error}"
+            self._report.failed(sequence.transfer, message)
+        sequence.transfer, sequence.released = None, True
+
+    def _export(self, sequence: Sequence) -> SequenceKv:
+        started_s = self._clock.now_s()
+        computed = min(sequence.num_computed_tokens, sequence.num_prompt_tokens)
+        slots = sequence.row.slots(np.arange(computed))
+        block = self._worker.pack_kv(slots, sequence.row.rotations(computed))
+        return SequenceKv(
+            segments=tuple(sequence.segments),
+            salt=sequence.salt,
+            may_reuse=sequence.may_reuse and sequence.num_exact_tokens_max is None,
+            tokens=computed,
+            fingerprint=self._spec.fingerprint,
+            block=block,
+            seconds=self._clock.now_s() - started_s,
+        )
+
+    def _import(self, sequence_id: int, priority: Priority, incoming: SequenceKv) -> KvTransfer:
+        """Take over a prompt, for one decode; what of its KV can't be used is computed anew."""
+        started_s = self._clock.now_s()
+        sequence = self._new_sequence(sequence_id, priority, incoming.salt, incoming.segments)
+        sequence.may_reuse = incoming.may_reuse
+        sequence.prefill_open, sequence.released = False, True
+        sequence.token_ids = sequence.known_prompt()
+        sequence.num_prompt_tokens = len(sequence.token_ids)
+        self._sequences[sequence.id] = sequence
+        self._scheduler.add(sequence)
+        problem = self._load_problem(sequence, incoming)
+        if not problem:
+            sequence.num_computed_tokens = incoming.tokens
+        missing = sequence.num_prompt_tokens - sequence.num_computed_tokens
+        if missing and not problem:
+            problem = "their pages were taken for other prompts before it was handed over"
+        note = f"{missing} prompt tokens were computed anew on {self.name}: {problem}"
+        seconds = incoming.seconds + self._clock.now_s() - started_s
+        return KvTransfer(incoming.nbytes, seconds, note if missing else "")
+
+    def _load_problem(self, sequence: Sequence, incoming: SequenceKv) -> str:
+        """Put KV into a sequence's pages; return why that can't be done, or nothing."""
+        if incoming.fingerprint != self._spec.fingerprint:
+            return "the KV is another model's"
+        if not self._scheduler.hold_pages(sequence):
+            return "no KV pages were free"
+        try:
+            self._worker.load_kv(sequence.row.slots(np.arange(incoming.tokens)), incoming.block)
+        except Exception as error:  # whatever the device raised
+            return f"{type(error).__name__}: {error}"
+        return ""
 
     def _admit_priming(self, task: Task, payload: PrimePayload) -> None:
         limit = self._spec.limits.context_tokens_max
@@ -487,11 +541,16 @@ class LlmEngine:
             return
         sequence = self._sequences.get(task_id)
         if sequence is not None and sequence.prefill_open:
-            # A decode that was to ride along can't: it ends with its prefill.
+            # What was to ride along can't: it ends with its prefill.
             self._report.cancelled(task_id)
             if sequence.decode is not None:
                 self._report.cancelled(sequence.decode.task_id)
+            if sequence.transfer is not None:
+                self._report.cancelled(sequence.transfer)
             self._forget(sequence)
+        elif (waiting := self._waits_for_transfer(task_id)) is not None:
+            self._report.cancelled(task_id)
+            waiting.transfer = None
         elif self._primer is not None and self._primer.cancel(task_id):
             self._report.cancelled(task_id)
 
@@ -502,12 +561,9 @@ class LlmEngine:
         sequence.released = True
         self._forget_if_over(sequence)
 
-    def _transfer(self, command: Transfer) -> None:
-        if self._exchange is None:
-            raise ConfigError(f"{self.name} has no KV exchange, so it can't transfer a sequence")
-        sequence = self.export_sequence(command.handle)
-        if sequence is not None:
-            self._exchange.send(command.lane, sequence)
+    def _waits_for_transfer(self, task_id: int) -> Sequence | None:
+        """Return the sequence that a transfer waits for."""
+        return next((s for s in self._sequences.values() if s.transfer == task_id), None)
 
     def _receive(self) -> None:
         if self._fuser is not None:
@@ -519,9 +575,6 @@ class LlmEngine:
                     self._report.done(task_id, primed)
                 else:
                     self._report.failed(task_id, problem)
-        if self._exchange is not None:
-            for sequence in self._exchange.receive(self.name):
-                self.import_sequence(sequence)
 
     # One step ---------------------------------------------------------------------------------
 
@@ -579,6 +632,8 @@ class LlmEngine:
             sequence.fused,
         )
         self._report.done(sequence.id, result)
+        if sequence.transfer is not None:
+            self._hand_over(sequence)
 
     def _take_token(self, sequence: Sequence, token: int, probability: float) -> None:
         decode = sequence.decode
@@ -621,6 +676,7 @@ class LlmEngine:
             reason,
             sequence.preemptions,
             self._spec.limits.context_tokens_max - len(sequence.token_ids),
+            decode.transfer,
         )
         self._report.done(decode.task_id, generated)
         self._end_decode(sequence)
@@ -654,6 +710,8 @@ class LlmEngine:
             self._report.failed(sequence.id, message, is_input=is_input)
         if sequence.decode is not None:
             self._report.failed(sequence.decode.task_id, message, is_input=is_input)
+        if sequence.transfer is not None:
+            self._report.failed(sequence.transfer, message, is_input=is_input)
         self._forget(sequence)
 
     def _fail_decode(self, sequence: Sequence, message: str) -> None:
@@ -728,13 +786,23 @@ class LlmEngine:
         free = (ledger.free_count + ledger.idle_count) * self._spec.page_bytes
         return Load(self._scheduler.running_count, self._scheduler.waiting_count, free)
 
-    def _gauges(self) -> Mapping[str, float]:
+    def _news(self) -> tuple[Mapping[str, float], tuple[str, ...]]:
+        """Return what is told though no task has an event: a lease may end after all of them."""
+        return self._pages(), self._notes()
+
+    def _pages(self) -> Mapping[str, float]:
         ledger = self._scheduler.ledger
         return {
             KV_PAGES_HELD: ledger.held_count,
             KV_PAGES_CACHED: ledger.idle_count,
             KV_PAGES_FREE: ledger.free_count,
         }
+
+    def _gauges(self) -> Mapping[str, float]:
+        return {**self._pages(), **({} if self._fuser is None else self._fuser.gauges())}
+
+    def _notes(self) -> tuple[str, ...]:
+        return self._spec.notes if self._fuser is None else self._fuser.notes
 
 
 def _scores_of(fuser: Fuser | None, clock: Clock, sequence: Sequence) -> ScoredAhead:

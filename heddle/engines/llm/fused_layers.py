@@ -1,5 +1,6 @@
 """Layers of the Llama family in fewer and longer operations, for float32 on a CPU. (ADR 10)"""
 
+import math
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -23,15 +24,16 @@ class FusedNorm(nn.Module):
 
     def __init__(self, norm: Any, weight: Tensor | None = None) -> None:  # noqa: ANN401
         super().__init__()
-        self.weight = norm.weight if weight is None else nn.Parameter(weight, requires_grad=False)
-        self._size = len(self.weight)
-        self._epsilon: float = norm.variance_epsilon
+        weight = norm.weight.detach() if weight is None else weight
+        root = math.sqrt(len(weight))
+        self.weight = nn.Parameter(weight * root, requires_grad=False)
+        self._least = torch.tensor(math.sqrt(norm.variance_epsilon) * root)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Return the normed states. Shapes: [..., size]."""
         norm = torch.linalg.vector_norm(hidden_states, dim=-1, keepdim=True)
-        scale = norm.square_().div_(self._size).add_(self._epsilon).rsqrt_()
-        normed: Tensor = (hidden_states * scale).mul_(self.weight)
+        # x / sqrt(mean(x^2) + eps) is sqrt(size) x / sqrt(|x|^2 + size eps)
+        normed: Tensor = (hidden_states / norm.hypot_(self._least)).mul_(self.weight)
         return normed
 
 

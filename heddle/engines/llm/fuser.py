@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,11 @@ from heddle.kv.chunk_directory import Fetch, Found, Tier
 from heddle.kv.chunk_key import HitKind, Probe, PromptKeys
 from heddle.kv.chunk_record import ChunkRecord
 
+NO_QUESTION: Final = (
+    "no stored chunk was used: nothing follows the prompt's last passage, so nothing asks about "
+    "it; put the question behind the passages"
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -31,6 +36,11 @@ class StoredKv(Protocol):
     @property
     def block(self) -> object:
         """Its tensors."""
+        ...
+
+    @property
+    def error(self) -> float:
+        """What storing it has cost, as relative L2 error."""
         ...
 
 
@@ -90,7 +100,16 @@ class ChunkCache(Protocol):
         ...
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, from any thread, whenever a load has ended."""
+        """Call `wake`, from any thread, whenever a load has ended or `notes` have changed."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why it doesn't keep KV as it was told to; empty where it does."""
+        ...
+
+    def gauges(self) -> Mapping[str, float]:
+        """Return its state by the names of `core.gauges`."""
         ...
 
     def close(self) -> None:
@@ -136,8 +155,17 @@ class Fuser:
         return self._cache.has_completed
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, from any thread, whenever `has_arrivals` has become true."""
+        """Call `wake`, from any thread, when `has_arrivals` is true now or `notes` have changed."""
         self._cache.subscribe(wake)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why the store doesn't keep KV as it was told to; empty where it does."""
+        return self._cache.notes
+
+    def gauges(self) -> Mapping[str, float]:
+        """Return the store's state by the names of `core.gauges`."""
+        return self._cache.gauges()
 
     def close(self) -> None:
         """Write what waits to be written and end the store's threads."""
@@ -152,6 +180,9 @@ class Fuser:
         policy = prompt.reuse.policy
         layout = layout_of(prompt.segments)
         if layout is None or policy is ReusePolicy.FULL or not prompt.may_reuse:
+            return
+        if not layout.has_question:
+            _reuse_nothing(prompt, layout, (NO_QUESTION,))
             return
         keys = self.keys_of(prompt, layout)
         # The first chunk's raw KV right behind the prefix is lossless; primed KV isn't.
@@ -230,12 +261,10 @@ class Fuser:
                 f"{len(found) - len(reused)} of {len(found)} stored chunks were prefilled: host "
                 "memory is full of chunks in use, or too many loads wait",
             )
-        for note in notes:
-            log.info("prompt %d: %s", prompt.id, note)
         if not reused:
-            misses = {HitKind.MISS.value: len(layout.chunks)}
-            prompt.fused = FusedKv(prompt.reuse.policy.value, 0.0, misses, fallbacks=notes)
+            _reuse_nothing(prompt, layout, notes)
             return frozenset()
+        _log_all(prompt, notes)
         prompt.fusion = Fusion(
             layout,
             prompt.reuse,
@@ -258,8 +287,9 @@ class Fuser:
         for loaded in self._cache.completed():
             for prompt in self._loading.pop(loaded.key, ()):
                 assert prompt.fusion is not None, "a prompt without fusion waits for a load"
-                block = None if loaded.entry is None else loaded.entry.block
-                if prompt.fusion.take_load(loaded.key, block, now_s):
+                entry = loaded.entry
+                block, error = (None, 0.0) if entry is None else (entry.block, entry.error)
+                if prompt.fusion.take_load(loaded.key, block, error, now_s):
                     ready.append(prompt)
         return ready
 
@@ -299,7 +329,7 @@ class Fuser:
         prefix = prompt.token_ids[: layout.prefix_stop]
         keys = PromptKeys(self._fingerprint, prompt.salt, prefix)
         for chunk in layout.chunks:
-            keys.append(chunk.token_ids, chunk.chunk_id)
+            keys.append(chunk.token_ids, chunk.chunk_id, is_public=chunk.is_public)
         return keys
 
     def _fetch(
@@ -308,7 +338,10 @@ class Fuser:
         fetched = self._cache.fetch(found.record.key)
         if fetched is Fetch.MISSING:
             return None
-        block = None if isinstance(fetched, Fetch) else fetched.block
+        if isinstance(fetched, Fetch):
+            block, error = None, 0.0  # on its way
+        else:
+            block, error = fetched.block, fetched.error
         return ReusedChunk(
             span=layout.chunks[index],
             record=found.record,
@@ -316,7 +349,20 @@ class Fuser:
             from_disk=found.tier is Tier.DISK,
             block=block,
             before=keys.chunks[:index],
+            error=error,
         )
+
+
+def _reuse_nothing(prompt: Prompt, layout: PromptLayout, notes: tuple[str, ...]) -> None:
+    """Leave a prompt an ordinary one; its receipt says so. Mutates: the prompt's `fused`."""
+    _log_all(prompt, notes)
+    misses = {HitKind.MISS.value: len(layout.chunks)}
+    prompt.fused = FusedKv(prompt.reuse.policy.value, 0.0, misses, fallbacks=notes)
+
+
+def _log_all(prompt: Prompt, notes: Iterable[str]) -> None:
+    for note in notes:
+        log.info("prompt %d: %s", prompt.id, note)
 
 
 def _worth_fetching(

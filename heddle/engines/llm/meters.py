@@ -51,13 +51,11 @@ class TokenScoreMeter:
         """Take in one layer; all but the last are ignored."""
         if layer < self._store.shape.layers - 1:
             return
-        queries = _grouped(query, self._store.shape.kv_heads) * scaling
+        queries = query.float() * scaling
         scores = []
         for runs, distance in self._measure.chunks:
-            chunk_keys, _ = self._store.read(layer, runs)
-            keys = torch.empty_like(chunk_keys, dtype=torch.float32)
-            self._rotation.turn(chunk_keys, distance, keys)
-            scores.append(_scores_of(queries, keys))
+            keys, _ = self._store.read(layer, runs)
+            scores.append(_scores_of(queries, keys, -distance, self._rotation))
         self._scores = tuple(scores)
 
     def result(self) -> tuple[NDArray[np.float32], ...]:
@@ -89,15 +87,12 @@ def scores_of_block(
     """Return how much queries that were kept (`LastQueries`) look at each token of stored KV.
 
     `tokens` is how far the queries are to be turned: from where they were computed to their place,
-    less as far as the keys would be turned from where they are stored to theirs. Turning the few
-    queries instead of the keys gives the same products.
+    less as far as the keys would be turned from where they are stored to theirs.
 
     Shapes: queries [heads, n, head_dim] float32; result [tokens of the block].
     """
-    keys = block.keys[-1].to(queries.device, torch.float32)
-    turned = torch.empty_like(queries)
-    rotation.turn(queries, tokens, turned)
-    return _scores_of(_grouped(turned, keys.shape[0]), keys).cpu().numpy()
+    keys = block.keys[-1].to(queries.device)
+    return _scores_of(queries, keys, tokens, rotation).cpu().numpy()
 
 
 class SpanAttentionMeter:
@@ -142,13 +137,17 @@ class SpanAttentionMeter:
         return weights @ self._is_in
 
 
-def _scores_of(queries: Tensor, keys: Tensor) -> Tensor:
+def _scores_of(queries: Tensor, keys: Tensor, tokens: int, rotation: KeyRotation) -> Tensor:
     """Return how much queries look at each key: softmax over the keys, summed over all else.
 
-    Shapes: queries [kv_heads, n, head_dim], scaled; keys [kv_heads, tokens, head_dim]; result
+    Turning the few queries instead of the keys gives the same products.
+
+    Shapes: queries [heads, n, head_dim] float32, scaled; keys [kv_heads, tokens, head_dim]; result
     [tokens].
     """
-    logits = queries @ keys.transpose(1, 2)
+    turned = torch.empty_like(queries)
+    rotation.turn(queries, tokens, turned)
+    logits = _grouped(turned, len(keys)) @ keys.float().transpose(1, 2)
     return logits.softmax(dim=-1).sum(dim=(0, 1))
 
 

@@ -10,7 +10,7 @@ from heddle.core.payloads import Segment, SegmentRole
 from heddle.core.results import Primed
 from heddle.engines.llm.fuser import Fuser
 from heddle.engines.llm.fusion.attention_log import AttentionLog
-from heddle.engines.llm.fusion.prompt_layout import priming_layout
+from heddle.engines.llm.fusion.prompt_layout import layout_of
 from heddle.engines.llm.sequence import Capture
 from heddle.engines.llm.sequence import Sequence as Prompt
 
@@ -44,7 +44,9 @@ class Primer:
 
     def begin(self, prompt: Prompt, now_s: float) -> Primed | None:
         """Look for the neighbours' KV; return the result at once where the chunk's is stored."""
-        layout = priming_layout(prompt.segments)
+        layout = layout_of(prompt.segments)
+        assert layout is not None, "a priming prompt has no chunk"
+        assert not layout.has_question, "a priming prompt doesn't end with its chunk"
         keys = self._fuser.keys_of(prompt, layout)
         neighbours = len(layout.chunks) - 1
         chunk = layout.chunks[neighbours]
@@ -57,7 +59,8 @@ class Primer:
         prompt.reuse = AS_STORED
         prompt.captures = (Capture(chunk.start, chunk.stop, record),)
         prompt.attention = AttentionLog(layout, [chunk.start])
-        found = self._fuser.look_up(map(keys.raw_probes, range(neighbours)), now_s)
+        wanted = [(keys.canonical_probe(index),) for index in range(neighbours)]
+        found = self._fuser.look_up(wanted, now_s)
         self._fuser.fuse(prompt, layout, keys, found, now_s)
         return None
 

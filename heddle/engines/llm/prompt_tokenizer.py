@@ -172,7 +172,7 @@ def _takes_space(before: str | None, part: str | Passage | None) -> bool:
 
 def _segment(part: str | Passage | None, ids: tuple[int, ...]) -> Segment:
     if isinstance(part, Passage):
-        return Segment(ids, SegmentRole.CHUNK, part.chunk_id)
+        return Segment(ids, SegmentRole.CHUNK, part.chunk_id, is_public=not part.tenant)
     return Segment(ids)
 
 

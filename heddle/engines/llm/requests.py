@@ -1,6 +1,7 @@
 """What a caller may ask for: sampling that can be carried out, and changes to a prompt."""
 
 import math
+from dataclasses import replace
 
 from heddle.core.commands import Amend, AmendMode
 from heddle.core.payloads import DecodePayload, Pause, Sampling, Segment
@@ -51,5 +52,5 @@ def change_segment(segments: list[Segment], command: Amend) -> str | None:
     old = segments[index]
     if command.mode is AmendMode.FILL and not old.is_pending:
         return f"segment {index} is filled already; amend it with REPLACE"
-    segments[index] = Segment(command.token_ids, old.role, old.chunk_id)
+    segments[index] = replace(old, token_ids=command.token_ids)
     return None

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from heddle.engines.llm.step_batch import BatchRow, SlotLoad, StepBatch
 from heddle.engines.llm.worker import TransformersWorker
-from heddle.kv.rows import SlotRun
+from heddle.kv.rows import SharedKeys, SlotRun
 
 _TOKENS: Final = 12
+_ASKING: Final = 2  # the last of them, which read the others' keys as those of a shared chunk
 _DISTANCE: Final = 37
 _TOLERANCE: Final = {4: 1e-4, 2: 2e-2}  # by the bytes of a number: what rounding alone may do
 
@@ -31,7 +32,8 @@ def keys_can_be_turned(worker: TransformersWorker) -> bool:
     """Compute a few tokens at two places and compare the keys, one's turned to the other's.
 
     Attention depends on distances alone, so a text that is moved as a whole keeps its values, and
-    its keys differ by a rotation: if not, stored KV can't be reused elsewhere.
+    its keys differ by a rotation: if not, stored KV can't be reused elsewhere. Both ways to use it
+    are tried: keys copied and turned, and keys that are read as they were stored.
 
     Mutates: writes KV into the first slots of the pool, before any sequence owns them.
     """
@@ -42,7 +44,15 @@ def keys_can_be_turned(worker: TransformersWorker) -> bool:
     fresh = worker.export_kv(slots)
     worker.load(SlotLoad(slots, stored, 0, _DISTANCE))
     turned = worker.export_kv(slots)
-    return _are_close(turned.keys, fresh.keys) and _are_close(turned.values, fresh.values)
+    worker.load(SlotLoad(slots, stored, 0, 0))
+    worker.run(_reading_step(_DISTANCE))
+    reading = worker.export_kv(slots[-_ASKING:])
+    return (
+        _are_close(turned.keys, fresh.keys)
+        and _are_close(turned.values, fresh.values)
+        and _are_close(reading.keys, fresh.keys[:, :, -_ASKING:])
+        and _are_close(reading.values, fresh.values[:, :, -_ASKING:])
+    )
 
 
 def tokens_can_be_left_out(worker: TransformersWorker) -> bool:
@@ -71,3 +81,13 @@ def _step(places: NDArray[np.int64], start: int) -> StepBatch:
         places=places,
     )
     return StepBatch(places % 3 + 3, places + start, places, (row,))
+
+
+def _reading_step(distance: int) -> StepBatch:
+    """Return a step of the last tokens of that text, which reads the others' keys at a distance."""
+    places = np.arange(_TOKENS - _ASKING, _TOKENS, dtype=np.int64)
+    others = np.arange(_TOKENS - _ASKING, dtype=np.int64)
+    chunk = SharedKeys(others, others, (SlotRun(0, len(others)),), rotation=distance)
+    own = (SlotRun(len(others), _ASKING),)
+    row = BatchRow(0, _ASKING, _TOKENS, own, shared=(chunk,))
+    return StepBatch(places % 3 + 3, places + distance, places, (row,))

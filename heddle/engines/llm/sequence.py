@@ -7,7 +7,7 @@ import numpy as np
 
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling, Segment
-from heddle.core.results import FusedKv, Primed
+from heddle.core.results import FusedKv, KvTransfer, Primed
 from heddle.core.tasks import Priority
 from heddle.engines.llm.asked_questions import Asking
 from heddle.engines.llm.fusion.attention_log import AttentionLog
@@ -22,7 +22,8 @@ from heddle.kv.rows import Row
 class Decode:
     """A decode task that continues a sequence.
 
-    The first `num_continued_tokens` of `output_ids` were written by earlier decodes.
+    The first `num_continued_tokens` of `output_ids` were written by earlier decodes. `transfer`
+    tells how its prompt came from another lane.
 
     Mutates: the engine appends to `output_ids` and moves `reported` along.
     """
@@ -34,6 +35,7 @@ class Decode:
     output_ids: list[int] = field(default_factory=list)
     num_continued_tokens: int = 0
     reported: int = 0
+    transfer: KvTransfer | None = None
 
     def take_over(self, token_ids: list[int]) -> None:
         """Go on after what earlier decodes of the same answer have written and reported."""
@@ -81,6 +83,7 @@ class Sequence:
     prompt is put together from reused KV, and only then counted as computed; an `attention` log
     notes what tokens look at while they are computed. The KV of the first `num_exact_tokens_max`
     is what full attention gives; None: all of it. `deadline_s` is by the lane's clock.
+    `transfer` is the task that waits to hand its KV to another lane.
     """
 
     id: int
@@ -107,6 +110,7 @@ class Sequence:
     prefill_open: bool = True
     released: bool = False
     decode: Decode | None = None
+    transfer: int | None = None
     primes: Primed | None = None
     asking: Asking | None = None
     is_speculative: bool = False

@@ -242,6 +242,13 @@ class TransformersWorker:
         return block
 
     @torch.inference_mode()
+    def pack_kv(
+        self, slots: NDArray[np.int64], rotations: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[np.generic], ...]:
+        """Copy the KV of these slots to the host as `export_kv` does, for another process."""
+        return self.export_kv(slots, rotations).packed()
+
+    @torch.inference_mode()
     def export_chunk(self, slots: NDArray[np.int64], record: ChunkRecord) -> ChunkEntry:
         """Copy a chunk's KV out. Shapes: slots [record.tokens]."""
         return ChunkEntry(record, self.store.export(slots))
@@ -263,10 +270,9 @@ class TransformersWorker:
         return tuple(found)
 
     @torch.inference_mode()
-    def load_kv(self, slots: NDArray[np.int64], block: object) -> None:
-        """Write a block of `export_kv` into these slots. Shapes: slots [n]."""
-        assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
-        self.store.load(slots, block)
+    def load_kv(self, slots: NDArray[np.int64], block: tuple[NDArray[np.generic], ...]) -> None:
+        """Write a block of `pack_kv` into these slots. Shapes: slots [n]."""
+        self.store.load(slots, KvBlock.unpacked(block))
 
     @torch.inference_mode()
     def load(self, load: SlotLoad) -> None:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from heddle.core.errors import ConfigError
 from heddle.core.ports import SteppedEngine
-from heddle.engines.vector.engine import VectorEngine
+from heddle.engines.vector.engine import TOPM_UNUSED, VectorEngine
 from heddle.engines.vector.graph import build as graph
-from heddle.engines.vector.graph.graph_path import graph_path
+from heddle.engines.vector.graph.engine import NO_CLUSTERS
 from heddle.engines.vector.graph.progress import OnPhase
-from heddle.engines.vector.graph.scheduler import TOPM_MAX
+from heddle.engines.vector.graph.scheduler import TOPM, TOPM_MAX
+from heddle.engines.vector.graph_path import graph_path
 from heddle.engines.vector.hot.setting import HotSettings
+from heddle.engines.vector.index_bytes import MemoryLeft, check_memory, mode_of, unlimited
 from heddle.engines.vector.index_kind import SearchMode
 from heddle.engines.vector.locality.finality import Finality
 from heddle.engines.vector.locality.self_check import SelfCheck
@@ -43,13 +45,15 @@ class VectorSettings:
         threads: FAISS threads.
         substage_budget_s: time for one step where the runtime doesn't say [s].
         lists_per_step: the most clusters a query scans in a step; None leaves it to the budget.
-        topm: candidates that a search of a graph keeps: recall against time.
+        topm: candidates that a search of a graph keeps: recall against time; None = TOPM.
         pool: how searches before a prefill and while decoding share the lane; None = no pool.
         hot: which share of the lists lies on a device as well; None = none. A graph has no lists.
         part: which part of the corpus is searched.
         target_recall: what searches find at least on average of the exact hits, in (0, 1), where
             a request allows approximate answers; None = each scans all its clusters. A graph has
             none.
+        memory_left: tells how many bytes the lane may still take [bytes]: another index, in the
+            background, isn't made where it might need more. Picklable.
         speculates: whether a search that is asked to tell what it has found by now tells how likely
             that is to stay. A graph can't.
 
@@ -63,12 +67,13 @@ class VectorSettings:
     threads: int = 1
     substage_budget_s: float = 2e-3
     lists_per_step: int | None = None
-    topm: int = 64
+    topm: int | None = None
     pool: PoolSettings | None = None
     hot: HotSettings | None = None
     part: Part = WHOLE
     target_recall: float | None = None
     speculates: bool = False
+    memory_left: MemoryLeft = unlimited
 
     def __post_init__(self) -> None:
         for name in ("nprobe", "slots", "threads", "lists_per_step"):
@@ -83,7 +88,7 @@ class VectorSettings:
             raise ConfigError(
                 f"vector target_recall: need more than 0 and less than 1, got {self.target_recall}"
             )
-        if not 1 <= self.topm <= TOPM_MAX:
+        if self.topm is not None and not 1 <= self.topm <= TOPM_MAX:
             raise ConfigError(f"vector topm: need 1 to {TOPM_MAX}, got {self.topm}")
         if self.pool is not None and self.slots < 2 * self.pool.slots:
             raise ConfigError(
@@ -103,21 +108,33 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> SteppedEngi
     if settings.part.of > 1 and settings.part.number == 0:  # one of the lanes tidies up
         remove_other_divisions(settings.directory, settings.part.of)
     if graph_path(settings.directory).exists():
-        topm, slots = settings.topm, settings.slots
         engine = graph.build_engine(
-            name, epoch, settings.directory, settings.part, topm=topm, slots=slots
+            name,
+            epoch,
+            settings.directory,
+            settings.part,
+            topm=settings.topm or TOPM,
+            slots=settings.slots,
+            memory_left=settings.memory_left,
+            notes=_unused_by_graph(settings),
         )
-        if settings.hot is not None:
-            log.warning("hot_clusters: this corpus is searched by its graph, which has no clusters")
-        if settings.target_recall is not None:
-            log.warning(
-                "target recall: this corpus is searched by its graph, which has no clusters"
-            )
-        if settings.speculates:
-            log.warning("speculative: this corpus is searched by its graph, which has no clusters")
     else:
         engine = _ivf_engine(name, epoch, settings)
     return engine if settings.pool is None else pooled(engine, settings.pool)
+
+
+def _unused_by_graph(settings: VectorSettings) -> tuple[str, ...]:
+    """Return which settings a graph has no use for, as the log and each receipt name them."""
+    asked = {
+        "nprobe": settings.nprobe is not None,
+        "hot_clusters": settings.hot is not None,
+        "target recall": settings.target_recall is not None,
+        "speculative": settings.speculates,
+    }
+    notes = tuple(f"{name}: {NO_CLUSTERS}" for name, is_asked in asked.items() if is_asked)
+    for note in notes:
+        log.warning("%s", note)
+    return notes
 
 
 def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine:
@@ -138,6 +155,7 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine
     def reopen() -> LiveIndex:
         # As a lane would open it now: an indexer may have left a better file, else it is made.
         with closing(open_source(settings.directory, settings.part)) as own_source:
+            check_memory(own_source, mode_of(directory), settings.memory_left)
             return open_index(directory, own_source)
 
     make_hot = None if settings.hot is None else _hot_maker(settings.hot)
@@ -147,6 +165,8 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine
     worker = FaissWorker(live, source, settings.nprobe, settings.threads, rebuild, make_hot)
     check = SelfCheck(worker)
     target = settings.target_recall
+    if settings.topm is not None:
+        log.warning("%s", TOPM_UNUSED)
     return VectorEngine(
         name,
         epoch,
@@ -158,6 +178,7 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine
         check=check,
         stops=None if target is None else TargetStops(worker, check, target),
         finality=Finality() if settings.speculates else None,
+        notes=() if settings.topm is None else (TOPM_UNUSED,),
     )
 
 

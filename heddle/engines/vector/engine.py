@@ -29,8 +29,10 @@ from heddle.engines.vector.search import RunningSearch, SortedHits, dims_refusal
 from heddle.engines.vector.slot_tables import Portion, SlotTables
 from heddle.engines.vector.slots import SlotTable
 from heddle.engines.vector.step_counts import PRIOR_S, StepCounts
+from heddle.engines.vector.word_searches import only_words_lack
 from heddle.engines.vector.worker_port import VectorWorker
 
+TOPM_UNUSED = "topm: this corpus is searched by its clusters; a graph keeps candidates"
 FILTERED_IN_FULL = "target recall: a search with a filter scans every planned list"
 
 
@@ -86,6 +88,7 @@ class VectorEngine:
             each scans all its clusters.
         finality: tells how likely partial hits are the final ones; None = nothing does, and they
             are told after every so many steps.
+        notes: what every search is told: where it goes another way than asked.
     """
 
     def __init__(
@@ -102,8 +105,9 @@ class VectorEngine:
         check: SelfCheck | None = None,
         stops: TargetStops | None = None,
         finality: Finality | None = None,
+        notes: tuple[str, ...] = (),
     ) -> None:
-        self._worker = worker
+        self._worker, self._own_notes = worker, notes
         self._check, self._stops, self._finality = check, stops, finality
         self._slots = slots
         self._budget_s = substage_budget_s
@@ -176,7 +180,7 @@ class VectorEngine:
             INDEX_REVISION: self._worker.revision,
             INDEX_VECTORS: int(self._worker.list_sizes.sum()),
         }
-        return frame._replace(recall=self._recall, notes=self._worker.notes, gauges=gauges)
+        return frame._replace(recall=self._recall, notes=self._notes, gauges=gauges)
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Call `wake` whenever a search by words has ended beside the steps."""
@@ -202,6 +206,11 @@ class VectorEngine:
         stored = self._ingests.rows_of_largest
         fixed_s = costs.predict_s({"call": 1.0, "rows": joining, "stored": stored})
         return fixed_s + min(scans_s, max(self._budget_s, 0.0))
+
+    def work(self, payload: SearchPayload) -> float:
+        """Return how many clusters a search scans over all its queries, at least 1."""
+        nprobe = payload.nprobe or self._worker.nprobe_default
+        return max(1, payload.rows * min(nprobe, len(self._worker.list_sizes)))
 
     # Tasks ------------------------------------------------------------------------------------
 
@@ -280,7 +289,7 @@ class VectorEngine:
             self._report.failed(task_id, message, is_input=is_input)
 
     def _finish(self, search: RunningSearch) -> None:
-        notes = (*self._worker.notes, *search.notes)
+        notes = (*self._notes, *search.notes)
         hits = replace(search.hits(), notes=notes, by_words=search.by_words, recall=self._recall)
         if self._finality is not None and len(hits.labels) == 1:
             self._finality.learn(search.task_id, hits.labels[0])
@@ -289,6 +298,7 @@ class VectorEngine:
             self._report.done(search.task_id, hits)
         else:
             self._lacking_words[search.task_id] = hits
+            self._report.tell(only_words_lack(search.task_id))
 
     def _take_words(self) -> None:
         """Take in what searches by words have found, and end the tasks that lacked only that."""
@@ -327,7 +337,7 @@ class VectorEngine:
             if not search.rows_waiting:
                 del self._waiting[search.task_id]
         for common, group in groups.items():
-            self._join_group(common, group)
+            self._join_group(common, group, counts)
 
     def _group(self, search: RunningSearch) -> Group:
         topk, nprobe = search.payload.topk, search.nprobe or 0
@@ -364,6 +374,7 @@ class VectorEngine:
         nprobe = search.payload.nprobe or self._worker.nprobe_default
         search.nprobe = min(nprobe, len(self._worker.list_sizes))
         search.revision = self._worker.revision
+        search.note(TOPM_UNUSED if search.payload.topm is not None else "")
         if search.payload.words is not None:
             self._worker.words.start(search.task_id, search.payload)
         if not (search.nprobe and search.payload.rows):
@@ -411,7 +422,7 @@ class VectorEngine:
         if search.is_done:
             self._finish(search)
 
-    def _join_group(self, common: Group, group: Sequence[Joining]) -> None:
+    def _join_group(self, common: Group, group: Sequence[Joining], counts: StepCounts) -> None:
         """Find the clusters of rows with equal k and nprobe in one coarse search."""
         nprobe, allowed = common.nprobe, common.allowed
         queries = np.concatenate([joining.queries for joining in group], dtype=np.float32)
@@ -424,7 +435,8 @@ class VectorEngine:
             own = self._sizes(lists[:, :nprobe]).sum(axis=1)
             if common.may_stop and self._stops is not None:
                 starts = [start for joining in group for start in joining.starts()]
-                lists, stop = self._stops.begin(starts, queries, lists)
+                lists, stop, compared = self._stops.begin(starts, queries, lists)
+                counts.compared += compared
         except Exception as error:
             for joining in group:
                 self._fail(joining.search.task_id, f"coarse search failed: {error}")
@@ -533,7 +545,7 @@ class VectorEngine:
         """Whether the hits so far are to be told now."""
         if self._finality is None or search.payload.rows > 1:
             return search.steps % search.report_every == 0
-        kind = Kind(search.payload.topk, search.nprobe or 0)
+        kind = Kind(search.payload.topk, search.nprobe or 0, search.allowed is not None)
         return self._finality.is_due(search.task_id, kind, scanned)
 
     def _collect(self, table: SlotTable) -> None:
@@ -605,6 +617,10 @@ class VectorEngine:
                 self._check.add(Sample(query, found, 0, search.revision))
 
     @property
+    def _notes(self) -> tuple[str, ...]:
+        return (*self._own_notes, *self._worker.notes)
+
+    @property
     def _recall(self) -> RecallEstimate | None:
         return None if self._check is None else self._check.estimate
 
@@ -617,7 +633,8 @@ class VectorEngine:
         """Return the hits that rows have by now, [m, k], or None: then their tasks have failed."""
         heaps = (table.distances[rows], table.labels[rows])
         try:
-            return self._worker.hits(table.queries[rows], *heaps, table.k)
+            found = self._worker.hits(table.queries[rows], *heaps, table.k)
+            return found if self._stops is None else self._stops.with_known(table, rows, found)
         except Exception as error:
             for task_id in np.unique(table.task_ids[rows]).tolist():
                 self._fail(task_id, f"reading the hits failed: {error}")

@@ -9,15 +9,14 @@ again from the vectors.
 
 import hashlib
 import logging
-import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 import faiss
-import psutil
 
 from heddle.core.errors import InputError, StorageError
 from heddle.corpus.folder_lock import locked
+from heddle.engines.vector.durable_file import remove_abandoned, write_durably
 from heddle.engines.vector.index_kind import SearchMode
 from heddle.engines.vector.live_index import LiveIndex
 from heddle.engines.vector.manifest import FOLDER, MANIFEST, IndexManifest, read_manifest
@@ -171,17 +170,8 @@ def _verify(directory: Path, manifest: IndexManifest, source: VectorSource) -> N
 
 def _write_file(target: Path, write: Callable[[Path], object]) -> str:
     """Write a file durably and atomically; return its sha256."""
-    temporary = _temporary(target)
-    try:
-        write(temporary)
-        _sync(temporary)
-        digest = _sha256(temporary)
-        os.replace(temporary, target)
-        _sync(target.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return digest
+    write_durably(target, write)
+    return _sha256(target)
 
 
 def _remove_others(folder: Path, *, keep: Collection[str]) -> None:
@@ -189,18 +179,7 @@ def _remove_others(folder: Path, *, keep: Collection[str]) -> None:
     for path in (*folder.glob("ivf-*.faiss"), *folder.glob("refine-*.bin")):
         if path.name not in keep:
             path.unlink(missing_ok=True)
-    for path in folder.glob("*.tmp"):
-        writer = path.name.split(".")[-2]
-        if not writer.isdecimal() or _is_mine_or_dead(int(writer)):
-            path.unlink(missing_ok=True)
-
-
-def _is_mine_or_dead(pid: int) -> bool:
-    return pid == os.getpid() or not psutil.pid_exists(pid)
-
-
-def _temporary(target: Path) -> Path:
-    return target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    remove_abandoned(folder)
 
 
 def _path(directory: Path, name: str) -> Path:
@@ -210,12 +189,3 @@ def _path(directory: Path, name: str) -> Path:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    """Make a file's content, or a folder's entries, survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,6 +5,8 @@ from typing import Final
 
 EXHAUSTIVE_BELOW: Final = 20_000  # vectors up to which every list is scanned in full: exact
 PQ_NPROBE: Final = 96
+GRAPH_DEGREE: Final = 32  # edges of a node
+PQ_DIMS: Final = (4, 3, 2, 1)  # that share a 4-bit code, the first that divides them all
 
 
 class SearchMode(Enum):
@@ -28,6 +30,11 @@ def kind_for(count: int, mode: SearchMode) -> IndexKind:
     if count < EXHAUSTIVE_BELOW:
         return IndexKind.FLAT
     return IndexKind.PANORAMA if mode is SearchMode.EXACT else IndexKind.PQ
+
+
+def pq_parts(dims: int) -> int:
+    """Return the 4-bit codes of a vector."""
+    return dims // next(size for size in PQ_DIMS if dims % size == 0)
 
 
 def nprobe_for(kind: IndexKind, nlist: int) -> int:

@@ -9,7 +9,13 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.engines.vector.index_kind import EXHAUSTIVE_BELOW, IndexKind, SearchMode, kind_for
+from heddle.engines.vector.index_kind import (
+    EXHAUSTIVE_BELOW,
+    IndexKind,
+    SearchMode,
+    kind_for,
+    pq_parts,
+)
 from heddle.engines.vector.refine_store import RefineStore
 from heddle.engines.vector.replay import Replay
 from heddle.engines.vector.source import VectorBatch, VectorSource
@@ -23,7 +29,6 @@ PIECE_ROWS = 1024  # the most vectors that are brought in at once while others w
 PIECE_COMPARISONS = 2**17  # ... and of comparisons with centroids: some milliseconds
 FOLLOW_ROWS = 4096  # brought in at once where nobody waits
 
-PQ_DIMS = (4, 3, 2, 1)  # dimensions that share a 4-bit code, the first that divides them all
 PANORAMA_LEVELS = 8
 
 IvfIndex = Any
@@ -130,7 +135,7 @@ class LiveIndex:
         nlist, kind = nlist_for(count), kind or kind_for(count, mode)
         index = _untrained(kind, dims, nlist)
         index.train(_sample(source, count, nlist * SAMPLE_PER_LIST))
-        refine = RefineStore.empty(dims) if kind is IndexKind.PQ else None
+        refine = RefineStore.empty(dims, count) if kind is IndexKind.PQ else None
         live = cls(index, revision, refine, mode)
         for batch in source.vectors():
             live._insert(batch)
@@ -226,8 +231,10 @@ class LiveIndex:
 def _untrained(kind: IndexKind, dims: int, nlist: int) -> IvfIndex:
     quantizer = faiss.IndexFlatL2(dims)
     if kind is IndexKind.PQ:
-        parts = dims // next(size for size in PQ_DIMS if dims % size == 0)
-        ivf: IvfIndex = faiss.IndexIVFPQFastScan(quantizer, dims, nlist, parts, 4, faiss.METRIC_L2)
+        parts, bits = pq_parts(dims), 4
+        ivf: IvfIndex = faiss.IndexIVFPQFastScan(
+            quantizer, dims, nlist, parts, bits, faiss.METRIC_L2
+        )
         ivf.by_residual = False  # else a query's tables would depend on the lists of a step
         ivf.pq.cp.seed = KMEANS_SEED
     elif kind is IndexKind.PANORAMA:

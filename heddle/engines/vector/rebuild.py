@@ -52,6 +52,8 @@ class Rebuild(Generic[T]):
     def start(self) -> None:
         """Begin, unless one is being made, waits to be taken, or has just failed."""
         if self._thread is None and self._may_begin:
+            if not self.problem:
+                self._failures = 0
             self._thread = threading.Thread(target=self._run, name="index-rebuild")
             self._thread.start()
 
@@ -67,18 +69,8 @@ class Rebuild(Generic[T]):
         assert made is not None, "no index was made"
         return made
 
-    def _run(self) -> None:
-        faiss.omp_set_num_threads(1)  # of this thread: searches keep theirs
-        try:
-            made = self._make()
-        except Exception as error:
-            self._pause(error)
-            self._thread = None  # last: from now on another may begin
-            return
-        self._failures, self._again_s, self.problem = 0, -math.inf, ""
-        self._made = made
-
-    def _pause(self, error: Exception) -> None:
+    def refuse(self, error: Exception) -> None:
+        """Note why another index is not served: it couldn't be made, or is of no use."""
         pause_s = min(PAUSE_S * 2**self._failures, PAUSE_S_MAX)
         self._failures = min(self._failures + 1, 16)  # the pause is at its longest long before
         self._again_s = self._clock.now_s() + pause_s
@@ -87,3 +79,14 @@ class Rebuild(Generic[T]):
             f"tried again {pause_s:g} s later"
         )
         log.warning("%s", self.problem)
+
+    def _run(self) -> None:
+        faiss.omp_set_num_threads(1)  # of this thread: searches keep theirs
+        try:
+            made = self._make()
+        except Exception as error:
+            self.refuse(error)
+            self._thread = None  # last: from now on another may begin
+            return
+        self._again_s, self.problem = -math.inf, ""
+        self._made = made

@@ -1,14 +1,18 @@
 """Vectors in half precision by row number: what decides the order of an index's candidates."""
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import InputError
-from heddle.engines.vector.scan_kernels import row_distances
+from heddle.engines.vector.allowed import Allowed
+from heddle.engines.vector.locality.index_port import Piece
+from heddle.engines.vector.scan_kernels import row_distances, rows_to_compare
 
+PIECE_VECTORS: Final = 8192  # that a query is compared with at once, exactly
+PASSED_FOR_ONE: Final = 32  # vectors passed over in the time that one is compared
 FORGOTTEN = -1  # the chunk id of a row whose chunk was deleted
 ROWS_FIRST = 1024
 T = TypeVar("T", bound=np.generic)
@@ -23,18 +27,24 @@ class RefineStore:
     Args:
         chunk_ids: of the mapped rows, [n].
         mapped: their vectors as the bits of float16, [n, d] uint16.
+        rows_to_come: later ones for which there is room at once.
     """
 
-    def __init__(self, chunk_ids: NDArray[np.int64], mapped: NDArray[np.uint16]) -> None:
+    def __init__(
+        self,
+        chunk_ids: NDArray[np.int64],
+        mapped: NDArray[np.uint16],
+        rows_to_come: int = ROWS_FIRST,
+    ) -> None:
         self.rows = len(chunk_ids)
         self._chunk_ids = chunk_ids
         self._mapped = mapped
-        self._added = np.zeros((ROWS_FIRST, mapped.shape[1]), np.uint16)
+        self._added = np.zeros((rows_to_come, mapped.shape[1]), np.uint16)
 
     @classmethod
-    def empty(cls, dims: int) -> "RefineStore":
-        """Return a store without rows."""
-        return cls(np.zeros(0, np.int64), np.zeros((0, dims), np.uint16))
+    def empty(cls, dims: int, rows_to_come: int = ROWS_FIRST) -> "RefineStore":
+        """Return a store without rows, with room for some: growing takes as much again."""
+        return cls(np.zeros(0, np.int64), np.zeros((0, dims), np.uint16), rows_to_come)
 
     @classmethod
     def open(cls, path: Path, dims: int) -> "RefineStore":
@@ -93,6 +103,34 @@ class RefineStore:
         found = np.empty(rows.shape, np.float32)
         row_distances(self._mapped, self._added, rows, queries, found)
         return found
+
+    def compare_piece(
+        self,
+        query: NDArray[np.float32],
+        first: int,
+        distances: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        allowed: Allowed | None = None,
+    ) -> Piece:
+        """Compare a query with the next rows exactly; updates its k nearest chunks in place.
+
+        Of these chunks only, where `allowed` is there. To pass over others counts as well.
+
+        Shapes: query [1, d]; distances and labels [1, k], from (inf, -1) on, in any order.
+        """
+        rows = np.empty(PIECE_VECTORS, np.int64)
+        bits = np.zeros(0, np.uint8) if allowed is None else allowed.bits
+        stop = min(first + PASSED_FOR_ONE * PIECE_VECTORS, self.rows)
+        count, following = rows_to_compare(self._chunk_ids, bits, first, stop, rows)
+        rows = rows[None, :count]
+        both = np.hstack([distances, self.distances(query, rows)])
+        both_labels = np.hstack([labels, self._chunk_ids[rows]])
+        kept = np.argpartition(both, distances.shape[1] - 1, axis=1)[:, : distances.shape[1]]
+        distances[:] = np.take_along_axis(both, kept, axis=1)
+        labels[:] = np.take_along_axis(both_labels, kept, axis=1)
+        passed = following - first - count
+        is_over = following == self.rows
+        return Piece(0 if is_over else following, count + passed // PASSED_FOR_ONE)
 
 
 def _grown(values: NDArray[T], rows: int) -> NDArray[T]:

@@ -54,3 +54,28 @@ def row_distances(
                 out[i, j] = distance(mapped, row, queries[i])
             else:
                 out[i, j] = distance(added, row - len(mapped), queries[i])
+
+
+# Compiled when it is imported: it is first needed in the middle of a step.
+@numba.njit("UniTuple(int64, 2)(int64[::1], uint8[::1], int64, int64, int64[::1])", cache=True)
+def rows_to_compare(
+    labels: NDArray[np.int64],
+    allowed: NDArray[np.uint8],
+    first: int,
+    stop: int,
+    out: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Write the rows of [first, stop) whose labels may be found into `out`, until it is full.
+
+    Shapes: labels [n] int64, -1 = nothing is there; `allowed` bits, bit i says whether label i may
+    be found, no bits = each may; out [m] int64. Returns how many, and the row to go on with.
+    """
+    count, row = 0, first
+    while row < stop and count < len(out):
+        label = labels[row]
+        is_known = label >= 0 and (len(allowed) == 0 or label >> 3 < len(allowed))
+        if is_known and (len(allowed) == 0 or allowed[label >> 3] >> (label & 7) & 1):
+            out[count] = row
+            count += 1
+        row += 1
+    return count, row

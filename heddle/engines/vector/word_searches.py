@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
+from heddle.core.frames import Event, Progress
 from heddle.core.payloads import SearchPayload
 from heddle.core.results import RankedHits
 from heddle.engines.vector.source import VectorSource
@@ -96,6 +97,16 @@ class WordSearches:
             labels[row, :count] = found.chunk_ids
             distances[row, :count] = ((found.vectors - payload.queries[row]) ** 2).sum(axis=1)
         return RankedHits(labels, distances)
+
+
+def only_words_lack(task_id: int) -> Progress:
+    """Return what an engine tells of a search whose hits are there but for those by words."""
+    return Progress(task_id, fraction=1.0)
+
+
+def tells_only_words_lack(event: Event) -> bool:
+    """Whether an engine tells that; partial hits come with labels."""
+    return isinstance(event, Progress) and event.labels is None
 
 
 def _nobody() -> None:

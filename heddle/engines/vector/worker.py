@@ -13,7 +13,6 @@ than one call (see `are_settled`).
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Any
@@ -24,15 +23,17 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import ConfigError
 from heddle.core.search_scope import SearchScope
-from heddle.engines.vector.allowed import Allowed, are_few
-from heddle.engines.vector.chunk_lists import ChunkLists
+from heddle.engines.vector.allowed import Allowed, KeptScopes, are_few
+from heddle.engines.vector.chunk_places import ChunkPlaces, Places
 from heddle.engines.vector.embedder_guard import EmbedderGuard
 from heddle.engines.vector.hot.port import ListDevice
 from heddle.engines.vector.index_kind import nprobe_for
 from heddle.engines.vector.list_memory import ListMemory
 from heddle.engines.vector.live_index import IvfIndex, LiveIndex
 from heddle.engines.vector.locality.index_port import Piece
+from heddle.engines.vector.locality.known_hits import KnownHits
 from heddle.engines.vector.rebuild import Rebuild
+from heddle.engines.vector.refine_store import PIECE_VECTORS
 from heddle.engines.vector.scan_kernels import centroid_distances
 from heddle.engines.vector.scheduler import NO_LIST
 from heddle.engines.vector.search import SortedHits, ascending
@@ -46,8 +47,6 @@ NO_HEAP_INIT = 1024  # IndexIVF::PARALLEL_MODE_NO_HEAP_INIT
 SEQUENTIAL, BY_QUERY = 0, 3
 CANDIDATES_MIN, CANDIDATES_PER_HIT = 100, 10  # of coded vectors, to be refined
 SPARE_MAX = 4000  # candidates beyond the hits wanted
-FILTERS_KEPT = 16
-PIECE_VECTORS = 8192  # that a query is compared with at once, exactly
 SHARES_NOTHING = "FAISS sums distances in another order here: queries share no scans"
 SELF_TEST_ROWS, SELF_TEST_LISTS, SELF_TEST_K = 4, 8, 10
 
@@ -114,11 +113,12 @@ class FaissWorker:
         # No kind here uses the distances to centroids: FAISS asks for them but doesn't read them.
         self._no_distances = np.zeros(0, np.float32)
         self._every_id = np.zeros(0, np.uint8)
-        self._filters: OrderedDict[tuple[SearchScope, int], Allowed | None] = OrderedDict()
+        self._filters = KeptScopes(source, self._allowed)
         self._list_sizes = np.zeros(0, np.int64)
-        self._chunk_lists = ChunkLists(live)
+        self._places = ChunkPlaces(live)
         self._ivf: IvfIndex = None
         self._memory: ListMemory | None = None  # where our kernel scans
+        self._is_prepared = False
         self._notes: tuple[str, ...] = ()
         self._centroids = np.zeros((0, 0), np.float32)
         self._prepare()
@@ -277,15 +277,8 @@ class FaissWorker:
         )
 
     def allowed(self, scope: SearchScope) -> Allowed | None:
-        """Return what a scope lets a search find; None = everything. The last ones are kept."""
-        key = (scope, self._live.revision)
-        if key not in self._filters:
-            chunk_ids = self._source.allowed(scope)
-            if len(self._filters) == FILTERS_KEPT:
-                self._filters.popitem(last=False)
-            self._filters[key] = None if chunk_ids is None else self._allowed(chunk_ids)
-        self._filters.move_to_end(key)
-        return self._filters[key]
+        """Return what a scope lets a search find; None = everything."""
+        return self._filters.at(scope, self._live.revision)
 
     def _allowed(self, chunk_ids: NDArray[np.int64]) -> Allowed:
         refine = self._live.refine
@@ -317,13 +310,7 @@ class FaissWorker:
         A piece begins at a row of the refine store, or at a list.
         """
         if self._live.refine is not None:
-            stop = min(first + PIECE_VECTORS, self._live.refine.rows)
-            rows = np.arange(first, stop)[None]
-            chunk_ids = self._live.refine.chunk_ids_at(rows)
-            found = self._live.refine.distances(query, np.where(chunk_ids < 0, -1, rows))
-            both = np.hstack([distances, found]), np.hstack([labels, chunk_ids])
-            distances[:], labels[:] = _nearest(*both, distances.shape[1])
-            return Piece(0 if stop == self._live.refine.rows else stop, stop - first)
+            return self._live.refine.compare_piece(query, first, distances, labels)
         ends = np.cumsum(self._list_sizes[first:])
         count = 1 + int(np.searchsorted(ends, PIECE_VECTORS))
         lists = np.arange(first, min(first + count, len(self._list_sizes)))
@@ -342,7 +329,30 @@ class FaissWorker:
 
     def lists_of(self, chunk_ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the inverted list of each chunk, as of a while ago, [m]; -1 = unknown."""
-        return self._chunk_lists.of(chunk_ids)
+        return self._places.lists_of(chunk_ids)
+
+    def known(self, query: NDArray[np.float32], chunk_ids: NDArray[np.int64]) -> KnownHits:
+        """Compare a prepared query [1, d] with chunks as far as the index has them, [1, h]."""
+        places = self._places.of(chunk_ids)
+        if self._live.refine is not None:
+            distances = self._live.refine.distances(query, places.labels[None])
+        else:
+            distances = self._distances_at(places, query)[None]
+        chunk_ids = np.where(places.labels < 0, -1, chunk_ids)
+        return KnownHits(chunk_ids[None], places.labels[None], distances)
+
+    def _distances_at(self, places: Places, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the squared distances to whole vectors, inf where there is none, [m]."""
+        vectors = np.full((len(places.lists), query.shape[1]), np.inf, np.float32)
+        for number in np.flatnonzero(places.labels >= 0).tolist():
+            self._ivf.reconstruct_from_offset(
+                int(places.lists[number]),
+                int(places.offsets[number]),
+                faiss.swig_ptr(vectors[number]),
+            )
+        differences = vectors - query
+        distances: NDArray[np.float32] = np.einsum("md,md->m", differences, differences)
+        return distances
 
     def newest_revision(self) -> int:
         """Return the newest revision that was committed to the corpus, here or elsewhere."""
@@ -352,7 +362,7 @@ class FaissWorker:
         """Whether the index has all of a revision, and no better one is to be taken or tried."""
         rebuild = self._rebuild
         has_work = rebuild is not None and (rebuild.is_ready or rebuild.is_due)
-        return self._live.revision >= revision and not has_work
+        return self._is_prepared and self._live.revision >= revision and not has_work
 
     def follow(self, *, in_flight: bool, unlimited: Collection[SearchScope] = ()) -> int:
         """Bring a piece of what the corpus has written into the index; return how many changes.
@@ -363,7 +373,8 @@ class FaissWorker:
         if self._rebuild is not None and self._rebuild.is_ready:
             if in_flight:
                 return 0
-            self._live = self._rebuild.take()
+            self._serve(self._rebuild)
+        if not self._is_prepared:
             self._prepare()
         self._embedder.check(has_vectors=self._live.index is not None)
         had_index = self._live.index is not None
@@ -382,7 +393,7 @@ class FaissWorker:
             self._prepare()
         elif changes:
             self._lists_changed()
-            self._chunk_lists.changed(changes)
+            self._places.changed(changes)
         rebuild, live = self._rebuild, self._live
         if rebuild is not None and (live.is_outgrown or live.wants_saving or rebuild.is_due):
             rebuild.start()
@@ -404,11 +415,28 @@ class FaissWorker:
         if self._hot is not None:
             self._hot.index_changed()
 
+    def _serve(self, rebuild: Rebuild[LiveIndex]) -> None:
+        """Search the index that was made, or the one before where that can't be searched."""
+        before, self._live = self._live, rebuild.take()
+        try:
+            self._prepare()
+        except Exception as error:
+            self._live = before
+            rebuild.refuse(error)
+
     def _prepare(self) -> None:
-        """Check that the index can be searched in steps, and switch it over."""
+        """Check that the index can be searched in steps, and switch it over.
+
+        No search begins before that has succeeded: what raises is told to those that wait.
+        """
+        self._is_prepared = False
+        self._switch_over()
+        self._is_prepared = True
+
+    def _switch_over(self) -> None:
         self._list_sizes = self._live.list_sizes()
         self._filters.clear()  # their labels are those of the index before
-        self._chunk_lists = ChunkLists(self._live)
+        self._places = ChunkPlaces(self._live)
         self._ivf = ivf = self._live.ivf
         self._hot = self._memory = None
         self._notes = ()
@@ -518,12 +546,6 @@ def _empty_heaps(rows: int, size: int) -> tuple[NDArray[np.float32], NDArray[np.
 def _selector(allowed: Allowed) -> Any:  # noqa: ANN401 - FAISS's own
     """Return what has FAISS pass over all that isn't allowed; it lives as long as `allowed`."""
     return faiss.IDSelectorBitmap(len(allowed.bits), faiss.swig_ptr(allowed.bits))
-
-
-def _nearest(distances: NDArray[np.float32], labels: NDArray[np.int64], k: int) -> SortedHits:
-    """Return the k nearest of each row, in any order, [n, k]."""
-    kept = np.argpartition(distances, k - 1, axis=1)[:, :k]
-    return np.take_along_axis(distances, kept, axis=1), np.take_along_axis(labels, kept, axis=1)
 
 
 def _merge(

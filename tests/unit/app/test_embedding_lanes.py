@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 
 from heddle.app.embedding_lanes import (
     SHARED_STEP_S,
     EmbeddingLane,
+    device_lines,
     embedding_pool,
     may_take,
     plan_embedding_lanes,
@@ -18,8 +19,11 @@ from heddle.app.lanes import lane_specs
 from heddle.app.placement import Placement
 from heddle.app.server_config import ServerConfig
 from heddle.core.credits import Credits
+from heddle.costs.batch_cost import BatchCost
+from heddle.costs.lane_cost import LaneCost
 from heddle.engines.embedding.token_estimate import TokenEstimate
 from heddle.hosts.devices import Device, DeviceKind
+from heddle.hosts.process_port import ProcessPort
 from heddle.runtime.clock import SystemClock
 
 GPU = Device(DeviceKind.CUDA, 0, "a GPU")
@@ -41,6 +45,24 @@ def test_a_cpu_alone_keeps_its_place_in_the_retrieval_lane() -> None:
     lane = retrieval_embedder(ALONE, "float32", shards=1)
     assert lane.line() == "embedding: cpu, float32, 2 threads, cores 0, 1"
     assert retrieval_embedder(ALONE, "float32", shards=2).threads == 1
+
+
+@pytest.mark.parametrize(
+    ("devices", "wanted", "placement", "why"),
+    [
+        (NODES, True, ALONE, "one kind of device"),
+        ((GPU, *NODES), False, ALONE, "switched off"),
+        ((GPU, *NODES), True, ALONE, "no core is left for it"),
+        ((GPU, *NODES), True, PLAN, ""),
+        ((GPU, *NODES), True, None, ""),
+    ],
+)
+def test_the_log_names_each_device_and_why_nothing_spills(
+    devices: tuple[Device, ...], wanted: bool, placement: Placement | None, why: str
+) -> None:
+    found = list(device_lines(devices, wanted, placement))
+    assert found[: len(devices)] == [device.line() for device in devices]
+    assert found[len(devices) :] == ([f"no spill between devices: {why}"] if why else [])
 
 
 def test_the_cpu_helps_an_accelerator_where_the_plan_has_cores_for_it() -> None:
@@ -123,3 +145,16 @@ def test_a_pool_asks_whether_a_lane_may_take_more_and_bounds_what_waits() -> Non
     with patch("heddle.app.embedding_lanes.is_ready", return_value=False):
         assert not pool.is_up(cpu)
     assert pool.is_up(cpu)
+
+
+@pytest.mark.parametrize("fits_prior", [True, False])
+def test_a_lane_alone_is_timed_where_its_model_is_another_than_the_priors(fits_prior: bool) -> None:
+    port = Mock(spec=ProcessPort)
+    port.name = "embedding"
+    timed = LaneCost("embedding", BatchCost(0.05, 3e-3), margin=1.2)
+    with patch("heddle.app.embedding_lanes.LaneProbe") as probe:
+        probe.return_value.cold_start.return_value = timed
+        pool = embedding_pool(
+            [port], TokenEstimate(256), SystemClock(), tokens_max=1000, fits_prior=fits_prior
+        )
+    assert (pool.manager.lanes[0].cost is timed) != fits_prior

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from heddle.app.indexing import Embedded, index_paths, indexing_workflow
+from heddle.app.documents import indexing_workflow
+from heddle.app.indexing import Embedded, index_paths
 from heddle.core.errors import ConfigError, InputError, StorageError
 from heddle.corpus.ingestion import ingest_documents
 from heddle.corpus.store import CorpusStore

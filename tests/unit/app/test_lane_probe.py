@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from heddle.app.lane_probe import WORD, LaneProbe
+from heddle.app.lane_probe import WORD, LaneProbe, text_of
 from heddle.core.commands import Admit
 from heddle.core.credits import Credits
 from heddle.core.errors import EngineError
@@ -25,8 +25,8 @@ class Lane:
 
     name, kinds, credits, epoch = "lane", frozenset({PrimitiveKind.EMBEDDING}), Credits(8), 1
 
-    def __init__(self, fails: bool = False) -> None:
-        self.time_s, self.fails = 0.0, fails
+    def __init__(self, fails: bool = False, slower: float = 1.0) -> None:
+        self.time_s, self.fails, self.slower = 0.0, fails, slower
         self.texts: list[str] = []
         self.waiting: list[Frame] = []
         self.wake: Callable[[], None] = lambda: None
@@ -39,7 +39,7 @@ class Lane:
         self.texts.append(text)
         tokens = len(text.split()) + 2
         shape = BatchShape.uniform(1, tokens)
-        seconds = COST.predict_s(shape)
+        seconds = self.slower * COST.predict_s(shape)
         self.time_s += seconds
         result = Vectors(np.ones((1, 2), np.float32), tokens)
         task_id = command.task.task_id
@@ -59,8 +59,8 @@ class Lane:
 def test_a_burst_is_timed_to_its_last_answer_and_no_text_comes_twice() -> None:
     lane = Lane()
     burst = LaneProbe(lane, lane).burst(["loom"] * 5)
-    assert burst.seconds == pytest.approx(5 * COST.predict_s(BatchShape.uniform(1, 4)))
-    assert (burst.tokens, len(burst.steps)) == (20, 5)
+    assert burst.seconds == pytest.approx(5 * COST.predict_s(BatchShape.uniform(1, 6)))
+    assert (burst.tokens, len(burst.steps)) == (30, 5)
     assert len(set(lane.texts)) == 5
 
 
@@ -72,11 +72,18 @@ def test_a_cold_start_finds_the_cost() -> None:
     assert lane.time_s < 3.0
 
 
+def test_a_cold_start_of_a_large_model_ends_soon() -> None:
+    lane = Lane(slower=30)
+    found = LaneProbe(lane, lane).cold_start()
+    assert found.cost.token_s == pytest.approx(30 * 3e-4)
+    assert lane.time_s < 6.0
+
+
 def test_depths_are_found_by_bursts_from_outside() -> None:
     lane = Lane()
     probing = DepthProbing((1.0,), 75, 64)
     LaneProbe(lane, lane).find_depths(probing)
-    alone_s = COST.predict_s(BatchShape.uniform(1, 76))  # a number stands before each text
+    alone_s = COST.predict_s(BatchShape.uniform(1, 75))
     assert probing.depth(1.0).queries == int(1.0 / alone_s)
 
 
@@ -86,10 +93,17 @@ def test_a_failure_is_told() -> None:
         LaneProbe(lane, lane).burst(["loom"])
 
 
-def test_the_word_of_probes_is_one_token_to_the_default_embedder():
-    """Else bursts are longer than they are called."""
+@pytest.mark.parametrize("tokens", [16, 75, 250])
+def test_queries_of_bursts_are_as_long_as_they_are_called(tokens: int) -> None:
+    """To the default embedder, the first one and the 9,999th."""
+    lane = Lane()
+    probe = LaneProbe(lane, lane)
+    probe.burst([text_of(tokens)])
+    for _ in range(9_998):
+        next(probe._ids)
+    probe.burst([text_of(tokens)])
     tokenizer = Tokenizer.from_file(str(default_model_dir() / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    assert [len(tokenizer.encode(text).ids) for text in lane.texts] == [tokens, tokens]
     assert len(tokenizer.encode(WORD * 300).ids) == 300 + 2
-    assert len(tokenizer.encode(f"17 {WORD * 300}").ids) == 300 + 3

@@ -19,9 +19,11 @@ from heddle.app.placement import (
     share_cores,
 )
 from heddle.core.errors import ConfigError
+from heddle.engines.llm.lane_role import LaneRole
 from heddle.hosts.machine import MachineFacts
 
 GIB = 1 << 30
+DISAGGREGATED = (LaneRole.PREFILL, LaneRole.DECODE, LaneRole.DECODE)
 
 
 def machine(cpus: int, memory_bytes: int = 16 * GIB, quota: float = math.inf) -> MachineFacts:
@@ -176,3 +178,51 @@ def test_what_a_token_of_a_waiting_text_takes():
     placement = plan_placement(machine(4), Demand(0, 0, 0))
     assert placement.waiting_tokens == WAITING_BYTES_MAX // WAITING_TOKEN_BYTES
     assert f"{placement.waiting_tokens:,} tokens" in placement.lines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "retrieval", "lanes"),
+    [
+        (3, (0,), [(0,), (1,), (2,)]),
+        (4, (0,), [(1,), (2,), (3,)]),
+        (6, (0,), [(1,), (2, 3), (4, 5)]),
+        (12, (0, 1, 2), [(3, 4, 5), (6, 7, 8), (9, 10, 11)]),
+    ],
+)
+def test_llm_lanes_have_cores_of_their_own(cpus: int, retrieval: tuple, lanes: list):
+    placement = plan_placement(machine(cpus), Demand(1, 0, 0, llm_roles=DISAGGREGATED))
+    assert placement.retrieval_cpus == retrieval
+    assert list(placement.llm_lanes.values()) == lanes
+    names = ["llm-prefill", "llm-decode-0", "llm-decode-1"]
+    assert list(placement.llm_lanes) == names
+    assert [line.split(":")[0] for line in placement.lines()[1:4]] == names
+    assert [placement.threads[f"{name} lane"] for name in names] == [len(lane) for lane in lanes]
+
+
+def test_each_llm_lane_has_weights_pages_and_a_process():
+    def plan(roles: tuple[LaneRole, ...], packed: int = 0) -> Placement:
+        demand = Demand(GIB, 0, 0, packed, llm_roles=roles)
+        return plan_placement(machine(8), demand, KV_BYTES_MIN)
+
+    one, three = plan((LaneRole.BOTH,)), plan(DISAGGREGATED)
+    assert one.kv_bytes == three.kv_bytes == KV_BYTES_MIN
+    planned = three.total_bytes - three.waiting_bytes - (one.total_bytes - one.waiting_bytes)
+    assert planned == 2 * (GIB + KV_BYTES_MIN + PROCESS_BYTES)
+    packs = plan(DISAGGREGATED, GIB)
+    assert packs.packs_weights
+    assert ["packed" in line for line in packs.lines()[1:4]] == [False, True, True]
+    planned = packs.total_bytes - packs.waiting_bytes - (three.total_bytes - three.waiting_bytes)
+    assert planned == 2 * GIB, "a lane that only prefills packs nothing"
+
+
+def test_pages_are_shared_out_evenly_where_nobody_says_how_many():
+    demand = Demand(GIB, 0, 0, llm_roles=DISAGGREGATED)
+    placement = plan_placement(machine(8, memory_bytes=8 * GIB), demand)
+    assert KV_BYTES_MIN < placement.kv_bytes < KV_BYTES_MAX
+    assert placement.total_bytes <= placement.limit_bytes
+
+
+def test_more_llm_lanes_than_cores_are_refused():
+    with pytest.raises(ConfigError, match=r"--llm-lanes\) names 3 lanes, .* may use 2 cores"):
+        plan_placement(machine(8, quota=2.0), Demand(1, 0, 0, llm_roles=DISAGGREGATED))
+    plan_placement(machine(2), Demand(0, 1, 1, llm_roles=DISAGGREGATED))  # no LLM, no lanes

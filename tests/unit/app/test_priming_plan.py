@@ -35,7 +35,7 @@ def test_neighbours_on_their_way_from_disk_bound_it():
 def test_host_memory_bounds_it():
     assert at_once(10, 100, 3500) == 3
     assert at_once(10, 100, 1000) == 1
-    with pytest.raises(ConfigError, match=r"takes up to 1,000 .*chunk_kv_bytes \(999"):
+    with pytest.raises(ConfigError, match=r"takes up to 1,000 .*\(999\): raise it \(--kv-host\)"):
         at_once(10, 100, 999)
 
 

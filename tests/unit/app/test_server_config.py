@@ -2,12 +2,14 @@ import pytest
 
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError
+from heddle.core.tasks import Optimizations
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"host": "cloud"}, "host must be one of process, inline, got 'cloud'"),
+        ({"chunk_kv_encoding": "int4"}, "chunk_kv_encoding must be one of bf16, int8, got 'int4'"),
         ({"batching": "fifo"}, "batching must be one of .*topology_aware"),
         ({"generator": None}, "a generator, an index, or both"),
         ({"max_num_seqs": 0}, "max_num_seqs must be at least 1"),
@@ -21,6 +23,12 @@ from heddle.core.errors import ConfigError
         ({"search": "target:0.95"}, "approximate answers: allow them with optimizations="),
         ({"search": "target:2"}, "a recall between 0 and 1"),
         ({"search": "speculative", "shards": 2}, "set shards to 1 or search to exact"),
+        ({"llm_lanes": "prefill"}, "llm_lanes is 'prefill': no lane decodes .* add decode"),
+        ({"llm_lanes": "prefill,verify"}, "llm_lanes .* 'verify' is no role; name one of both"),
+        (
+            {"llm_lanes": "both,both", "optimizations": Optimizations.APPROX},
+            "2 lanes that prefill can't share one folder .* set chunk_kv_disk_bytes",
+        ),
         ({"pool": "fifo", "pool_slo_s": -0.1}, "pool_slo_s must be a positive time"),
     ],
 )

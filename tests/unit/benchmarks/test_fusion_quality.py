@@ -6,7 +6,20 @@ from pathlib import Path
 import pytest
 
 from benchmarks import fusion_quality
-from benchmarks.fusion_quality import BAR, FULL, FUSIONRAG, PRIMED, REUSE, Cell, Table, table_cells
+from benchmarks.fusion_quality import (
+    BAR,
+    FULL,
+    FUSIONRAG,
+    PRECEDING,
+    PRECEDING_0,
+    PRIMED,
+    REUSE,
+    SHORT,
+    Cell,
+    Table,
+    cells_of,
+    table_cells,
+)
 from benchmarks.support.score_file import Score
 from heddle.core.errors import InputError
 from heddle.core.kv_reuse import ReusePolicy
@@ -52,6 +65,14 @@ def test_the_full_table_has_every_policy_ratio_and_neighbourhood_once():
     assert all(cell.reuse.primed == (cell.top_n > 0) for cell in cells)
 
 
+def test_other_data_sets_are_asked_in_some_of_the_cells():
+    assert cells_of("reader-notes") == table_cells()
+    cells = cells_of("wiki_multihop")
+    assert set(cells) < set(table_cells())
+    assert len(cells) == len(set(cells)) == 9
+    assert {FULL, REUSE, PRIMED, FUSIONRAG} < set(cells)
+
+
 def test_comparisons_of_the_notes_are_left_out_because_the_reader_guesses_them():
     asked = Dataset("reader-notes", (question("comparison"), question("two_hop")))
     assert [q.kind for q in fusion_quality.tellable(asked).questions] == ["two_hop"]
@@ -66,9 +87,11 @@ def test_the_headline():
             REUSE: (0.5, 0.0, 0.5, 0.0),
             PRIMED: (0.5, 0.5, 0.5, 0.5),
             FUSIONRAG: (1.0, 0.8, 1.0, 0.8),
+            PRECEDING_0: (0.75, 0.75, 0.75, 0.75),
+            PRECEDING: (1.0, 1.0, 1.0, 1.0),
             OTHER: (0.7, 0.5, 0.7, 0.5),
             WORSE: (0.0, 0.0, 0.0, 0.0),
-            OURS: (1.0, 1.0, 1.0, 1.0),  # Heddle's priming under another's policy
+            OURS: (1.0, 1.0, 1.0, 1.0),  # ADR 20's neighbours under another policy
         }
     )
     assert found.best_other == OTHER
@@ -82,12 +105,16 @@ def test_the_headline():
             "f1_primed_0": 0.5,
             "drop_coreference": 1.0,
             "drop_two_hop": 0.5,
+            "preceding_nf1_fusionrag_15": 100.0,
+            "preceding_nf1_primed_0": 100 * (0.75 - 0.25) / 0.75,
+            "preceding_gain_fusionrag_15_low95": 0.0,
+            "preceding_gain_primed_0_low95": 0.25,
         }
     )
 
 
 def test_questions_that_measure_nothing_are_called_so(capsys):
-    values = dict.fromkeys((FULL, REUSE, PRIMED, FUSIONRAG, OTHER), (0.5, 0.5))
+    values = dict.fromkeys((*BAR, OTHER), (0.5, 0.5))
     found = table({**values, FULL: (0.55, 0.55)})
     found.show()
     assert "NOT MEASURED: full reuse loses only 0.050 F1" in capsys.readouterr().out
@@ -100,12 +127,11 @@ def test_a_run_that_was_stopped_goes_on(
     tiny_directory: Path, notes: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys
 ):
     monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(fusion_quality, "table_cells", lambda: BAR)
     wanted = {"model": str(tiny_directory), "dataset": str(notes), "questions": 3}
     first = fusion_quality.run(False, 0, **wanted)
     [kept] = (tmp_path / "cache").rglob("*.jsonl")
     lines = kept.read_text().splitlines()
-    assert sum(map(bool, lines)) == 3 * len(BAR)
+    assert sum(map(bool, lines)) == 3 * len(SHORT)
     kept.write_text("\n".join(lines[:-1]))  # the last score is lost
 
     answered = []

@@ -12,11 +12,11 @@ from benchmarks.support.open_loop import Arrival, Served, serve
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import SegmentRole
 from heddle.core.tasks import Optimizations
-from heddle.kv.chunk_codec import KvEncoding
 from heddle.kv.chunk_directory import Found, Tier
 from heddle.kv.chunk_entry import ChunkEntry
 from heddle.kv.chunk_key import HitKind
 from heddle.kv.chunk_store import ChunkStoreSettings
+from heddle.kv.kv_encoding import KvEncoding
 from tests.helpers.fused_serving import FusedServing
 from tests.helpers.three_chunks import CHUNKS, ThreeChunks, served
 from tests.helpers.tiny_models import tiny_model
@@ -40,6 +40,7 @@ def test_every_request_is_answered_in_time_where_there_is_time(case):
     assert len(ran.first_token_s) == ran.requests == 3
     assert all(seconds > 0 for seconds in ran.first_token_s)
     assert ran.meets_bound
+    assert 0 < ran.tokens_computed <= len(case.ids)
 
 
 def test_a_run_that_can_not_meet_its_bound_is_broken_off(case):
@@ -111,6 +112,33 @@ def test_a_request_of_the_trace_is_a_prompt():
     roles = [part.role is SegmentRole.CHUNK for part in prompt]
     assert roles == [False, False, True, True, False]
     assert prompt[0].token_ids == prompt[3].token_ids, "equal content has equal tokens"
+
+
+def test_a_window_of_the_trace_begins_at_once_and_comes_one_a_second():
+    parts = {name: [] for name in ("system", "passages", "history", "web")}
+    requests = [{"t": t, "user": [[1, 8]], **parts} for t in (30.0, 40.0, 70.0, 110.0)]
+    window = fusion_throughput._window(requests, seed=0)
+    assert [arrival.at for arrival in window.requests] == pytest.approx([0.0, 0.5, 2.0, 4.0])
+    assert window.recorded_rate == pytest.approx(4 / 80)
+
+
+def found(per_s, computed):
+    return fusion_throughput.Rate(per_s, Served(10, 1.0, (0.5,) * 10, computed))
+
+
+def test_gains_are_taken_within_a_repetition():
+    first, other = fusion_throughput.PREFIX_CACHE, fusion_throughput.FUSIONRAG
+    case = fusion_throughput.Case("made up", None, (), (first, other), None)
+    rates = [
+        {first: found(1.0, 100), other: found(3.0, 40)},
+        {first: found(2.0, 100), other: found(2.0, 50)},
+        {first: found(4.0, 100), other: found(8.0, 60)},
+    ]
+    row = fusion_throughput._row(case, other, rates, full_s=0.2)
+    assert (row["x_first"], row["x_first_range"]) == (2.0, [1.0, 3.0])
+    assert (row["requests_per_s"], row["tokens_computed"]) == (3.0, 50)
+    assert row["bound_s"] == pytest.approx(0.6)
+    assert "compressed" not in row
 
 
 def test_popular_chunks_come_more_often():

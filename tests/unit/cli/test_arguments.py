@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import (
     add_json,
     add_models,
@@ -44,9 +45,29 @@ def test_what_is_no_size_is_refused(parser, size, capsys):
     assert "512M, 2G or plain bytes" in capsys.readouterr().err
 
 
+def test_how_chunk_kv_is_kept_reaches_the_server_by_its_names(parser):
+    told = parser.parse_args(["--kv-host", "2G", "--kv-disk", "3G", "--kv-encoding", "int8"])
+    named = ("chunk_kv_bytes", "chunk_kv_disk_bytes", "chunk_kv_encoding")
+    assert [server_settings(told)[name] for name in named] == [2 << 30, 3 << 30, "int8"]
+    by_default = server_settings(parser.parse_args([]))
+    assert [by_default[name] for name in named] == [256 << 20, None, "bf16"]
+    assert ServerConfig(**server_settings(told)).chunk_kv_encoding == "int8"
+
+
+def test_the_effort_of_a_graph_reaches_the_server(parser):
+    settings = server_settings(parser.parse_args(["--topm", "200"]))
+    assert ServerConfig(**settings).topm == 200
+    assert server_settings(parser.parse_args([]))["topm"] is None
+
+
 def test_the_time_of_a_search_before_a_prefill_reaches_the_server_in_seconds(parser):
     assert server_settings(parser.parse_args(["--pool-slo-ms", "20"]))["pool_slo_s"] == 0.02
     assert server_settings(parser.parse_args([]))["pool_slo_s"] is None
+
+
+def test_spill_between_devices_can_be_switched_off(parser):
+    assert server_settings(parser.parse_args(["--heterogeneous", "off"]))["heterogeneous"] is False
+    assert server_settings(parser.parse_args([]))["heterogeneous"] is True
 
 
 @pytest.mark.parametrize("time", ["0", "-1", "soon", "nan", "inf"])
@@ -106,3 +127,12 @@ def test_what_is_no_way_to_search_is_refused(parser, capsys):
     with pytest.raises(SystemExit):
         parser.parse_args(["--search", "target"])
     assert "such as target:0.95" in capsys.readouterr().err
+
+
+def test_llm_lanes_have_roles(parser, capsys):
+    assert server_settings(parser.parse_args([]))["llm_lanes"] == "both"
+    options = parser.parse_args(["--llm-lanes", "prefill,decode"])
+    assert server_settings(options)["llm_lanes"] == "prefill,decode"
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--llm-lanes", "prefill"])
+    assert "--llm-lanes: llm_lanes is 'prefill': no lane decodes" in capsys.readouterr().err

@@ -22,6 +22,8 @@ from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.costs.batch_cost import BatchCost, queue_depth
 from heddle.engines.vector.build import refresh_index
+from heddle.engines.vector.graph.graph_header import PAGE
+from heddle.engines.vector.graph_path import graph_path
 from heddle.engines.vector.index_kind import SearchMode
 from heddle.hosts.machine import MachineFacts
 
@@ -107,6 +109,28 @@ def test_how_a_corpus_is_searched_is_told(capsys, model: Path, corpus: Path):
         store.delete_document("a")
     said = told(capsys, "--model", model, "--index", corpus, code=1)
     assert "nlist 1; changes since it was saved: 1\n" in said
+
+
+def test_the_graph_of_a_corpus_is_told(capsys, model: Path, corpus: Path):
+    pytest.importorskip("numba", reason="graph search needs the extra `graph`")
+    refresh_index(corpus, SearchMode.GRAPH)
+    said = told(capsys, "--model", model, "--index", corpus, code=0)
+    with CorpusStore.open(corpus) as store:
+        nodes = store.vector_count
+        assert f"\nsearch     graph, {nodes} nodes\n" in said
+        store.delete_document("a")
+    said = told(capsys, "--model", model, "--index", corpus, code=1)
+    assert f"graph, {nodes} nodes; changes since it was built: 1\n" in said
+    path = graph_path(corpus)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    said = told(capsys, "--model", model, "--index", corpus, code=1)
+    assert "graph, not used until a server or `heddle index` has built it again: " in said
+    assert "truncated" in said
+    header = {**json.loads(content[:PAGE]), "revision": 9}
+    path.write_bytes(json.dumps(header).encode().ljust(PAGE) + content[PAGE:])
+    said = told(capsys, "--model", model, "--index", corpus, code=1)
+    assert "it covers revision 9" in said
 
 
 def test_json_is_json(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):

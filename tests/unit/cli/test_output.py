@@ -146,3 +146,10 @@ def test_a_status_is_for_terminals_only(capsys):
     with status("loading"):
         pass
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_receipt_tells_of_prompts_from_another_lane():
+    moved = ReceiptDraft(kv_transfers=2, kv_transfer_bytes=3_145_728, kv_transfer_s=0.0125)
+    text = receipt_lines(moved.close(Optimizations.EXACT, 1.0, "exact"))
+    assert "  prompts handed to a decode lane: 2, 3,145,728 bytes of KV, 12.5 ms" in text
+    assert not any("decode lane" in line for line in receipt_lines(RECEIPT))

@@ -22,7 +22,7 @@ CPU = profile("cpu", 1 / 12, 1 - 4 / 12)
 
 
 def test_the_papers_lanes() -> None:
-    report = "\n".join(lines([NPU, CPU], SLOS_S, 75, 1000))
+    report = "\n".join(lines([NPU, CPU], SLOS_S, 75, peak=1000, rate=100))
     assert "alpha 17.86 ms/query of 75 tokens, beta 285.71 ms, from 15 bursts in 9.0 s" in report
     assert "lane npu: 40 queries within 1000 ms" in report
     assert "lane cpu: 16 queries within 2000 ms" in report
@@ -31,11 +31,15 @@ def test_the_papers_lanes() -> None:
     assert "1000 ms: a peak of 1000 queries needs 25 of the fast lane" in report
     assert "2000 ms: a peak of 1000 queries needs 11 of the fast lane" in report
     assert "with the others beside each, 2 fewer (14.3%), 16.7% more queries at once" in report
+    assert "100 queries/s on average need 2.08, with the others 1.79" in report
 
 
 def test_a_closed_lane_saves_nothing() -> None:
-    [only] = [line for line in lines([NPU, CPU], SLOS_S, 75, 100) if line.startswith("500 ms")]
-    assert only == "500 ms: a peak of 100 queries needs 9 of the fast lane"
+    report = lines([NPU, CPU], SLOS_S, 75, peak=100, rate=48)
+    [only] = [line for line in report if line.startswith("500 ms")]
+    assert only == (
+        "500 ms: a peak of 100 queries needs 9 of the fast lane; 48 queries/s on average need 2.00"
+    )
 
 
 def test_limits_are_milliseconds() -> None:
@@ -47,7 +51,12 @@ def test_limits_are_milliseconds() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--tokens", "2"], "--tokens"), (["--peak", "0"], "--peak")],
+    [
+        (["--tokens", "5"], "--tokens must be from 6"),
+        (["--peak", "0"], "--peak"),
+        (["--rate", "0"], "--rate"),
+        (["--rate", "nan"], "--rate"),
+    ],
 )
 def test_refusals(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     assert main(["profile", *arguments]) == 2

@@ -2,13 +2,14 @@
 
 import os
 import socket
+import threading
 import time
 
 import pytest
 
 from heddle.hosts import lane_main
 from heddle.hosts.channel import Channel
-from heddle.hosts.lane_main import Pulse, waited_for_core_s
+from heddle.hosts.lane_main import Pulse, close_all, waited_for_core_s
 from heddle.runtime.supervision import Heartbeat
 
 
@@ -58,6 +59,38 @@ def test_only_a_step_is_cut_short_when_the_parent_is_gone(
     with pytest.raises(SystemExit):
         pulse.run()
     assert beats == 3
+
+
+class Closing:
+    """An engine whose `close` waits for another's, as one does that makes an index."""
+
+    name = "engine"
+
+    def __init__(self, waits_for: threading.Event | None = None) -> None:
+        self._waits_for = waits_for
+        self.is_closed = threading.Event()
+
+    def close(self) -> None:
+        if self._waits_for is not None and not self._waits_for.wait(30.0):
+            raise RuntimeError("the other was not closed meanwhile")
+        self.is_closed.set()
+
+
+def test_no_engine_waits_with_its_writes_until_another_is_closed() -> None:
+    llm = Closing()
+    vector = Closing(waits_for=llm.is_closed)
+    close_all([vector, object(), llm])
+    assert vector.is_closed.is_set()
+    assert llm.is_closed.is_set()
+    close_all([])
+
+
+def test_an_engine_that_cannot_be_closed_keeps_no_other_open() -> None:
+    broken, llm = Closing(), Closing()
+    broken.close = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        close_all([broken, llm])
+    assert llm.is_closed.is_set()
 
 
 def test_a_new_step_has_a_new_baseline(pulse: Pulse, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from heddle.hosts.machine import MachineFacts, read_machine
+from heddle.hosts.machine import MachineFacts, memory_left, read_machine
 
+MIB = 1 << 20
 GIB = 1 << 30
 
 
@@ -98,3 +99,20 @@ def test_this_machine_can_be_read() -> None:
     facts = read_machine()
     assert facts.cores >= 1
     assert 0 < facts.memory_limit_bytes <= facts.memory_total_bytes
+
+
+def test_memory_left_is_what_the_tightest_group_may_still_take(root: Path) -> None:
+    assert memory_left(root) == 1 << 60  # an old kernel says nothing
+    write(root, "proc/meminfo", f"MemTotal: {32 * MIB} kB\nMemAvailable: {8 * MIB} kB\n")
+    assert memory_left(root) == 8 * GIB
+    write(root, "proc/self/cgroup", "0::/pod/container\n")
+    for folder, limit in (("pod", "max"), ("pod/container", str(6 * GIB))):
+        write(root, f"sys/fs/cgroup/{folder}/memory.max", f"{limit}\n")
+        write(root, f"sys/fs/cgroup/{folder}/memory.current", f"{5 * GIB}\n")
+        write(root, f"sys/fs/cgroup/{folder}/memory.stat", f"anon 1\ninactive_file {2 * GIB}\n")
+    assert memory_left(root) == 3 * GIB  # what may be dropped is not taken
+    stat = f"inactive_file 1\ntotal_inactive_file {GIB}\n"  # as an old kernel has it
+    write(root, "sys/fs/cgroup/pod/container/memory.stat", stat)
+    assert memory_left(root) == 2 * GIB
+    write(root, "sys/fs/cgroup/pod/container/memory.current", f"{9 * GIB}\n")
+    assert memory_left(root) == 0

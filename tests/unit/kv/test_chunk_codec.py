@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from heddle.core.errors import InputError, InternalError
-from heddle.kv.chunk_codec import KvEncoding, decode, encode
+from heddle.kv.chunk_codec import decode, encode
 from heddle.kv.chunk_entry import ChunkEntry, StoredChunk
 from heddle.kv.chunk_record import ChunkRecord
+from heddle.kv.kv_encoding import KvEncoding
 from heddle.kv.page_store import KvBlock
 
 

@@ -91,6 +91,30 @@ def test_a_tenant_shares_no_key_with_another():
     assert not of("a") & of("b")
 
 
+def test_of_a_public_chunk_a_tenant_finds_what_was_primed_and_nothing_of_other_requests():
+    keys, public = PromptKeys("m", "a", PREFIX), keys_of([(1,), (2,)])
+    for chunk in [(1,), (2,)]:
+        keys.append(chunk, is_public=True)
+    first, second = ({p.key: p.kind for p in keys.probes(i, primed=i > 0)} for i in range(2))
+    assert first[public.canonical_record(0, 2).key] is HitKind.EXACT
+    assert second[public.canonical_record(1, 2).key] is HitKind.CANONICAL
+    primed = public.primed_record(1, 2)
+    assert (second[primed.key], second[primed.alias]) == (HitKind.CANONICAL, HitKind.ALIAS)
+    captured = {public.exact_record(1, 2).key, public.approximate_record(1, 2).key}
+    assert not captured & (first.keys() | second.keys())
+
+
+def test_what_a_tenant_computes_of_a_public_chunk_is_its_own():
+    keys, public = PromptKeys("m", "a", PREFIX), keys_of([(1,), (2,)])
+    for chunk in [(1,), (2,)]:
+        keys.append(chunk, is_public=True)
+    everybodys = {p.key for i in range(2) for p in public.probes(i, primed=True)}
+    for index in range(2):
+        for record in (keys.exact_record(index, 2), keys.approximate_record(index, 2)):
+            assert not {record.key, record.alias} & everybodys
+            assert record.context == public.chunks[:index], "a chunk has one name in all contexts"
+
+
 def test_approximate_kv_has_no_path():
     keys = keys_of([(1,), (2,)])
     record = keys.approximate_record(1, 9)
@@ -122,12 +146,9 @@ def test_records_name_the_corpus_s_chunks_that_their_values_have_seen():
     assert twice.exact_record(1, 1).sources == (1,)
 
 
-def test_raw_kv_is_asked_for_by_the_prefix_then_by_its_content():
+def test_kv_behind_the_prefix_alone_is_asked_for_by_one_key():
     keys = keys_of([(1,), (2,)])
-    assert [(p.key, p.kind) for p in keys.raw_probes(1)] == [
-        (keys.canonical_record(1, 0).key, HitKind.CANONICAL),
-        (keys.chunks[1], HitKind.ALIAS),
-    ]
+    assert keys.canonical_probe(1) == (keys.canonical_record(1, 0).key, HitKind.CANONICAL)
 
 
 def test_the_same_chunk_twice_and_an_empty_chunk_have_keys_of_their_own():

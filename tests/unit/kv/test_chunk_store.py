@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from heddle.core.errors import ConfigError, InternalError
-from heddle.kv.chunk_codec import KvEncoding
 from heddle.kv.chunk_directory import Fetch, Tier
 from heddle.kv.chunk_entry import ChunkEntry
 from heddle.kv.chunk_files import ChunkFiles
 from heddle.kv.chunk_key import HitKind, PromptKeys
-from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
+from heddle.kv.chunk_store import DISK_RETRY_S, ChunkStore, ChunkStoreSettings
+from heddle.kv.kv_encoding import KvEncoding
 from heddle.kv.page_store import KvBlock
 
 TOKENS = 4
@@ -403,7 +403,7 @@ def test_a_folder_that_can_not_be_made_turns_the_disk_tier_off(tmp_path, caplog)
     with opened(blocked) as store:
         assert store.put(canonical(1), 0.0)
         assert store.fetch(key(1)) is not Fetch.MISSING
-        assert not store.stats().writes_to_disk
+        assert "has no disk tier" in store.notes[0]
         assert store.forget([1]) == 1
     assert "has no disk tier" in caplog.text
 
@@ -434,16 +434,77 @@ def test_a_disk_that_fills_up_ends_the_writing_and_nothing_else(tmp_path, monkey
         for chunk in (2, 3):
             assert store.put(canonical(chunk), 0.0)
             store.flush()
-        stats = store.stats()
-        assert (stats.writes_to_disk, stats.unwritten) == (False, 1)
+        assert store.stats().unwritten == 1
         assert look(store, 2).tier is look(store, 3).tier is Tier.HOST
         assert len(files_in(tmp_path)) == 1
+        bell.wait()  # what has changed is told
+        assert "No space left" in store.notes[0]
         assert store.fetch(key(1)) is Fetch.LOADING
         bell.wait()
         assert store.completed()[0].entry is not None
     lines = [r for r in caplog.records if r.levelno == logging.ERROR]
     assert len(lines) == 1
     assert "No space left" in lines[0].getMessage()
+
+
+def test_a_disk_that_has_failed_is_tried_again_once_in_a_while(tmp_path, monkeypatch, caplog):
+    failures = []
+
+    def full(descriptor):
+        failures.append(descriptor)
+        raise OSError(28, "No space left on device")
+
+    def put(chunk, now_s):
+        store.put(canonical(chunk), now_s)
+        store.flush()
+        return len(failures)
+
+    with opened(tmp_path) as store:
+        monkeypatch.setattr(os, "fsync", full)
+        assert put(1, 100.0) == 1
+        assert [put(2, 110.0), put(3, 110.0 + DISK_RETRY_S - 1)] == [1, 1], "not yet"
+        assert [put(4, 110.0 + DISK_RETRY_S), put(5, 110.0 + DISK_RETRY_S)] == [2, 2], "one entry"
+        monkeypatch.undo()
+        assert put(6, 180.0) == 2
+        assert (store.notes != (), files_in(tmp_path)) == (True, [])
+        caplog.set_level(logging.INFO)
+        store.put(canonical(7), 180.0 + DISK_RETRY_S)
+        store.flush()
+        assert store.notes == ()
+        assert "is written to disk again" in caplog.text
+        put(8, 180.0 + DISK_RETRY_S)
+        assert len(files_in(tmp_path)) == 2
+        check(store)
+
+
+def test_a_store_without_a_disk_tier_misses_nothing():
+    with opened() as store:
+        assert store.notes == ()
+
+
+def test_the_store_tells_its_state(tmp_path, monkeypatch):
+    filled(tmp_path, 1, 2)
+    [gone] = tmp_path.glob(f"*/{key(2).hex()}*")
+    bell = Bell()
+    with opened(tmp_path, wake=bell, host_bytes_max=2 * ENTRY_BYTES) as store:
+        gone.unlink()
+        for chunk in (1, 2):
+            store.fetch(key(chunk))
+            bell.wait()
+        store.release(key(1))
+        monkeypatch.setattr(store._writer, "offer", lambda *_: False)
+        for chunk in (3, 4):
+            store.put(canonical(chunk), 1e6)
+        assert store.gauges() == {
+            "chunk_kv_entries": 3,
+            "chunk_kv_host_bytes": 2 * ENTRY_BYTES,
+            "chunk_kv_disk_bytes": files_in(tmp_path)[0].stat().st_size,
+            "chunk_kv_host_evicted": 1,
+            "chunk_kv_disk_evicted": 0,
+            "chunk_kv_loaded": 1,
+            "chunk_kv_not_loaded": 1,
+            "chunk_kv_unwritten": 2,
+        }
 
 
 def test_entries_of_another_process_are_taken_in_on_refresh(tmp_path):

@@ -1,9 +1,12 @@
 """What is written to slots is read back through runs and blocks, bit for bit."""
 
+import pickle
+
 import numpy as np
+import pytest
 import torch
 
-from heddle.kv.page_store import KvShape, PageStore
+from heddle.kv.page_store import KvBlock, KvShape, PageStore
 from heddle.kv.rows import SlotRun
 
 
@@ -42,3 +45,18 @@ def test_a_block_travels_to_another_pool():
 def test_a_token_of_bfloat16_takes_half_the_bytes():
     assert KvShape(2, 3, 4, torch.float32).token_bytes == 2 * 2 * 3 * 4 * 4
     assert KvShape(2, 3, 4, torch.bfloat16).token_bytes == 2 * 2 * 3 * 4 * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_packed_block_travels_without_torch(dtype):
+    pool = store(dtype)
+    slots = torch.tensor([3, 9, 11])
+    for layer in range(2):
+        pool.write(layer, slots, *torch.randn(2, 3, 3, 4).to(dtype))
+    block = pool.export(slots.numpy())
+    packed = pickle.loads(pickle.dumps(block.packed(), protocol=5))
+    assert all(isinstance(part, np.ndarray) for part in packed)
+    assert sum(part.nbytes for part in packed) == 3 * pool.shape.token_bytes
+    back = KvBlock.unpacked(packed)
+    assert torch.equal(back.keys, block.keys)
+    assert torch.equal(back.values, block.values)

@@ -24,7 +24,7 @@ def edits(*provisional, engine=IDLE):
 def test_the_gain_is_what_is_saved_less_what_a_wrong_guess_costs():
     (edit,) = edits(LIKELY)
     prefill_s = 0.01 + 0.1 + 0.001
-    expected_s = 0.9 * 0.05 - 0.1 * prefill_s / 2 - SpeculatePrefill().overhead_s
+    expected_s = 0.9 * 0.05 - 0.1 * prefill_s / 2 - 0.01
     assert edit.provisional is LIKELY
     assert edit.gain_s == pytest.approx(expected_s)
 
@@ -33,6 +33,14 @@ def test_nothing_to_gain_nothing_done():
     assert edits() == ()
     assert edits(replace(LIKELY, probability=0.3, rest_s=0.02)) == ()
     assert edits(replace(LIKELY, rest_s=0.001)) == (), "the guess itself costs more"
+
+
+def test_a_guess_has_to_gain_more_than_the_step_it_takes():
+    dear = COSTS._replace(coefficients_s={**COSTS.coefficients_s, "call": 0.1})
+    cheap = COSTS._replace(coefficients_s={**COSTS.coefficients_s, "call": 1e-4})
+    assert edits(LIKELY, engine=replace(IDLE, costs=dear)) == ()
+    (edit,) = edits(replace(LIKELY, rest_s=0.008), engine=replace(IDLE, costs=cheap))
+    assert edit.gain_s == pytest.approx(0.9 * 0.008 - 0.1 * 0.1011 / 2 - 1e-4)
 
 
 @pytest.mark.parametrize("busy", [{"in_flight": 1}, {"pending": 1}, {"costs": None}])

@@ -16,6 +16,7 @@ from heddle.core.results import (
     Hits,
     Ingested,
     KvHandle,
+    KvTransfer,
     Prefilled,
     RankedHits,
     RecallEstimate,
@@ -158,6 +159,14 @@ class TestGenerated:
         value, receipt = self.fold(" yes \n", as_lines=False)
         assert value == "yes"
         assert (receipt.generated_tokens, receipt.preemptions) == (3, 2)
+
+    def test_a_prompt_that_came_from_another_lane_is_counted(self):
+        decode = primitive(DecodeConfig("kv", Sampling(), False), PrimitiveKind.DECODING)
+        moved = KvTransfer(64, 0.5)
+        generated = Generated("a", (1,), FinishReason.STOP, transfer=moved)
+        receipt = ReceiptDraft()
+        fold(decode, {0: generated}, None, receipt)
+        assert (receipt.kv_transfers, receipt.kv_transfer_bytes) == (1, 64)
 
     def test_lines_become_a_list(self):
         assert self.fold("a\nb", as_lines=True)[0] == ("a", "b")

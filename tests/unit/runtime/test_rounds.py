@@ -31,7 +31,7 @@ ROUNDS = (
 def rounds_graph(name="answer", graph=None, **options):
     graph = RAGraph("rounds") if graph is None else graph
     if not graph._nodes:
-        graph.add_retrieval("find", topk=2, nprobe=3)
+        graph.add_retrieval("find", topk=2, nprobe=3, topm=40)
     return graph.add_generation(name, PROMPT, name, **{"retrieve_every": 2, **options})
 
 
@@ -91,7 +91,7 @@ def test_what_is_searched_for(bench, llm, workflow):
         ("Two three",),
     ]
     searches = [task.payload for task in bench.vector.tasks()]
-    assert {(p.topk, p.nprobe) for p in searches} == {(2, 3)}
+    assert {(p.topk, p.nprobe, p.topm) for p in searches} == {(2, 3, 40)}
 
 
 @pytest.mark.parametrize(

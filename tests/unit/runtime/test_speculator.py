@@ -11,8 +11,10 @@ from heddle.core.payloads import PrefillPayload
 from heddle.core.tasks import Optimizations
 from heddle.passes.runner import PassRunner
 from heddle.runtime.admission import RuntimeLimits
+from heddle.runtime.batching import per_invocation
+from heddle.runtime.dispatcher import Dispatcher
 from heddle.workflow.ragraph import RAGraph
-from tests.helpers.fake_ports import Bench, ManualClock, hits_of, is_search
+from tests.helpers.fake_ports import LLM, Bench, FakePort, ManualClock, hits_of, is_search
 
 COSTS = CostSnapshot("llm", 1, {"call": 0.01, "prefill_tokens": 1e-3})
 
@@ -236,6 +238,78 @@ def test_one_guess_at_a_time(oneshot):
     bench.cycle()
     assert [len(call.answer.receipt.speculations) for call in calls].count(1) == 2
     bench.assert_idle()
+
+
+def test_no_prompt_is_made_while_its_engine_is_busy(oneshot, monkeypatch):
+    made = []
+    guess = Dispatcher.guess
+    monkeypatch.setattr(Dispatcher, "guess", lambda *args: made.append(1) or guess(*args))
+    bench = Searching(held=True)
+    calls = [bench.submit(oneshot, {"query": text}) for text in ("why", "where")]
+    bench.look()
+    assert (len(made), len(bench.guesses())) == (2, 1), "which of them gains more"
+    for fraction in (0.6, 0.7, 0.8):
+        bench.look(fraction=fraction)
+    assert len(made) == 2
+    bench.look(fraction=0.9, worse=5)  # other hits: the guess is taken back
+    assert (len(made), len(bench.llm.sent(Cancel))) == (2, 1)
+    bench.ended(calls[0])
+
+
+def test_an_engine_that_became_idle_in_the_same_cycle_is_idle(oneshot):
+    bench = Searching(held=True)
+    calls = [bench.submit(oneshot, {"query": text}) for text in ("why", "where")]
+    bench.look()
+    (first,) = bench.guesses()
+    bench.llm.answer(first.task_id)  # the vector engine's frame is read before this one
+    bench.look(fraction=0.6)
+    assert len(bench.guesses()) == 2
+    bench.ended(calls[0])
+
+
+def test_a_prompt_that_breaks_while_it_is_made_ends_its_request_only(oneshot, monkeypatch):
+    bench = Searching()
+    calls = [bench.submit(oneshot, {"query": text}) for text in ("why", "where")]
+    guess = Dispatcher.guess
+
+    def broken(self, request, prefill, store):
+        assert request.id != calls[0].id, "a bug"
+        return guess(self, request, prefill, store)
+
+    monkeypatch.setattr(Dispatcher, "guess", broken)
+    bench.look()
+    assert "a bug" in str(calls[0].error)
+    assert bench.ended(calls[1]).text == "hello"
+
+
+@pytest.mark.parametrize("why", ["another engine", "restarted"])
+def test_what_was_computed_elsewhere_is_not_adopted(oneshot, why):
+    more = FakePort("more", LLM)
+    bench = Searching(more=[more])
+    call = bench.submit(oneshot)
+    bench.look()
+    assert len(bench.guesses()) == 1
+    if why == "restarted":
+        bench.llm.lose_lane()
+    else:
+        bench.llm.credits.take(bench.llm.credits.total)  # so its prompt goes to the other one
+    bench.vector.answer_all()
+    bench.cycle()
+    if why != "restarted":
+        bench.llm.credits.give_back(bench.llm.credits.total)
+    assert [told.is_adopted for told in call.answer.receipt.speculations] == [False]
+    assert len([t for t in more.tasks() if isinstance(t.payload, PrefillPayload)]) == (
+        why == "another engine"
+    )
+
+
+def test_a_guess_keeps_nobody_waiting_who_wants_the_engine_to_himself(oneshot, draft):
+    bench = Searching(held=True, policy=per_invocation)
+    call = bench.submit(oneshot)
+    bench.look()
+    assert len(bench.guesses()) == 1
+    assert bench.submit(draft).answer.text == "hello"
+    assert bench.ended(call).text == "hello"
 
 
 def test_one_that_fails_costs_a_line_in_the_receipt(oneshot):

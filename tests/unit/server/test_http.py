@@ -3,11 +3,14 @@
 import asyncio
 import json
 import re
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
+from heddle.app.documents import DocumentChange, Embedded
 from heddle.core.errors import (
     Busy,
     Cancelled,
@@ -23,6 +26,7 @@ from heddle.core.errors import (
 from heddle.core.passages import Passage
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Optimizations
+from heddle.corpus.records import PutOutcome
 from heddle.runtime.events import (
     Answer,
     NodeFinished,
@@ -34,7 +38,7 @@ from heddle.runtime.events import (
 )
 from heddle.runtime.handle import Handle
 from heddle.runtime.receipt import ReceiptDraft, Span
-from heddle.server.http import create_app
+from heddle.server.http import CHANGES_AT_ONCE, create_app
 from heddle.server.json_body import BODY_BYTES_MAX
 from heddle.workflow.presets import preset
 
@@ -49,6 +53,7 @@ EVENTS = (
     TokenDelta("answer", "Ada\n…"),
     ANSWER,
 )
+WAIT_S = 20.0  # longer than anything here takes
 WORKFLOWS = {"oneshot": preset("oneshot").compile()}
 ERRORS = [
     (InputError("question is empty"), 400),
@@ -364,3 +369,120 @@ def test_a_client_that_leaves_while_it_sends():
 
     asyncio.run(run())
     assert server.asked == []
+
+
+class FakeCorpus(FakeServer):
+    """Takes documents, and knows one that can be deleted."""
+
+    def upsert(self, document_id: str, text: str, **how: object) -> DocumentChange:
+        if self.refusal is not None:
+            raise self.refusal
+        self.asked.append((document_id, text, how))
+        return DocumentChange(PutOutcome.ADDED, Embedded(2, truncated=1), revision=7)
+
+    def delete(self, document_id: str, *, tenant: str) -> bool:
+        self.asked.append((document_id, "", {"tenant": tenant}))
+        return document_id == "a/b c"
+
+
+def change(server: FakeServer, method: str, *, takes_changes: bool = True, **how: object):
+    async def run() -> httpx.Response:
+        app = create_app(server, WORKFLOWS, takes_changes=takes_changes)
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://heddle") as client:
+            return await client.request(method, "/v1/documents", **how)
+
+    return asyncio.run(run())
+
+
+def test_a_document_is_put_and_what_that_did_is_told():
+    server = FakeCorpus()
+    body = {"id": "a/b c", "text": "Ada", "tenant": "ann", "metadata": {"year": 2020}}
+    response = change(server, "POST", json=body)
+    assert response.status_code == 200
+    assert response.json() == {
+        "outcome": "added",
+        "chunks": 2,
+        "truncated": 1,
+        "windowed": 0,
+        "revision": 7,
+    }
+    how = {"title": "", "metadata": {"year": 2020}, "tenant": "ann"}
+    assert server.asked == [("a/b c", "Ada", how)]
+
+
+def test_a_tenants_document_is_deleted_and_one_that_is_not_there_is_said():
+    server = FakeCorpus()
+    response = change(server, "DELETE", params={"id": "a/b c", "tenant": "ann"})
+    assert (response.status_code, response.json()) == (200, {"deleted": "a/b c"})
+    response = change(server, "DELETE", params={"id": "other"})
+    assert response.status_code == 404
+    assert "'other'" in message(response)
+    assert server.asked == [("a/b c", "", {"tenant": "ann"}), ("other", "", {"tenant": ""})]
+
+
+@pytest.mark.parametrize(
+    ("method", "how", "word"),
+    [
+        ("POST", {"json": {"id": "", "text": "x"}}, "id"),
+        ("POST", {"json": {"id": "x"}}, "text"),
+        ("POST", {"json": {"id": "x", "text": "x", "vector": [1]}}, "vector"),
+        ("DELETE", {}, "id=ID"),
+        ("DELETE", {"params": {"id": "x", "where": "y"}}, "id=ID"),
+        ("DELETE", {"params": {"id": ["x", "y"]}}, "id=ID"),
+        ("DELETE", {"params": {"id": "x", "tenant": ["y", "z"]}}, "id=ID"),
+    ],
+)
+def test_a_bad_change_is_refused(method: str, how: dict[str, object], word: str):
+    server = FakeCorpus()
+    response = change(server, method, **how)
+    assert response.status_code == 400
+    assert word in message(response)
+    assert not server.asked
+
+
+def test_nothing_is_changed_unless_the_operator_allows_it():
+    server = FakeCorpus()
+    for method, how in (("POST", {"content": b"x" * 9}), ("DELETE", {"params": {"id": "a/b c"}})):
+        response = change(server, method, takes_changes=False, **how)
+        assert response.status_code == 403
+        assert "--allow-changes" in message(response)
+    assert not server.asked
+
+
+def test_questions_are_answered_while_documents_wait_for_their_vectors():
+    class SlowCorpus(FakeCorpus):
+        begun, may_end = asyncio.Semaphore(0), threading.Event()
+
+        def upsert(self, *document: object, **how: object) -> DocumentChange:
+            loop.call_soon_threadsafe(self.begun.release)
+            assert self.may_end.wait(WAIT_S)
+            return super().upsert(*document, **how)
+
+    async def run() -> list[int]:
+        server = SlowCorpus()
+        transport = httpx.ASGITransport(create_app(server, WORKFLOWS, takes_changes=True))
+        async with httpx.AsyncClient(transport=transport, base_url="http://heddle") as client:
+            document = {"id": "x", "text": "x"}
+            puts = [client.post("/v1/documents", json=document) for _ in range(CHANGES_AT_ONCE + 2)]
+            putting = asyncio.gather(*puts)
+            try:
+                for _ in range(CHANGES_AT_ONCE):
+                    await server.begun.acquire()
+                asked = client.post("/v1/ask", json={"question": "Who?"})
+                answer = await asyncio.wait_for(asked, WAIT_S / 2)
+            finally:
+                server.may_end.set()
+            return [response.status_code for response in (answer, *await putting)]
+
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        loop.set_default_executor(ThreadPoolExecutor(CHANGES_AT_ONCE + 1))
+        assert runner.run(run()) == [200] * (CHANGES_AT_ONCE + 3)
+
+
+def test_a_full_disk_is_told():
+    server = FakeCorpus(refusal=StorageError("the disk is full"))
+    response = change(server, "POST", json={"id": "x", "text": "x"})
+    assert response.status_code == 500
+    assert message(response) == "the disk is full"

@@ -47,6 +47,8 @@ def frame(engine: str, **values: object) -> Frame:
 
 def whole_state() -> ServerState:
     pages = {gauges.KV_PAGES_HELD: 3, gauges.KV_PAGES_CACHED: 4, gauges.KV_PAGES_FREE: 5}
+    pages |= {gauges.CHUNK_KV_DISK_BYTES: 900, gauges.CHUNK_KV_HOST_EVICTED: 8}
+    pages |= {gauges.CHUNK_KV_UNWRITTEN: 2, gauges.CHUNK_KV_ENTRIES: 9}
     index = {
         gauges.INDEX_REVISION: 41,
         gauges.INDEX_VECTORS: 1_000,
@@ -141,6 +143,10 @@ def found() -> dict[tuple[str, ...], float]:
         (("heddle_kv_pages", "llm", "held"), 3),
         (("heddle_kv_pages", "llm", "cached"), 4),
         (("heddle_kv_pages", "llm", "free"), 5),
+        (("heddle_chunk_kv_bytes", "llm", "disk"), 900),
+        (("heddle_chunk_kv_evicted", "llm", "host"), 8),
+        (("heddle_chunk_kv_moves", "llm", "not_written"), 2),
+        (("heddle_chunk_kv_entries", "llm"), 9),
         (("heddle_pool_slots", "vector", "running"), 3),
         (("heddle_pool_slots", "vector", "free"), 1),
         (("heddle_pool_waiting", "vector"), 6),

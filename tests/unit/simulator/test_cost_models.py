@@ -57,7 +57,7 @@ class TestLlm:
         tokens, runs = [5, 6, 7, 8], (SlotRun(4, 4),)
         one, two = (CostModelLlmWorker(device(), 64) for _ in range(2))
         whole = self.run(one, tokens, runs)
-        two.load_kv(np.arange(20, 23), one.export_kv(np.arange(4, 7)))
+        two.load_kv(np.arange(20, 23), one.pack_kv(np.arange(4, 7)))
         assert self.run(two, tokens, (SlotRun(20, 4),), start=3) == whole
 
     def test_some_generations_end_by_themselves(self):

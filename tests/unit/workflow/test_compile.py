@@ -160,6 +160,12 @@ def test_a_named_topk_is_meant() -> None:
     assert found == {"a": (5, True), "b": (5, False), "c": (5, True)}
 
 
+@pytest.mark.parametrize("effort", ["nprobe", "topm"])
+def test_a_search_goes_some_way_at_least(effort: str) -> None:
+    with pytest.raises(WorkflowError, match=f"{effort} must be at least 1"):
+        RAGraph().add_retrieval("r", **{effort: 0})
+
+
 @pytest.mark.parametrize("topk", [0, -1, 10_000])
 def test_topk_out_of_range(topk: int) -> None:
     with pytest.raises(WorkflowError, match="topk"):

@@ -22,7 +22,8 @@ Span = tuple[int, int]
 class ReusedChunk:
     """A chunk and the KV found for it; `block` is None until it is in host memory.
 
-    `before` are the digests of the chunks that stand before it in this prompt.
+    `error` is what storing it has cost, as relative L2 error, known with the block. `before` are
+    the digests of the chunks that stand before it in this prompt.
     """
 
     span: ChunkSpan
@@ -31,6 +32,7 @@ class ReusedChunk:
     from_disk: bool
     block: object | None
     before: tuple[bytes, ...] = ()
+    error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

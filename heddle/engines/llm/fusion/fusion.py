@@ -1,12 +1,13 @@
 """One prompt on its way through fusion: what is loaded, and which positions are computed."""
 
+import logging
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
 
-from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.kv_reuse import AUTO, KvReuse, ReusePolicy
 from heddle.core.results import FusedKv
 from heddle.engines.llm.fusion.fused_prompt import (
     NOT_SCORED,
@@ -24,6 +25,8 @@ from heddle.engines.llm.fusion.prompt_layout import PromptLayout
 from heddle.engines.llm.fusion.selection import NONE, budget_of
 from heddle.kv.chunk_key import HitKind
 from heddle.kv.chunk_record import ChunkVariant
+
+log = logging.getLogger(__name__)
 
 
 class Stage(Enum):
@@ -149,7 +152,8 @@ class Fusion:
     @property
     def num_recomputed_tokens(self) -> int:
         """Reused tokens that the present pass computes anew."""
-        return np.setdiff1d(self.now.positions, self._at_work.prompt.uncovered).size
+        uncovered = self._at_work.prompt.uncovered
+        return np.setdiff1d(self.now.positions, uncovered, assume_unique=True).size
 
     @property
     def num_reused_tokens(self) -> int:
@@ -157,8 +161,10 @@ class Fusion:
         uncovered = len(self._at_work.prompt.uncovered)
         return self.layout.tokens - uncovered - self.num_recomputed_tokens
 
-    def take_load(self, key: bytes, block: object | None, now_s: float) -> bool:
+    def take_load(self, key: bytes, block: object | None, error: float, now_s: float) -> bool:
         """Take the KV of a chunk that was on its way, None where the load failed (a miss).
+
+        `error` is what storing it has cost.
 
         Returns: whether no chunk is on its way any more.
         """
@@ -166,7 +172,7 @@ class Fusion:
             if chunk.record.key == key and block is None:
                 del self._reused[index]
             elif chunk.record.key == key:
-                chunk.block = block
+                chunk.block, chunk.error = block, error
         return self._end_loading(now_s)
 
     def prompt(self, exact_tokens: int) -> FusedPrompt:
@@ -176,6 +182,11 @@ class Fusion:
 
     def seat(self, prompt: FusedPrompt, ratio: float, *, shares: bool) -> None:
         """Begin with the passes, on chunks' pages that others read as well or on copies."""
+        if ratio == 1.0 and self._reuse.ratio not in (1.0, AUTO):
+            self._note(
+                f"the prompt was computed whole: its question of {len(prompt.question)} tokens "
+                "would have taken as long to select what to compute"
+            )
         passes = passes_of(prompt, ratio)
         self._seated = _Seated(prompt, ratio, passes, next(passes), shares=shares)
         if self._is_ahead:
@@ -294,6 +305,7 @@ class Fusion:
             chunks_primed=sum(
                 chunk.record.variant is ChunkVariant.PRIMED for chunk in self._reused.values()
             ),
+            stored_error=max((chunk.error for chunk in self._reused.values()), default=0.0),
             fallbacks=(*self._notes, *self._unlogged()),
             loading_s=self._loading_s,
             surveying_s=seated.surveying_s,
@@ -330,6 +342,12 @@ class Fusion:
             f"{unknown} of {len(candidates)} reused chunks were stored without their attention: "
             f"{self._reuse.policy.value} took their first tokens, as epic does",
         )
+
+    def _note(self, note: str) -> None:
+        """Have the summary say why it isn't as asked for, once however often it is seated."""
+        if note not in self._notes:
+            log.info("%s", note)
+            self._notes += (note,)
 
     def _end_loading(self, now_s: float) -> bool:
         if all(chunk.block is not None for chunk in self._reused.values()):

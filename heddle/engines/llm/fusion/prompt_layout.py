@@ -8,12 +8,16 @@ from heddle.core.payloads import Segment, SegmentRole
 
 @dataclass(frozen=True, slots=True)
 class ChunkSpan:
-    """A retrieved chunk at positions [start, stop) of a prompt, and its id in the corpus."""
+    """A retrieved chunk at positions [start, stop) of a prompt, and its id in the corpus.
+
+    A public one is of a document of no tenant.
+    """
 
     start: int
     stop: int
     token_ids: tuple[int, ...]
     chunk_id: int | None = None
+    is_public: bool = False
 
     @property
     def tokens(self) -> int:
@@ -34,33 +38,25 @@ class PromptLayout:
     question_start: int
     tokens: int
 
+    @property
+    def has_question(self) -> bool:
+        """Whether anything follows the last chunk."""
+        return self.question_start < self.tokens
+
 
 def layout_of(segments: Sequence[Segment]) -> PromptLayout | None:
-    """Return the layout of a filled prompt; None without a chunk, or with nothing after it.
+    """Return the layout of a filled prompt; None without a chunk.
 
     Empty chunks are left out: they have no KV.
     """
-    chunks, tokens = _chunks(segments)
-    if not chunks or chunks[-1].stop == tokens:
-        return None
-    return PromptLayout(chunks[0].start, chunks, chunks[-1].stop, tokens)
-
-
-def priming_layout(segments: Sequence[Segment]) -> PromptLayout:
-    """Return the layout of a prompt that ends with a chunk, and asks nothing about it."""
-    chunks, tokens = _chunks(segments)
-    assert chunks, "a priming prompt has no chunk"
-    assert chunks[-1].stop == tokens, "a priming prompt doesn't end with its chunk"
-    return PromptLayout(chunks[0].start, chunks, tokens, tokens)
-
-
-def _chunks(segments: Sequence[Segment]) -> tuple[tuple[ChunkSpan, ...], int]:
-    """Return the chunks that are not empty, and the tokens of the whole prompt."""
     chunks: list[ChunkSpan] = []
     position = 0
     for segment in segments:
         assert segment.token_ids is not None, "a pending prompt has no layout yet"
         start, position = position, position + len(segment.token_ids)
         if segment.role is SegmentRole.CHUNK and segment.token_ids:
-            chunks.append(ChunkSpan(start, position, segment.token_ids, segment.chunk_id))
-    return tuple(chunks), position
+            ids, chunk_id = segment.token_ids, segment.chunk_id
+            chunks.append(ChunkSpan(start, position, ids, chunk_id, segment.is_public))
+    if not chunks:
+        return None
+    return PromptLayout(chunks[0].start, tuple(chunks), chunks[-1].stop, position)

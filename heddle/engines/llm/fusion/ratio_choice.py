@@ -7,12 +7,15 @@ from heddle.core.kv_reuse import AUTO, RATIO_DEFAULT, ReusePolicy
 from heddle.costs.prefill import prefill_token_s
 from heddle.costs.reuse_ratio import largest_ratio
 from heddle.engines.llm.fusion.fused_prompt import FusedPrompt
+from heddle.engines.llm.fusion.selection import budget_of
 
 
 def chosen_ratio(
     prompt: FusedPrompt, left_s: float, costs: CostSnapshot, step_tokens: int
 ) -> float:
     """Return the ratio asked for, or the largest with which the prompt is in before its time.
+
+    Where finding out what to compute would take as long as computing all of it, it is 1.
 
     Args:
         prompt: as it gets its seat.
@@ -21,8 +24,20 @@ def chosen_ratio(
         step_tokens: most prompt tokens of a step.
     """
     asked = prompt.options.ratio
-    if asked != AUTO:
-        return float(asked)
+    ratio = _in_time(prompt, left_s, costs, step_tokens) if asked == AUTO else float(asked)
+    return 1.0 if _saves_nothing(prompt, ratio) else ratio
+
+
+def _saves_nothing(prompt: FusedPrompt, ratio: float) -> bool:
+    """Whether the question has as many tokens to select with as there are to be saved."""
+    spans = prompt.candidate_spans
+    budget = budget_of(spans, ratio)
+    selects = prompt.options.policy is ReusePolicy.FUSIONRAG and not prompt.ahead.scores
+    saved = sum(span.tokens for span in spans) - budget
+    return selects and budget > 0 and len(prompt.question) >= saved
+
+
+def _in_time(prompt: FusedPrompt, left_s: float, costs: CostSnapshot, step_tokens: int) -> float:
     if math.isinf(left_s):
         return RATIO_DEFAULT
     token_s = prefill_token_s(costs, prompt.layout.tokens, step_tokens)

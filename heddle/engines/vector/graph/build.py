@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from heddle.engines.vector.graph.engine import GraphEngine
 from heddle.engines.vector.graph.progress import OnPhase
+from heddle.engines.vector.index_bytes import MemoryLeft, check_memory
+from heddle.engines.vector.index_kind import SearchMode
+from heddle.engines.vector.locality.self_check import SelfCheck
 from heddle.engines.vector.shards.part import Part
 from heddle.engines.vector.shards.source import open_source
 
@@ -18,11 +21,20 @@ NICENESS: Final = 10  # of the thread that builds another graph: searches come f
 
 
 def build_engine(
-    name: str, epoch: int, corpus: Path, part: Part, *, topm: int, slots: int
+    name: str,
+    epoch: int,
+    corpus: Path,
+    part: Part,
+    *,
+    topm: int,
+    slots: int,
+    memory_left: MemoryLeft,
+    notes: tuple[str, ...],
 ) -> GraphEngine:
     """Open a part of a corpus and its graph, and return an engine over them.
 
     A graph that can't be used, or that the corpus has outgrown, is built again in the background.
+    `notes` is what every search is told; `memory_left` may keep a graph from being built.
 
     Raises:
         HeddleError: the corpus can't be opened.
@@ -36,13 +48,17 @@ def build_engine(
     def build_again() -> "LiveGraph":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         with closing(open_source(corpus, part)) as own_source:
+            check_memory(own_source, SearchMode.GRAPH, memory_left)
             return build_live(directory, own_source, lambda phase, done, count: None)
 
     directory, source = part.directory(corpus), open_source(corpus, part)
     live = read_live(directory, source)
     worker = NumbaWorker(live, slots)
     followed = FollowedGraph(live, worker, source, Rebuild(build_again, PerfClock()))
-    return GraphEngine(name, epoch, worker, PerfClock(), followed, topm=topm)
+    check = SelfCheck(worker)
+    return GraphEngine(
+        name, epoch, worker, PerfClock(), followed, topm=topm, check=check, notes=notes
+    )
 
 
 def refresh_graph(directory: Path, on_phase: OnPhase) -> None:

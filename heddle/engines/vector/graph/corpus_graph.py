@@ -5,6 +5,7 @@ built again. That it exists says that the corpus is searched by a graph.
 """
 
 import logging
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -12,42 +13,51 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import InputError, StorageError
 from heddle.core.search_scope import SearchScope
+from heddle.engines.vector.allowed import Allowed, KeptScopes, are_few
 from heddle.engines.vector.embedder_guard import EmbedderGuard
 from heddle.engines.vector.graph.graph_file import open_graph, write_graph
+from heddle.engines.vector.graph.graph_header import read_header
 from heddle.engines.vector.graph.graph_index import GraphIndex, build_graph
-from heddle.engines.vector.graph.graph_path import graph_path
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.progress import OnPhase
 from heddle.engines.vector.graph.worker import NumbaWorker
+from heddle.engines.vector.graph_path import graph_path
 from heddle.engines.vector.rebuild import Rebuild
 from heddle.engines.vector.source import VectorSource, store_in
 from heddle.engines.vector.word_searches import WordSearches
 
 log = logging.getLogger(__name__)
+NO_GRAPH = "the corpus has no graph yet"
+COMPARING = "each search compares all vectors until one is built"
 
 
 def read_live(directory: Path, source: VectorSource) -> LiveGraph:
     """Return the graph as its file has it and what the corpus wrote since.
 
     Where the file can't be trusted there is no graph in it, only vectors: searches are right but
-    compare them all until one is built.
+    compare them all until one is built, and `problem` says why.
     """
-    try:
-        live = LiveGraph(_checked(directory, source))
-    except (InputError, StorageError) as error:
-        log.warning("the graph is not used and built again: %s", error)
-        live = LiveGraph(None)
+    live = LiveGraph(None)
+    if graph_path(directory).exists():
+        try:
+            live = LiveGraph(_checked(directory, source))
+        except (InputError, StorageError) as error:
+            live = _without_graph(f"the graph is not used and built again: {error}")
     live.follow(source)
     if live.count != source.vector_count and live.revision == source.revision:
-        log.warning("the graph holds other vectors than the corpus: built again")
-        live = LiveGraph(None)
+        live = _without_graph("the graph holds other vectors than the corpus: built again")
         live.follow(source)
     return live
 
 
+def _without_graph(problem: str) -> LiveGraph:
+    log.warning("%s", problem)
+    return LiveGraph(None, problem=problem)
+
+
 def build_live(directory: Path, source: VectorSource, on_phase: OnPhase) -> LiveGraph:
     """Build a graph of all that is in the corpus, and write its file if the disk lets it."""
-    live = _built(source, on_phase)
+    live = _built(directory, source, on_phase)
     if live.graph is not None:
         try:
             write_graph(graph_path(directory), live.graph)
@@ -67,7 +77,7 @@ def refresh_graph(directory: Path, source: VectorSource, on_phase: OnPhase) -> N
         live = read_live(directory, source)
         if live.graph is not None and not live.is_outgrown:
             return
-    built = _built(source, on_phase)
+    built = _built(directory, source, on_phase)
     if built.graph is not None:
         write_graph(graph_path(directory), built.graph)
 
@@ -90,27 +100,33 @@ class FollowedGraph:
         rebuild: Rebuild[LiveGraph],
     ) -> None:
         self._live, self._worker, self._source, self._rebuild = live, worker, source, rebuild
+        self._scopes = KeptScopes(source, self._allowed)
         self.words = WordSearches(source)
         self._embedder = EmbedderGuard(source)
         self._start_if_outgrown()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why no better graph could be made, if one was tried."""
-        return (self._rebuild.problem,) if self._rebuild.problem else ()
-
-    @property
-    def count(self) -> int:
-        """Vectors that are searched."""
-        return self._live.count
+        """Why there is no graph, or no better one could be made, if one was tried."""
+        lacking = (self._live.problem or NO_GRAPH) if self._lacks_graph else ""
+        comparing = f"{lacking}; {COMPARING}" if lacking else ""
+        return tuple(filter(None, (comparing, self._rebuild.problem)))
 
     def newest_revision(self) -> int:
         """Return the newest revision that was committed, here or elsewhere."""
         return self._source.revision
 
-    def allowed(self, scope: SearchScope) -> NDArray[np.int64] | None:
-        """Return the chunks that a search of this scope may find; None = all."""
-        return self._source.allowed(scope)
+    def allowed(self, scope: SearchScope) -> Allowed | None:
+        """Return the chunks that a search of this scope may find by now; None = all.
+
+        By what the corpus has: while the graph follows it, it holds chunks of the next revision.
+
+        Raises: InputError: nothing fits what it asks for.
+        """
+        return self._scopes.at(scope, self._source.revision)
+
+    def _allowed(self, chunk_ids: NDArray[np.int64]) -> Allowed:
+        return Allowed.of(chunk_ids, is_few=are_few(len(chunk_ids), self._live.count))
 
     def covers(self, revision: int) -> bool:
         """Whether all of a revision is in, and no better graph waits to be taken or tried."""
@@ -126,8 +142,12 @@ class FollowedGraph:
         if self._rebuild.is_ready:
             if in_flight:
                 return 0
-            self._live = self._rebuild.take()
-            self._worker.serve(self._live)
+            live = self._rebuild.take()
+            try:
+                self._worker.serve(live)
+                self._live = live
+            except Exception as error:
+                self._rebuild.refuse(error)
         self._embedder.check(has_vectors=self._live.dims is not None)
         dims = self._live.dims
         changes = self._live.advance(self._source)
@@ -146,37 +166,52 @@ class FollowedGraph:
         self._rebuild.wait()
         self._source.close()
 
+    @property
+    def _lacks_graph(self) -> bool:
+        """Whether there are vectors without a graph, and more than are compared at no cost."""
+        live = self._live
+        return live.graph is None and live.count > 0 and (bool(live.problem) or live.is_outgrown)
+
     def _start_if_outgrown(self) -> None:
-        if self._live.is_outgrown or self._rebuild.is_due:
+        if self._live.is_outgrown or self._lacks_graph or self._rebuild.is_due:
             self._rebuild.start()
 
 
-def _built(source: VectorSource, on_phase: OnPhase) -> LiveGraph:
-    """Build a graph of all vectors.
+def _built(directory: Path, source: VectorSource, on_phase: OnPhase) -> LiveGraph:
+    """Build a graph of all vectors, which lie in a file meanwhile: the system may drop its pages.
 
     The revision is read before them: what is written meanwhile may be in already, and is replayed
     by its id later.
+
+    Raises:
+        StorageError: the disk has no room for the file.
     """
-    revision, batches = source.revision, list(source.vectors())
-    if not batches:
-        return LiveGraph(None, revision)
-    graph = build_graph(
-        np.concatenate([batch.vectors for batch in batches]),
-        np.concatenate([batch.chunk_ids for batch in batches]),
-        revision=revision,
-        embedder=repr(source.embedder),
-        on_phase=on_phase,
-    )
+    revision, dims, labels = source.revision, source.dims, [np.zeros(0, np.int64)]
+    folder = graph_path(directory).parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            for batch in source.vectors():
+                np.ascontiguousarray(batch.vectors, np.float32).tofile(file)
+                labels.append(batch.chunk_ids)
+            chunk_ids = np.concatenate(labels)
+            if not len(chunk_ids):
+                return LiveGraph(None, revision)
+            file.flush()
+            graph = build_graph(
+                np.asarray(np.memmap(file, np.float32, "c", shape=(len(chunk_ids), dims or 0))),
+                chunk_ids,
+                revision=revision,
+                embedder=repr(source.embedder),
+                on_phase=on_phase,
+            )
+    except OSError as error:
+        raise StorageError(f"could not lay the vectors out in {folder}: {error}") from error
     return LiveGraph(graph)
 
 
 def _checked(directory: Path, source: VectorSource) -> GraphIndex:
     """Open the file; refuse a graph of another corpus state or embedder."""
-    graph = open_graph(graph_path(directory))
-    if graph.embedder != repr(source.embedder):
-        raise InputError(f"it was made by {graph.embedder}, the corpus by {source.embedder!r}")
-    if graph.revision > source.revision:
-        raise InputError(f"it covers revision {graph.revision}, the corpus is at {source.revision}")
-    if graph.dims != source.dims:
-        raise InputError(f"it holds {graph.dims}-d vectors, the corpus {source.dims}-d")
-    return graph
+    path = graph_path(directory)
+    read_header(path).check_fits(source)
+    return open_graph(path)

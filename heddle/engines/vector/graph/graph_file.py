@@ -6,8 +6,7 @@ says their types, shapes and places, and the checksum of all that follows it.
 
 import hashlib
 import json
-import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -15,36 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import InputError, StorageError
+from heddle.corpus.folder_lock import locked
+from heddle.engines.vector.durable_file import remove_abandoned, write_durably
+from heddle.engines.vector.graph.graph_header import (
+    MAGIC,
+    PAGE,
+    TYPES,
+    GraphHeader,
+    paged,
+    read_header,
+)
 from heddle.engines.vector.graph.graph_index import GraphIndex
 
-MAGIC: Final = "heddle-graph-2"
-PAGE: Final = 4096
 CHECKED_BYTES: Final = 1 << 24
-TYPES: Final[dict[str, np.dtype[Any]]] = {
-    "vectors": np.dtype("<f2"),
-    "neighbours": np.dtype("<i4"),
-    "labels": np.dtype("<i8"),
-    "entries": np.dtype("<i4"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class GraphHeader:
-    """What a graph file says about itself."""
-
-    magic: str
-    revision: int
-    embedder: str
-    sha256: str
-    shapes: dict[str, list[int]]
-
-    def offsets(self) -> dict[str, int]:
-        """Return where each array begins, and "end" [bytes]."""
-        offsets, at = {}, PAGE
-        for name, dtype in TYPES.items():
-            offsets[name] = at
-            at = _paged(at + int(np.prod(self.shapes[name])) * dtype.itemsize)
-        return {**offsets, "end": at}
 
 
 def write_graph(path: Path, index: GraphIndex) -> None:
@@ -53,19 +35,13 @@ def write_graph(path: Path, index: GraphIndex) -> None:
     Raises:
         StorageError: the disk refused; the old file is as it was.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w+b") as file:
-            _write(file, index)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _sync_folder(path.parent)
+        with locked(path.parent):
+            write_durably(path, lambda temporary: _write(temporary, index))
+            remove_abandoned(path.parent)
     except OSError as error:
         raise StorageError(f"could not write the graph {path}: {error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def open_graph(path: Path) -> GraphIndex:
@@ -75,12 +51,9 @@ def open_graph(path: Path) -> GraphIndex:
         InputError: it is no graph file, or truncated, or its bytes are not those written.
         StorageError: it can't be read.
     """
+    header = read_header(path)
     try:
         with path.open("rb") as file:
-            header = _header(path, file.read(PAGE))
-            size = path.stat().st_size
-            if size != header.offsets()["end"]:
-                raise InputError(f"{path} is truncated or not a graph file: {size} bytes")
             if _digest(file) != header.sha256:
                 raise InputError(f"{path} is corrupt: its checksum is another; build it again")
         arrays = {name: _mapped(path, header, name) for name in TYPES}
@@ -90,29 +63,19 @@ def open_graph(path: Path) -> GraphIndex:
     return GraphIndex(**arrays, revision=header.revision, embedder=header.embedder)
 
 
-def _write(file: BinaryIO, index: GraphIndex) -> None:
-    file.seek(PAGE)
-    shapes = {}
-    for name, dtype in TYPES.items():
-        array = np.ascontiguousarray(getattr(index, name), dtype)
-        shapes[name] = list(array.shape)
-        file.write(array.data.cast("B"))
-        file.write(bytes(_paged(file.tell()) - file.tell()))
-    file.flush()
-    header = GraphHeader(MAGIC, index.revision, index.embedder, _digest(file), shapes)
-    file.seek(0)
-    file.write(json.dumps(asdict(header)).encode().ljust(PAGE))
-
-
-def _header(path: Path, page: bytes) -> GraphHeader:
-    try:
-        header = GraphHeader(**json.loads(page))
-        sizes = [size for name in TYPES for size in header.shapes[name]]
-        if header.magic != MAGIC or not all(isinstance(s, int) and s >= 0 for s in sizes):
-            raise ValueError(f"it begins with {header.magic!r}")
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{path} is no graph file of this version: {error}") from error
-    return header
+def _write(path: Path, index: GraphIndex) -> None:
+    with path.open("w+b") as file:
+        file.seek(PAGE)
+        shapes = {}
+        for name, dtype in TYPES.items():
+            array = np.ascontiguousarray(getattr(index, name), dtype)
+            shapes[name] = list(array.shape)
+            file.write(array.data.cast("B"))
+            file.write(bytes(paged(file.tell()) - file.tell()))
+        file.flush()
+        header = GraphHeader(MAGIC, index.revision, index.embedder, _digest(file), shapes)
+        file.seek(0)
+        file.write(json.dumps(asdict(header)).encode().ljust(PAGE))
 
 
 def _check(path: Path, arrays: dict[str, Any]) -> None:
@@ -143,15 +106,3 @@ def _digest(file: BinaryIO) -> str:
     while piece := file.read(CHECKED_BYTES):
         digest.update(piece)
     return digest.hexdigest()
-
-
-def _paged(size: int) -> int:
-    return -(-size // PAGE) * PAGE
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

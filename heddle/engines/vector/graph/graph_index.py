@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import InputError
 from heddle.engines.vector.graph import prune
-from heddle.engines.vector.graph.knn import knn_graph
+from heddle.engines.vector.graph.knn import near_neighbours
 from heddle.engines.vector.graph.progress import OnPhase
+from heddle.engines.vector.index_kind import GRAPH_DEGREE
 
-DEGREE = 32
 KNN_WIDTH, NEAR_LISTS = 192, 96
 PIECE_ROWS = 4096  # rows that are pruned between two reports of progress
 MEMBERS_PER_LIST = 128
@@ -54,7 +54,7 @@ def build_graph(
     *,
     revision: int = 0,
     embedder: str = "",
-    degree: int = DEGREE,
+    degree: int = GRAPH_DEGREE,
     on_phase: OnPhase = lambda phase, done, count: None,
 ) -> GraphIndex:
     """Return a graph: an IVF-GEMM kNN graph, pruned to a fixed degree.
@@ -79,28 +79,16 @@ def build_graph(
     on_phase("clusters", count, count)
     distances, nearest = faiss.knn(vectors, centroids, 1)
     lists = nearest[:, 0]
-    knn = knn_graph(
-        vectors,
-        centroids,
-        lists,
-        min(KNN_WIDTH, max(1, count - 1)),
-        NEAR_LISTS,
-        lambda done, of: on_phase("neighbours", done, of),
-    )
     forward = np.full((count, degree), -1, np.int32)
-    for first in range(0, count, PIECE_ROWS):
-        stop = min(first + PIECE_ROWS, count)
-        prune.prune_rows(vectors, knn.rows, knn.distances, first, stop, forward)
-        on_phase("edges", stop // 2, count)
-    backward = prune.reversed_edges(forward)
-    merged = np.full((count, degree), -1, np.int32)
-    for first in range(0, count, PIECE_ROWS):
-        stop = min(first + PIECE_ROWS, count)
-        prune.merge_rows(vectors, forward, backward, first, stop, merged)
-        on_phase("edges", (count + stop) // 2, count)
+    done, width = 0, min(KNN_WIDTH, max(1, count - 1))
+    for found in near_neighbours(vectors, centroids, lists, width, NEAR_LISTS):
+        prune.prune_rows(vectors, found.of, found.rows, found.distances, forward)
+        done += len(found.of)
+        on_phase("neighbours", done, count)
+    neighbours = _both_ways(vectors, forward, on_phase)
     return GraphIndex(
         vectors.astype(np.float16),
-        merged,
+        neighbours,
         np.array(labels, np.int64),
         _entries(distances[:, 0], lists, len(centroids)),
         revision,
@@ -108,12 +96,27 @@ def build_graph(
     )
 
 
+def _both_ways(
+    vectors: NDArray[np.float32], forward: NDArray[np.int32], on_phase: OnPhase
+) -> NDArray[np.int32]:
+    """Return the edges of each row among those from it and those to it, [n, degree]."""
+    count = len(forward)
+    backward = prune.reversed_edges(forward)
+    merged = np.full_like(forward, -1)
+    for first in range(0, count, PIECE_ROWS):
+        stop = min(first + PIECE_ROWS, count)
+        prune.merge_rows(vectors, forward, backward, first, stop, merged)
+        on_phase("edges", stop, count)
+    return merged
+
+
 def _check(vectors: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
     if vectors.ndim != 2 or not vectors.size:
         raise InputError(f"vectors: need at least one of [n, d], got {list(vectors.shape)}")
     if labels.shape != (len(vectors),) or len(np.unique(labels)) != len(labels):
         raise InputError(f"labels: need {len(vectors)} different ones, one for each vector")
-    if not np.isfinite(vectors).all():
+    pieces = range(0, len(vectors), PIECE_ROWS)
+    if not all(np.isfinite(vectors[first : first + PIECE_ROWS]).all() for first in pieces):
         raise InputError("vectors: contain NaN or infinite values; check what embedded them")
 
 

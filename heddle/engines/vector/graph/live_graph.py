@@ -3,7 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.engines.vector.allowed import Allowed
 from heddle.engines.vector.graph.graph_index import GraphIndex
+from heddle.engines.vector.locality.index_port import Piece
 from heddle.engines.vector.refine_store import FORGOTTEN, RefineStore
 from heddle.engines.vector.replay import Replay
 from heddle.engines.vector.search import SortedHits, ascending
@@ -24,10 +26,11 @@ class LiveGraph:
     Args:
         graph: as it was built; None = none yet, then every search compares all vectors.
         revision: what it covers, where there is no graph to say so.
+        problem: why there is none where one was expected.
     """
 
-    def __init__(self, graph: GraphIndex | None, revision: int = 0) -> None:
-        self.graph = graph
+    def __init__(self, graph: GraphIndex | None, revision: int = 0, problem: str = "") -> None:
+        self.graph, self.problem = graph, problem
         self.revision = revision if graph is None else graph.revision
         self._dims: int | None = None
         self._store = RefineStore.empty(0)
@@ -102,47 +105,36 @@ class LiveGraph:
         """Return the nodes that a search found as hits, while all is as it was built."""
         return distances, self._labels[nodes]
 
-    def nearest(
+    def found(
         self,
-        queries: NDArray[np.float32],
         distances: NDArray[np.float32],
         nodes: NDArray[np.int64],
         topk: int,
-        allowed: NDArray[np.int64] | None = None,
+        allowed: Allowed | None,
     ) -> SortedHits:
-        """Return the nearest chunks of the nodes that were found and of all that was added.
+        """Return the nearest of the nodes that searches came to and that may be found.
 
-        Where what is deleted or not allowed leaves fewer than topk although there are more, every
-        vector that may be found is compared: a search that is over can't be asked for its next.
-
-        Shapes: queries [n, d]; distances and nodes [n, m], (inf, -1) = none; allowed [a], the
-        chunks that may be found, None = all; both answers [n, topk].
+        Shapes: distances and nodes [n, m], (inf, -1) = none; both answers [n, topk].
         """
-        rows = np.where(self._may_be_found(nodes, allowed), nodes, -1)
-        distances = np.where(rows < 0, np.float32(np.inf), distances)
-        added = self._compared(queries, self.nodes, allowed)
-        distances = np.concatenate([distances, added[0]], axis=1)
-        distances, rows = _nearest(distances, np.concatenate([rows, added[1]], axis=1), topk)
-        there = self.count if allowed is None else len(allowed)
-        short = (rows >= 0).sum(axis=1) < min(topk, there)
-        if short.any():
-            every = self._compared(queries[short], 0, allowed)
-            distances[short], rows[short] = _nearest(*every, topk)
-        return distances, self._store.chunk_ids_at(rows)
+        chunk_ids = self._store.chunk_ids_at(nodes)
+        is_hit = chunk_ids != FORGOTTEN if allowed is None else allowed.holds(chunk_ids)
+        distances = np.where(is_hit, distances, np.float32(np.inf))
+        missing = ((0, 0), (0, max(0, topk - nodes.shape[1])))
+        distances = np.pad(distances, missing, constant_values=np.inf)
+        labels = np.pad(np.where(is_hit, chunk_ids, -1), missing, constant_values=-1)
+        distances, labels = ascending(distances, labels)
+        return distances[:, :topk], labels[:, :topk]
 
-    def _may_be_found(
-        self, rows: NDArray[np.int64], allowed: NDArray[np.int64] | None
-    ) -> NDArray[np.bool_]:
-        chunk_ids = self._store.chunk_ids_at(rows)
-        return chunk_ids != FORGOTTEN if allowed is None else np.isin(chunk_ids, allowed)
-
-    def _compared(
-        self, queries: NDArray[np.float32], first: int, allowed: NDArray[np.int64] | None
-    ) -> SortedHits:
-        """Return the distances to all rows from `first` on that may be found, and these."""
-        rows = np.arange(first, self._store.rows)
-        each = np.repeat(rows[self._may_be_found(rows, allowed)][None], len(queries), axis=0)
-        return self._store.distances(queries, each), each
+    def compare_piece(
+        self,
+        query: NDArray[np.float32],
+        first: int,
+        distances: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        allowed: Allowed | None = None,
+    ) -> Piece:
+        """Compare a query with the next rows exactly; see `RefineStore.compare_piece`."""
+        return self._store.compare_piece(query, first, distances, labels, allowed)
 
     def _add(self, batch: VectorBatch) -> None:
         if self._dims is None:
@@ -156,14 +148,3 @@ class LiveGraph:
         self._store.forget(rows)
         self._deleted += len(rows)
         return len(rows)
-
-
-def _nearest(distances: NDArray[np.float32], rows: NDArray[np.int64], topk: int) -> SortedHits:
-    """Return the topk nearest, ascending, filled up with (inf, -1). Shapes: [n, m] -> [n, topk]."""
-    if distances.shape[1] > topk:
-        kept = np.argpartition(distances, topk - 1, axis=1)[:, :topk]
-        distances = np.take_along_axis(distances, kept, axis=1)
-        rows = np.take_along_axis(rows, kept, axis=1)
-    missing = ((0, 0), (0, topk - distances.shape[1]))
-    distances = np.pad(distances, missing, constant_values=np.inf)
-    return ascending(distances, np.pad(rows, missing, constant_values=-1))

@@ -54,18 +54,17 @@ def _contains(nodes: Nodes, count: int, node: int) -> bool:
 @numba.njit(cache=True, nogil=True)
 def prune_rows(
     vectors: Vectors,
+    of: NDArray[np.int64],
     rows: Nodes,
     distances: NDArray[np.float32],
-    first: int,
-    stop: int,
     forward: Nodes,
 ) -> None:
-    """Keep well-spread edges of rows [first, stop) in `forward` [n, degree]; it comes full of -1.
+    """Keep well-spread edges of the rows `of` [m] in `forward` [n, degree]; it comes full of -1.
 
-    `rows` and `distances` are the kNN graph, [n, k].
+    `rows` and `distances` are their neighbours, [m, k].
     """
-    for row in range(first, stop):
-        _spread(vectors, rows[row], distances[row], forward[row])
+    for i in range(len(of)):
+        _spread(vectors, rows[i], distances[i], forward[of[i]])
 
 
 @numba.njit(cache=True, nogil=True)

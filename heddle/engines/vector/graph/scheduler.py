@@ -1,6 +1,6 @@
 """Which graph searches the next step extends, and how far. Pure: no graph, no device, no clock."""
 
-TOPM_MAX = 1024
+TOPM, TOPM_MAX = 64, 1024  # candidates that a search keeps: where nobody says, and at most
 EXTENDS_MAX = 1 << 31
 RUNNABLE = 8
 """Tasks that have begun and go on, but for more urgent ones: more would only wait elsewhere."""

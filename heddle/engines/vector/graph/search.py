@@ -11,6 +11,7 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.results import Hits, RankedHits
 from heddle.core.search_scope import EVERYBODYS
 from heddle.core.tasks import Priority
+from heddle.engines.vector.allowed import Allowed
 from heddle.engines.vector.graph.scheduler import TOPM_MAX
 from heddle.engines.vector.search import SortedHits, search_refusal
 
@@ -20,10 +21,11 @@ class GraphSearch:
     """One search task; `rows_of` names the row of each slot that it holds.
 
     `deadline_s` and `expected`, the extends that a row should need, are settled in the first step
-    after it came; `revision` and `allowed`, the chunks that it may find, when its first row gets a
-    slot. `allowed` is None as long as that is all of them, those that come in meanwhile included.
-    `found` is what its rows found, None before the first of them; `by_words` is there once it was
-    looked for; `is_dropped` once it has ended.
+    after it came, at `came_s`; `revision` and `allowed`, the chunks that it may find, when its
+    first row gets a slot. `allowed` is None as long as that is all of them, those that come in
+    meanwhile included. `found` is what its rows found, None before the first of them; `by_words`
+    is there once it was looked for; `is_dropped` once it has ended. `notes` says what went another
+    way than meant.
     Mutates: rows join and leave.
     """
 
@@ -33,6 +35,8 @@ class GraphSearch:
     topm: int
     seconds_left: float
     report_every: int
+    notes: tuple[str, ...] = ()
+    came_s: float = 0.0
     deadline_s: float = math.inf
     expected: float = 0.0
     revision: int = 0
@@ -43,7 +47,7 @@ class GraphSearch:
     is_dropped: bool = False
     rows_of: dict[int, int] = field(default_factory=dict)
     found: SortedHits | None = None
-    allowed: NDArray[np.int64] | None = None
+    allowed: Allowed | None = None
     by_words: RankedHits | None = None
     rows: int = field(init=False)  # of its payload, which counts them anew each time
 
@@ -82,11 +86,21 @@ class GraphSearch:
         row = self.rows_of[slot]
         self.found[0][row], self.found[1][row] = distances, labels
 
-    def leave(self, slot: int, extends: int) -> None:
-        """Note that a slot's search is over, and how many extends it made."""
+    def query_in(self, slot: int) -> NDArray[np.float32]:
+        """Return the query of a slot's row, [1, d]."""
+        row = self.rows_of[slot]
+        return self.payload.queries[row : row + 1].astype(np.float32)
+
+    def row_found(self, slot: int) -> SortedHits:
+        """Return what a slot's row has found by its last note, [1, k] each."""
+        assert self.found is not None, "a row was read before it was noted"
+        row = slice(self.rows_of[slot], self.rows_of[slot] + 1)
+        return self.found[0][row], self.found[1][row]
+
+    def leave(self, slot: int) -> None:
+        """Note that a slot's search has its hits."""
         del self.rows_of[slot]
         self.rows_done += 1
-        self.extends += extends
 
     def hits(self) -> Hits:
         """Return the final result."""

@@ -3,11 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.engines.vector.allowed import Allowed
 from heddle.engines.vector.graph import kernels
 from heddle.engines.vector.graph.entry_points import entry_points
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.scheduler import TOPM_MAX
 from heddle.engines.vector.graph.worker_port import Advanced
+from heddle.engines.vector.locality.index_port import Piece
 from heddle.engines.vector.search import SortedHits
 
 PLACES_PER_TOPM = 64  # of the visited table: a search looks at some 20 to 30 nodes for each
@@ -28,19 +30,22 @@ class NumbaWorker:
         self.serve(live)
         self.start([0], np.zeros((1, live.dims or 0), np.float32), 1)
         self.advance(np.zeros(1, np.int64), 1, 0)
+        nothing = np.full((1, 1), np.inf, np.float32), np.full((1, 1), -1, np.int64)
+        self.compare_piece(np.zeros((1, live.dims or 0), np.float32), 0, *nothing)
 
     def serve(self, live: LiveGraph) -> None:
-        """Search this from now on. No search may be in flight."""
+        """Search this from now on; where that fails, what was searched before.
+
+        No search may be in flight.
+        """
         slots, dims = self.slot_count, live.dims or 0
-        self._live = live
-        self._vectors = np.zeros((0, dims), np.uint16)
-        self._neighbours = np.zeros((0, 1), np.int32)
+        vectors, neighbours = np.zeros((0, dims), np.uint16), np.zeros((0, 1), np.int32)
         entries = np.zeros(0, np.int32)
         if live.graph is not None:
-            self._vectors = live.graph.vectors.view(np.uint16)
-            self._neighbours, entries = live.graph.neighbours, live.graph.entries
-        self._entries = entry_points(entries, self._vectors)
-        self._state = kernels.SlotState(
+            vectors = live.graph.vectors.view(np.uint16)
+            neighbours, entries = live.graph.neighbours, live.graph.entries
+        starts = entry_points(entries, vectors)
+        state = kernels.SlotState(
             queries=np.zeros((slots, dims), np.float32),
             ids=np.full((slots, TOPM_MAX), kernels.NOBODY, np.int32),
             distances=np.full((slots, TOPM_MAX), np.inf, np.float32),
@@ -48,6 +53,8 @@ class NumbaWorker:
             visited=np.full((slots, PLACES_MAX), kernels.NOBODY, np.int32),
             marks=np.zeros((slots, 4), np.int64),
         )
+        self._live, self._state = live, state
+        self._vectors, self._neighbours, self._entries = vectors, neighbours, starts
 
     @property
     def dims(self) -> int | None:
@@ -58,6 +65,16 @@ class NumbaWorker:
     def revision(self) -> int:
         """The corpus revision that is searched."""
         return self._live.revision
+
+    @property
+    def count(self) -> int:
+        """Vectors that can be found."""
+        return self._live.count
+
+    @property
+    def nodes(self) -> int:
+        """Vectors in the graph, rows [0, nodes); those of `added` follow."""
+        return self._live.nodes
 
     @property
     def added(self) -> int:
@@ -97,13 +114,10 @@ class NumbaWorker:
         )
         return Advanced(seeded, extends, self._over[:ended].tolist())
 
-    def top(
-        self, slots: NDArray[np.int64], k: int, allowed: NDArray[np.int64] | None = None
-    ) -> SortedHits:
-        """Return the distances and labels of the k nearest so far, [m, k]; (inf, -1) = none.
+    def top(self, slots: NDArray[np.int64], k: int, allowed: Allowed | None = None) -> SortedHits:
+        """Return the k nearest nodes that searches came to so far, [m, k]; (inf, -1) = none.
 
-        With `allowed` [a], those of these chunks only. What stands beyond a search's own topM
-        means nothing.
+        With `allowed`, of these chunks only. What stands beyond a search's own topM means nothing.
         """
         state, live = self._state, self._live
         if live.is_as_built and allowed is None:
@@ -113,7 +127,21 @@ class NumbaWorker:
         width = is_beyond.shape[1]
         nodes = np.where(is_beyond, kernels.NOBODY, state.ids[slots, :width])
         distances = np.where(is_beyond, np.float32(np.inf), state.distances[slots, :width])
-        return live.nearest(state.queries[slots], distances, nodes.astype(np.int64), k, allowed)
+        return live.found(distances, nodes.astype(np.int64), k, allowed)
+
+    def compare_piece(
+        self,
+        query: NDArray[np.float32],
+        first: int,
+        distances: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        allowed: Allowed | None = None,
+    ) -> Piece:
+        """Compare a query with the rows from `first` on, a piece of them; see `ExactIndex`.
+
+        With `allowed`, with these chunks only.
+        """
+        return self._live.compare_piece(query, first, distances, labels, allowed)
 
 
 def _places(topm: int) -> int:

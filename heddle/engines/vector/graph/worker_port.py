@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.search_scope import SearchScope
+from heddle.engines.vector.allowed import Allowed
+from heddle.engines.vector.locality.index_port import Piece
 from heddle.engines.vector.search import SortedHits
 from heddle.engines.vector.worker_port import WordSearcher
 
@@ -40,6 +42,16 @@ class GraphWorker(Protocol):
         ...
 
     @property
+    def count(self) -> int:
+        """Vectors that can be found."""
+        ...
+
+    @property
+    def nodes(self) -> int:
+        """Vectors in the graph, rows [0, nodes); those of `added` follow."""
+        ...
+
+    @property
     def added(self) -> int:
         """Vectors that each search compares beside those that the graph leads it to."""
         ...
@@ -60,13 +72,24 @@ class GraphWorker(Protocol):
         """
         ...
 
-    def top(
-        self, slots: NDArray[np.int64], k: int, allowed: NDArray[np.int64] | None = None
-    ) -> SortedHits:
-        """Return the distances and labels of the k nearest so far, [m, k]; (inf, -1) = none.
+    def top(self, slots: NDArray[np.int64], k: int, allowed: Allowed | None = None) -> SortedHits:
+        """Return the k nearest nodes that searches came to so far, [m, k]; (inf, -1) = none.
 
-        With `allowed` [a], those of these chunks only. What stands beyond a search's own topM
-        means nothing.
+        With `allowed`, of these chunks only. What stands beyond a search's own topM means nothing.
+        """
+        ...
+
+    def compare_piece(
+        self,
+        query: NDArray[np.float32],
+        first: int,
+        distances: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        allowed: Allowed | None = None,
+    ) -> Piece:
+        """Compare a query with the rows from `first` on, a piece of them; see `ExactIndex`.
+
+        With `allowed`, with these chunks only. No row changes before the last piece.
         """
         ...
 
@@ -84,17 +107,15 @@ class FollowedCorpus(Protocol):
         """Where it goes another way than meant."""
         ...
 
-    @property
-    def count(self) -> int:
-        """Vectors that are searched."""
-        ...
-
     def newest_revision(self) -> int:
         """Return the newest revision that was committed, here or elsewhere."""
         ...
 
-    def allowed(self, scope: SearchScope) -> NDArray[np.int64] | None:
-        """Return the chunks that a search of this scope may find; None = all."""
+    def allowed(self, scope: SearchScope) -> Allowed | None:
+        """Return the chunks that a search of this scope may find by now; None = all.
+
+        Raises: InputError: nothing fits what it asks for.
+        """
         ...
 
     def covers(self, revision: int) -> bool:

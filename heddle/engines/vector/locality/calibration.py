@@ -22,12 +22,12 @@ WATCHED: Final = 128  # searches that ended by the rule, of which its recall is 
 class Calibration:
     """A sliding sample of searches, the stop rule that follows from it, and what it keeps.
 
-    Half of the sample fits the model, the other half its limit. When the searches that stopped
-    find less than was promised, by more than chance explains, all is learnt anew, and until then
-    every planned cluster is scanned.
+    A half of the sample, drawn at random, fits the model, the other its limit. When the searches
+    that stopped find less than was promised, by more than chance explains, all is learnt anew, and
+    until then every planned cluster is scanned.
 
     `rule` says when a search may stop; `why_full` why searches scan all that they planned, "" =
-    they may stop.
+    they may stop; `newest` is the search that was taken in last, None before the first.
 
     Args:
         target: the mean recall that is promised, in (0, 1).
@@ -40,6 +40,7 @@ class Calibration:
         self._scans: deque[Scans] = deque(maxlen=SAMPLE_MAX)
         self._unread = 0  # scans since the rule was made
         self._watched = RecallWindow(WATCHED)
+        self.newest: Scans | None = None
         self.rule: StopRule | None = None
         self.why_full = "it is not calibrated yet"
 
@@ -48,6 +49,7 @@ class Calibration:
 
         `ended` is the look at which it ended, or would have; `by_rule`: because a rule said so.
         """
+        self.newest = scan
         self._scans.append(scan)
         self._unread += 1
         if by_rule and self.rule is not None:  # else by one that was given up since
@@ -73,7 +75,8 @@ class Calibration:
 
     def _fit(self) -> None:
         scans = Scans.joined(list(self._scans))
-        order = np.arange(len(self._scans))
+        # Drawn: in every second place there may be the second searches of all requests.
+        order = np.random.default_rng(0).permutation(len(self._scans))
         self.rule = StopRule.calibrated(
             scans.part(order[::2]), scans.part(order[1::2]), self._target
         )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from heddle.engines.vector.locality.calibration import Calibration
 from heddle.engines.vector.locality.hit_model import HitModel
+from heddle.engines.vector.locality.known_hits import KnownHits
 from heddle.engines.vector.locality.past_searches import PastSearch
 from heddle.engines.vector.locality.scans import AHEAD, FAR, Scans, features_of
 from heddle.engines.vector.locality.stop_rule import StopRule
@@ -48,13 +49,15 @@ class Course:
     """One query on its way through its clusters.
 
     Shapes: query [d]; lists, distances (plain, to the centroids), sizes and bonuses [w]; looks [c].
-    `look` is the next look; `rule` says when it may stop, None = not before the last; `record` is
+    `known` is what it was compared with before its first cluster, None = nothing; `look` is the
+    next look; `rule` says when it may stop, None = not before the last; `record` is
     there if it is a sample, which goes to its end.
     """
 
     start: Start
     query: NDArray[np.float32]
     past: PastSearch | None
+    known: KnownHits | None
     lists: NDArray[np.int64]
     distances: NDArray[np.float64]
     sizes: NDArray[np.int64]
@@ -78,7 +81,7 @@ class Course:
     def scan(
         self, record: Record, recalls: NDArray[np.float64], hit_lists: NDArray[np.int64]
     ) -> Scans:
-        """Return it as a calibration reads it, now that its exact hits' lists are known [k]."""
+        """Return it as a calibration reads it, by the lists of the exact hits to be found [h]."""
         hits = (self.lists[:, None] == hit_lists).sum(axis=1)
         return Scans(
             self.start.k,

@@ -17,10 +17,14 @@ SEEN_MAX: Final = 512  # then the counts are halved, so that they follow what is
 
 
 class Kind(NamedTuple):
-    """What searches that are compared have in common: hits wanted, clusters planned."""
+    """What searches that are compared have in common: hits wanted, clusters planned, a filter.
+
+    One with a filter meets fewer vectors in a cluster, so its hits change for longer.
+    """
 
     k: int
     planned: int
+    is_filtered: bool = False
 
 
 class Look(NamedTuple):

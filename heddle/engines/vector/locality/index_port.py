@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.engines.vector.locality.known_hits import KnownHits
 from heddle.engines.vector.search import SortedHits
 
 
@@ -18,8 +19,8 @@ class Piece(NamedTuple):
     compared: int
 
 
-class ComparedIndex(Protocol):
-    """An index whose searches can be run again exactly, and whose clusters are known.
+class ExactIndex(Protocol):
+    """An index whose searches can be run again exactly.
 
     Shapes: queries [n, d] float32, prepared as for a scan.
     """
@@ -28,6 +29,26 @@ class ComparedIndex(Protocol):
     def revision(self) -> int:
         """The corpus revision that the index covers."""
         ...
+
+    def compare_piece(
+        self,
+        query: NDArray[np.float32],
+        first: int,
+        distances: NDArray[np.float32],
+        labels: NDArray[np.int64],
+    ) -> Piece:
+        """Compare a query with the next vectors exactly; updates its k nearest chunks in place.
+
+        Shapes: query [1, d]; distances and labels [1, k], from (inf, -1) on, in any order.
+        """
+        ...
+
+
+class ComparedIndex(ExactIndex, Protocol):
+    """One whose clusters are known, too.
+
+    Shapes: queries [n, d] float32, prepared as for a scan.
+    """
 
     @property
     def list_sizes(self) -> NDArray[np.int64]:
@@ -49,19 +70,6 @@ class ComparedIndex(Protocol):
         """Return what running heaps hold as hits: chunk ids, [n, topk] each or wider."""
         ...
 
-    def compare_piece(
-        self,
-        query: NDArray[np.float32],
-        first: int,
-        distances: NDArray[np.float32],
-        labels: NDArray[np.int64],
-    ) -> Piece:
-        """Compare a query with the next vectors exactly; updates its k nearest chunks in place.
-
-        Shapes: query [1, d]; distances and labels [1, k], from (inf, -1) on, in any order.
-        """
-        ...
-
     def centroid_distances(
         self, queries: NDArray[np.float32], lists: NDArray[np.int64]
     ) -> NDArray[np.float32]:
@@ -73,4 +81,8 @@ class ComparedIndex(Protocol):
 
         It may be that of a while ago: no order of lists makes an answer wrong.
         """
+        ...
+
+    def known(self, query: NDArray[np.float32], chunk_ids: NDArray[np.int64]) -> KnownHits:
+        """Compare a query [1, d] with these chunks, each once, where they still are, [1, h]."""
         ...

@@ -8,15 +8,16 @@ from numpy.typing import NDArray
 FIRST: Final = 4  # clusters before the first question: after fewer the answer is no
 
 
-def looks_at(lists: int, lists_per_look: int) -> NDArray[np.int64]:
+def looks_at(lists: int, lists_per_look: int, per_doubling: int = 2) -> NDArray[np.int64]:
     """Return after how many of its clusters a search is looked at.
 
-    Twice for each doubling, but only where that many clusters were scanned since the look before:
-    asking costs as much as scanning them. The last look is after all clusters.
+    So often (1, 2 or 4 times) for each doubling, but only where that many clusters were scanned
+    since the look before: asking costs as much as scanning them. The last look is after all
+    clusters.
     """
     looks, step, before = [], FIRST, 0
     while step < lists:
-        for turn in (step, step + step // 2):
+        for turn in range(step, 2 * step, step // per_doubling):
             if turn - before >= lists_per_look and lists - turn >= lists_per_look:
                 looks.append(turn)
                 before = turn

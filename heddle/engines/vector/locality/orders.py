@@ -1,7 +1,8 @@
 """In which order a search scans its clusters, by what the one before it found. Pure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +36,26 @@ def history_bonus(
     return bonuses
 
 
-def soft_order(distances: NDArray[np.float32], bonuses: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the turns of clusters at squared distances [w], each nearer by its bonus, [w].
+class Planned(NamedTuple):
+    """The clusters that a search plans, by distance, and the search before it, if there is one.
+
+    Shapes: lists, squared distances to the centroids, and bonuses, see `history_bonus`, all [w].
+    """
+
+    lists: NDArray[np.int64]
+    distances: NDArray[np.float32]
+    bonuses: NDArray[np.float64]
+    past: Past | None
+
+
+Order = Callable[[Planned], NDArray[np.int64]]
+"""Tells the turns of planned clusters, [w]."""
+
+
+def soft_order(planned: Planned) -> NDArray[np.int64]:
+    """Return the turns of clusters by their distances, each nearer by its bonus, [w].
 
     Source: HedraRAG §4.3. Deviates: what was found there moves a cluster forward, not to the
         front, so that a query that has drifted away loses nothing.
     """
-    return np.argsort(distances - bonuses, kind="stable")
+    return np.argsort(planned.distances - planned.bonuses, kind="stable")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.results import RecallEstimate
-from heddle.engines.vector.locality.index_port import ComparedIndex
+from heddle.engines.vector.locality.index_port import ExactIndex
 from heddle.engines.vector.locality.recall_window import RecallWindow
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class SelfCheck:
         seed: of the choice.
     """
 
-    def __init__(self, index: ComparedIndex, share: float = SHARE, seed: int = 0) -> None:
+    def __init__(self, index: ExactIndex, share: float = SHARE, seed: int = 0) -> None:
         self._index = index
         self._share = share
         self._draws = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,32 +12,61 @@ from numpy.typing import NDArray
 from heddle.engines.vector.locality.calibration import Calibration
 from heddle.engines.vector.locality.course import Course, Record, RowKey, Start, missing_ahead
 from heddle.engines.vector.locality.index_port import ComparedIndex
+from heddle.engines.vector.locality.known_hits import KnownHits, with_known
 from heddle.engines.vector.locality.looks import looks_at
-from heddle.engines.vector.locality.orders import CACHED_HITS, Past, history_bonus, soft_order
+from heddle.engines.vector.locality.orders import (
+    CACHED_HITS,
+    Order,
+    Past,
+    Planned,
+    history_bonus,
+    soft_order,
+)
 from heddle.engines.vector.locality.past_searches import PastSearch, PastSearches
 from heddle.engines.vector.locality.scans import FAR
 from heddle.engines.vector.locality.self_check import Sample, SelfCheck
+from heddle.engines.vector.search import SortedHits
 from heddle.engines.vector.slots import SlotTable
 
 CALIBRATIONS_KEPT: Final = 8
+LOOKS_PER_DOUBLING: Final = 4  # of the lists scanned: with fewer, searches stop later than they may
+
+
+class Begun(NamedTuple):
+    """Rows that have begun: their lists in the order of their scans [n, w], their first looks [n].
+
+    `compared` counts the vectors that they were compared with before.
+    """
+
+    lists: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    compared: int
 
 
 class TargetStops:
-    """Orders the clusters of searches by what their requests found before, and ends them in time.
+    """Begins searches with what their requests found before, and ends them in time.
 
-    Searches with the same k, planned clusters and number of clusters share a calibration. A row
-    scans up to its next look, then either ends or gets more clusters; a sample goes to its end,
-    and is run again exactly.
+    What was found before is compared first, as far as it is still there, and the clusters are
+    ordered by it. Searches with the same k, planned clusters and number of clusters share a
+    calibration. A row scans up to its next look, then either ends or gets more clusters; a sample
+    goes to its end, and is run again exactly.
 
     Args:
         index: knows its clusters.
         check: runs samples again.
         target: the mean recall that is promised, in (0, 1).
+        order: of the planned clusters.
     """
 
-    def __init__(self, index: ComparedIndex, check: SelfCheck, target: float) -> None:
+    def __init__(
+        self,
+        index: ComparedIndex,
+        check: SelfCheck,
+        target: float,
+        order: Order = soft_order,
+    ) -> None:
         self._index, self._check = index, check
-        self._target = target
+        self._target, self._order = target, order
         self._calibrations: OrderedDict[tuple[int, int, int], Calibration] = OrderedDict()
         self._pasts = PastSearches()
         self._courses: dict[RowKey, Course] = {}
@@ -49,7 +78,7 @@ class TargetStops:
 
     def why_full(self, k: int, planned: int) -> str:
         """Return why searches scan all the clusters that they planned; "" where they may stop."""
-        calibration = self._calibration(k, planned)
+        calibration = self.calibration(k, planned)
         why = calibration.why_full
         if len(calibration.looks) == 1:
             why = "which takes no longer than to ask for less"
@@ -59,20 +88,22 @@ class TargetStops:
 
     def begin(
         self, starts: Sequence[Start], queries: NDArray[np.float32], lists: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the lists of rows in the order of their scans [n, w], and the first looks [n].
+    ) -> Begun:
+        """Compare rows with what they know, and put their lists in order.
 
         Shapes: queries [n, d]; lists [n, w], by distance.
         """
         distances = self._index.centroid_distances(queries, lists)
         ordered = np.empty_like(lists)
         stops = np.empty(len(starts), np.int64)
+        compared = 0
         for number, start in enumerate(starts):
             course = self._course(start, queries[number], lists[number], distances[number])
             self._courses[start.key] = course
             ordered[number] = course.lists
             stops[number] = course.scanned
-        return ordered, stops
+            compared += 0 if course.known is None else course.known.vectors
+        return Begun(ordered, stops, compared)
 
     def ended(self, table: SlotTable, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return which of the rows that came to their stop have ended, [m].
@@ -86,22 +117,38 @@ class TargetStops:
         going = {int(row) for row, course in self._asked(table, asked)}
         return np.array([row for row in rows if int(row) not in going], np.int64)
 
+    def with_known(
+        self, table: SlotTable, rows: NDArray[np.int64], found: SortedHits
+    ) -> SortedHits:
+        """Return the hits of rows [m, h] with those that they knew besides, as many."""
+        courses = [self._courses.get(key) for key in _keys(table, rows)]
+        numbers, known = _known(courses)
+        if known is None:
+            return found
+        distances, labels = found[0].copy(), found[1].copy()
+        found = distances[numbers], labels[numbers]
+        merged = with_known(*found, known.distances, known.chunk_ids)
+        width = distances.shape[1]
+        distances[numbers], labels[numbers] = merged[0][:, :width], merged[1][:, :width]
+        return distances, labels
+
     def finish(
         self, table: SlotTable, rows: NDArray[np.int64], labels: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Remember what rows have found; return how many of their hits were known before, [m].
 
-        Shapes: labels [m, hits_kept], the nearest first.
+        Shapes: labels [m, h], `hits_kept` at least, the nearest first.
         """
         known = np.zeros(len(rows), np.int64)
         for number, key in enumerate(_keys(table, rows)):
             course = self._courses.pop(key, None)
             if course is None:
                 continue
-            hits = labels[number][labels[number] >= 0]
             if course.past is not None:
-                known[number] = np.isin(hits[: course.start.k], course.past.hits).sum()
-            self._pasts.add(course.start.request_id, PastSearch(course.query, hits[:CACHED_HITS]))
+                hits = labels[number, : course.start.k]
+                known[number] = np.isin(hits[hits >= 0], course.past.hits).sum()
+            hits = labels[number, :CACHED_HITS].copy()
+            self._pasts.add(course.start.request_id, PastSearch(course.query, hits))
             if course.record is not None:
                 self._check.add(self._sample(course, course.record))
         return known
@@ -113,14 +160,17 @@ class TargetStops:
             if course is not None and course.record is not None:
                 self._check.drop()
 
-    def _calibration(self, k: int, planned: int) -> Calibration:
+    def calibration(self, k: int, planned: int) -> Calibration:
+        """Return what tells when searches for k hits that plan so many clusters may stop."""
         key = (k, planned, len(self._index.list_sizes))
         if key not in self._calibrations:
             if len(self._calibrations) == CALIBRATIONS_KEPT:
                 self._calibrations.popitem(last=False)
             vectors = max(1.0, float(self._index.list_sizes.mean()))
             lists_per_look = math.ceil(self._index.vectors_per_look / vectors)
-            self._calibrations[key] = Calibration(self._target, looks_at(planned, lists_per_look))
+            self._calibrations[key] = Calibration(
+                self._target, looks_at(planned, lists_per_look, LOOKS_PER_DOUBLING)
+            )
         self._calibrations.move_to_end(key)
         return self._calibrations[key]
 
@@ -132,23 +182,27 @@ class TargetStops:
         distances: NDArray[np.float32],
     ) -> Course:
         past = self._pasts.nearest(start.request_id, query)
-        known = None if past is None else Past(past.query, self._index.lists_of(past.hits))
-        bonuses = history_bonus(lists, query, known)
-        turns = soft_order(distances, bonuses)
+        before = None if past is None else Past(past.query, self._index.lists_of(past.hits))
+        bonuses = history_bonus(lists, query, before)
+        turns = self._order(Planned(lists, distances, bonuses, before))
         lists = lists[turns]
-        calibration = self._calibration(start.k, len(lists))
+        calibration = self.calibration(start.k, len(lists))
         rule = None if calibration.why_full else calibration.rule
         looks = calibration.looks
         is_sample = self._check.wants(eager=calibration.rule is None and len(looks) > 1)
+        if not is_sample and rule is None:
+            looks = looks[-1:]
+        # Where every list is scanned in the end, nothing is gained by what is known.
         return Course(
             start,
             query,
             past,
+            self._index.known(query[None], past.hits) if past and len(looks) > 1 else None,
             lists,
             np.sqrt(distances[turns].astype(np.float64)),
             self._index.list_sizes[lists],
             bonuses[turns],
-            looks if is_sample or rule is not None else looks[-1:],
+            looks,
             calibration,
             rule,
             Record() if is_sample else None,
@@ -160,7 +214,7 @@ class TargetStops:
         """Look at rows; return those that go on."""
         rows = np.array([row for row, _ in asked])
         courses = [course for _, course in asked]
-        kth = _kth(table.distances[rows], np.array([course.start.k for course in courses]))
+        kth = _kth(table, rows, courses)
         may_stop = self._may_stop(courses, kth)
         self._note(table, rows, courses, kth, may_stop)
         going = [
@@ -202,7 +256,9 @@ class TargetStops:
                 continue
             row = rows[number : number + 1]
             heaps = (table.distances[row], table.labels[row])
-            found, _ = self._index.hits(table.queries[row], *heaps, course.start.k)
+            found, _ = self.with_known(
+                table, row, self._index.hits(table.queries[row], *heaps, table.k)
+            )
             record.kth.append(float(kth[number]))
             record.found.append(found[0, : course.start.k].copy())
             if record.ended is None and (may_stop[number] or course.is_at_end):
@@ -228,7 +284,10 @@ class TargetStops:
         assert record.ended is not None, "a sample goes to its end"
         if len(course.looks) == 1:
             return
-        scan = course.scan(record, recalls, self._index.lists_of(labels[labels >= 0]))
+        wanted = labels[labels >= 0]
+        if course.known is not None:  # no list is scanned for these
+            wanted = wanted[~np.isin(wanted, course.known.chunk_ids)]
+        scan = course.scan(record, recalls, self._index.lists_of(wanted))
         stopped = not course.calibration.why_full
         course.calibration.add(scan, record.ended, by_rule=course.rule is not None)
         if stopped == bool(course.calibration.why_full):
@@ -240,10 +299,28 @@ def _keys(table: SlotTable, rows: NDArray[np.int64]) -> list[RowKey]:
     return [RowKey(*pair) for pair in zip(task_ids, task_rows, strict=True)]
 
 
-def _kth(distances: NDArray[np.float32], k: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the k-th least of each row as a plain distance, at most `FAR`, [n].
+def _known(courses: Sequence[Course | None]) -> tuple[list[int], KnownHits | None]:
+    """Return which of the courses know hits, [m], and these; None = none does."""
+    knowing = [
+        (number, course.known)
+        for number, course in enumerate(courses)
+        if course is not None and course.known is not None
+    ]
+    if not knowing:
+        return [], None
+    return [number for number, _ in knowing], KnownHits.stacked([known for _, known in knowing])
 
-    Shapes: squared distances [n, h]; k [n].
-    """
-    kth = np.sort(distances, axis=1)[np.arange(len(k)), k - 1]
+
+def _kth(
+    table: SlotTable, rows: NDArray[np.int64], courses: Sequence[Course]
+) -> NDArray[np.float64]:
+    """Return the distance to the k-th nearest vector that each row knows, at most `FAR`, [n]."""
+    k = np.array([course.start.k for course in courses])
+    distances = np.sort(table.distances[rows], axis=1)
+    numbers, known = _known(courses)
+    if known is not None:
+        heaps = (table.distances[rows[numbers]], table.labels[rows[numbers]])
+        merged, _ = with_known(*heaps, known.distances, known.labels)
+        distances[numbers] = merged[:, : distances.shape[1]]
+    kth: NDArray[np.float32] = distances[np.arange(len(k)), k - 1]
     return np.minimum(np.sqrt(np.maximum(kth.astype(np.float64), 0.0)), FAR)

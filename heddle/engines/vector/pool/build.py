@@ -5,9 +5,10 @@ from typing import Final
 
 from heddle.core.errors import ConfigError
 from heddle.core.payloads import SearchPayload
-from heddle.core.ports import SteppedEngine
 from heddle.core.tasks import Task
-from heddle.engines.vector.pool.engine import PoolEngine
+from heddle.engines.vector.perf_clock import PerfClock
+from heddle.engines.vector.pool.engine import PoolEngine, SearchEngine
+from heddle.engines.vector.pool.kv_link import KvLink
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
@@ -24,6 +25,7 @@ class PoolSettings:
         slots: searches that run at once; few, as a core does not gain by more.
         prefill_slo_s: how long a search before a prefill may take, or what is left of its
             request's time if that is less [s].
+        prefill_lanes: LLM lanes that hand their prompts to others; 0 = none.
 
     Raises:
         ConfigError: a value is out of range.
@@ -32,6 +34,7 @@ class PoolSettings:
     policy: PoolPolicy
     slots: int = 4
     prefill_slo_s: float = PREFILL_SLO_S
+    prefill_lanes: int = 0
 
     def __post_init__(self) -> None:
         if self.slots < 1:
@@ -40,15 +43,16 @@ class PoolSettings:
             raise ConfigError(f"pool prefill_slo_s: need a positive time, got {self.prefill_slo_s}")
 
 
-def pooled(engine: SteppedEngine, settings: PoolSettings) -> PoolEngine:
+def pooled(engine: SearchEngine, settings: PoolSettings) -> PoolEngine:
     """Put a pool in front of an engine with at least twice its slots."""
+    link = KvLink(settings.prefill_lanes, PerfClock())
     return PoolEngine(
         engine,
         stage_of,
         PoolScheduler(settings.slots, settings.policy),
         prefill_slo_s=settings.prefill_slo_s,
-        # Where one LLM engine does both stages, no KV goes over a link that could idle.
-        kv_link_use=lambda: 1.0,
+        kv_link_use=link.take_use,
+        on_kv_sent=link.sent,
     )
 
 

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Frame
@@ -16,6 +17,7 @@ from heddle.engines.vector.pool.meters import PoolMeters
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import PoolRequest, Stage, latest_end_s
 from heddle.engines.vector.pool.scheduler import PoolScheduler
+from heddle.engines.vector.word_searches import tells_only_words_lack
 
 DECODES_REMEMBERED = 4096  # requests whose last search is remembered, to tell how long they decode
 
@@ -27,8 +29,17 @@ class HeldSearch:
     admit: Admit
     stage: Stage
     arrived_s: float
+    work: float
     started_s: float | None = None
     parks: int = 0
+
+
+class SearchEngine(SteppedEngine, Protocol):
+    """An engine that a pool can stand in front of."""
+
+    def work(self, payload: SearchPayload) -> float:
+        """Return how much there is to do for a search, in units of its own; above 0."""
+        ...
 
 
 class PoolEngine:
@@ -43,23 +54,26 @@ class PoolEngine:
         scheduler: shares the slots.
         prefill_slo_s: how long a prefill search may take from its arrival [s].
         kv_link_use: how busy the link is that carries KV from prefill to decode, in [0, 1].
-        alone_s: how long a search takes, before any is measured [s].
+        on_kv_sent: told how long that link has just been busy [s].
+        unit_s: how long a unit of the engine's `work` takes, before any is measured [s].
     """
 
     def __init__(
         self,
-        engine: SteppedEngine,
+        engine: SearchEngine,
         stage_of: Callable[[Task], Stage],
         scheduler: PoolScheduler,
         *,
         prefill_slo_s: float,
         kv_link_use: Callable[[], float],
-        alone_s: float = 1e-3,
+        on_kv_sent: Callable[[float], None] = lambda seconds: None,
+        unit_s: float = 1e-5,
     ) -> None:
         self._engine, self._stage_of, self.scheduler = engine, stage_of, scheduler
         self._slo_s, self._kv_link_use = prefill_slo_s, kv_link_use
+        self._on_kv_sent = on_kv_sent
         self._targets = PoolTargets(prefill_wait_s=prefill_slo_s / 2)
-        self._meters = PoolMeters(alone_s)
+        self._meters = PoolMeters(unit_s)
         self._arrived: list[Admit] = []
         self._held: dict[int, HeldSearch] = {}
         self._decoding_since_s: OrderedDict[int, float] = OrderedDict()
@@ -79,7 +93,6 @@ class PoolEngine:
     @property
     def has_work(self) -> bool:
         """Whether a step would do something."""
-        # Where all slots are taken by searches that only wait for words, their end wakes the lane.
         may_start = self.scheduler.waiting and self.scheduler.free
         return bool(self._events or self._arrived or may_start) or self._engine.has_work
 
@@ -94,6 +107,8 @@ class PoolEngine:
                 self._held.pop(task_id, None)
                 self.scheduler.remove(task_id)
                 self._events.append(Cancelled(task_id))
+            case Steer(kv_sent_s=float() as seconds):
+                self._on_kv_sent(seconds)
             case Steer(task_id=int() as task_id) if self._knows(task_id):
                 # The order of searches is the pool's.
                 self._engine.apply(Steer(budget_s=command.budget_s))
@@ -142,9 +157,11 @@ class PoolEngine:
     def _queue(self, admit: Admit, now_s: float) -> None:
         task = admit.task
         stage = self._stage_of(task)
-        self._held[task.task_id] = HeldSearch(admit, stage, now_s)
+        assert isinstance(task.payload, SearchPayload), "only searches are held"
+        work = self._engine.work(task.payload)
+        self._held[task.task_id] = HeldSearch(admit, stage, now_s, work)
         ends_by_s = latest_end_s(stage, now_s, self._slo_s, task.seconds_left)
-        alone_s = self._meters.alone_s(stage)
+        alone_s = self._meters.alone_s(stage, work)
         self.scheduler.add(PoolRequest(task.task_id, stage, now_s, ends_by_s, alone_s))
 
     def _steer(self, now_s: float) -> None:
@@ -175,25 +192,30 @@ class PoolEngine:
             self._engine.apply(held.admit._replace(task=task._replace(seconds_left=left_s)))
 
     def _told(self, event: Event, now_s: float) -> Event:
-        """Free the slot of a search that has ended, and have its hits say how it fared here."""
-        if not isinstance(event, TERMINAL):
+        """Free the slot of a search that is over here, and have its hits say how it fared.
+
+        While words are looked for a search takes no part in the engine's steps.
+        """
+        held = self._held.get(event.task_id)
+        is_over = isinstance(event, TERMINAL)
+        if held is None or not (is_over or tells_only_words_lack(event)):
             return event
-        held = self._held.pop(event.task_id, None)
-        if held is None:
+        self._free_slot(held, now_s)
+        if not is_over:
             return event
-        self._end(held, now_s)
+        del self._held[event.task_id]
+        if held.stage is Stage.DECODE:
+            self._note_decode(held, now_s)
         if not isinstance(event, Done) or not isinstance(event.result, Hits):
             return event
         waited_s = 0.0 if held.started_s is None else held.started_s - held.arrived_s
         return Done(event.task_id, replace(event.result, waited_s=waited_s, parks=held.parks))
 
-    def _end(self, held: HeldSearch, now_s: float) -> None:
-        """Free the slot of a search and learn from it."""
-        self.scheduler.remove(held.admit.task.task_id)
-        if held.started_s is not None and not held.parks:
-            self._meters.ran(held.stage, now_s - held.started_s)
-        if held.stage is Stage.DECODE:
-            self._note_decode(held, now_s)
+    def _free_slot(self, held: HeldSearch, now_s: float) -> None:
+        """Free the slot of a search, if it has one still, and learn from it."""
+        had_slot = self.scheduler.remove(held.admit.task.task_id) is not None
+        if had_slot and held.started_s is not None and not held.parks:
+            self._meters.ran(held.stage, held.work, now_s - held.started_s)
 
     def _note_decode(self, held: HeldSearch, now_s: float) -> None:
         request_id = held.admit.task.identity.request_id

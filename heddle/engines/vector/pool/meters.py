@@ -12,26 +12,26 @@ class PoolMeters:
     """Counts since the control loop last ran, and how long searches take once they run.
 
     Args:
-        first_s: how long a search takes, before any is measured [s].
+        first_s: how long a unit of a search's work takes, before any is measured [s].
     """
 
     def __init__(self, first_s: float) -> None:
-        self._alone_s = dict.fromkeys(Stage, first_s)
+        self._unit_s = dict.fromkeys(Stage, first_s)
         self._prefill_waits_s: list[float] = []
         self._stalled_s = self._decoded_s = 0.0
 
-    def alone_s(self, stage: Stage) -> float:
+    def alone_s(self, stage: Stage, work: float) -> float:
         """Return how long a search of this stage should take once it runs [s]."""
-        return self._alone_s[stage]
+        return self._unit_s[stage] * work
 
     def waited(self, stage: Stage, seconds: float) -> None:
         """Note how long a search waited for its slot."""
         if stage is Stage.PREFILL:
             self._prefill_waits_s.append(seconds)
 
-    def ran(self, stage: Stage, seconds: float) -> None:
+    def ran(self, stage: Stage, work: float, seconds: float) -> None:
         """Note how long a search ran that nobody parked."""
-        self._alone_s[stage] += LEARNT_SHARE * (seconds - self._alone_s[stage])
+        self._unit_s[stage] += LEARNT_SHARE * (seconds / work - self._unit_s[stage])
 
     def decoded(self, stalled_s: float, decoded_s: float) -> None:
         """Note how long a decode waited for a search, and how long it decoded before it."""

@@ -24,6 +24,9 @@ WHOLE_OF: Final[Mapping[str, Callable[[list[float]], float]]] = {
 """How the gauges of workers make that of the whole; of all others it is the smallest."""
 
 
+NO_WORDS: Final = "each index shard that looked for words was lost"
+
+
 class LostShard(Enum):
     """What becomes of a search when a worker is lost."""
 
@@ -33,18 +36,36 @@ class LostShard(Enum):
 
 @dataclass(slots=True, eq=False)
 class Scattered:
-    """A task that several workers have; `ends` is what each has answered by its place."""
+    """A task that several workers have; `ends` is what each has answered by its place.
+
+    Where words are looked for too, `whole` is the search with them, which one worker has at a time,
+    as each has the words of the whole corpus: the last of `word_workers`.
+    """
 
     topk: int | None
     waiting: set[int]
     ends: dict[int, Event] = field(default_factory=dict)
+    whole: Admit | None = None
+    word_workers: list[int] = field(default_factory=list)
+    has_lost_words: bool = False
+
+    @property
+    def found(self) -> dict[int, Hits]:
+        """What workers have found, by their place."""
+        return {
+            number: end.result
+            for number, end in sorted(self.ends.items())
+            if isinstance(end, Done) and isinstance(end.result, Hits)
+        }
 
 
 @dataclass(slots=True)
 class ShardedPort:
     """EnginePort over the workers of a sharded corpus; the runtime sees one engine.
 
-    A search is over when every worker has answered. Vectors are stored by the first worker that
+    A search is over when every worker has answered. Words are looked for by one of them; where it
+    is lost and the answer may be degraded, another that has answered searches again with them.
+    Vectors are stored by the first worker that
     can: the corpus is one, and each worker follows its part of it. Partial hits are not told.
 
     Args:
@@ -108,8 +129,11 @@ class ShardedPort:
             # Where nobody is up, or all are needed, it waits for those that come back.
             chosen = up if up and self.lost_shard is LostShard.DEGRADE else everyone
             self._tasks[task_id] = Scattered(payload.topk, set(chosen))
+            if payload.words is not None:
+                self._tasks[task_id].whole = command._replace(report_every=0)
+                self._tasks[task_id].word_workers = [min(chosen)]
         for number in sorted(chosen):
-            asks_words = number == min(chosen)  # of one: each has the words of the whole corpus
+            asks_words = number == min(chosen)
             part = payload if asks_words else _without_words(payload)
             task = command.task._replace(payload=part)
             self.ports[number].send(command._replace(task=task, report_every=0))
@@ -140,21 +164,42 @@ class ShardedPort:
         if task is None or number not in task.waiting or not isinstance(event, TERMINAL):
             return None
         task.waiting.remove(number)
-        task.ends[number] = event
-        if task.waiting:
+        if isinstance(event, Failed) and number in task.word_workers[-1:]:
+            task.has_lost_words = True
+        if not (isinstance(event, Failed) and number in task.ends):  # what it found before stands
+            task.ends[number] = event
+        if task.waiting or self._asks_again(task):
             return None
         del self._tasks[event.task_id]
         return self._whole(event.task_id, task)
+
+    def _asks_again(self, task: Scattered) -> bool:
+        """Have another worker look for words, where who had them was lost; return whether one is.
+
+        It searches its part once more, since a task is one search.
+        """
+        if task.whole is None or not task.has_lost_words or self.lost_shard is LostShard.FAIL:
+            return False
+        if any(isinstance(e, Cancelled) or _is_refused(e) for e in task.ends.values()):
+            return False
+        left = [n for n in task.found if n not in task.word_workers and self.is_up(self.ports[n])]
+        if not left:
+            return False
+        task.word_workers.append(left[0])
+        task.waiting.add(left[0])
+        task.has_lost_words = False
+        self.ports[left[0]].send(task.whole)
+        return True
 
     def _whole(self, task_id: int, task: Scattered) -> Event:
         ends = [task.ends[number] for number in sorted(task.ends)]
         if task.topk is None:
             return ends[0]
         failed = [end for end in ends if isinstance(end, Failed)]
-        found = [e.result for e in ends if isinstance(e, Done) and isinstance(e.result, Hits)]
+        found = list(task.found.values())
         if any(isinstance(end, Cancelled) for end in ends):
             return Cancelled(task_id)
-        refused = [end for end in failed if end.is_input]
+        refused = [end for end in failed if _is_refused(end)]
         must_fail = self.lost_shard is LostShard.FAIL or not found
         if refused or (failed and must_fail):
             return (refused or failed)[0]
@@ -162,6 +207,8 @@ class ShardedPort:
         if len(found) < len(self.ports):
             reason = failed[0].message if failed else "it is starting again"
             notes = (f"{len(found)} of {len(self.ports)} index shards answered: {reason}",)
+        if task.has_lost_words:
+            notes += (NO_WORDS,)
         return Done(task_id, merged(found, task.topk, notes))
 
 
@@ -189,6 +236,10 @@ def merged(parts: Sequence[Hits], topk: int, notes: tuple[str, ...] = ()) -> Hit
         recall=_lowest([part.recall for part in parts]),
         by_words=next((p.by_words for p in parts if p.by_words is not None), None),
     )
+
+
+def _is_refused(end: Event) -> bool:
+    return isinstance(end, Failed) and end.is_input
 
 
 def _lowest(estimates: Iterable[RecallEstimate | None]) -> RecallEstimate | None:

@@ -4,14 +4,22 @@ import zlib
 
 import numpy as np
 
-from heddle.core.commands import Admit
-from heddle.core.frames import Cancelled, Done, Failed, Progress
-from heddle.core.payloads import NO_PAUSE, DecodePayload, PrefillPayload, Sampling, Segment
+from heddle.core.commands import Admit, Release
+from heddle.core.frames import Cancelled, Done, Failed, Frame, Progress
+from heddle.core.payloads import (
+    NO_PAUSE,
+    DecodePayload,
+    PrefillPayload,
+    Sampling,
+    Segment,
+    TransferPayload,
+)
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Optimizations, Priority, Task
 from heddle.engines.llm.engine import LlmEngine, LlmSpec
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.llm.step_batch import StepResult
+from heddle.hosts.live_tasks import LiveTasks
 
 VOCABULARY = 50
 EOS = 1
@@ -73,7 +81,7 @@ class FakeWorker:
                     probabilities.append(self.unsure.get(ids, 1.0))
         return StepResult(tuple(drawn), frozenset(broken), probabilities=tuple(probabilities))
 
-    def export_kv(self, slots, rotations=None):
+    def pack_kv(self, slots, rotations=None):
         return self.tokens[slots].copy(), self.positions[slots].copy()
 
     def load_kv(self, slots, block):
@@ -124,7 +132,8 @@ class Lane:
         )
         self.worker = FakeWorker(pages * page_size)
         decoder = more.pop("decoder", FakeDecoder())
-        self.engine = LlmEngine(name, 3, self.worker, spec, decoder, self.worker, **more)
+        epoch = more.pop("epoch", 3)
+        self.engine = LlmEngine(name, epoch, self.worker, spec, decoder, self.worker, **more)
         self.events = {}
         self.frames = []
 
@@ -150,12 +159,18 @@ class Lane:
         *,
         pause=NO_PAUSE,
         continues=0,
+        prompt=None,
         **sampling,
     ):
         how = Sampling(max_tokens=max_tokens, **sampling)
-        payload = DecodePayload(prefill, how, pause, continues)
+        payload = DecodePayload(prefill, how, pause, continues, prompt)
         task = Task(task_id, PrimitiveKind.DECODING, Identity(task_id, "node"), payload)
         self.engine.apply(Admit(task, report_every))
+
+    def transfer(self, task_id, prefill):
+        payload = TransferPayload(prefill)
+        task = Task(task_id, PrimitiveKind.DECODING, Identity(task_id, "node"), payload)
+        self.engine.apply(Admit(task))
 
     def step(self, budget_s=INF):
         frame = self.engine.step(0.0, budget_s)
@@ -187,3 +202,55 @@ class Lane:
 
     def progress(self, task_id):
         return [e for e in self.events.get(task_id, []) if isinstance(e, Progress)]
+
+
+class LanePort:
+    """An engine on a fake worker as a process host shows it; the test steps and kills it."""
+
+    def __init__(self, name, **sizes):
+        self.name, self.sizes = name, sizes
+        self.epoch, self.is_up = 1, True
+        self.commands = []
+        self._arrived = []
+        self.start()
+
+    def start(self):
+        self.lane = Lane(name=self.name, epoch=self.epoch, **self.sizes)
+        self.live = LiveTasks()
+
+    def subscribe(self, wake):
+        pass
+
+    def send(self, command):
+        if isinstance(command, Release) and command.handle.epoch != self.epoch:
+            return
+        if self.live.sent(command):
+            self.commands.append(command)
+            self.lane.engine.apply(command)
+
+    def frames(self):
+        arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def step(self):
+        if self.lane.engine.has_work:
+            frame = self.lane.step()
+            self.live.answered(frame.events)
+            self._arrived.append(frame)
+
+    def lose(self):
+        failed = self.live.fail_all("lane lost: it died")
+        self._arrived.append(Frame(self.name, self.epoch, 0.0, failed))
+        self.epoch += 1
+        self.start()
+
+    @property
+    def held_pages(self):
+        return self.lane.engine._scheduler.ledger.held_count
+
+    def sent(self, payload):
+        return [
+            c.task.task_id
+            for c in self.commands
+            if isinstance(c, Admit) and isinstance(c.task.payload, payload)
+        ]

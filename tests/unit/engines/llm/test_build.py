@@ -20,6 +20,7 @@ from heddle.core.frames import Done
 from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
+from heddle.engines.llm import reuse_gate
 from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.worker import TransformersWorker
 from tests.helpers.tiny_models import VOCABULARY, prompt, tiny_model
@@ -89,6 +90,16 @@ def test_the_first_steps_are_done_and_leave_nothing_behind(model_dir, monkeypatc
     assert not len(engine._scheduler.index)
     frame = engine.step(0.0, float("inf"))
     assert (frame.events, frame.features, frame.costs.samples) == ((), {}, 0)
+
+
+def test_a_model_whose_kv_can_not_be_reused_says_so_where_it_was_to_be(model_dir, monkeypatch):
+    monkeypatch.setattr(reuse_gate, "tokens_can_be_left_out", lambda worker: False)
+    engine = build_engine("llm", 1, settings(model_dir, chunk_kv_bytes=1 << 20))
+    assert engine.has_work, "it has something to tell before anybody asks"
+    [note] = engine.step(0.0, float("inf")).notes
+    assert "chunk KV is not reused: this model computes something else" in note
+    assert not engine.has_work
+    assert build_engine("llm", 1, settings(model_dir)).step(0.0, float("inf")).notes == ()
 
 
 @pytest.mark.parametrize(

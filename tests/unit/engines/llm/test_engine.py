@@ -3,8 +3,7 @@
 import pytest
 
 from heddle.core import gauges
-from heddle.core.commands import Admit, Amend, AmendMode, Cancel, Release, Steer, Transfer
-from heddle.core.errors import ConfigError
+from heddle.core.commands import Admit, Amend, AmendMode, Cancel, Release, Steer
 from heddle.core.frames import Cancelled, Failed
 from heddle.core.payloads import EmbedPayload
 from heddle.core.primitives import PrimitiveKind
@@ -64,7 +63,7 @@ def test_two_decodes_at_once_are_refused():
     lane.decode(2, 1)
     lane.decode(3, 1)
     lane.drain()
-    assert "being decoded by 2" in lane.end(3).message
+    assert "is continued by 2" in lane.end(3).message
     assert lane.result(2).token_ids == greedy(PROMPT, 8)
 
 
@@ -102,8 +101,14 @@ def test_pages_go_when_the_decode_has_ended_and_the_lease_is_released():
     lane.engine.apply(Release(KvHandle("other", 3, 1)))
     lane.engine.apply(Release(KvHandle("llm", 3, 99)))
     assert ledger.held_count == 3, "a void lease released something"
+    assert not lane.engine.has_work
     lane.engine.apply(Release(KvHandle("llm", 3, 1)))
     assert ledger.held_count == 0
+    assert lane.engine.has_work, "nobody has been told that the pages are free"
+    frame = lane.engine.step(0.0, 1.0)
+    assert frame.gauges[gauges.KV_PAGES_HELD] == 0
+    assert not frame.has_work
+    assert not lane.engine.has_work
     lane.decode(4, 1)
     lane.step()
     assert "send the prefill again" in lane.end(4).message
@@ -281,8 +286,8 @@ def test_a_cancelled_decode_ends_and_leaves_its_prefill(steps):
     assert lane.end(2) == Cancelled(2)
     assert lane.result(1).tokens == 10
     lane.engine.apply(Cancel(1))  # it has ended: nothing happens
-    lane.engine.apply(Release(KvHandle("llm", 3, 1)))
     assert not lane.engine.has_work
+    lane.engine.apply(Release(KvHandle("llm", 3, 1)))
     assert lane.engine._scheduler.ledger.held_count == 0
 
 
@@ -455,43 +460,175 @@ def test_a_small_budget_shortens_prompt_chunks():
     assert 0.0 < lane.engine.predicted_step_s() < 0.1
 
 
-class Exchange:
-    """Carries sequences in a dict."""
+def handed_over(lane, prefill=1, task_id=90):
+    """Take a prefill out of a lane; return its KV."""
+    lane.transfer(task_id, prefill)
+    lane.drain()
+    return lane.result(task_id)
 
-    def __init__(self):
-        self.boxes = {}
 
-    def send(self, lane, sequence):
-        self.boxes.setdefault(lane, []).append(sequence)
-
-    def receive(self, lane):
-        return self.boxes.pop(lane, [])
+def held_pages(lane):
+    return lane.engine._scheduler.ledger.held_count
 
 
 @pytest.mark.parametrize("fingerprint", ["fake", "another model"])
 @pytest.mark.parametrize("decoded", [0, 6])
 def test_a_transferred_prefill_decodes_the_same_tokens_in_another_lane(fingerprint, decoded):
-    exchange = Exchange()
-    one = Lane(name="one", exchange=exchange)
-    two = Lane(name="two", exchange=exchange, fingerprint=fingerprint, pages=40)
-    two.prefill(50, (4, 5, 6))
+    one = Lane(name="one")
+    two = Lane(name="two", fingerprint=fingerprint, pages=40)
     one.prefill(1, PROMPT)
     if decoded:
         one.decode(2, 1, max_tokens=decoded)
     one.drain()
-    one.engine.apply(Transfer(one.result(1).handle, "two"))
-    two.step()
-    two.decode(3, 1, max_tokens=7)
+    kv = handed_over(one)
+    assert held_pages(one) == 0, "a transfer ends the lease"
+    two.decode(3, 1, max_tokens=7, prompt=kv)
     two.drain()
-    assert two.result(3).token_ids == greedy(PROMPT, 7)
+    generated = two.result(3)
+    assert generated.token_ids == greedy(PROMPT, 7)
+    is_same = fingerprint == "fake"
     computed = sum(batch.tokens for batch in two.worker.batches)
-    assert computed == 3 + 6 + (1 if fingerprint == "fake" else 10)
-    two.engine.apply(Release(KvHandle("two", 3, 1)))
-    two.engine.apply(Release(KvHandle("two", 3, 50)))
-    assert two.engine._scheduler.ledger.held_count == 0
+    assert computed == 6 + (1 if is_same else 10)
+    assert generated.transfer.nbytes == kv.nbytes == 2 * 8 * len(PROMPT)
+    assert ("another model's" in generated.transfer.problem) != is_same
+    assert held_pages(two) == 0, "nobody releases what a decode has brought along"
 
 
-def test_a_transfer_without_an_exchange_says_so():
+def test_a_transfer_rides_along_with_its_prefill():
+    lane = Lane(tokens=4)
+    lane.prefill(1, PROMPT)
+    lane.transfer(2, 1)
+    lane.drain()
+    assert list(lane.events) == [1, 2]
+    assert lane.result(2).tokens == len(PROMPT)
+    assert held_pages(lane) == 0
+    lane.prefill(3, PROMPT)
+    lane.drain()
+    assert lane.result(3).tokens_reused == 8, "its full pages stay in the prefix index"
+
+
+def test_a_prompt_that_has_lost_its_pages_is_handed_over_without_kv():
+    lane = Lane(pages=4, context=16)
+    lane.prefill(1, PROMPT)
+    lane.drain()
+    lane.prefill(2, tuple(range(20, 35)))
+    lane.drain()
+    kv = handed_over(lane)
+    assert (kv.tokens, kv.nbytes) == (0, 0)
+    other = Lane(name="two")
+    other.decode(3, 1, prompt=kv)
+    other.drain()
+    assert other.result(3).token_ids == greedy(PROMPT, 8)
+    assert "10 prompt tokens were computed anew on two" in other.result(3).transfer.problem
+
+
+def test_a_lane_without_free_pages_computes_what_it_is_handed():
+    one, two = Lane(name="one"), Lane(name="two", pages=4, context=16)
+    one.prefill(1, PROMPT)
+    kv = handed_over(one)
+    two.prefill(5, tuple(range(20, 28)))
+    two.decode(6, 5, max_tokens=6)
+    two.step()
+    two.decode(3, 1, max_tokens=3, prompt=kv)
+    two.drain()
+    assert two.result(3).token_ids == greedy(PROMPT, 3)
+    assert "no KV pages were free" in two.result(3).transfer.problem
+    assert two.result(6).token_ids == greedy(tuple(range(20, 28)), 6)
+
+
+def test_kv_that_can_not_be_loaded_is_computed_anew():
+    one, two = Lane(name="one"), Lane(name="two")
+    one.prefill(1, PROMPT)
+    kv = handed_over(one)
+    two.worker.load_kv = refuse
+    two.decode(3, 1, prompt=kv)
+    two.drain()
+    assert two.result(3).token_ids == greedy(PROMPT, 8)
+    assert "RuntimeError: the device is full" in two.result(3).transfer.problem
+
+
+def test_kv_that_can_not_be_copied_out_fails_its_transfer_alone():
     lane = Lane()
-    with pytest.raises(ConfigError, match="no KV exchange"):
-        lane.engine.apply(Transfer(KvHandle("llm", 3, 1), "two"))
+    lane.worker.pack_kv = refuse
+    lane.prefill(1, PROMPT)
+    lane.transfer(2, 1)
+    lane.drain()
+    assert lane.result(1).tokens == 10
+    assert "the device is full" in lane.end(2).message
+    assert held_pages(lane) == 0
+
+
+def refuse(*_):
+    raise RuntimeError("the device is full")
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_cancelled_transfer_leaves_the_lease_to_its_owner(steps):
+    lane = Lane(tokens=4)
+    lane.prefill(1, PROMPT)
+    lane.transfer(2, 1)
+    for _ in range(steps):
+        lane.step()
+    lane.engine.apply(Cancel(2))
+    lane.drain()
+    assert isinstance(lane.end(2), Cancelled)
+    assert lane.result(1).tokens == 10
+    assert held_pages(lane) == 3
+    lane.engine.apply(Release(KvHandle("llm", 3, 1)))
+    assert held_pages(lane) == 0
+
+
+def test_a_cancelled_prefill_takes_its_transfer_along():
+    lane = Lane(tokens=4)
+    lane.prefill(1, PROMPT)
+    lane.transfer(2, 1)
+    lane.step()
+    lane.engine.apply(Cancel(1))
+    lane.drain()
+    assert isinstance(lane.end(1), Cancelled)
+    assert isinstance(lane.end(2), Cancelled)
+    assert held_pages(lane) == 0
+
+
+def test_a_failed_prefill_fails_its_transfer():
+    lane = Lane()
+    lane.worker.error = RuntimeError("broken")
+    lane.prefill(1, PROMPT)
+    lane.transfer(2, 1)
+    lane.drain()
+    assert "broken" in lane.end(1).message
+    assert "broken" in lane.end(2).message
+
+
+def test_a_transfer_of_an_unknown_or_decoding_prefill_is_refused():
+    lane = Lane()
+    lane.transfer(2, 1)
+    lane.prefill(3, PROMPT)
+    lane.decode(4, 3)
+    lane.transfer(5, 3)
+    lane.drain()
+    assert "send the prefill again" in lane.end(2).message
+    assert "is continued by 4" in lane.end(5).message
+
+
+def test_a_decode_that_is_refused_drops_the_prompt_that_it_brought():
+    one, two = Lane(name="one"), Lane(name="two")
+    one.prefill(1, PROMPT)
+    kv = handed_over(one)
+    two.decode(3, 1, prompt=kv, temperature=-1.0)
+    two.drain()
+    assert two.end(3).is_input
+    assert held_pages(two) == 0
+
+
+def test_a_cancelled_decode_frees_the_prompt_that_it_brought():
+    one, two = Lane(name="one"), Lane(name="two")
+    one.prefill(1, PROMPT)
+    kv = handed_over(one)
+    two.decode(3, 1, max_tokens=30, prompt=kv)
+    two.step()
+    assert held_pages(two) > 0
+    two.engine.apply(Cancel(3))
+    two.drain()
+    assert isinstance(two.end(3), Cancelled)
+    assert held_pages(two) == 0

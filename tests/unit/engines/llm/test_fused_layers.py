@@ -4,7 +4,13 @@ import pytest
 import torch
 
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
-from heddle.engines.llm.fused_layers import FUSED_TYPES, FusedAttention, can_fuse, fuse_layers
+from heddle.engines.llm.fused_layers import (
+    FUSED_TYPES,
+    FusedAttention,
+    FusedNorm,
+    can_fuse,
+    fuse_layers,
+)
 from heddle.engines.llm.packed_linear import pack_linears
 from heddle.engines.llm.reuse_gate import keys_can_be_turned
 from heddle.engines.llm.worker import TransformersWorker
@@ -50,6 +56,14 @@ def test_fusing_twice_changes_nothing():
     fuse_layers(model)
     assert model.model.layers[0].self_attn is attention
     assert isinstance(attention, FusedAttention)
+
+
+@pytest.mark.parametrize("size", [1e-5, 1.0, 1e5])
+def test_states_of_any_size_are_normed_as_by_the_library(size):
+    norm = tiny_model("llama").model.norm
+    states = size * torch.randn(3, norm.weight.numel(), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        assert _rel_diff(FusedNorm(norm)(states), norm(states)) < TOLERANCE
 
 
 def test_full_attention_equals_the_plain_model(models):

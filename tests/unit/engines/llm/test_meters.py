@@ -13,11 +13,11 @@ LAYERS, HEADS, KV_HEADS, DIM, SLOTS = 3, 4, 2, 8, 200
 SCALE = 0.3
 
 
-class Doubling:
-    """Doubles keys for every token by which they are turned."""
+class Rolling:
+    """Moves numbers by a place for every token: as with RoPE, only differences count."""
 
     def turn(self, keys, tokens, out):
-        out.copy_(keys * 2**tokens)
+        out.copy_(keys.roll(tokens, -1))
 
 
 @pytest.fixture
@@ -49,11 +49,11 @@ def logits(query, keys):
 
 def test_token_scores_are_of_the_last_layer_and_each_chunk_has_its_own_softmax(store):
     chunks = (((SlotRun(50, 5), SlotRun(70, 3)), 0), ((SlotRun(120, 4),), 2))
-    meter = meter_of(row_of(6, 10, TokenScores(chunks)), store, Doubling())
+    meter = meter_of(row_of(6, 10, TokenScores(chunks)), store, Rolling())
     shown = seen_by(meter, 6)
     slots = ([*range(50, 55), *range(70, 73)], list(range(120, 124)))
     for scores, where, (_, turned) in zip(meter.result(), slots, chunks, strict=True):
-        keys = store.keys[-1][:, where] * 2**turned
+        keys = store.keys[-1][:, where].roll(turned, -1)
         expected = logits(shown[-1], keys).softmax(-1).sum((0, 1))
         assert np.allclose(scores, expected, rtol=1e-5)
         assert scores.sum() == pytest.approx(6 * HEADS)
@@ -67,7 +67,7 @@ def test_span_attention_is_the_mean_over_heads_and_layers(store, scattered):
         places = np.sort(np.random.default_rng(2).permutation(context)[:queries])
     spans = ((0, 30), (30, 31), (100, 150))
     row = row_of(queries, context, SpanAttention(spans), places if scattered else None)
-    meter = meter_of(row, store, Doubling())
+    meter = meter_of(row, store, Rolling())
     shown = seen_by(meter, queries)
     weights = []
     for layer in range(LAYERS):
@@ -82,5 +82,5 @@ def test_span_attention_is_the_mean_over_heads_and_layers(store, scattered):
 
 
 def test_other_rows_have_no_meter(store):
-    assert meter_of(row_of(2, 4, None), store, Doubling()) is None
-    assert meter_of(row_of(2, 4, ValueDeviation()), store, Doubling()) is None
+    assert meter_of(row_of(2, 4, None), store, Rolling()) is None
+    assert meter_of(row_of(2, 4, ValueDeviation()), store, Rolling()) is None

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from heddle.core.errors import ConfigError
 from heddle.engines.llm import model_gate
@@ -83,12 +85,45 @@ def test_a_missing_directory_is_named(tmp_path):
         model_gate.load_config(tmp_path / "nowhere")
 
 
-def test_the_fingerprint_follows_configuration_weights_and_dtype(tmp_path):
-    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    weights = tmp_path / "model.safetensors"
-    weights.write_bytes(b"weights")
-    first = model_gate.fingerprint(tmp_path, "float32")
-    assert model_gate.fingerprint(tmp_path, "float32") == first
-    assert model_gate.fingerprint(tmp_path, "bfloat16") != first
-    weights.write_bytes(b"Weights")
-    assert model_gate.fingerprint(tmp_path, "float32") != first
+def fingerprint_of(folder, tensors, dtype="float32", config="{}"):
+    (folder / "config.json").write_text(config, encoding="utf-8")
+    save_file(tensors, folder / "model.safetensors")
+    return model_gate.fingerprint(folder, dtype)
+
+
+def test_the_fingerprint_follows_configuration_and_dtype(tmp_path):
+    tensors = {"weight": torch.arange(6.0)}
+    first = fingerprint_of(tmp_path, tensors)
+    assert fingerprint_of(tmp_path, tensors) == first
+    assert fingerprint_of(tmp_path, tensors, dtype="bfloat16") != first
+    assert fingerprint_of(tmp_path, tensors, config='{"rope_theta": 2}') != first
+
+
+@pytest.mark.parametrize("changed", range(40))
+def test_the_fingerprint_follows_every_tensor_wherever_it_lies(tmp_path, changed):
+    """Such as a LoRA that was merged into one layer: neither header nor size tells."""
+    tensors = {f"layer.{number:02}": torch.full((25_000,), 1.0) for number in range(40)}
+    first = fingerprint_of(tmp_path, tensors)
+    tensors[f"layer.{changed:02}"] += 2**-10
+    assert fingerprint_of(tmp_path, tensors) != first
+
+
+@pytest.mark.parametrize("changed", [0, 1, 500, 998, 999])
+def test_of_a_small_tensor_every_number_counts(tmp_path, changed):
+    norm = torch.ones(1000)
+    first = fingerprint_of(tmp_path, {"norm": norm, "weight": torch.ones(300_000)})
+    norm[changed] = 2.0
+    assert fingerprint_of(tmp_path, {"norm": norm, "weight": torch.ones(300_000)}) != first
+
+
+def test_the_fingerprint_follows_the_middle_of_a_long_tokenizer(tmp_path):
+    first = fingerprint_of(tmp_path, {"weight": torch.ones(1)}, config="a" * 3_000_000)
+    other = f"{'a' * 1_500_000}b{'a' * 1_499_999}"
+    assert fingerprint_of(tmp_path, {"weight": torch.ones(1)}, config=other) != first
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 8, b"\x02" + 7 * b"\0" + b"[]"])
+def test_weights_without_a_header_are_refused(tmp_path, content):
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"model.safetensors has no safetensors header"):
+        model_gate.fingerprint(tmp_path, "float32")

@@ -1,6 +1,8 @@
 """A chunk's KV, computed on top of its neighbours' and stored: what it is, and when it is made."""
 
+import copy
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -122,6 +124,14 @@ def test_behind_one_neighbour_it_is_what_full_attention_gives(model, serve):
         assert rel_diff(entry.block.keys[layer], turned) < TOLERANCE
 
 
+def test_in_bfloat16_it_keeps_to_its_rounding(serve):
+    rounded = tiny_model("qwen3").to(torch.bfloat16)
+    exact = copy.deepcopy(rounded).float()
+    entry = primed_with(serve(rounded), [*NEIGHBOURS, CHUNK])
+    assert entry.block.values.dtype is torch.bfloat16
+    assert rel_diff(entry.block.values.float(), oracle_of(exact, NEIGHBOURS)[1].values) < 4e-2
+
+
 def test_behind_several_it_has_seen_the_raw_kv_of_each(model, serve):
     entry = primed_with(serve(model), [*NEIGHBOURS, CHUNK])
     _, kv = oracle_of(model, NEIGHBOURS)
@@ -200,6 +210,41 @@ def test_a_tenant_s_kv_is_its_own(llama, serve):
     assert serving.store.keeps(keys_of([CHUNK], "a").canonical_record(0, len(PREFIX)))
     assert not serving.store.keeps(keys_of([CHUNK]).canonical_record(0, len(PREFIX)))
     assert serving.prime(priming([], CHUNK)).is_new
+
+
+def test_a_public_chunk_s_primed_kv_is_every_tenant_s_and_prompts_keep_theirs(llama, serve):
+    """What a public chunk was primed with holds nothing of anybody's; what a prompt stores may."""
+    serving = serve(llama)
+    primed_with(serving, [NEIGHBOURS[0], CHUNK])
+    prefix, first, second, question = segments(PREFIX, [NEIGHBOURS[0], CHUNK], QUESTION)
+    public = (prefix, replace(first, is_public=True), replace(second, is_public=True), question)
+    other = (prefix, Segment(tuple(OTHER), SegmentRole.CHUNK, is_public=True), question)
+
+    def hits(prompt, salt):
+        serving.ask(prompt, salt=salt)
+        fused = next(reversed(serving.prefilled.values())).fused
+        return dict(fused.chunks), fused.chunks_primed
+
+    primed = {"exact": 1, "canonical": 1}, 1
+    assert hits(public, "a") == primed
+    expected = serving.ask(public)
+    assert torch.equal(serving.ask(public, salt="a"), expected)
+    assert hits(other, "a") == ({"miss": 1}, 0)
+    assert hits(other, "b") == ({"miss": 1}, 0), "what a prompt of a has computed"
+    assert hits(other, "") == ({"miss": 1}, 0)
+    assert hits(public, "b") == primed
+    own = (prefix, first, second, question)  # the same text in a document of its own
+    assert hits(own, "b") == ({"miss": 2}, 0)
+
+
+def test_neighbours_kv_is_none_that_a_prompt_has_stored(llama, serve):
+    """A prompt may begin with what is its user's, or with what misleads; all find primed KV."""
+    serving = serve(llama)
+    serving.ask(segments(OTHER, [NEIGHBOURS[0]], QUESTION))
+    serving.prime(priming([NEIGHBOURS[0]], CHUNK))
+    record = keys_of([NEIGHBOURS[0], CHUNK]).primed_record(1, len(PREFIX) + len(NEIGHBOURS[0]))
+    _, kv = oracle_of(llama, NEIGHBOURS[:1])
+    assert rel_diff(stored(serving, record).block.values, kv.values) < TOLERANCE
 
 
 # --- when it is made -------------------------------------------------------------------------

@@ -16,6 +16,17 @@ class TurnsWrongly(TransformersWorker):
         super().load(type(load)(load.slots, load.block, load.offset, load.rotation + 1))
 
 
+class ReadsWrongly(TransformersWorker):
+    """Reads the keys of a shared chunk as they were stored."""
+
+    def run(self, batch):
+        rows = tuple(
+            replace(row, shared=tuple(replace(part, rotation=0) for part in row.shared))
+            for row in batch.rows
+        )
+        return super().run(replace(batch, rows=rows))
+
+
 class ForgetsPlaces(TransformersWorker):
     """Takes the tokens of a step for the last ones of their row, wherever they stand."""
 
@@ -35,6 +46,7 @@ def test_known_families_pass(family):
     ("worker", "problem"),
     [
         (TurnsWrongly, "keys can't be turned to another position"),
+        (ReadsWrongly, "keys can't be turned to another position"),
         (ForgetsPlaces, "computes something else where it is given some tokens' KV"),
     ],
 )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.core.commands import Admit
-from heddle.core.frames import Done, Failed
+from heddle.core.frames import Done, Failed, Progress
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import SearchScope, where_of
@@ -17,6 +17,7 @@ from heddle.engines.vector import allowed as allowed_module
 from heddle.engines.vector.engine import VectorEngine
 from heddle.engines.vector.index_kind import IndexKind
 from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.locality.finality import SEEN_MIN, Finality
 from heddle.engines.vector.worker import FaissWorker
 
 COUNT = 2500
@@ -96,6 +97,19 @@ def test_k_hits_or_all_that_match_whatever_else_is_searched(
     for task_id, share in enumerate(shares):
         if share is not None:
             check_filled(ended[task_id].result, served._source, share, topk)
+
+
+def test_what_filtered_searches_teach_says_nothing_of_others(served, tools, no_few):
+    engine = VectorEngine("vector", 0, served, tools.Clock(), lists_per_step=1, finality=Finality())
+    said = {"half": [], None: []}
+    for number, query in enumerate(tools.clustered(2 * SEEN_MIN, seed=9)):
+        for share in ("half", None) if number >= SEEN_MIN else ("half",):
+            admit = search(2 * number + (share is None), query[None], 2, share, nprobe=12)
+            engine.apply(admit._replace(report_every=1))
+            told = (e for e in tools.drain(engine) if isinstance(e, Progress))
+            said[share] += [event.probability for event in told]
+    assert max(said["half"]) > 0
+    assert max(said[None]) == 0, "of these fewer have been seen"
 
 
 @pytest.mark.parametrize("share", ["half", "tenth", "few"])

@@ -371,6 +371,72 @@ def test_clusters_that_cannot_be_made_cost_no_search_and_are_tried_again(tools, 
     assert engine.step(0.0, 1.0).notes == ()
 
 
+@pytest.mark.parametrize("refused", [1, 2])
+def test_an_index_that_fails_its_self_test_is_never_searched(tools, monkeypatch, refused):
+    """With 2 the one before fails as well: then searches fail until one of them can be searched."""
+    vectors = tools.clustered(1000)
+    source, clock = tools.Source(vectors[:300]), tools.Clock()
+    rebuild = HeldRebuild(tools, source)
+    rebuild._clock = clock
+    engine = serve(tools, source, rebuild)
+    before = found(tools, engine, vectors[:2], 3)
+    source.store_vectors(range(301, 1001), vectors[300:])
+    assert found(tools, engine, vectors[:2], 3).revision == 2
+    rebuild.wait()
+    answers = [False] * refused
+    works = FaissWorker._steps_change_nothing
+    monkeypatch.setattr(
+        FaissWorker,
+        "_steps_change_nothing",
+        lambda worker: answers.pop() if answers else works(worker),
+    )
+    ends = []
+    for task_id in range(refused):
+        engine.apply(tools.search(task_id, vectors[:2], 3))
+        ends.append(tools.terminals(tools.drain(engine))[task_id])
+    if refused == 2:
+        assert "can't follow the corpus: FAISS" in ends.pop(0).message
+    (hits,) = (end.result for end in ends)
+    assert hits.lists_probed == before.lists_probed, "of the index that was searched before"
+    assert "searches in steps with other results" in hits.notes[0]
+    assert "tried again 10 s later" in hits.notes[0]
+    clock.time_s = 10.0
+    found(tools, engine, vectors[:2], 3)  # has another one made
+    rebuild.wait()
+    assert found(tools, engine, vectors[:2], 3).lists_probed == 2 * nlist_for(1000)
+
+
+def test_a_first_index_that_fails_its_self_test_fails_the_searches(tools, monkeypatch):
+    source = tools.Source()
+    engine = serve(tools, source)
+    works = FaissWorker._steps_change_nothing
+    monkeypatch.setattr(FaissWorker, "_steps_change_nothing", lambda worker: False)
+    source.store_vectors(range(1, 51), tools.clustered(50))
+    for task_id in (1, 2):
+        engine.apply(tools.search(task_id, tools.clustered(2), 3))
+        end = tools.terminals(tools.drain(engine))[task_id]
+        assert "searches in steps with other results" in end.message
+    monkeypatch.setattr(FaissWorker, "_steps_change_nothing", works)
+    assert found(tools, engine, tools.clustered(2), 3).revision == 1
+
+
+def test_one_that_is_made_and_refused_again_and_again_is_tried_less_often(tools):
+    clock = tools.Clock()
+    rebuild = Rebuild(lambda: "index", clock)
+    pauses = []
+    for is_refused in (True, True, True, False, True):
+        began_s = clock.time_s
+        rebuild.start()
+        rebuild.wait()
+        rebuild.take()
+        if is_refused:
+            rebuild.refuse(ValueError("of no use"))
+            while not rebuild.is_due:
+                clock.time_s += 10.0
+        pauses.append(clock.time_s - began_s)
+    assert pauses == [10.0, 20.0, 40.0, 0.0, 10.0]
+
+
 def test_pauses_between_tries_have_a_bound(tools):
     clock = tools.Clock()
     rebuild = Rebuild(lambda: 1 / 0, clock)

@@ -163,7 +163,7 @@ def test_a_stop_while_writing_leaves_the_old_file_valid(tools, tmp_path, source,
 
     with monkeypatch.context() as patch:
         if step.startswith("replace"):
-            patch.setattr(index_file.os, "replace", replace)
+            patch.setattr(os, "replace", replace)
         else:
             patch.setattr(index_file.faiss, "write_index", stop)
         with pytest.raises(StorageError if step == "full_disk" else Killed):

@@ -1,5 +1,6 @@
 """Searches by words beside the steps: nobody waits for them but who asked."""
 
+import math
 import threading
 
 import numpy as np
@@ -122,25 +123,28 @@ def test_closing_stops_what_goes_on(lane, tools):
     assert threading.active_count() == threads
 
 
-@pytest.mark.parametrize("slots", [1, 2])
-def test_a_pool_passes_the_call_on_and_is_idle_meanwhile(lane, tools, slots):
+def test_a_pools_slot_is_free_while_words_are_looked_for(lane, tools):
     pool = PoolEngine(
         lane.engine,
         lambda _: Stage.PREFILL,
-        PoolScheduler(slots),
+        PoolScheduler(1),
         prefill_slo_s=1.0,
         kv_link_use=lambda: 0.0,
     )
     woken = threading.Event()
     pool.subscribe(woken.set)
     pool.apply(lane.search(1, "7"))
-    assert tools.drain(pool) == []
-    pool.apply(lane.search(2))  # with one slot it has to wait
+    assert tools.terminals(tools.drain(pool)) == {}
+    assert (pool.scheduler.running, pool.scheduler.free) == (0, 1)
+    alone_s = pool._meters.alone_s(Stage.PREFILL, 1.0)
+    pool.apply(lane.search(2))
     events = tools.drain(pool)
-    assert len(events) == slots - 1
+    assert list(tools.terminals(events)) == [2]
     lane.may_go_on.set()
     assert woken.wait(WAIT_S)
-    ends = tools.terminals(events + tools.drain(pool))
+    ends = tools.terminals([*events, *pool.step(100.0, math.inf).events])
     assert set(ends) == {1, 2}
+    assert pool.scheduler.running == 0
+    assert pool._meters.alone_s(Stage.PREFILL, 1.0) <= alone_s, "the wait for words is no search"
     result = ends[1].result
     np.testing.assert_array_equal(result.by_words.labels, [[7, -1, -1]])

@@ -69,3 +69,10 @@ class Batch(NamedTuple):
             filled(1, 1)[:, 0],
             filled(1, 0)[:, 0],
         )
+
+
+def nearest_first(distances: Tensor, ids: Tensor) -> Tensor:
+    """Return the places of each row in the order of its topM: by distance, equals by id, [S, m]."""
+    # Distances are not negative, so their bits order them.
+    bits = distances.contiguous().view(torch.int32).long()
+    return (bits << 32 | ids.long()).argsort(dim=1, stable=True)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from heddle.engines.vector.graph.gpu.batch import Batch, DeviceGraph
+from heddle.engines.vector.graph.gpu.batch import Batch, DeviceGraph, nearest_first
 
 HASH_FACTOR, HASH_SHIFT = 0x9E3779B1, 7
 
@@ -61,10 +61,9 @@ def _merge(batch: Batch, nodes: Tensor, distances: Tensor, n: int) -> None:
     nodes = torch.where(is_in, n, nodes)
     distances = distances.masked_fill(is_in, torch.inf)
     ids = torch.cat([batch.ids, nodes], dim=1)
-    # Distances are not negative, so their bits order them; ids break ties.
-    bits = torch.cat([batch.distances, distances], dim=1).contiguous().view(torch.int32).long()
+    distances = torch.cat([batch.distances, distances], dim=1)
     expanded = torch.cat([batch.is_expanded, torch.zeros_like(nodes)], dim=1)
-    order = (bits << 32 | ids.long()).argsort(dim=1, stable=True)[:, : batch.ids.shape[1]]
-    batch.distances.copy_(torch.cat([batch.distances, distances], dim=1).gather(1, order))
+    order = nearest_first(distances, ids)[:, : batch.ids.shape[1]]
+    batch.distances.copy_(distances.gather(1, order))
     batch.ids.copy_(ids.gather(1, order))
     batch.is_expanded.copy_(expanded.gather(1, order))

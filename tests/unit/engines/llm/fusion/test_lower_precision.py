@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
-from heddle.kv.chunk_codec import KvEncoding
-from tests.helpers.fused_serving import EVERYTHING, segments
+from heddle.kv.kv_encoding import KvEncoding
+from tests.helpers.fused_serving import EVERYTHING, FusedServing, segments
 from tests.helpers.three_chunks import (
     CHUNKS,
     PREFIX,
     QUESTION,
+    ThreeChunks,
     full_logits,
     ids_of,
     rel_diff,
@@ -41,8 +42,43 @@ def test_full_attention_ratio_one_and_full_reuse_keep_to_bfloat16s_rounding(mode
     assert rel_diff(serving.ask(ASKED, KvReuse()), full) < TOLERANCE
 
 
+def test_some_computed_anew_is_the_oracle_alone_in_a_batch_in_slices_and_preempted(models):
+    """The tokens that EPIC computes anew are the same in any rounding."""
+    rounded, exact = models
+    reuse = KvReuse(ReusePolicy.EPIC, 0.3)
+    alone = served(rounded).ask(ASKED, reuse)
+    case = ThreeChunks(exact, REORDERED)
+    first = [position for span in case.spans() for position in span[: int(0.3 * len(span))]]
+    assert rel_diff(alone, case.logits(first)) < TOLERANCE
+    together = served(rounded, step_tokens=64)
+    small = served(rounded, pages=16, step_tokens=32)
+    for serving, new_tokens in ((together, 1), (small, 30)):
+        numbers = [serving.start(ASKED, reuse, new_tokens) for _ in range(2)]
+        serving.drain()
+        for number in numbers:
+            assert rel_diff(serving.logits[number][0], alone) < TOLERANCE
+    assert sum(small.preemptions[number] for number in numbers) > 0, "a weak test"
+
+
 @pytest.mark.parametrize("encoding", [KvEncoding.BF16, KvEncoding.INT8])
 def test_kv_stored_in_fewer_bits_changes_little(encoding):
     model = tiny_model("qwen3")
-    got = served(model, encoding=encoding).ask(ASKED)
+    serving = served(model, encoding=encoding)
+    got = serving.ask(ASKED)
     assert 0 < rel_diff(got, reused_logits(model, REORDERED)) < TOLERANCE
+    fused = next(reversed(serving.prefilled.values())).fused
+    errors = [stored.kv.error for stored in serving.store._host.values()]
+    assert 0 < fused.stored_error == max(errors) < TOLERANCE
+
+
+def test_the_error_of_what_comes_from_disk_is_told_as_well(tmp_path):
+    disk = {"directory": tmp_path, "disk_bytes_max": 1 << 28}
+    model = tiny_model("qwen3")
+    served(model, encoding=KvEncoding.INT8, **disk).engine.close()
+    later = FusedServing(model, encoding=KvEncoding.BF16, **disk)
+    number = later.start(ASKED)
+    later.drain_loads([number])
+    fused = later.prefilled[number].fused
+    later.engine.close()
+    assert fused.tokens_from_disk > 0
+    assert fused.stored_error > 2**-9, "of int8: bf16 rounds by less"

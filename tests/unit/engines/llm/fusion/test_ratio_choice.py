@@ -53,6 +53,22 @@ def test_finding_out_which_tokens_matter_takes_time_too():
     assert ratio_in(3.6, ReusePolicy.CACHEBLEND) == 1.0
 
 
+@pytest.mark.parametrize(("question_tokens", "ratio"), [(239, 0.2), (240, 1.0), (500, 1.0)])
+def test_a_question_that_selects_no_faster_than_all_is_computed_selects_nothing(
+    question_tokens, ratio
+):
+    prompt = prompt_of(ReusePolicy.FUSIONRAG, 0.2)  # 240 of 300 tokens to be saved
+    prompt = replace(prompt, layout=replace(prompt.layout, tokens=310 + question_tokens))
+    assert chosen_ratio(prompt, math.inf, COSTS, STEP_TOKENS) == ratio
+    by_epic = replace(prompt, options=KvReuse(ReusePolicy.EPIC, 0.2))
+    assert chosen_ratio(by_epic, math.inf, COSTS, STEP_TOKENS) == 0.2
+    unasked = replace(prompt, options=KvReuse(ReusePolicy.FUSIONRAG, 0.0))
+    assert chosen_ratio(unasked, math.inf, COSTS, STEP_TOKENS) == 0.0
+    scores = {10: np.ones(200, np.float32), 210: np.ones(100, np.float32)}
+    ran_ahead = replace(prompt, ahead=ScoredAhead(scores))
+    assert chosen_ratio(ran_ahead, math.inf, COSTS, STEP_TOKENS) == 0.2
+
+
 def test_a_question_that_was_run_ahead_takes_no_more_time():
     scores = {10: np.ones(200, np.float32), 210: np.ones(100, np.float32)}
     prompt = replace(prompt_of(ReusePolicy.FUSIONRAG), ahead=ScoredAhead(scores))

@@ -6,9 +6,9 @@ import pytest
 
 from heddle.core.kv_reuse import AUTO, KvReuse, ReusePolicy
 from heddle.core.results import FusedKv
-from tests.helpers.fused_serving import FusedServing
-from tests.helpers.three_chunks import CHUNKS, ThreeChunks, rel_diff, served
-from tests.helpers.tiny_models import tiny_model
+from tests.helpers.fused_serving import FusedServing, segments
+from tests.helpers.three_chunks import CHUNKS, PREFIX, ThreeChunks, rel_diff, served
+from tests.helpers.tiny_models import prompt, tiny_model
 
 CHOSEN = KvReuse(ReusePolicy.FUSIONRAG, AUTO)
 
@@ -46,6 +46,20 @@ def test_an_answer_takes_its_share_of_the_time(case):
     number = serving.start(case.segments, CHOSEN, 500)
     serving.drain()
     assert serving.prefilled[number].fused.ratio == 0.0
+
+
+def test_a_question_longer_than_what_it_would_save_is_told(case):
+    serving = served(case.model)
+    asked = KvReuse(ReusePolicy.FUSIONRAG, 0.15)
+    long = segments(PREFIX, CHUNKS, prompt(sum(map(len, CHUNKS)), 7))
+    logits = serving.ask(long, asked)
+    fused = last_fused(serving)
+    assert (fused.ratio, fused.tokens_surveyed) == (1.0, 0)
+    [said] = fused.fallbacks
+    assert "computed whole" in said
+    assert rel_diff(logits, serving.ask(long, KvReuse())) < 5e-6
+    serving.ask(case.segments, asked)
+    assert last_fused(serving).fallbacks == ()
 
 
 def test_the_time_is_told_by_part(case):

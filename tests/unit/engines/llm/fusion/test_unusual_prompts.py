@@ -170,7 +170,11 @@ def test_chunks_without_a_prefix_or_a_question(model):
         serving.ask(segments((), [chunk], prompt(3, 9)))
     logits = serving.ask(segments((), [B, A], ()))
     assert rel_diff(logits, full_logits(model, [*B, *A])) < TOLERANCE, "nothing asks: no reuse"
-    assert _fused(serving) is None
+    fused = _fused(serving)
+    assert (dict(fused.chunks), fused.ratio) == ({"miss": 2}, 0.0)
+    assert "nothing follows the prompt's last passage" in fused.fallbacks[0]
+    serving.ask(segments((), [B, A], ()), KvReuse())
+    assert _fused(serving) is None, "nobody asked for reuse"
 
 
 # --- preempted -------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document
 from heddle.corpus.store import CorpusStore, EmbedderStamp
 from heddle.engines.vector.build import VectorSettings, build_engine, refresh_index
-from heddle.engines.vector.engine import VectorEngine
-from heddle.engines.vector.graph.engine import GraphEngine
-from heddle.engines.vector.graph.graph_path import graph_path
+from heddle.engines.vector.engine import TOPM_UNUSED, VectorEngine
+from heddle.engines.vector.graph.engine import NO_CLUSTERS, GraphEngine
+from heddle.engines.vector.graph_path import graph_path
+from heddle.engines.vector.hot.setting import HotSettings
 from heddle.engines.vector.index_kind import SearchMode
 from heddle.engines.vector.pool.build import PoolSettings
 from heddle.engines.vector.pool.engine import PoolEngine
@@ -67,6 +68,46 @@ def test_a_pool_stands_before_either(tools, corpus, mode):
     assert hits.waited_s >= 0.0
     engine.close()
     assert not list(directory.glob("*-wal"))
+
+
+def test_what_a_graph_has_no_use_for_is_told_with_every_search(tools, corpus, caplog):
+    directory, vectors = corpus
+    refresh_index(directory, SearchMode.GRAPH)
+    settings = VectorSettings(
+        directory,
+        nprobe=4,
+        hot=HotSettings(0.2, "cpu"),
+        target_recall=0.9,
+        speculates=True,
+    )
+    engine = build_engine("vector", 1, settings)
+    told = ("nprobe", "hot_clusters", "target recall", "speculative")
+    notes = tuple(f"{name}: {NO_CLUSTERS}" for name in told)
+    assert found(tools, engine, vectors[:1]).notes == notes
+    assert engine.step(0.0, 1.0).notes == notes
+    assert all(note in caplog.text for note in notes)
+    engine.close()
+
+
+def test_the_effort_of_a_graph_is_told_to_be_unused_by_lists(tools, corpus):
+    directory, vectors = corpus
+    engine = build_engine("vector", 1, VectorSettings(directory, topm=32))
+    assert found(tools, engine, vectors[:1]).notes == (TOPM_UNUSED,)
+    assert engine.step(0.0, 1.0).notes == (TOPM_UNUSED,)
+    engine.close()
+
+
+def test_a_lane_keeps_as_many_candidates_as_its_settings_say_and_checks_itself(tools, corpus):
+    directory, vectors = corpus
+    refresh_index(directory, SearchMode.GRAPH)
+    extends = []
+    for topm in (8, None, 200):
+        engine = build_engine("vector", 1, VectorSettings(directory, topm=topm))
+        extends.append(found(tools, engine, vectors).extends)
+        tools.drain(engine)
+        assert engine.step(0.0, 1.0).recall.checks > 0  # of 300 searches
+        engine.close()
+    assert extends == sorted(set(extends))
 
 
 def test_settings_out_of_range_are_named(tmp_path):

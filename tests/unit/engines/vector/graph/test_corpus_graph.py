@@ -16,8 +16,8 @@ from heddle.core.tasks import Identity, Task
 from heddle.engines.vector.graph import corpus_graph, live_graph
 from heddle.engines.vector.graph.corpus_graph import FollowedGraph, build_live, read_live
 from heddle.engines.vector.graph.engine import GraphEngine
-from heddle.engines.vector.graph.graph_path import graph_path
 from heddle.engines.vector.graph.worker import NumbaWorker
+from heddle.engines.vector.graph_path import graph_path
 from heddle.engines.vector.rebuild import Rebuild
 
 
@@ -231,6 +231,35 @@ def test_a_foreign_file_is_not_used(tools, tmp_path, caplog, other):
     assert live.graph is None
     assert live.count == mine.vector_count
     assert "built again" in caplog.text
+
+
+def test_a_file_that_can_not_be_trusted_is_told_until_another_graph_is_there(tools, tmp_path):
+    vectors = tools.clustered(60)
+    source = tools.Source(vectors)
+    build_live(tmp_path, source, quiet)
+    content = graph_path(tmp_path).read_bytes()
+    graph_path(tmp_path).write_bytes(content[:-1] + b"x")
+    served = Served(tools, tmp_path, source)
+    assert found_all(served, vectors)
+    served.rebuild.wait()
+    assert served.found(vectors[:1]).notes == ()
+    assert served.engine.step(0.0, 1.0).notes == ()
+    assert read_live(tmp_path, source).nodes == 60
+
+
+def test_frames_and_hits_tell_that_there_is_no_graph(tools, tmp_path, monkeypatch):
+    vectors = tools.clustered(60)
+    source = tools.Source(vectors)
+    build_live(tmp_path, source, quiet)
+    graph_path(tmp_path).write_bytes(b"something else")
+    monkeypatch.setattr(Rebuild, "start", lambda self: None)
+    served = Served(tools, tmp_path, source)
+    hits, frame = served.found(vectors[:2], 3), served.engine.step(0.0, 1.0)
+    [note] = hits.notes
+    assert frame.notes == hits.notes
+    assert "is no graph file of this version" in note
+    assert "each search compares all vectors until one is built" in note
+    np.testing.assert_allclose(hits.distances, exact(vectors[:2], vectors)[:, :3], atol=1e-5)
 
 
 def test_an_index_run_builds_only_what_is_not_there(tools, tmp_path, few_changes):

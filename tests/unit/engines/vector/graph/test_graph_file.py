@@ -7,7 +7,8 @@ import pytest
 
 from heddle.core.errors import InputError, StorageError
 from heddle.engines.vector.graph import graph_file
-from heddle.engines.vector.graph.graph_file import PAGE, open_graph, write_graph
+from heddle.engines.vector.graph.graph_file import open_graph, write_graph
+from heddle.engines.vector.graph.graph_header import PAGE
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_a_disk_that_refuses_leaves_the_old_file(graph, path, monkeypatch):
     def refuse(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(graph_file.os, "fsync", refuse)
+    monkeypatch.setattr("os.fsync", refuse)
     with pytest.raises(StorageError, match="No space"):
         write_graph(path, graph.index)
     assert path.read_bytes() == before

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from heddle.core.errors import InputError
-from heddle.engines.vector.graph.graph_index import DEGREE, build_graph
-from heddle.engines.vector.graph.knn import knn_graph
+from heddle.engines.vector.graph import knn
+from heddle.engines.vector.graph.graph_index import build_graph
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
+from heddle.engines.vector.index_kind import GRAPH_DEGREE
 
 
 def exact(vectors, queries, k):
@@ -17,7 +18,7 @@ def exact(vectors, queries, k):
 
 def test_edges_lead_to_other_rows_and_each_once(graph):
     neighbours = graph.index.neighbours
-    assert neighbours.shape == (len(graph.vectors), DEGREE)
+    assert neighbours.shape == (len(graph.vectors), GRAPH_DEGREE)
     for row, nodes in enumerate(neighbours):
         used = nodes[nodes >= 0]
         assert len(np.unique(used)) == len(used) > 0
@@ -42,17 +43,32 @@ def test_distances_are_squared_l2_and_ascend(graph):
     assert len(set(labels.tolist())) == 10
 
 
-def test_the_knn_graph_is_exact_when_every_cluster_is_looked_at(tools):
+@pytest.mark.parametrize("cells_max", [1 << 22, 3 * 140])
+def test_neighbours_are_exact_when_every_cluster_is_looked_at(tools, monkeypatch, cells_max):
+    monkeypatch.setattr(knn, "CELLS_MAX", cells_max)
     vectors = tools.clustered(300)[:140]  # without duplicates
     centroids = vectors[:5]
     lists = exact(centroids, vectors, 1)[0][:, 0]
-    heard = []
-    found = knn_graph(vectors, centroids, lists, 8, 5, lambda done, count: heard.append(done))
+    parts = list(knn.near_neighbours(vectors, centroids, lists, 8, 5))
+    assert max(len(part.of) for part in parts) * len(vectors) <= cells_max
     expected, distances = exact(vectors, vectors, 9)
-    assert (found.rows == expected[:, 1:]).mean() > 0.99  # ties may swap
-    np.testing.assert_allclose(found.distances, distances[:, 1:], atol=1e-5)
-    assert heard == sorted(heard)
-    assert heard[-1] == len(vectors)
+    of = np.concatenate([part.of for part in parts])
+    assert sorted(of.tolist()) == list(range(140))
+    rows = np.concatenate([part.rows for part in parts])
+    assert (rows == expected[of, 1:]).mean() > 0.99  # ties may swap
+    found = np.concatenate([part.distances for part in parts])
+    np.testing.assert_allclose(found, distances[of, 1:], atol=1e-5)
+
+
+def test_a_cluster_is_compared_with_no_more_vectors_than_memory_allows(tools, monkeypatch):
+    monkeypatch.setattr(knn, "OTHERS_MAX", 60)
+    vectors = tools.clustered(300)
+    centroids = vectors[:10]
+    lists = exact(centroids, vectors, 1)[0][:, 0]
+    sizes = np.bincount(lists, minlength=10)
+    for part in knn.near_neighbours(vectors, centroids, lists, 299, 10):
+        compared = int((part.rows[0] >= 0).sum()) + 1  # it itself
+        assert sizes[lists[part.of[0]]] <= compared <= max(60, sizes[lists[part.of[0]]])
 
 
 def test_progress_ends_at_the_last_row(tools):

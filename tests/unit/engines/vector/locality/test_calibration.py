@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.support.scan_in_turns import scan_in_turns
 from heddle.engines.vector.locality.calibration import SAMPLE_MIN, Calibration
 from heddle.engines.vector.locality.looks import looks_at
 from heddle.engines.vector.locality.scans import FAR, Scans
+from tests.helpers.scan_in_turns import scan_in_turns
 
 TURNS, K, TARGET = 32, 5, 0.9
 LOOKS = looks_at(TURNS, 1)
@@ -48,6 +48,23 @@ def test_after_enough_searches_there_is_a_rule_that_stops_early():
     stops = calibration.rule.stops(scans)
     assert scans.looks[stops].mean() < TURNS / 2
     assert scans.recall[np.arange(100), stops].mean() >= TARGET - 0.02
+
+
+def test_the_promise_covers_requests_whose_second_searches_know_all_hits():
+    def alternating(seeds):
+        """First searches, and second ones for which everything is known before a list."""
+        for seed in seeds:
+            one = scan(seed)
+            yield one
+            yield replace(one, recall=np.ones_like(one.recall), hits=np.zeros_like(one.hits))
+
+    calibration = Calibration(TARGET, LOOKS)
+    for one in alternating(range(SAMPLE_MIN)):
+        calibration.add(one, 3, by_rule=False)
+    scans = Scans.joined(list(alternating(range(1000, 1100))))
+    stops = calibration.rule.stops(scans)
+    assert scans.recall[np.arange(200), stops].mean() >= TARGET - 0.02
+    assert scans.looks[stops].mean() < TURNS / 2
 
 
 def test_searches_that_find_less_than_promised_end_the_rule_until_there_are_enough_new_ones(caplog):

@@ -76,6 +76,7 @@ def test_kinds_are_told_apart_and_bounded():
         searched(finality, number, [(4, FINAL)])
     assert searched(finality, 90, [(4, FINAL)], kind=Kind(1, 32)) == [0.0]
     assert searched(finality, 91, [(4, FINAL)])[0] > 0.9
+    assert searched(finality, 94, [(4, FINAL)], kind=Kind(3, 32, is_filtered=True)) == [0.0]
     for planned in range(40, 40 + KINDS_KEPT):
         searched(finality, 92, [(4, FINAL)], kind=Kind(3, planned))
     assert searched(finality, 93, [(4, FINAL)]) == [0.0], "the kind used longest ago is forgotten"

@@ -1,6 +1,6 @@
 import numpy as np
 
-from heddle.engines.vector.locality.orders import Past, history_bonus, soft_order
+from heddle.engines.vector.locality.orders import Past, Planned, history_bonus, soft_order
 
 LISTS = np.array([4, 7, 1, 9, 3])
 PAST = Past(np.array([1.0, 0.0], np.float32), np.array([9, 9, 9, 1, 2]))
@@ -22,9 +22,10 @@ def test_a_question_that_has_drifted_away_keeps_the_order_by_distance():
     assert not bonuses.any()
     assert not history_bonus(LISTS, towards(0.0), None).any()
     distances = np.array([0.1, 0.2, 0.2, 0.3, 0.4], np.float32)
-    assert soft_order(distances, bonuses).tolist() == [0, 1, 2, 3, 4]
+    assert soft_order(Planned(LISTS, distances, bonuses, PAST)).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_soft_order_moves_a_cluster_by_its_bonus_and_no_further():
     distances = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
-    assert soft_order(distances, np.array([0, 0, 0, 0.25])).tolist() == [0, 3, 1, 2]
+    planned = Planned(LISTS[:4], distances, np.array([0, 0, 0, 0.25]), PAST)
+    assert soft_order(planned).tolist() == [0, 3, 1, 2]

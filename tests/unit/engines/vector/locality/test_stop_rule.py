@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from benchmarks.support.scan_in_turns import scan_in_turns
 from heddle.core.errors import ConfigError
 from heddle.engines.vector.locality.hit_model import HitModel
 from heddle.engines.vector.locality.scans import Scans
 from heddle.engines.vector.locality.stop_rule import StopRule, stops
+from tests.helpers.scan_in_turns import scan_in_turns
 
 K, TURNS = 5, 24
 

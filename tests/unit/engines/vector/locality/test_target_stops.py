@@ -164,6 +164,75 @@ def test_what_a_request_found_before_is_looked_for_first_and_counted(worker, too
     assert scanned[True] <= scanned[False]
 
 
+def missed(worker, tools, planned):
+    """Return a question to whose hits so many lists do not come, and the distances of both."""
+    for query in questions(tools, 200, 11):
+        exact, _ = worker.search_at_once(query[None], K, len(worker.list_sizes))
+        found, _ = worker.search_at_once(query[None], K, planned)
+        if found[0, K - 1] > exact[0, K - 1] + 1e-3:
+            return query, exact[0, :K], found[0, :K]
+    raise AssertionError("every question finds all its hits")
+
+
+def test_what_a_request_found_before_is_compared_before_any_list(worker, tools):
+    planned = 8
+    query, exact, of_lists = missed(worker, tools, planned)
+    check = SelfCheck(worker)
+    stops = TargetStops(worker, check, TARGET)
+    engine = VectorEngine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
+    everywhere = len(worker.list_sizes)
+    later = {}
+    for number, (request, nprobe) in enumerate([(7, everywhere), (7, planned), (8, planned)]):
+        engine.apply(approximate(tools, number, query[None], request, nprobe=nprobe))
+        [event] = tools.drain(engine, budget_s=1.0)
+        later[number] = event.result
+        scan = stops.calibration(K, nprobe).newest
+    np.testing.assert_allclose(later[1].distances[0], exact, atol=1e-6)
+    assert len(set(later[1].labels[0].tolist())) == K  # each once
+    assert later[1].lists_scanned == planned
+    np.testing.assert_array_equal(later[2].distances[0], of_lists)  # another request knew nothing
+    assert scan.hits.sum() > 0
+    payload = tools.search(9, query[None], K, nprobe=planned).task.payload
+    command = approximate(tools, 9, query[None], 7)
+    task = command.task._replace(payload=payload, optimizations=Optimizations.EXACT)
+    engine.apply(command._replace(task=task))
+    [event] = tools.drain(engine, budget_s=1.0)
+    np.testing.assert_array_equal(event.result.distances[0], of_lists)  # nor does an exact search
+
+
+def test_lists_are_not_expected_to_hold_what_is_known(worker, tools):
+    [query] = questions(tools, 1, 12)
+    check = SelfCheck(worker)
+    stops = TargetStops(worker, check, TARGET)
+    engine = VectorEngine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
+    hits = []
+    for number in range(2):
+        engine.apply(approximate(tools, number, query[None], 7))
+        tools.drain(engine, budget_s=1.0)
+        scan = stops.calibration(K, worker.nprobe_default).newest
+        hits.append(int(scan.hits.sum()))
+        known = scan.recall[0, 0]
+    assert hits == [K, 0]
+    assert known == 1
+
+
+def test_what_was_deleted_since_is_not_known(tools):
+    source = tools.Source(tools.clustered(COUNT, clusters=200))
+    for kind in IndexKind:
+        worker = QuickLooks(LiveIndex.build(source, kind=kind), source)
+        engine = engine_over(worker, tools)
+        [query] = questions(tools, 1, 13)
+        found = []
+        for number in range(2):
+            engine.apply(approximate(tools, number, query[None], 7))
+            [event] = tools.drain(engine, budget_s=1.0)
+            found.append(event.result.labels[0].tolist())
+            if number == 0:
+                source.delete(found[0][:2])
+        assert not set(found[1]) & set(found[0][:2])
+        assert set(found[0][2:]) < set(found[1])
+
+
 def test_a_filter_scans_everything_and_says_so(worker, tools):
     engine = calibrated(worker, tools)
     command = approximate(tools, 9000, questions(tools, 1, 7))

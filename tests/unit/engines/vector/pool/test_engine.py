@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.core import gauges
-from heddle.core.commands import Cancel, Steer
+from heddle.core.commands import Admit, Cancel, Steer
 from heddle.core.frames import Cancelled, Done
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
@@ -73,15 +73,15 @@ def served(request, tools):
     return request.param(tools, clock), clock
 
 
-def pool_over(served, slots=3, policy=PoolPolicy.ADAPTIVE, slo_s=100.0):
+def pool_over(served, slots=3, policy=PoolPolicy.ADAPTIVE, slo_s=100.0, **link):
     """A pool whose odd tasks come from prefill."""
     return PoolEngine(
         served[0],
         lambda task: Stage.PREFILL if task.task_id % 2 else Stage.DECODE,
         PoolScheduler(slots, policy),
         prefill_slo_s=slo_s,
-        kv_link_use=lambda: 1.0,
-        alone_s=10.0,
+        **{"kv_link_use": lambda: 1.0, **link},
+        unit_s=1.0,
     )
 
 
@@ -96,6 +96,21 @@ def drain(pool, clock, budget_s=4.0, steps_max=20_000):
 
 def query(tools, seed):
     return tools.clustered(COUNT)[seed * 7 % COUNT][None]
+
+
+def test_more_work_is_predicted_to_take_longer(tools, served):
+    engine, _ = served
+    one = SearchPayload(query(tools, 1), 3, nprobe=4, topm=32)
+    more = SearchPayload(np.repeat(query(tools, 1), 5, axis=0), 3, nprobe=8, topm=64)
+    assert engine.work(more) == 10 * engine.work(one)
+    pool = pool_over(served)
+    added = []
+    pool.scheduler.add = added.append
+    for task_id, payload in enumerate([one, more]):
+        identity = Identity(task_id, "search")
+        pool.apply(Admit(Task(task_id, PrimitiveKind.SEARCHING, identity, payload), 0))
+    pool.step(0.0, 1.0)
+    assert added[1].alone_s == pytest.approx(10 * added[0].alone_s)
 
 
 @settings(max_examples=25, deadline=None)
@@ -215,3 +230,12 @@ def test_the_control_loop_reserves_more_while_prefill_waits(tools, served):
         pool.apply(tools.search(task_id, query(tools, task_id)))
     drain(pool, clock, 1.0)
     assert pool.scheduler.knobs.share > before
+
+
+def test_what_prefill_lanes_send_is_heard_and_goes_no_further(served):
+    heard = []
+    pool = pool_over(served, on_kv_sent=heard.append)
+    pool.apply(Steer(kv_sent_s=0.25))
+    pool.apply(Steer(kv_sent_s=0.5))
+    assert heard == [0.25, 0.5]
+    assert not pool.has_work

@@ -52,6 +52,7 @@ def test_meters_report_and_begin_anew():
     assert signals == PoolSignals(0.4, 0.94, 0.25)
     assert meters.take_signals(0.4) == PoolSignals(0.4, 0.0, 0.0)
     for _ in range(200):
-        meters.ran(Stage.DECODE, 3.0)
-    assert meters.alone_s(Stage.DECODE) == pytest.approx(3.0, rel=1e-3)
-    assert meters.alone_s(Stage.PREFILL) == 1.0
+        meters.ran(Stage.DECODE, 2.0, 6.0)
+    assert meters.alone_s(Stage.DECODE, 1.0) == pytest.approx(3.0, rel=1e-3)
+    assert meters.alone_s(Stage.DECODE, 20.0) == pytest.approx(60.0, rel=1e-3)
+    assert meters.alone_s(Stage.PREFILL, 1.0) == 1.0

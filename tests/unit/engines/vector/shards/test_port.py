@@ -19,7 +19,7 @@ from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits, Ingested, RankedHits, RecallEstimate
 from heddle.core.tasks import Identity, Priority, Task
-from heddle.engines.vector.shards.port import LostShard, ShardedPort, merged
+from heddle.engines.vector.shards.port import NO_WORDS, LostShard, ShardedPort, merged
 
 
 class Worker:
@@ -85,6 +85,81 @@ def test_one_worker_looks_for_words():
     pool.workers[1].tell(Done(1, hits((3, 0.3), by_words=ranked)))
     (event,) = pool.events()
     assert event.result.by_words is ranked
+
+
+def with_words(pool):
+    payload = SearchPayload(np.zeros((1, 4), np.float32), 2, words=("pier",))
+    pool.port.send(admit(1, PrimitiveKind.SEARCHING, payload))
+    return RankedHits(np.array([[7]]), np.array([[0.7]], np.float32))
+
+
+def test_where_the_worker_with_the_words_is_lost_another_looks_for_them():
+    pool = Pool()
+    ranked = with_words(pool)
+    pool.workers[1].tell(Done(1, hits((3, 0.3))))
+    pool.workers[0].is_up = False
+    pool.workers[0].tell(Failed(1, "the lane was lost"))
+    pool.workers[2].tell(Done(1, hits((5, 0.5))))
+    assert pool.events() == []
+    assert [w.sent[-1].task.payload.words for w in pool.workers[1:]] == [("pier",), None]
+    pool.workers[1].tell(Done(1, hits((3, 0.3), by_words=ranked)))
+    (event,) = pool.events()
+    assert event.result.by_words is ranked
+    assert event.result.labels.tolist() == [[3, 5]]
+    assert event.result.notes == ("2 of 3 index shards answered: the lane was lost",)
+
+
+def test_who_is_lost_while_it_looks_for_words_again_keeps_what_it_found():
+    pool = Pool()
+    with_words(pool)
+    pool.workers[1].tell(Done(1, hits((3, 0.3))))
+    pool.workers[2].tell(Done(1, hits((5, 0.5))))
+    for worker in pool.workers[:2]:
+        worker.tell(Failed(1, f"{worker.name} was lost"))
+        assert pool.events() == []
+    pool.workers[2].tell(Failed(1, "vector-2 was lost"))
+    (event,) = pool.events()
+    assert [len(worker.sent) for worker in pool.workers] == [1, 2, 2]
+    assert event.result.labels.tolist() == [[3, 5]]
+    assert event.result.by_words is None
+    assert event.result.notes == (
+        "2 of 3 index shards answered: vector-0 was lost",
+        NO_WORDS,
+    )
+
+
+def test_with_nobody_left_for_the_words_the_receipt_names_the_cause():
+    pool = Pool()
+    with_words(pool)
+    for worker in pool.workers[1:]:
+        worker.tell(Done(1, hits((3, 0.3) if worker is pool.workers[1] else (5, 0.5))))
+        worker.is_up = False
+    pool.workers[0].tell(Failed(1, "the lane was lost"))
+    (event,) = pool.events()
+    assert event.result.labels.tolist() == [[3, 5]]
+    assert event.result.notes[-1] == NO_WORDS
+
+
+def test_a_search_that_looks_for_words_again_can_be_cancelled():
+    pool = Pool()
+    with_words(pool)
+    for worker in pool.workers[1:]:
+        worker.tell(Done(1, hits((3, 0.3))))
+    pool.workers[0].tell(Failed(1, "the lane was lost"))
+    assert pool.events() == []
+    pool.port.send(Cancel(1))
+    assert isinstance(pool.workers[1].sent[-1], Cancel)
+    pool.workers[1].tell(Cancelled(1))
+    assert pool.events() == [Cancelled(1)]
+
+
+def test_where_all_shards_are_needed_nobody_looks_for_words_again():
+    pool = Pool(LostShard.FAIL)
+    with_words(pool)
+    for worker in pool.workers[1:]:
+        worker.tell(Done(1, hits((3, 0.3))))
+    pool.workers[0].tell(Failed(1, "the lane was lost"))
+    assert pool.events() == [Failed(1, "the lane was lost")]
 
 
 def test_a_search_is_over_when_every_worker_has_answered():

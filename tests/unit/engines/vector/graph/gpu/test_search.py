@@ -105,12 +105,33 @@ def test_no_hit_appears_twice_and_they_come_in_order():
     search = device_search(graph, 5, topm=64, parents=4)
     search.start(list(range(5)), queries)
     distances, labels = searched(search, list(range(5)), 64)
-    for row, found in zip(distances, labels, strict=True):
+    for query, row, found in zip(queries, distances, labels, strict=True):
         found = found[np.isfinite(row)]
         assert len(set(found.tolist())) == len(found)
         assert (np.diff(row) >= 0).all()
         vectors = graph.vectors[(found - 3) // 7].astype(float)
-        assert len(vectors)
+        np.testing.assert_array_equal(((vectors - query) ** 2).sum(axis=1), row[: len(found)])
+
+
+@pytest.mark.parametrize("topm", [16, 32, 128])
+def test_torch_and_the_compiled_search_of_a_cpu_find_the_same(topm):
+    """Two implementations, with other tables of visits and another merge: equal ids."""
+    pytest.importorskip("numba", reason="graph search needs the extra `graph`")
+    from heddle.engines.vector.graph.live_graph import LiveGraph
+    from heddle.engines.vector.graph.worker import NumbaWorker
+
+    graph, queries, slots = small_graph(), grid_queries(20), list(range(20))
+    ours = NumbaWorker(LiveGraph(graph), 20)
+    ours.start(slots, queries, topm)
+    assert ours.advance(np.array(slots), 1 << 40, 0).over == slots
+    torchs = device_search(graph, 20, topm)
+    torchs.start(slots, queries)
+    distances, labels = searched(torchs, slots, 16)
+    found = ours.top(np.array(slots), 16)
+    np.testing.assert_array_equal(found[1], labels)
+    np.testing.assert_array_equal(found[0], distances)
+    vectors = graph.vectors[(labels - 3) // 7].astype(float)
+    np.testing.assert_array_equal(((vectors - queries[:, None]) ** 2).sum(axis=2), distances)
 
 
 def test_a_wide_search_finds_the_nearest_of_all():
