@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import sqrt
 from statistics import median
 from typing import Final
 
@@ -32,7 +33,7 @@ class LinearFit:
         prior_s: a first guess, seconds for one unit of each feature; its keys are the features.
         forgetting: weight of what is known of a combination at each new sample of it, in (0, 1].
 
-    Shapes: `_coefficients` [f]; `_covariance` [f, f]; both float64, scaled by the prior.
+    Shapes: `_coefficients` [f]; `_root` [f, f], of the covariance; float64, scaled by the prior.
     Source: Kulhavy, Restricted exponential forgetting in real-time identification, Automatica 23
         (1987); the scaling is ours.
     """
@@ -42,7 +43,7 @@ class LinearFit:
     forgetting: float = 0.97
     samples: int = 0
     _coefficients: NDArray[np.float64] = field(init=False)
-    _covariance: NDArray[np.float64] = field(init=False)
+    _root: NDArray[np.float64] = field(init=False)
     _scale: NDArray[np.float64] = field(init=False)
     _ratios: deque[float] = field(default_factory=lambda: deque(maxlen=SURPRISES))
 
@@ -51,7 +52,7 @@ class LinearFit:
         # every coefficient starts at 1 and the updates stay well conditioned.
         self._scale = np.array([max(s, 1e-12) for s in self.prior_s.values()])
         self._coefficients = np.ones(len(self._scale))
-        self._covariance = np.eye(len(self._scale)) / PRIOR_WEIGHT
+        self._root = np.eye(len(self._scale)) / sqrt(PRIOR_WEIGHT)
 
     def observe(self, features: Mapping[str, float], seconds: float) -> None:
         """Fold one step in. Unknown features are ignored; negative times are refused."""
@@ -62,13 +63,14 @@ class LinearFit:
         # step that was surprisingly short counts no more than one that wasn't.
         weight = 1.0 / max(seconds, predicted_s / SURPRISE)
         row, target = self._row(features) * weight, seconds * weight
-        spread = self._covariance @ row
-        variance = float(row @ spread)
+        # Of the covariance only a root is kept, so that no rounding makes a variance negative.
+        part = row @ self._root
+        spread, variance = self._root @ part, float(part @ part)
         if variance > 0:
             error = target - row @ self._coefficients
             self._coefficients = self._coefficients + spread * (error / (1 + variance))
             kept = 1 / (self.forgetting * (1 + variance))  # of the variance; 1 once it is settled
-            self._covariance = self._covariance - np.outer(spread, spread * ((1 - kept) / variance))
+            self._root = self._root - np.outer(spread, part * ((1 - sqrt(kept)) / variance))
         self.samples += 1
 
     def predict_s(self, features: Mapping[str, float]) -> float:

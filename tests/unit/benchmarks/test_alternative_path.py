@@ -1,4 +1,4 @@
-"""Alternative Path in the paper's mix: how far its form as printed and ours are from its figures."""
+"""Alternative Path in the paper's mix: how far its form and ours are from its figures."""
 
 import pytest
 

@@ -18,8 +18,9 @@ class Scans:
     Shapes (n searches of w clusters, looked at c times): looks [c] clusters scanned by then,
     ascending, the last w; distances [n, w] from the query to the centroid; sizes [n, w] vectors;
     bonuses [n, w] see `history_bonus`; hits [n, w] how many of the k wanted each cluster holds that
-    were not known before; kth [n, c] distance to the k-th nearest vector that is known, at most `FAR`; recall [n, c]
-    share of the k wanted that is known, never falling. All distances are plain, not squared.
+    were not known before; kth [n, c] distance to the k-th nearest vector that is known, at most
+    `FAR`; recall [n, c] share of the k wanted that is known, never falling. All distances are
+    plain, not squared.
     """
 
     k: int

@@ -107,8 +107,9 @@ def test_keys_of_fused_layers_are_turned_as_the_library_s(rope, distance):
 
 
 def test_keys_in_bfloat16_are_turned_within_its_rounding(model):
+    """Angles' cosines are rounded as well, at both places."""
     rounded = copy.deepcopy(model).to(torch.bfloat16)
-    _check_turned(rounded, 3000, 1e-2)
+    _check_turned(rounded, 3000, 2e-2)
 
 
 def _check_turned(model, distance, tolerance, *, are_pairs=False):
