@@ -8,13 +8,13 @@ set; "nearest only": without the former, as FusionRAG has it. F1 and exact match
 greedy, at most 32 tokens. "with context": the question saw the reused chunks when it selected; else
 only itself, as one that runs while its passages are looked for.
 
-The headline compares policies as published, primed with the 10 nearest. nf1 is normalised F1 in
-percent: 0 = as bad as full reuse, 100 = as good as full attention. gain_over_best_other is
-FusionRAG's F1 at 15 % minus that of the best other policy at 15 %, raw or primed, paired by
-question: low95 is its lower 95 % bound. drop_KIND is what full reuse loses in F1 on a kind of
-question. Names with "preceding" are of ADR 20's neighbours: preceding_gain is their F1 minus that
-of the nearest only, at the same ratio. As published but for one thing: FusionRAG's question selects
-alone. Where full reuse loses less than 0.10 in all, the questions don't measure what they should.
+The headline compares policies as published, primed with the 10 nearest; but FusionRAG's question
+selects alone. nf1 is normalised F1 in percent: 0 = as bad as full reuse, 100 = as good as full
+attention. gain_over_best_other is FusionRAG's F1 at 15 % minus that of the best other policy at
+15 %, raw or primed, paired by question: low95 is its lower 95 % bound. drop_KIND is what full reuse
+loses in F1 on a kind of question. Names with "preceding" are of ADR 20's neighbours: preceding_gain
+is their F1 minus that of the nearest only, at the same ratio.
+Where full reuse loses less than 0.10 in all, the questions don't measure what they should.
 reader-notes is asked without its comparisons: the reader that ships guesses them (half of them are
 right, under full attention as under full reuse), which only adds noise to every cell.
 

@@ -351,7 +351,7 @@ class Server:
 
         Raises:
             ConfigError: the server has no corpus.
-            StorageError: the disk refuses; the document stays.
+            StorageError: the disk refuses; call it again.
         """
         return delete_document(corpus_of(self.store), document_id, tenant=tenant_name(tenant))
 

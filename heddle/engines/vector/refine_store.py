@@ -129,7 +129,7 @@ class RefineStore:
         distances[:] = np.take_along_axis(both, kept, axis=1)
         labels[:] = np.take_along_axis(both_labels, kept, axis=1)
         passed = following - first - count
-        is_over = following == self.rows
+        is_over = following >= self.rows
         return Piece(0 if is_over else following, count + passed // PASSED_FOR_ONE)
 
 
