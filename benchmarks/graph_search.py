@@ -4,12 +4,12 @@ Equal recall: questions over the passages of the wiki index (real MiniLM vectors
 library swept over its own effort, ours through the engine with its tasks and frames; compared at
 the least effort that reaches recall@10 of 0.95.
 
-Poisson arrivals at 80 % of what static batches achieve, on a virtual clock that each engine step
-moves by the CPU time it took: continuous (searches join and leave between steps, least slack
-first), static (all that wait, at most 32, answered when the last of them is over), one by one. All
-three are the same engine. Batches take the most, as they share the work around a search; one by one
-takes less than what arrives, so its queue grows for as long as the run lasts. Uniform: topM 32.
-Mixed: 90 % light (topM 24) and 10 % heavy (topM 256).
+Poisson arrivals at 80 % of what static batches achieve, on virtual clocks that each engine step
+moves by the CPU time it took, the policies in turns: continuous (searches join and leave between
+steps, least slack first), static (all that wait, at most 32, answered when the last of them is
+over), one by one. All three are the same engine. Batches take the most, as they share the work
+around a search; one by one takes less than what arrives, so its queue grows for as long as the run
+lasts. Uniform: topM 32. Mixed: 90 % light (topM 24) and 10 % heavy (topM 256).
 
 With `--device cuda`: graphs searched on the GPU in 256 slots, beside a full scan by torch, and
 beside cuVS CAGRA where that is installed: the passages, and synthetic sets of 1M x 384 and 10M x 96
@@ -22,7 +22,7 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -68,6 +68,10 @@ SLOTS: Final = 64
 GPU_SETS: Final = ((1_000_000, 384), (10_000_000, 96))
 GPU_QUERIES: Final = 1000
 TOLD_FROM: Final = 500_000  # vectors, from which a build tells how far it is
+
+
+Run = Generator[float, None, list[float]]
+"""A policy at work: after each step the time [s], at last when each search ended [s]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +269,7 @@ def _poisson(
             capacity = _capacities_qps(graph, queries, stream)
             interval_s = 1.0 / (LOAD * capacity["static"])
             spread = [replace(arrival, at_s=arrival.at_s * interval_s) for arrival in stream]
-            for name, policy in POLICIES.items():
-                ends_s = policy(_engine(graph), queries, spread)
+            for name, ends_s in _in_turns(graph, queries, spread).items():
                 runs[name].append(_measured(spread, ends_s, capacity[name]))
         found[workload] = {
             name: {key: statistics.median(run[key] for run in of) for key in of[0]}
@@ -286,8 +289,8 @@ def _capacities_qps(
     at_once = [replace(arrival, at_s=0.0) for arrival in stream]
     found: dict[str, list[float]] = {name: [] for name in POLICIES}
     for _ in range(CAPACITY_TURNS):
-        for name, policy in POLICIES.items():
-            found[name].append(len(stream) / max(policy(_engine(graph), queries, at_once)))
+        for name, ends_s in _in_turns(graph, queries, at_once).items():
+            found[name].append(len(stream) / max(ends_s))
     return {name: statistics.median(of) for name, of in found.items()}
 
 
@@ -301,10 +304,28 @@ def _stream(rng: np.random.Generator, workload: str, count: int, queries: int) -
         yield Arrival(at_s, int(rng.integers(queries)), topm)
 
 
-def _continuous(
-    engine: GraphEngine, queries: NDArray[np.float32], stream: list[Arrival]
-) -> list[float]:
-    """Admit what has come before each step; return when each search ended [s]."""
+def _in_turns(
+    graph: GraphIndex, queries: NDArray[np.float32], stream: list[Arrival]
+) -> dict[str, list[float]]:
+    """Serve a stream by every policy; return when each search ended, by policy [s].
+
+    The policy whose clock is behind goes on, so a slow moment of the machine slows all of them.
+    """
+    runs = {name: policy(_engine(graph), queries, stream) for name, policy in POLICIES.items()}
+    clocks_s = dict.fromkeys(runs, 0.0)
+    ends_s: dict[str, list[float]] = {}
+    while clocks_s:
+        name = min(clocks_s, key=clocks_s.__getitem__)
+        try:
+            clocks_s[name] = next(runs[name])
+        except StopIteration as end:
+            ends_s[name] = end.value
+            del clocks_s[name]
+    return {name: ends_s[name] for name in POLICIES}
+
+
+def _continuous(engine: GraphEngine, queries: NDArray[np.float32], stream: list[Arrival]) -> Run:
+    """Admit what has come before each step."""
     ends_s = [math.inf] * len(stream)
     waiting = deque(enumerate(stream))
     now_s = 0.0
@@ -320,17 +341,14 @@ def _continuous(
         for event in events:
             assert _hits(event)
             ends_s[event.task_id] = now_s
+        yield now_s
     return ends_s
 
 
-def _batches(
-    size: int,
-) -> Callable[[GraphEngine, NDArray[np.float32], list[Arrival]], list[float]]:
+def _batches(size: int) -> Callable[[GraphEngine, NDArray[np.float32], list[Arrival]], Run]:
     """Return a policy that takes up to `size` waiting searches and answers all at their end."""
 
-    def search(
-        engine: GraphEngine, queries: NDArray[np.float32], stream: list[Arrival]
-    ) -> list[float]:
+    def search(engine: GraphEngine, queries: NDArray[np.float32], stream: list[Arrival]) -> Run:
         ends_s: list[float] = []
         engine.apply(Steer(budget_s=WHOLE_S))
         now_s = 0.0
@@ -349,6 +367,7 @@ def _batches(
                     assert _hits(event)
             now_s += time.process_time() - started_s
             ends_s += [now_s] * (last - first)
+            yield now_s
         return ends_s
 
     return search

@@ -15,7 +15,8 @@ from heddle.core.cost_snapshot import CostSnapshot
 PRIOR_WEIGHT: Final = 1e-3  # how firmly the prior holds against the first few samples
 SECONDS_MIN: Final = 1e-6  # what a clock tells of less says nothing
 SURPRISE: Final = 1.3  # times the prediction, or its inverse, in ...
-SURPRISES: Final = 20  # ... so many samples one after another: the device has changed ...
+SURPRISES: Final = 6  # ... so many samples one after another: the device has changed ...
+LEARNT: Final = 10  # samples; before, surprises only mean that the prior was wrong
 CHANGE_MAX: Final = 10.0  # ... by this factor at most; what is left is the next surprise
 
 
@@ -86,8 +87,8 @@ class LinearFit:
     def _scaled_by_change(self, features: Mapping[str, float], seconds: float) -> float:
         """Scale all costs if the newest steps say so; return this step's prediction [s]."""
         predicted_s = self.predict_s(features)
-        if predicted_s <= 0:
-            return predicted_s  # no scale makes that any longer
+        if predicted_s <= 0 or self.samples < LEARNT:
+            return predicted_s  # no scale makes nothing longer
         self._ratios.append(seconds / max(predicted_s, SECONDS_MIN))
         is_slower, is_faster = min(self._ratios) > SURPRISE, max(self._ratios) < 1 / SURPRISE
         if len(self._ratios) < SURPRISES or not (is_slower or is_faster):

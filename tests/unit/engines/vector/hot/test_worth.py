@@ -26,7 +26,7 @@ def test_a_device_that_never_pays_is_tried_ever_more_rarely():
             probed.append(swap)
         assert not worth.uses_device(50, 5000), "one sub-stage is enough to find out"
     gaps = [later - earlier for earlier, later in pairwise(probed)]
-    assert gaps == [2, 4, 8, 16, 32, 64, 64, 64][: len(gaps)]
+    assert gaps == [2, 4, 8, *[PROBE_GAP_MAX] * len(gaps)][: len(gaps)]
     assert max(gaps) == PROBE_GAP_MAX
 
 
