@@ -41,7 +41,7 @@ from heddle.engines.vector.live_index import LiveIndex
 from heddle.engines.vector.worker import FaissWorker, one_shot
 from heddle.passes.cycle_view import CycleView, EngineView, SetBudget
 from heddle.passes.split_substages import SplitSubstages
-from heddle.runtime.lane import STAGE_SMOOTHING
+from heddle.runtime.lane import smoothed_s
 
 K: Final = 10
 LOADS: Final = (0.6, 0.75, 0.9)
@@ -240,8 +240,7 @@ class SubStages:
         return ended
 
     def took(self, latency_s: float) -> None:
-        known_s = latency_s if self._stage_s is None else self._stage_s
-        self._stage_s = known_s + STAGE_SMOOTHING * (latency_s - known_s)
+        self._stage_s = smoothed_s(self._stage_s, latency_s)
         view = EngineView(
             self._engine.name,
             self._engine.kinds,

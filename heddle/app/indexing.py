@@ -5,8 +5,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from heddle.app.chunk_embedding import BATCH_ROWS, Embedded, embed_batches
 from heddle.app.chunk_kv_disk import chunk_kv_directory
-from heddle.app.documents import BATCH_ROWS, Embedded, embed_batches
 from heddle.app.embedder_source import embedder_facts
 from heddle.app.lanes import embedder_dtype
 from heddle.app.server import Server

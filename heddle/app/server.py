@@ -351,7 +351,8 @@ class Server:
 
         Raises:
             ConfigError: the server has no corpus.
-            StorageError: the disk refuses; call it again.
+            StorageError: the disk refuses. The document stays, or is gone and the KV of its chunks
+                goes with the next `heddle index`.
         """
         return delete_document(corpus_of(self.store), document_id, tenant=tenant_name(tenant))
 

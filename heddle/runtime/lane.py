@@ -36,8 +36,7 @@ class Lane:
 
     def learn_stage(self, seconds: float) -> None:
         """Fold in how long one task took from sending to its result [s]."""
-        known_s = seconds if self.stage_s is None else self.stage_s
-        self.stage_s = known_s + STAGE_SMOOTHING * (seconds - known_s)
+        self.stage_s = smoothed_s(self.stage_s, seconds)
 
     def view(self) -> EngineView:
         """Return what cycle passes see of this engine."""
@@ -51,3 +50,8 @@ class Lane:
             stage_s=self.stage_s,
             budget_s=self.budget_s,
         )
+
+
+def smoothed_s(known_s: float | None, seconds: float) -> float:
+    """Return the mean length of a stage with one more folded in; None = it is the first [s]."""
+    return seconds if known_s is None else known_s + STAGE_SMOOTHING * (seconds - known_s)

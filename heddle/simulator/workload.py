@@ -7,8 +7,7 @@ from typing import Final
 
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.tasks import Optimizations, Priority
-from heddle.workflow.compile import Draft, compile_draft
-from heddle.workflow.nodes import IndexingNode
+from heddle.workflow.indexing import indexing_workflow
 from heddle.workflow.ragraph import END, START, RAGraph
 from heddle.workflow.workflow import State, Workflow
 
@@ -107,13 +106,6 @@ def _bulk(draws: random.Random, now_s: float, number: int) -> Arrival:
         inputs={"texts": texts, "chunk_ids": chunk_ids},
         priority=Priority.BULK,
     )
-
-
-def indexing_workflow() -> Workflow:
-    """Return the workflow that embeds chunks and stores their vectors."""
-    node = IndexingNode("index", "texts", "chunk_ids", "stored")
-    inputs = frozenset({"texts", "chunk_ids"})
-    return compile_draft(Draft("index", {"index": node}, (), (), (), (), inputs, max_steps=1))
 
 
 # -- the shapes of workflows ----------------------------------------------------------------------

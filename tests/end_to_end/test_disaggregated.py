@@ -101,7 +101,7 @@ def test_retrieval_while_decoding_goes_back_to_the_prefill_lane(
 
 def test_the_vector_pool_hears_how_long_lanes_send(inline_lanes: Server):
     engine = inline_lanes._loop.runtime.lanes["vector"].port._guarded.engine
-    link = engine._kv_link_use.__self__
+    link = engine._kv_link
     before = link._sent_s  # this policy never looks, so it adds up
     receipt = inline_lanes.app("oneshot").invoke(QUESTION).receipt
     assert link.lanes == 1

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from heddle.app.documents import indexing_workflow
 from heddle.app.indexing import Embedded, index_paths
 from heddle.core.errors import ConfigError, InputError, StorageError
 from heddle.corpus.ingestion import ingest_documents
@@ -13,12 +12,6 @@ from heddle.corpus.store import CorpusStore
 
 def index(paths: list[Path], into: Path) -> None:
     index_paths(paths, into, on_documents=lambda _: None, on_vectors=lambda _: None)
-
-
-def test_the_workflow_takes_a_batch_of_chunks():
-    workflow = indexing_workflow()
-    assert workflow.inputs == {"texts", "chunk_ids"}
-    assert workflow.entries == ("index",)
 
 
 def test_nothing_to_index_says_why(tmp_path: Path):

@@ -19,7 +19,7 @@ from heddle.engines.vector.build import VectorSettings
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.process import ProcessLane
 from heddle.runtime.supervision import LANE_LOST
-from heddle.simulator.workload import indexing_workflow
+from heddle.workflow.indexing import indexing_workflow
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.workflow import Workflow
 from tests.helpers.fake_ports import EMBED, Bench, Call, FakePort

@@ -9,7 +9,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Priority
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.events import NodeStarted, TokenDelta
-from heddle.simulator.workload import indexing_workflow
+from heddle.workflow.indexing import indexing_workflow
 from heddle.workflow.ragraph import RAGraph
 from tests.helpers.fake_ports import VECTOR, Bench, FakePort
 

@@ -15,7 +15,7 @@ measured. The device's are far too high: a fit comes down from there with its fi
 would be slow to come up."""
 FORGETTING: Final = 0.98
 HOST_EVERY_SCAN_UNTIL, HOST_EVERY = 64, 8  # learning takes time too
-PROBE_GAP_MAX: Final = 16  # swaps between two probes of a device that never paid
+PROBE_GAP_MAX: Final = 16  # swaps between two probes: rare, but its fit needs some to see a change
 
 
 class Worth:

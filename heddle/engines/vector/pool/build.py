@@ -6,7 +6,6 @@ from typing import Final
 from heddle.core.errors import ConfigError
 from heddle.core.payloads import SearchPayload
 from heddle.core.tasks import Task
-from heddle.engines.vector.perf_clock import PerfClock
 from heddle.engines.vector.pool.engine import PoolEngine, SearchEngine
 from heddle.engines.vector.pool.kv_link import KvLink
 from heddle.engines.vector.pool.policies import PoolPolicy
@@ -45,14 +44,12 @@ class PoolSettings:
 
 def pooled(engine: SearchEngine, settings: PoolSettings) -> PoolEngine:
     """Put a pool in front of an engine with at least twice its slots."""
-    link = KvLink(settings.prefill_lanes, PerfClock())
     return PoolEngine(
         engine,
         stage_of,
         PoolScheduler(settings.slots, settings.policy),
         prefill_slo_s=settings.prefill_slo_s,
-        kv_link_use=link.take_use,
-        on_kv_sent=link.sent,
+        kv_link=KvLink(settings.prefill_lanes),
     )
 
 

@@ -13,6 +13,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.core.tasks import Priority, Task
 from heddle.engines.vector.pool.feedback import EVERY_S, PoolTargets, adjusted
+from heddle.engines.vector.pool.kv_link import KvLink
 from heddle.engines.vector.pool.meters import PoolMeters
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import PoolRequest, Stage, latest_end_s
@@ -53,8 +54,7 @@ class PoolEngine:
         stage_of: tells which side asks.
         scheduler: shares the slots.
         prefill_slo_s: how long a prefill search may take from its arrival [s].
-        kv_link_use: how busy the link is that carries KV from prefill to decode, in [0, 1].
-        on_kv_sent: told how long that link has just been busy [s].
+        kv_link: what carries KV from prefill to decode.
         unit_s: how long a unit of the engine's `work` takes, before any is measured [s].
     """
 
@@ -65,13 +65,11 @@ class PoolEngine:
         scheduler: PoolScheduler,
         *,
         prefill_slo_s: float,
-        kv_link_use: Callable[[], float],
-        on_kv_sent: Callable[[float], None] = lambda seconds: None,
+        kv_link: KvLink,
         unit_s: float = 1e-5,
     ) -> None:
         self._engine, self._stage_of, self.scheduler = engine, stage_of, scheduler
-        self._slo_s, self._kv_link_use = prefill_slo_s, kv_link_use
-        self._on_kv_sent = on_kv_sent
+        self._slo_s, self._kv_link = prefill_slo_s, kv_link
         self._targets = PoolTargets(prefill_wait_s=prefill_slo_s / 2)
         self._meters = PoolMeters(unit_s)
         self._arrived: list[Admit] = []
@@ -108,7 +106,7 @@ class PoolEngine:
                 self.scheduler.remove(task_id)
                 self._events.append(Cancelled(task_id))
             case Steer(kv_sent_s=float() as seconds):
-                self._on_kv_sent(seconds)
+                self._kv_link.sent(seconds)
             case Steer(task_id=int() as task_id) if self._knows(task_id):
                 # The order of searches is the pool's.
                 self._engine.apply(Steer(budget_s=command.budget_s))
@@ -170,8 +168,9 @@ class PoolEngine:
             return
         if self._steered_s is not None and now_s < self._steered_s + EVERY_S:
             return
+        link_use = self._kv_link.take_use(now_s)
         if self._steered_s is not None:
-            signals = self._meters.take_signals(self._kv_link_use())
+            signals = self._meters.take_signals(link_use)
             self.scheduler.knobs = adjusted(self.scheduler.knobs, signals, self._targets)
         self._steered_s = now_s
 

@@ -1,8 +1,6 @@
 """How busy the links are that carry KV from prefill to decode, as a pool is told of it."""
 
-from dataclasses import dataclass, field
-
-from heddle.core.ports import Clock
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -12,25 +10,20 @@ class KvLink:
     Args:
         lanes: that prefill for others, each with a link of its own; 0 = none does, so that no
             link could idle.
-        clock: the pool's.
     """
 
     lanes: int
-    clock: Clock
     _sent_s: float = 0.0
-    _since_s: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._since_s = self.clock.now_s()
+    _since_s: float | None = None
 
     def sent(self, seconds: float) -> None:
         """Note that a lane has been sending for so long [s]."""
         self._sent_s += seconds
 
-    def take_use(self) -> float:
+    def take_use(self, now_s: float) -> float:
         """Return the share of time that the links were busy since the last look, in [0, 1]."""
-        now_s, since_s = self.clock.now_s(), self._since_s
+        since_s = self._since_s
         sent_s, self._sent_s, self._since_s = self._sent_s, 0.0, now_s
-        if not self.lanes or now_s <= since_s:
+        if not self.lanes or since_s is None or now_s <= since_s:
             return 1.0
         return min(1.0, sent_s / (self.lanes * (now_s - since_s)))

@@ -14,6 +14,7 @@ from heddle.core.tasks import Identity, Task
 from heddle.engines.vector.engine import VectorEngine
 from heddle.engines.vector.live_index import LiveIndex
 from heddle.engines.vector.pool.engine import PoolEngine
+from heddle.engines.vector.pool.kv_link import KvLink
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
 from heddle.engines.vector.worker import FaissWorker
@@ -129,7 +130,7 @@ def test_a_pools_slot_is_free_while_words_are_looked_for(lane, tools):
         lambda _: Stage.PREFILL,
         PoolScheduler(1),
         prefill_slo_s=1.0,
-        kv_link_use=lambda: 0.0,
+        kv_link=KvLink(0),
     )
     woken = threading.Event()
     pool.subscribe(woken.set)

@@ -17,6 +17,7 @@ from heddle.engines.vector.engine import VectorEngine
 from heddle.engines.vector.live_index import LiveIndex
 from heddle.engines.vector.pool.build import stage_of
 from heddle.engines.vector.pool.engine import PoolEngine
+from heddle.engines.vector.pool.kv_link import KvLink
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
@@ -73,14 +74,14 @@ def served(request, tools):
     return request.param(tools, clock), clock
 
 
-def pool_over(served, slots=3, policy=PoolPolicy.ADAPTIVE, slo_s=100.0, **link):
+def pool_over(served, slots=3, policy=PoolPolicy.ADAPTIVE, slo_s=100.0, link=None):
     """A pool whose odd tasks come from prefill."""
     return PoolEngine(
         served[0],
         lambda task: Stage.PREFILL if task.task_id % 2 else Stage.DECODE,
         PoolScheduler(slots, policy),
         prefill_slo_s=slo_s,
-        **{"kv_link_use": lambda: 1.0, **link},
+        kv_link=link or KvLink(0),
         unit_s=1.0,
     )
 
@@ -233,9 +234,10 @@ def test_the_control_loop_reserves_more_while_prefill_waits(tools, served):
 
 
 def test_what_prefill_lanes_send_is_heard_and_goes_no_further(served):
-    heard = []
-    pool = pool_over(served, on_kv_sent=heard.append)
+    link = KvLink(1)
+    link.take_use(0.0)
+    pool = pool_over(served, link=link)
     pool.apply(Steer(kv_sent_s=0.25))
     pool.apply(Steer(kv_sent_s=0.5))
-    assert heard == [0.25, 0.5]
+    assert link.take_use(1.0) == 0.75
     assert not pool.has_work
