@@ -4,8 +4,9 @@ WindVE's Tables I to III and figure 4 on two lanes of this machine, processes pi
 one in bfloat16, one in float32. On a CPU that emulates bfloat16 both compute in float32, and the
 second lane has a third of its core, by a control group: a proxy for a slower device, about as slow
 as float32 is beside bfloat16 with AMX. Bursts of queries are sent at once and the SLO is judged at
-the 95th percentile of the slowest answer. `alone` and `together` are stress tests, the latter with
-both lanes busy; `fit` is the estimator's depth after at most 15 bursts, both lanes busy.
+the 95th percentile of the slowest answer. `alone` and `together` are stress tests, in turns, the
+latter with both lanes busy; `fit` is the estimator's depth after at most 15 bursts, both lanes
+busy.
 
 Queries have 16 tokens in the rows of the headline: the service embeds people's questions, and
 those of the developer data (NQ, HotpotQA, MedQuAD and nine others) have 14 on average with the
@@ -26,7 +27,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from benchmarks.support.bert_large import bert_large
-from benchmarks.support.lane_depths import Fitted, fit_lanes, stress, within_bound
+from benchmarks.support.lane_depths import (
+    Fitted,
+    StressTest,
+    climb_in_turns,
+    fit_lanes,
+    within_bound,
+)
 from benchmarks.support.lane_pair import LanePair
 from benchmarks.support.live_lanes import LiveLanes
 from heddle.core.errors import InputError
@@ -115,8 +122,11 @@ def _depths(
     live: LiveLanes, part: Part, slo_s: float, fits: dict[str, Fitted], names: tuple[str, str]
 ) -> dict[str, Any]:
     fast, slow = names
-    alone = stress(live, (fast,), slo_s, part.length, part.repeats)
-    together = stress(live, names, slo_s, part.length, part.repeats)
+    tests = [
+        StressTest(live, tested, slo_s, part.length, part.repeats) for tested in ((fast,), names)
+    ]
+    climb_in_turns(tests)
+    alone, together = (test.found for test in tests)
     both = Offloading(together.depths[fast], together.depths[slow])
     reached = both.fast_depth + both.slow_depth
     base = alone.depths[fast]

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from benchmarks.support.fixed_source import FixedSource
 from benchmarks.support.hard_order import hard_order
+from benchmarks.support.noted_stops import NotedStops
 from benchmarks.support.question_pairs import Pair, chains, topics
 from benchmarks.support.question_vectors import text_vectors
 from benchmarks.support.wiki_index import med_index, wiki_index
@@ -45,7 +46,6 @@ from heddle.engines.vector.locality.orders import Planned, soft_order
 from heddle.engines.vector.locality.scans import Scans
 from heddle.engines.vector.locality.self_check import SelfCheck
 from heddle.engines.vector.locality.stop_rule import StopRule
-from heddle.engines.vector.locality.target_stops import TargetStops
 from heddle.engines.vector.perf_clock import PerfClock
 from heddle.engines.vector.worker import FaissWorker
 
@@ -120,7 +120,7 @@ class Searcher:
         self._remembers = order != "none"
         check = SelfCheck(self._worker, share=1.0)
         turns = self._hard_order if order == "hard" else soft_order
-        self._stops = TargetStops(self._worker, check, TARGET, turns)
+        self._stops = NotedStops(self._worker, check, TARGET, turns)
         self._engine = VectorEngine(
             "vector", 0, self._worker, PerfClock(), check=check, stops=self._stops
         )
@@ -133,7 +133,7 @@ class Searcher:
             request = 2 * number
             self._search(request, first)
             self._search(request if self._remembers else request + 1, second)
-            scan = self._stops.calibration(K, self._planned).newest
+            scan = self._stops.newest
             assert scan is not None, "the search was not run again"
             found.append(scan)
         return Scans.joined(found)

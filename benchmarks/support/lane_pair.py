@@ -8,7 +8,7 @@ from typing import Final, Self
 from benchmarks.support.cpu_quota import cpu_quota
 from benchmarks.support.live_lanes import LiveLanes, embedding_lane
 from heddle.core.errors import InputError
-from heddle.hosts.devices import detect_devices
+from heddle.hosts.devices import DeviceKind, detect_devices
 from heddle.hosts.machine import read_machine
 
 SLOW_SHARE: Final = 1 / 3  # α of bfloat16 with AMX over float32's on one core: 4.26 to 12.7 ms
@@ -38,7 +38,8 @@ class LanePair:
         if len(machine.cpus) < 2:
             raise InputError(f"two lanes need two cores, here is {len(machine.cpus)}")
         fast, slow, *_ = machine.cpus
-        if any(device.has_fast_bfloat16 for device in detect_devices(machine)):
+        cores = [one for one in detect_devices(machine) if one.kind is DeviceKind.CPU]
+        if any(one.has_fast_bfloat16 for one in cores):
             return cls((fast, slow), ("bfloat16", "float32"), 1.0)
         return cls((fast, slow), ("float32", "float32"), SLOW_SHARE)
 

@@ -4,26 +4,28 @@ import math
 from typing import Final
 
 SPAN_MAX: Final = 64.0
-ROUNDING: Final = 1e-9  # one step may be the precision itself
+ROUNDING: Final = 1e-9  # the first step is the precision itself
 
 
 class RateSearch:
     """Goes up or down until the bound is met at one end and missed at the other, then bisects.
 
+    The first step is a factor of `precision`, each further one doubles the way from the start (in
+    logarithms): what is near takes two tries, what is far not many.
+
     Args:
         start: the first rate to try.
         precision: done when the smallest rate that misses is at most so many times the largest
             that meets.
-        step: by what factor it goes.
 
-    A rate `SPAN_MAX` times away from the start in either direction is tried no more: then `best`
-    is 0, or the largest that was tried.
+    No rate is tried that is more than `SPAN_MAX` times away from the start: `best` is 0 where none
+    meets the bound, and the largest that was tried where all do.
     """
 
-    def __init__(self, start: float, precision: float, step: float = 2.0) -> None:
-        self._start = start
+    def __init__(self, start: float, precision: float) -> None:
+        self._least, self._start, self._most = start / SPAN_MAX, start, start * SPAN_MAX
         self._precision = precision * (1 + ROUNDING)
-        self._step = step
+        self._reach = precision
         self._missed = math.inf
         self.best = 0.0
 
@@ -33,19 +35,24 @@ class RateSearch:
         if self.best and math.isfinite(self._missed):
             return math.sqrt(self.best * self._missed)
         if self.best:
-            return self._step * self.best
-        return self._missed / self._step if math.isfinite(self._missed) else self._start
+            return min(self._start * self._reach, self._most)
+        if math.isfinite(self._missed):
+            return max(self._start / self._reach, self._least)
+        return self._start
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to try."""
         if self.best and math.isfinite(self._missed):
             return self._missed <= self.best * self._precision
-        return not self._start / SPAN_MAX <= self.rate <= self._start * SPAN_MAX
+        return self.best >= self._most or self._missed <= self._least
 
     def take(self, *, meets: bool) -> None:
         """Note how trying `rate` went."""
+        tried = self.rate
+        if (self.best > 0) != math.isfinite(self._missed):
+            self._reach **= 2
         if meets:
-            self.best = self.rate
+            self.best = tried
         else:
-            self._missed = self.rate
+            self._missed = tried

@@ -32,6 +32,7 @@ from heddle.workflow.presets import ANSWER, ANSWER_TOKENS
 # Twice what runs at once, so that the engine never waits for us.
 SEQUENCES_MAX: Final = 16
 IN_FLIGHT_MAX: Final = 32
+PRIMING_STEP_S: Final = 2.0  # as `heddle index --fuse` has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,7 @@ class ReusingModel:
             chunk_kv_bytes=6 << 30,
             chunk_kv_dir=folder,
             chunk_kv_disk_bytes=64 << 30,
+            background_step_s=PRIMING_STEP_S,
         )
         self._engine = build_engine("llm", 1, settings)
         self._driver = EngineDriver(self._engine)
@@ -194,7 +196,13 @@ class ReusingModel:
                     question, prefilled = prompts.pop(decodes.pop(task))
                     assert prefilled is not None, "an answer came before its prompt was in"
                     self._driver.release(prefilled.handle)
-                    yield _reply(question, result, prefilled)
+                    yield Reply(
+                        question,
+                        result.text,
+                        prefilled.tokens,
+                        prefilled.tokens_computed,
+                        prefilled.tokens_surveyed,
+                    )
 
     def prompt_kv(self, question: EvalQuestion, reuse: KvReuse) -> PromptKv:
         """Return the KV of a question's prompt, as it stands before the first answer token."""
@@ -221,12 +229,6 @@ class ReusingModel:
             if not open_tasks:
                 return
             open_tasks -= {done for done, _ in self._driver.step()}
-
-
-def _reply(question: EvalQuestion, generated: Generated, prefilled: Prefilled) -> Reply:
-    surveyed = 0 if prefilled.fused is None else prefilled.fused.tokens_surveyed
-    computed = prefilled.tokens - prefilled.tokens_reused
-    return Reply(question, generated.text, prefilled.tokens, computed, surveyed)
 
 
 def _chunk_spans(segments: Sequence[Segment]) -> tuple[tuple[int, int], ...]:

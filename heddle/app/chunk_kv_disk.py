@@ -51,19 +51,26 @@ def check_room(config: ServerConfig, wanted_bytes: int) -> None:
             f"the chunk KV of this corpus takes about {readable_size(wanted_bytes)} on disk and "
             f"may take {readable_size(budget)}: raise chunk_kv_disk_bytes (--kv-disk)"
         )
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
-        free = shutil.disk_usage(directory).free
-    except OSError as error:
-        raise StorageError(f"chunk KV can't be written to {directory}: {error}") from error
+    problem = write_problem(directory)
+    if problem:
+        raise StorageError(problem)
+    free = shutil.disk_usage(directory).free
     missing = wanted_bytes - bytes_held(directory)
     if missing > free:
         raise StorageError(
             f"the chunk KV of this corpus takes about {readable_size(missing)} more on the disk of "
             f"{directory}, which has {readable_size(free)} free: make room there"
         )
+
+
+def write_problem(directory: Path) -> str:
+    """Return why chunk KV can't be written to a directory, which is made; "" where it can."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return ""
+    except OSError as error:
+        return f"chunk KV can't be written to {directory}: {error}"
 
 
 def readable_size(count: int) -> str:

@@ -38,7 +38,8 @@ SLOS_S = (0.1, 0.25, 0.5, 1.0, 2.0)
 class EmbeddingLane:
     """One lane: its device, as torch names it, its dtype, and its cores; () = not pinned.
 
-    `step_s_max` bounds its steps where the LLM decodes on the same device.
+    `step_s_max` bounds its steps where the LLM decodes on the same device. `tokenizer_cpus` are
+    those of its tokenising thread, () = any; None = it tokenises on its own.
     """
 
     name: str
@@ -47,14 +48,16 @@ class EmbeddingLane:
     cpus: tuple[int, ...] = ()
     threads: int = 1
     step_s_max: float = math.inf
+    tokenizer_cpus: tuple[int, ...] | None = None
 
     def line(self) -> str:
         """Return what the lane may use, in words."""
-        where = f"cores {', '.join(map(str, self.cpus))}" if self.cpus else "any core"
-        shared = ""
+        where, also = _cores(self.cpus), ""
+        if self.tokenizer_cpus is not None:
+            also += f", tokenises on {_cores(self.tokenizer_cpus)}"
         if math.isfinite(self.step_s_max):
-            shared = f", steps of at most {self.step_s_max * 1e3:g} ms beside decoding"
-        return f"{self.name}: {self.device}, {self.dtype}, {self.threads} threads, {where}{shared}"
+            also += f", steps of at most {self.step_s_max * 1e3:g} ms beside decoding"
+        return f"{self.name}: {self.device}, {self.dtype}, {self.threads} threads, {where}{also}"
 
     def spec(self, model: str, long_texts: LongTexts = LongTexts.CUT) -> LaneSpec:
         """Return the lane as a process."""
@@ -65,9 +68,14 @@ class EmbeddingLane:
             threads=self.threads,
             long_texts=long_texts,
             step_s_max=self.step_s_max,
+            tokenizer_cpus=self.tokenizer_cpus,
         )
         engine = embedding_engine(self.name, settings)
         return LaneSpec(self.name, (engine,), self.cpus, self.threads)
+
+
+def _cores(cpus: tuple[int, ...]) -> str:
+    return f"cores {', '.join(map(str, cpus))}" if cpus else "any core"
 
 
 def embedding_engine(name: str, settings: EmbeddingSettings) -> EngineSpec:
@@ -110,7 +118,7 @@ def plan_embedding_lanes(
 
     With accelerators there is a lane for each, and where the plan has cores for it, one on the
     CPU for what they can't take in time. It takes those cores from the highest down, inside one
-    NUMA node.
+    NUMA node. All tokenise on the low cores, which stay with the server.
 
     Args:
         devices: what the detector found.
@@ -121,12 +129,14 @@ def plan_embedding_lanes(
     Source: WindVE §IV-C, §IV-D.
     """
     fast = [device for device in devices if device.kind is not DeviceKind.CPU]
+    low = placement.retrieval_cpus if placement.is_pinned else ()
     lanes = [
         EmbeddingLane(
             f"{POOL}-{device.kind.value}{device.index}",
             device.torch_name,
             dtype,
             step_s_max=SHARED_STEP_S if device.torch_name == decodes_on else math.inf,
+            tokenizer_cpus=low,
         )
         for device in fast
     ]
@@ -136,7 +146,8 @@ def plan_embedding_lanes(
     nodes = [device for device in devices if device.kind is DeviceKind.CPU]
     cpus = max((highest_cores(node, usable, len(usable)) for node in nodes), key=len)
     pinned = cpus if placement.is_pinned else ()
-    return (*lanes, EmbeddingLane(CPU_LANE, "cpu", dtype, pinned, max(1, len(cpus))))
+    cpu_lane = EmbeddingLane(CPU_LANE, "cpu", dtype, pinned, max(1, len(cpus)), tokenizer_cpus=low)
+    return (*lanes, cpu_lane)
 
 
 def retrieval_embedder(placement: Placement, dtype: str, shards: int) -> EmbeddingLane:

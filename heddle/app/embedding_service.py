@@ -71,7 +71,8 @@ class EmbeddingService:
 
         Raises:
             Busy: it would be late; carries when to come again.
-            InputError: a length that the vectors can't have, or too short a deadline.
+            InputError: a length that the vectors can't have, or a deadline that is too short or
+                no time at all.
         """
         answer: Future[Vectors] = Future()
         deadline_s = self.clock.now_s() + seconds_left
@@ -82,6 +83,8 @@ class EmbeddingService:
             tell(event)
 
         try:
+            if not seconds_left > 0:
+                raise InputError(f"deadline_s must be positive, got {seconds_left:g}")
             if dimensions is not None:
                 self.directory.check_dims(dimensions)
             task_id = self.pool.submit(

@@ -9,6 +9,7 @@ from heddle.app.embedding_lanes import POOL, EmbeddingLane, embedding_engine
 from heddle.app.model_source import model_directory
 from heddle.app.placement import Demand, Placement, plan_placement
 from heddle.app.server_config import ServerConfig
+from heddle.core.commands import KvSent
 from heddle.core.credits import Credits
 from heddle.core.errors import InputError
 from heddle.core.ports import Clock, EnginePort
@@ -198,7 +199,7 @@ def disaggregated(
     ports: Sequence[EnginePort],
     config: ServerConfig,
     is_up: Callable[[EnginePort], bool],
-    on_sent: Callable[[float], None],
+    on_sent: Callable[[KvSent], None],
 ) -> DisaggregatedPort:
     """Put LLM lanes, which come in the order of `config.llm_lanes`, behind one port."""
     roles = lane_roles(config.llm_lanes)
@@ -226,6 +227,7 @@ def _llm(
         attention=config.attention,
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
+        background_step_s=config.background_step_s,
         kv_bytes=placement.kv_bytes,
         context_tokens_max=config.context_tokens_max,
         chunk_kv_bytes=config.chunk_kv_bytes if keeps_chunks else 0,

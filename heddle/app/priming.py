@@ -3,72 +3,44 @@
 The first neighbour is what precedes the chunk in its document: "she" and "the company" are named
 there (ADR 20). The others are those nearest to it.
 
-Bulk requests on the runtime, as indexing is: a Searching in the corpus's own index, then a
-Priming on the language model. What is stored already is not computed again, so a run that was
-stopped, however rudely, goes on where it was. (FusionRAG §3.1)
+Bulk requests on the runtime, as indexing is. What is stored already is not computed again, so a run
+that was stopped, however rudely, goes on where it was. (FusionRAG §3.1)
 """
 
 import hashlib
 from collections import deque
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Final, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Final
 
 from heddle.app.batch import Patience, submit_patiently
 from heddle.app.chunk_kv_disk import check_room
 from heddle.app.priming_plan import (
     IN_FLIGHT_MAX,
-    PREFIX,
     PrimingPlan,
     PrimingProgress,
     PrimingReport,
     PrimingStage,
     chunks_at_once,
     hits_wanted,
+    model_name,
     plan_priming,
     searchable_chunks,
 )
-from heddle.app.server_config import ServerConfig
+from heddle.app.priming_request import (
+    PATIENCE_S,
+    ChunkToPrime,
+    PrimingServer,
+    primed_by,
+    priming_workflow,
+)
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.passages import Passage
-from heddle.core.ports import Clock
-from heddle.core.results import Primed, Vectors
-from heddle.core.tasks import Optimizations, Priority
+from heddle.core.tasks import Optimizations
 from heddle.corpus.store import CorpusStore
 from heddle.runtime.handle import Handle
-from heddle.workflow.compile import Draft, compile_draft
-from heddle.workflow.nodes import PrimingNode
 from heddle.workflow.workflow import Workflow
 
 NEIGHBOURS_DEFAULT: Final = 10  # FusionRAG's; with 15 its answers get worse (figure 17)
-STORED: Final = "stored"
-PATIENCE_S: Final = 3600.0
-
-
-class PrimingServer(Protocol):
-    """What priming needs of a server (heddle.app.server.Server)."""
-
-    @property
-    def config(self) -> ServerConfig:
-        """What it is made of."""
-        ...
-
-    @property
-    def store(self) -> CorpusStore | None:
-        """Its corpus, if it has one."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """Times the run."""
-        ...
-
-    def submit(self, *request: Any, **how: Any) -> Handle:  # noqa: ANN401
-        """Admit a request (a workflow and its inputs); see Server.submit."""
-        ...
 
 
 def prime_chunks(
@@ -83,6 +55,7 @@ def prime_chunks(
     on_plan(plan)
     check_room(server.config, plan.disk_bytes)
     at_once = chunks_at_once(server.config, plan, neighbours_max)
+    store.set_primed_with(model_name(server.config), neighbours_max)
     started_s = server.clock.now_s()
     raw = _Run(server, PrimingStage.RAW, 0, plan, on_progress)
     raw.prime_all(store, IN_FLIGHT_MAX)
@@ -111,10 +84,8 @@ class _Run:
         self.computed = self.too_long = 0
         self._server = server
         self._plan = plan
-        self._workflows = {
-            owner: priming_workflow(neighbours_max, hits_wanted(plan, owner, neighbours_max))
-            for owner in plan.owned
-        }
+        self._neighbours_max = neighbours_max
+        self._workflows: dict[tuple[str, str], Workflow] = {}  # by the chunk's owner
         self._on_progress = on_progress
         self._texts: set[bytes] = set()  # digests of those that were sent
         self._done = 0
@@ -134,41 +105,26 @@ class _Run:
                 if self._is_repeated(passage):
                     self._end_one()
                 else:
-                    in_flight.append(self._submit(passage, before, vector, in_flight))
+                    chunk = ChunkToPrime(passage, before, vector)
+                    in_flight.append(self._submit(chunk, in_flight))
             while in_flight:
                 self._take(in_flight.popleft())
         finally:
             for handle in in_flight:
                 handle.cancel_soon()
 
-    def _submit(
-        self,
-        passage: Passage,
-        before: tuple[Passage, ...],
-        vector: NDArray[np.float32],
-        in_flight: deque[Handle],
-    ) -> Handle:
-        workflow = self._workflows[passage.tenant, passage.collection]
-        values: dict[str, object] = {
-            "passage": passage,
-            "before": before,
-            "vectors": Vectors(vector[None]),
-        }
-        inputs = {slot: values[slot] for slot in workflow.inputs}
-        submit = partial(
-            self._server.submit,
-            workflow,
-            priority=Priority.BULK,
-            tenant=passage.tenant,
-            deadline_s=PATIENCE_S,
-        )
+    def _submit(self, chunk: ChunkToPrime, in_flight: deque[Handle]) -> Handle:
+        owner = chunk.passage.tenant, chunk.passage.collection
+        if owner not in self._workflows:
+            owned = self._plan.owned.get(owner, 1)  # one that came after the plan has few
+            hits = hits_wanted(owned, self._plan.chunks, self._neighbours_max)
+            self._workflows[owner] = priming_workflow(self._neighbours_max, hits)
+        submit, inputs = chunk.request(self._server, self._workflows[owner])
         return submit_patiently(submit, inputs, in_flight, Patience(PATIENCE_S))
 
     def _take(self, handle: Handle) -> None:
         try:
-            primed = handle.result().slots[STORED]
-            assert isinstance(primed, Primed), f"priming gave a {type(primed).__name__}"
-            self.computed += primed.is_new
+            self.computed += primed_by(handle).is_new
         except InputError:
             self.too_long += 1  # no prompt can show it either
         self._end_one()
@@ -197,28 +153,6 @@ class _Run:
         self._on_progress(
             PrimingProgress(self.stage, self._done, total, self.computed, rate, left_s)
         )
-
-
-def priming_workflow(neighbours_max: int, topk: int) -> Workflow:
-    """Return the workflow of one chunk.
-
-    Its inputs are `passage` and, for neighbours, `before` and `vectors`.
-    """
-    node = PrimingNode(
-        "prime", PREFIX, "passage", "before", "vectors", neighbours_max, topk, STORED
-    )
-    return compile_draft(
-        Draft(
-            name="prime",
-            nodes={node.id: node},
-            starts=(),
-            ends=(),
-            edges=(),
-            branches=(),
-            inputs=frozenset(node.reads),
-            max_steps=1,
-        )
-    )
 
 
 def _corpus_of(server: PrimingServer, neighbours_max: int) -> CorpusStore:

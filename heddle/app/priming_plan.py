@@ -75,6 +75,12 @@ class PrimingReport:
     seconds: float
 
 
+def model_name(config: ServerConfig) -> str:
+    """Return what a corpus calls the model whose KV of its chunks is primed."""
+    assert config.generator is not None, "priming was refused without a generator"
+    return model_directory(config.generator).name
+
+
 def plan_priming(config: ServerConfig, store: CorpusStore) -> PrimingPlan:
     """Count the tokens of every chunk as prompts show them, and what their KV takes.
 
@@ -101,13 +107,18 @@ def plan_priming(config: ServerConfig, store: CorpusStore) -> PrimingPlan:
     )
 
 
-def hits_wanted(plan: PrimingPlan, owner: tuple[str, str], neighbours_max: int) -> int:
+def hits_wanted(owned: int, chunks: int, neighbours_max: int) -> int:
     """Return how many of the nearest chunks to look among for neighbours of the same owner.
 
     Twice as many as would do if owners were mixed evenly: equal texts count once, too. A tenant
     of a corpus that is mostly others' may get fewer neighbours than are asked for.
+
+    Args:
+        owned: chunks of the same tenant and collection.
+        chunks: all of the corpus.
+        neighbours_max: how many neighbours are wanted.
     """
-    share = plan.owned.get(owner, 1) / max(1, plan.chunks)
+    share = max(1, owned) / max(1, chunks)
     return min(HITS_MAX, 1 + math.ceil(2 * neighbours_max / share))
 
 

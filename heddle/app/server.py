@@ -46,11 +46,12 @@ from heddle.app.lanes import (
 from heddle.app.model_source import model_directory
 from heddle.app.priming import NEIGHBOURS_DEFAULT, prime_chunks
 from heddle.app.priming_plan import PrimingPlan, PrimingProgress, PrimingReport
+from heddle.app.repriming import Repriming, repriming_of
 from heddle.app.request_arguments import input_values, member_named, patience_s, tenant_name
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_state import EngineState, ServerState
 from heddle.app.tally import RequestWatch, Tally
-from heddle.core.commands import Steer
+from heddle.core.commands import KvSent, Steer
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.core.kv_reuse import KvReuse, kv_reuse_of
 from heddle.core.payloads import EmbedPayload, TextRole
@@ -122,6 +123,7 @@ class Server:
         self._workflows: dict[str, Workflow] = {}
         self._lanes: tuple[ProcessLane, ...] = ()
         self._embedding: EmbeddingService | None = None
+        self._repriming: Repriming | None = None
         self._event_loop = asyncio.new_event_loop()
         self._lock = threading.Lock()  # guards `_is_closed`, and nothing is posted after it is set
         self._is_closed = False
@@ -207,7 +209,9 @@ class Server:
 
         def submit() -> int:
             now_s = self.clock.now_s()
-            watch = RequestWatch(self._tally, handle.push, self.clock, compiled, level, now_s)
+            push = handle.push
+            sink = push if self._repriming is None else self._repriming.watched(push)
+            watch = RequestWatch(self._tally, sink, self.clock, compiled, level, now_s)
             try:
                 self._check_topk(compiled)
                 admitted = self._loop.runtime.submit(
@@ -328,7 +332,7 @@ class Server:
             title: stands before each of them; "" = the id.
             metadata: values by key, which `where` may ask for.
             tenant: whose it is; "" = everybody's.
-            collection: what its chunks' KV may be computed with.
+            collection: what its chunks' KV may be computed with; another one makes a new version.
 
         Raises:
             InputError: a field can't be used, or there is no text.
@@ -373,7 +377,9 @@ class Server:
         Each chunk gets its raw KV and then its primed one, computed on top of its nearest
         neighbours' (FusionRAG §3.1), which are of its own tenant and collection. It runs beside
         requests, on what they leave. Stopped and run again, it goes on. Primed KV stays as it is
-        until a neighbour is deleted or others have come nearer; the next call primes it anew.
+        until a neighbour is changed or deleted, or others have come nearer; the next call primes it
+        anew. In the former case it is primed anew without a call as well, by this server or a later
+        one, once a request has met the chunk (`ServerConfig.reprime`).
 
         Args:
             neighbours_max: neighbours of each chunk, fewer where more don't fit into the context.
@@ -417,6 +423,7 @@ class Server:
                 for name, h in lanes.items()
             },
             "embedding": {} if self._embedding is None else self._embedding.health(),
+            "repriming": {} if self._repriming is None else asdict(self._repriming.state()),
             "recall": {
                 name: asdict(lane.last.recall)
                 for name, lane in runtime.lanes.items()
@@ -440,6 +447,8 @@ class Server:
 
     def close(self) -> None:
         """Cancel what is in flight, end the lanes, close the corpus. Can be called twice."""
+        if self._repriming is not None:
+            self._repriming.stop()
         with self._lock:
             if self._is_closed:
                 return
@@ -470,6 +479,7 @@ class Server:
             counters=replace(runtime.counters),
             embedding=None if self._embedding is None else self._embedding.state(),
             corpus_revision=None if self.store is None else self.store.revision,
+            repriming=None if self._repriming is None else self._repriming.state(),
         )
 
     # -- construction -------------------------------------------------------------------------
@@ -515,6 +525,9 @@ class Server:
         thread.start()
         self._started.callback(thread.join)
         self._started.callback(self._event_loop.call_soon_threadsafe, self._event_loop.stop)
+        self._repriming = repriming_of(self)
+        if self._repriming is not None:
+            self._started.callback(self._repriming.join)  # behind the end of its requests
         self._loop = self._on_loop(lambda: self._assemble(specs))
         self._close_on_loop(self._loop.close)
 
@@ -604,9 +617,9 @@ class Server:
             return ports
         pools = [p for p in ports if self.config.pool and PrimitiveKind.SEARCHING in p.kinds]
 
-        def on_sent(seconds: float) -> None:
+        def on_sent(kv_sent: KvSent) -> None:
             for pool in pools:
-                pool.send(Steer(kv_sent_s=seconds))
+                pool.send(Steer(kv_sent=kv_sent))
 
         whole = disaggregated(lanes, self.config, is_ready, on_sent)
         return [*(port for port in ports if port not in lanes), whole]

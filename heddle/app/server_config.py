@@ -8,6 +8,7 @@ from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.tasks import Optimizations
 from heddle.engines.embedding.long_texts import LongTexts
+from heddle.engines.llm.engine import BACKGROUND_STEP_S
 from heddle.engines.llm.lane_role import LaneRole, lane_roles
 from heddle.engines.vector.hot.setting import hot_settings
 from heddle.engines.vector.locality.setting import EXACT, SPECULATIVE, target_recall
@@ -59,6 +60,8 @@ class ServerConfig:
             are computed on prefill lanes, whose KV moves on to decode lanes; "both" does all.
         max_num_seqs: sequences an LLM lane runs at once.
         max_num_batched_tokens: tokens of one LLM step.
+        background_step_s: how long an LLM step for nobody who waits, such as priming, may take [s]:
+            a request that comes meanwhile waits for it. A large model primes faster with more.
         context_tokens_max: most tokens of a prompt and its answer; None = the model's own limit,
             or what the KV pages hold if that is less.
         kv_bytes: memory for the KV pages of each LLM lane; None = by the placement plan.
@@ -71,6 +74,8 @@ class ServerConfig:
             tells; what is stored already keeps its form.
         chunk_kv_disk_bytes: what the corpus directory may hold of it; 0 = none; None = 1 GiB, or
             what it holds already if that is more.
+        reprime: whether chunks of a primed corpus that requests meet without primed KV, such as the
+            neighbours of a changed one, are primed in the background.
         disabled_passes: passes to leave out, by name.
         tool_threads: calls of user functions at once.
         limits: bounds of the runtime.
@@ -100,6 +105,7 @@ class ServerConfig:
     llm_lanes: str = LaneRole.BOTH.value
     max_num_seqs: int = 16
     max_num_batched_tokens: int = 512
+    background_step_s: float = BACKGROUND_STEP_S
     context_tokens_max: int | None = None
     kv_bytes: int | None = None
     batching: str = "topology_aware"
@@ -108,6 +114,7 @@ class ServerConfig:
     chunk_kv_bytes: int = CHUNK_KV_BYTES_DEFAULT
     chunk_kv_encoding: str = KvEncoding.BF16.value
     chunk_kv_disk_bytes: int | None = None
+    reprime: bool = True
     disabled_passes: frozenset[str] = frozenset()
     tool_threads: int = 8
     limits: RuntimeLimits = field(default_factory=RuntimeLimits)
@@ -147,6 +154,10 @@ class ServerConfig:
             )
         if self.pool_slo_s is not None and not self.pool_slo_s > 0:
             raise ConfigError(f"pool_slo_s must be a positive time, got {self.pool_slo_s}")
+        if not self.background_step_s > 0:
+            raise ConfigError(
+                f"background_step_s must be a positive time, got {self.background_step_s}"
+            )
         self._check_llm_lanes()
         if self.generator is None and self.index is None:
             raise ConfigError("a server needs a generator, an index, or both; both are None")

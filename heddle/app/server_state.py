@@ -37,10 +37,27 @@ class EmbeddingState:
 
 
 @dataclass(frozen=True, slots=True)
+class ReprimingState:
+    """Chunks that are primed once requests have met them without primed KV.
+
+    So many wait, the one under way included; since the server started so many were primed, failed,
+    or were dropped because too many waited. `problem` says why none is primed now; empty where
+    nothing is in the way.
+    """
+
+    waiting: int
+    primed: int
+    failed: int
+    dropped: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServerState:
     """A server: engines and lanes by name, `requests` in flight, what was counted so far.
 
-    `embedding` and `corpus_revision` are None where there is no corpus.
+    `embedding` and `corpus_revision` are None where there is no corpus, `repriming` where nothing
+    is primed anew.
     """
 
     engines: Mapping[str, EngineState]
@@ -50,3 +67,4 @@ class ServerState:
     counters: Counters
     embedding: EmbeddingState | None = None
     corpus_revision: int | None = None
+    repriming: ReprimingState | None = None

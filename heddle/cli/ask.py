@@ -48,7 +48,8 @@ def run(options: argparse.Namespace) -> int:
         workflow = searching_by_words(workflow)
     writers = (n for n in workflow.outputs if isinstance(workflow.nodes[n], GenerationNode))
     printer = Printer(frozenset(map(str, writers)), options.receipt)
-    with start_server(options, options.directory) as server:
+    # What runs in the background would be cut off by the answer's end.
+    with start_server(options, options.directory, reprime=False) as server:
         app = server.app(workflow)
         for event in app.stream(options.question, **search_scope(options)):
             printer.take(event)
@@ -124,7 +125,8 @@ def _fused_line(fused: FusedKv) -> str:
         f"  chunk KV, {fused.policy} at {fused.ratio:.0%}: {hits}, {fused.chunks_primed} primed, "
         f"stored with an error of up to {fused.stored_error:.2%}; "
         f"tokens computed anew {fused.tokens_recomputed}, read from shared pages "
-        f"{fused.tokens_shared}, from disk {fused.tokens_from_disk}, only to choose "
+        f"{fused.tokens_shared}, in the pool already {fused.tokens_from_device}, from disk "
+        f"{fused.tokens_from_disk}, only to choose "
         f"{fused.tokens_surveyed}{question}; loading {fused.loading_s:.3f} s, choosing "
         f"{fused.surveying_s:.3f} s, computing {fused.computing_s:.3f} s"
     )

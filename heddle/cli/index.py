@@ -27,6 +27,7 @@ from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.vector.index_kind import SearchMode
 
 SEARCH_MODES: Final = tuple(mode.value for mode in SearchMode)
+PRIMING_STEP_S: Final = 2.0  # nobody asks this process anything: few long steps are faster
 NICENESS: Final = 10  # priming takes hours: a server on the same machine comes first
 
 
@@ -136,6 +137,7 @@ def _prime(options: argparse.Namespace) -> PrimingReport:
             options.into,
             embedder=options.embedder,
             optimizations=Optimizations.APPROX,
+            background_step_s=PRIMING_STEP_S,
             **chunk_kv_limits(options),
             **model_limits(options),
         )

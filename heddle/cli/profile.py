@@ -16,7 +16,8 @@ from heddle.app.embedding_lanes import (
     retrieval_embedder,
 )
 from heddle.app.lane_probe import TOKENS_AROUND, LaneProbe
-from heddle.app.lanes import embedder_directory, embedder_dtype, plan_for
+from heddle.app.lanes import decoding_device, embedder_directory, embedder_dtype, plan_for
+from heddle.app.model_source import DEFAULT_MODEL
 from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_heterogeneous, add_json
 from heddle.core.errors import InputError
@@ -29,6 +30,7 @@ from heddle.hosts.process import start_lanes
 from heddle.runtime.clock import SystemClock
 
 QUERIES_MAX: Final = 512
+NO_MODEL: Final = "none"
 SLOS_MS: Final = "100,250,500,1000"
 
 
@@ -48,6 +50,13 @@ class LaneProfile:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("--embedder", metavar="DIR-or-name", help="default: the packaged MiniLM")
+    parser.add_argument(
+        "--model",
+        default=DEFAULT_MODEL,
+        metavar=f"DIR-or-hub-name|{NO_MODEL}",
+        help="the LLM of the server, which takes its share of the cores and isn't run; "
+        f"{NO_MODEL} = a server without one; default: {DEFAULT_MODEL}",
+    )
     parser.add_argument(
         "--slo",
         type=slos_of,
@@ -161,7 +170,7 @@ def _lanes(options: argparse.Namespace) -> Iterator[tuple[EmbeddingLane, str]]:
     """Yield the lanes that a server would have here, and their model's directory."""
     machine = read_machine()
     config = ServerConfig(
-        generator=None,
+        generator=None if options.model == NO_MODEL else options.model,
         index=Path(),
         embedder=options.embedder,
         heterogeneous=options.heterogeneous == "on",
@@ -169,7 +178,9 @@ def _lanes(options: argparse.Namespace) -> Iterator[tuple[EmbeddingLane, str]]:
     dtype = embedder_dtype(options.dtype, None, machine)
     placement = plan_for(config, machine, None)
     model = str(embedder_directory(config))
-    lanes = plan_embedding_lanes(detect_devices(machine), placement, dtype)
+    lanes = plan_embedding_lanes(
+        detect_devices(machine), placement, dtype, decodes_on=decoding_device(config, machine)
+    )
     for lane in lanes or (retrieval_embedder(placement, dtype, config.shards),):
         yield lane, model
 

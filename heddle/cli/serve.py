@@ -14,10 +14,12 @@ from heddle.cli.arguments import add_models
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import load_workflow
 from heddle.core.errors import ConfigError
+from heddle.server.limits import REQUESTS_MAX
 from heddle.workflow.presets import PRESETS
 from heddle.workflow.workflow import Workflow
 
 BACKLOG = 128
+CONNECTIONS_SPARE = 64  # for what is asked of the server's health, and idle ones
 GRACE_S = 5  # what requests in flight get to end when the server is stopped
 
 
@@ -51,6 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="let clients put and delete documents, POST and DELETE /v1/documents: whoever "
         "reaches the port may",
     )
+    parser.add_argument(
+        "--limit-concurrency",
+        type=int,
+        default=REQUESTS_MAX,
+        metavar="N",
+        help="HTTP requests under way at once; more are refused with 503; default: %(default)s",
+    )
     parser.set_defaults(run=run)
 
 
@@ -65,6 +74,9 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(
             f'serving needs the package {error.name}: pip install "heddle[server]"'
         ) from error
+    requests_max = options.limit_concurrency
+    if requests_max < 1:
+        raise ConfigError(f"--limit-concurrency: need at least 1, got {requests_max}")
     workflows = _workflows(options.workflow)
     # The port is taken before the models load, and opened after: no client waits for them.
     with (
@@ -74,9 +86,15 @@ def run(options: argparse.Namespace) -> int:
     ):
         _listen(listener, options)
         config = uvicorn.Config(
-            create_app(server, workflows, takes_changes=options.allow_changes),
+            create_app(
+                server,
+                workflows,
+                takes_changes=options.allow_changes,
+                requests_max=requests_max,
+            ),
             log_level="warning",
             lifespan="off",
+            limit_concurrency=requests_max + CONNECTIONS_SPARE,
             timeout_graceful_shutdown=GRACE_S,
         )
         http = uvicorn.Server(config)

@@ -1,8 +1,10 @@
 """`heddle simulate pool`: how many vector GPUs a load needs, and where they should stand."""
 
 import argparse
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -63,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     cluster = _cluster(options)
     print(*_rooflines(cluster), sep="\n")
     rates = options.prompts_per_s or _three_loads(cluster, options.prompt_tokens)
-    rows = []
+    rows, answers = [], []
     for rate in rates:
         load = _load(options, rate)
         print(f"\n{rate:.3g} prompts/s")
@@ -72,12 +74,14 @@ def run(options: argparse.Namespace) -> int:
             outcome = RagCluster(placed, load).run()
             rows.append(_row(placed, rate, outcome))
             print(_line(placed, outcome))
-        print(_answer(cluster, load, options))
+        gpus, answer = _answer(cluster, load, options)
+        print(answer)
+        answers.append({"prompts_per_s": rate, "pool_gpus_needed": gpus})
     if options.plot is not None:
         options.plot.write_text(_plot(rates, rows), encoding="utf-8")
         print(f"\ndrawn: {options.plot}")
     if options.json is not None:
-        write_json(options.json, {"rows": rows})
+        write_json(options.json, {"rows": rows, "answers": answers})
     return 0
 
 
@@ -168,25 +172,46 @@ def _line(cluster: Cluster, outcome: Outcome) -> str:
     )
 
 
-def _answer(cluster: Cluster, load: Load, options: argparse.Namespace) -> str:
-    """Say how many vector GPUs a pool needs: the first power of two that is enough."""
-    gpus = 1
-    while gpus <= POOL_GPUS_MAX:
-        placed = replace(cluster, placement=Placement.POOL, pool_gpus=gpus)
-        outcome = RagCluster(placed, load).run()
-        if _keeps(outcome, options):
-            return f"  vector GPUs that a pool needs for this SLO: {gpus}"
-        gpus *= 2
-    return (
-        f"  no pool of up to {POOL_GPUS_MAX} vector GPUs keeps this SLO: prefill nodes are "
-        f"{outcome.prefill_use:.0%} busy, decode stalls {outcome.decode_stall:.2%}"
+def _answer(cluster: Cluster, load: Load, options: argparse.Namespace) -> tuple[int | None, str]:
+    """Return how many vector GPUs a pool needs, None = no number does; and the same in words."""
+
+    @cache
+    def pool(gpus: int) -> Outcome:
+        return RagCluster(replace(cluster, placement=Placement.POOL, pool_gpus=gpus), load).run()
+
+    gpus = smallest(lambda gpus: not _missed(pool(gpus), options), POOL_GPUS_MAX)
+    if gpus is not None:
+        return gpus, f"  vector GPUs that a pool needs for this SLO: {gpus}"
+    outcome = pool(POOL_GPUS_MAX)
+    return None, (
+        f"  no pool of up to {POOL_GPUS_MAX} vector GPUs keeps this SLO: with the most, "
+        f"{'; '.join(_missed(outcome, options))}; prefill nodes are {outcome.prefill_use:.0%} busy"
     )
 
 
-def _keeps(outcome: Outcome, options: argparse.Namespace) -> bool:
-    is_served = outcome.finished_share >= ALWAYS_UNDER_WAY
-    is_fast = outcome.ttft_p95_s <= options.ttft_s
-    return is_served and is_fast and outcome.decode_stall <= options.stall
+def smallest(is_enough: Callable[[int], bool], most: int) -> int | None:
+    """Return the least number from 1 to `most` that is enough; None = none is.
+
+    What is above an enough is taken to be enough, so few numbers are tried.
+    """
+    too_few, enough = 0, 1
+    while not is_enough(enough):
+        if enough == most:
+            return None
+        too_few, enough = enough, min(2 * enough, most)
+    between = range(too_few + 1, enough)
+    return too_few + 1 + bisect_left(between, True, key=is_enough)
+
+
+def _missed(outcome: Outcome, options: argparse.Namespace) -> list[str]:
+    """Return what of the SLO an outcome misses, in words."""
+    checks = {
+        f"TTFT p95 is {outcome.ttft_p95_s:.3g} s": outcome.ttft_p95_s <= options.ttft_s,
+        f"decode stalls {outcome.decode_stall:.2%}": outcome.decode_stall <= options.stall,
+        f"only {outcome.finished_share:.0%} of the prompts are answered before the run ends (its "
+        "length: --duration-s)": outcome.finished_share >= ALWAYS_UNDER_WAY,
+    }
+    return [words for words, is_kept in checks.items() if not is_kept]
 
 
 def _plot(rates: list[float], rows: list[dict[str, object]]) -> str:

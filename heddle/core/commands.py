@@ -34,17 +34,24 @@ class Amend(NamedTuple):
     mode: AmendMode
 
 
+class KvSent(NamedTuple):
+    """How long prefill lanes sent KV, and stepped in all, since this was told last."""
+
+    sending_s: float
+    stepping_s: float
+
+
 class Steer(NamedTuple):
     """Change how the lane steps: its time budget for one step, or a task's priority.
 
-    None leaves a value as it is. `kv_sent_s` tells a vector pool how long a prefill lane has
-    just been sending KV [s]. (Trinity §3.3)
+    None leaves a value as it is. `kv_sent` tells a vector pool what the link to its decode lanes
+    carries. (Trinity §3.3)
     """
 
     budget_s: float | None = None
     task_id: int | None = None
     priority: Priority | None = None
-    kv_sent_s: float | None = None
+    kv_sent: KvSent | None = None
 
 
 class Cancel(NamedTuple):

@@ -120,14 +120,16 @@ class FusedKv:
     `ratio` is the one that was used, also where it was chosen from the deadline. `chunks` counts
     its chunks by kind of hit, misses included; `tokens_recomputed` were reused and computed anew
     all the same, because the policy selected them; `tokens_shared` were read from pages that other
-    prompts may read as well, the rest of those reused from copies; `tokens_surveyed` went through
-    the model, or its first layers, only to find out which. Where the question chose them,
-    `question` says what it saw in that pass, and `was_ahead` that it had run before its prompt was
-    known. `chunks_primed` of the chunks had primed KV; storing it cost none of them more than
-    `stored_error`, a relative L2 error. `fallbacks` says what went another way than asked. Times
-    [s]: until all chunks were in memory, and of the steps that found out which tokens matter and
-    that computed, whatever else ran in these steps. A question's pass ahead of its prompt is not
-    in them: that is its point.
+    prompts may read as well, the rest of those reused from copies. Of the chunks reused,
+    `tokens_from_device` lay in the device's pool already, `tokens_from_disk` were loaded from disk,
+    and the rest came from host memory. `tokens_surveyed` went through the model, or its first
+    layers, only to find out which to compute. Where the question chose them, `question` says what
+    it saw in that pass, and `was_ahead` that it had run before its prompt was known.
+    `chunks_primed` of the chunks had primed KV; `unprimed` are the corpus's ids of those that were
+    to have it and had none. Storing cost no chunk more than `stored_error`, a relative L2 error.
+    `fallbacks` says what went another way than asked. Times [s]: until all chunks were in memory,
+    and of the steps that found out which tokens matter and that computed, whatever else ran in
+    these steps. A question's pass ahead of its prompt is not in them: that is its point.
     """
 
     policy: str
@@ -135,11 +137,13 @@ class FusedKv:
     chunks: Mapping[str, int]
     tokens_recomputed: int = 0
     tokens_shared: int = 0
+    tokens_from_device: int = 0
     tokens_from_disk: int = 0
     tokens_surveyed: int = 0
     question: QuestionPass | None = None
     was_ahead: bool = False
     chunks_primed: int = 0
+    unprimed: tuple[int, ...] = ()
     stored_error: float = 0.0
     fallbacks: tuple[str, ...] = ()
     loading_s: float = 0.0
@@ -156,6 +160,16 @@ class Prefilled:
     tokens_reused: int
     preemptions: int = 0
     fused: FusedKv | None = None
+
+    @property
+    def tokens_computed(self) -> int:
+        """Tokens whose KV was computed for it."""
+        return self.tokens - self.tokens_reused
+
+    @property
+    def tokens_surveyed(self) -> int:
+        """Tokens that went through the model, or its first layers, to select what to compute."""
+        return 0 if self.fused is None else self.fused.tokens_surveyed
 
 
 class FinishReason(Enum):

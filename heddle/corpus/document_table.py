@@ -20,18 +20,23 @@ class Version:
     source: str
     scan: int
     is_live: bool
+    collection: str
+
+    def says(self, sha256: str, collection: str) -> bool:
+        """Whether it is a text in a collection."""
+        return (self.sha256, self.collection) == (sha256, collection)
 
 
 def versions(connection: sqlite3.Connection, key: DocumentKey) -> tuple[Version, ...]:
     """Return the versions of a document, the newest first: pending before live."""
     rows = connection.execute(
-        "SELECT version, sha256, source, scan, status FROM documents"
+        "SELECT version, sha256, source, scan, status, collection FROM documents"
         " WHERE tenant = ? AND id = ? ORDER BY version DESC",
         key,
     )
     return tuple(
-        Version(version, sha256, source, scan, status == "live")
-        for version, sha256, source, scan, status in rows
+        Version(version, sha256, source, scan, status == "live", collection)
+        for version, sha256, source, scan, status, collection in rows
     )
 
 
@@ -45,7 +50,9 @@ def put(
     """Store a document as a pending version, unless its text is what is stored already.
 
     A pending version that it replaces was never searchable and just goes. If the text is back
-    to the live version's, the pending one goes. Collection and metadata are replaced at once.
+    to the live version's, the pending one goes. Metadata is replaced at once. In another collection
+    the same text is a new version with chunks of its own: KV that was computed within the former
+    collection goes with the old ones.
     """
     stored = versions(connection, document.key)
     if stored:
@@ -54,14 +61,14 @@ def put(
             "UPDATE documents SET scan = ?, source = ? WHERE tenant = ? AND id = ?",
             (scan, document.source, *document.key),
         )
-    sha256 = document.sha256
-    if stored and stored[0].sha256 == sha256:
+    sha256, collection = document.sha256, document.collection
+    if stored and stored[0].says(sha256, collection):
         is_news = _describe(connection, stored[0].version, document)
         return PutOutcome.DESCRIBED if is_news else PutOutcome.UNCHANGED
     for version in stored:
         if not version.is_live:
             connection.execute("DELETE FROM documents WHERE version = ?", (version.version,))
-    if any(version.is_live and version.sha256 == sha256 for version in stored):
+    if any(version.is_live and version.says(sha256, collection) for version in stored):
         is_news = _describe(connection, stored[-1].version, document)
         return PutOutcome.DESCRIBED if is_news else PutOutcome.CHANGED
     _insert(connection, document, chunks, sha256, scan)
@@ -179,18 +186,12 @@ def _insert_rows(
 
 
 def _describe(connection: sqlite3.Connection, version: int, document: Document) -> bool:
-    """Give a stored version the document's collection and metadata; return whether it is news."""
+    """Give a stored version the document's metadata; return whether it is news."""
     rows = connection.execute(
         "SELECT key, value FROM attributes WHERE version = ? ORDER BY key, value", (version,)
     ).fetchall()
-    [collection] = connection.execute(
-        "SELECT collection FROM documents WHERE version = ?", (version,)
-    ).fetchone()
-    if (tuple(rows), collection) == (document.metadata, document.collection):
+    if tuple(rows) == document.metadata:
         return False
-    connection.execute(
-        "UPDATE documents SET collection = ? WHERE version = ?", (document.collection, version)
-    )
     connection.execute("DELETE FROM attributes WHERE version = ?", (version,))
     _insert_metadata(connection, version, document.metadata)
     return True

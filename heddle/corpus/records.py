@@ -63,5 +63,5 @@ class PutOutcome(Enum):
 
     ADDED = "added"
     CHANGED = "changed"
-    DESCRIBED = "described"  # its text is the same, its metadata or collection is not
+    DESCRIBED = "described"  # its text is the same, its metadata is not
     UNCHANGED = "unchanged"

@@ -37,6 +37,7 @@ from heddle.corpus.records import (
 
 __all__ = ["CorpusStats", "CorpusStore", "EmbedderStamp", "PendingChunk", "VectorBatch"]
 
+_PRIMED_KEY = "primed with neighbours: "  # and the model's name
 _EMBEDDER_KEYS = ("embedder_model", "embedder_dims", "embedder_dtype")
 _REINDEX = "index into another directory: heddle index PATH... --into NEW_DIR"
 
@@ -230,6 +231,40 @@ class CorpusStore:
         asked = [int(chunk_id) for chunk_id in chunk_ids]
         with self._database.read() as connection:
             return tuple(vector_table.read_passages(connection, asked))
+
+    # Chunk KV
+
+    def primed_with(self, model: str) -> int | None:
+        """Return with how many neighbours a model's KV of the chunks is primed; None: it isn't."""
+        with self._database.read() as connection:
+            found = _meta(connection, _PRIMED_KEY + model)
+        return None if found is None else int(found)
+
+    def set_primed_with(self, model: str, neighbours_max: int) -> None:
+        """Say that a model's KV of the chunks is to be primed, with so many neighbours."""
+        with self._database.write() as connection:
+            _set_meta(connection, _PRIMED_KEY + model, neighbours_max)
+
+    def count_owned(self, tenant: str, collection: str) -> int:
+        """Return how many searchable chunks a tenant has in a collection."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT count(*) FROM documents JOIN chunks USING (version)"
+                " WHERE tenant = ? AND collection = ? AND status = 'live'",
+                (tenant, collection),
+            )
+            return int(rows.fetchone()[0])
+
+    def passage_before(self, chunk_id: int) -> Passage | None:
+        """Return the chunk that precedes a live one in its document; None for the first."""
+        with self._database.read() as connection:
+            return vector_table.read_preceding(connection, chunk_id)
+
+    def vectors_of(self, chunk_ids: Sequence[int]) -> VectorBatch:
+        """Return the vectors of those of these chunks that have one, in the order asked."""
+        dims = self.dims
+        with self._database.read() as connection:
+            return vector_table.read_chunks(connection, [int(i) for i in chunk_ids], dims)
 
     # Embedding
 

@@ -116,6 +116,17 @@ def read_passages(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> l
     return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
 
 
+def read_preceding(connection: sqlite3.Connection, chunk_id: int) -> Passage | None:
+    """Return the chunk that precedes a live one in its document; None for the first."""
+    row = connection.execute(
+        "SELECT before.chunk_id FROM chunks JOIN chunks AS before USING (version)"
+        " WHERE chunks.chunk_id = ? AND before.position = chunks.position - 1",
+        (chunk_id,),
+    ).fetchone()
+    found = [] if row is None else read_passages(connection, [row[0]])
+    return found[0] if found else None
+
+
 def has_tombstone(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> bool:
     """Whether one of these chunks has been live and is deleted."""
     found = connection.execute(

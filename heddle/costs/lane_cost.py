@@ -18,6 +18,7 @@ FITTED_PER_OCTAVE: Final = 48  # newest of each size class: idle hours forget no
 REFIT_EVERY: Final = 64  # batches
 REFIT_AFTER_S: Final = 5.0
 SIZES_MIN: Final = 3  # distinct sizes that tell slope from intercept
+SQUARES_FROM: Final = 128  # padded tokens of a text: of shorter ones a fit's squares are but noise
 CONFIDENCE: Final = 0.95
 CAUTIOUS_UNTIL: Final = 32  # batches after an alarm
 CAUTION: Final = 0.5  # of the depth meanwhile (AIMD)
@@ -26,6 +27,7 @@ OUTLIER_RATIO_MIN: Final = 1.3  # times the prediction: less is never called an 
 CUSUM_SLACK: Final = 0.1  # log-ratio that counts as no change
 CUSUM_ALARM: Final = 1.2
 CUSUM_STEP_MAX: Final = 0.4  # so that no three batches alone raise an alarm
+SAY_EVERY_S: Final = 60.0  # on a shared machine a lane's speed may change every second
 
 
 class CostChange(Enum):
@@ -37,7 +39,10 @@ class CostChange(Enum):
 
 
 class CostNews(NamedTuple):
-    """A change of a lane's cost, with what a person should read; routine refits say nothing."""
+    """A change of a lane's cost, with what a person should read.
+
+    Routine refits say nothing, nor does what was said a minute ago: `refits` counts them all.
+    """
 
     reason: CostChange
     message: str = ""
@@ -71,6 +76,7 @@ class LaneCost:
     _by_octave: dict[int, deque[Sample]] = field(default_factory=dict)
     _since_refit: int = 0
     _refit_s: float = -math.inf
+    _said_s: dict[CostChange, float] = field(default_factory=dict)
     _cautious_for: int = 0
     _cusum: list[float] = field(default_factory=lambda: [0.0, 0.0])  # slower, faster
     _since_calm: list[int] = field(default_factory=lambda: [0, 0])  # batches since each was 0
@@ -131,26 +137,25 @@ class LaneCost:
         self._cusum, self._since_calm = [0.0, 0.0], [0, 0]
         self._cautious_for = CAUTIOUS_UNTIL
         self._fit(now_s, has_drifted=True)
-        self._count(CostChange.DRIFT)
         factor = self.cost.predict_s(recent[-1].shape) / max(before_s, 1e-9)
-        return CostNews(
+        return self._news(
             CostChange.DRIFT,
             f"lane {self.lane} takes {factor:.2f} times as long as before: its cost is learnt "
             f"anew, and its depth halved for {CAUTIOUS_UNTIL} batches",
+            now_s,
         )
 
     def _refit(self, now_s: float) -> CostNews:
         was_noisy = self.outlier_share > 1 - CONFIDENCE
         self._fit(now_s)
         if self.outlier_share <= 1 - CONFIDENCE or was_noisy:
-            self._count(CostChange.ROUTINE)
-            return CostNews(CostChange.ROUTINE)
-        self._count(CostChange.NOISY_NEIGHBOUR)
-        return CostNews(
+            return self._news(CostChange.ROUTINE, "", now_s)
+        return self._news(
             CostChange.NOISY_NEIGHBOUR,
             f"lane {self.lane} has a noisy neighbour: {self.outlier_share:.0%} of its batches "
             f"take far longer than the others; its depth stays, and its margin of "
             f"{self.margin:.2f} covers only the others",
+            now_s,
         )
 
     def _fit(self, now_s: float, *, has_drifted: bool = False) -> None:
@@ -158,7 +163,9 @@ class LaneCost:
         seconds = np.array([sample.seconds for sample in samples])
         shapes = np.array([(1.0, *sample.shape) for sample in samples])
         if len({sample.shape.tokens for sample in samples}) >= SIZES_MIN:
-            self.cost = BatchCost(*map(float, fit_nonnegative(shapes, seconds)))
+            has_long = any(s.shape.squares >= SQUARES_FROM * s.shape.tokens for s in samples)
+            told = shapes if has_long else shapes[:, :2]
+            self.cost = BatchCost(*map(float, fit_nonnegative(told, seconds)))
         elif has_drifted:  # too few sizes tell only how much faster or slower it has become
             self.cost = self.cost.scaled(float(np.median(seconds / self._predicted(shapes))))
         recent = self._window
@@ -185,5 +192,10 @@ class LaneCost:
             rank = min(math.ceil((len(ratios) + 1) * CONFIDENCE), len(ratios))
         self.margin = max(1.0, float(np.sort(ratios)[rank - 1])) if len(ratios) else 1.0
 
-    def _count(self, reason: CostChange) -> None:
+    def _news(self, reason: CostChange, message: str, now_s: float) -> CostNews:
+        """Count a change; its message is left out where such a one was said a short while ago."""
         self.refits[reason] = self.refits.get(reason, 0) + 1
+        if now_s < self._said_s.get(reason, -math.inf) + SAY_EVERY_S:
+            return CostNews(reason)
+        self._said_s[reason] = now_s
+        return CostNews(reason, message)

@@ -1,5 +1,6 @@
 """The device detector: what can embed here, found without loading torch. (WindVE §IV-C)"""
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -23,7 +24,9 @@ class DeviceKind(Enum):
 class Device:
     """One device: an accelerator, or the cores of one NUMA node that this process may use.
 
-    `index` is torch's, or the NUMA node's number.
+    `index` is torch's, or the NUMA node's number. An accelerator is taken to be fast in bfloat16,
+    as all but old ones are: only torch could tell. `quota` is how many cores' worth of time the
+    cgroup grants all nodes together; inf = no quota.
     """
 
     kind: DeviceKind
@@ -31,6 +34,7 @@ class Device:
     name: str
     cpus: tuple[int, ...] = ()
     has_fast_bfloat16: bool = False
+    quota: float = math.inf
 
     @property
     def torch_name(self) -> str:
@@ -39,11 +43,17 @@ class Device:
 
     def line(self) -> str:
         """Return the device in words, for the log and `heddle doctor`."""
-        bfloat16 = "bfloat16 in hardware" if self.has_fast_bfloat16 else "no fast bfloat16"
         if self.kind is not DeviceKind.CPU:
-            return f"{self.torch_name} ({self.name}), {bfloat16}"
+            return f"{self.torch_name} ({self.name})"
+        bfloat16 = "bfloat16 in hardware" if self.has_fast_bfloat16 else "no fast bfloat16"
         cores = ", ".join(map(str, self.cpus))
-        return f"cpu, NUMA node {self.index}: cores {cores}, {bfloat16}"
+        return f"cpu, NUMA node {self.index}: cores {cores}{self._quota_words()}, {bfloat16}"
+
+    def _quota_words(self) -> str:
+        if math.isinf(self.quota):
+            return ""
+        share = f", by the cgroup's quota {self.quota:g} cores' worth of time"
+        return share if self.quota >= 1 else f"{share}: less than one, so steps are held up"
 
 
 def detect_devices(machine: MachineFacts, root: Path = Path("/")) -> tuple[Device, ...]:
@@ -61,7 +71,14 @@ def detect_devices(machine: MachineFacts, root: Path = Path("/")) -> tuple[Devic
         if find_spec("torch_npu") is not None
     ]
     nodes = [
-        Device(DeviceKind.CPU, node, machine.cpu_model, cpus, _has_bfloat16(machine))
+        Device(
+            DeviceKind.CPU,
+            node,
+            machine.cpu_model,
+            cpus,
+            has_fast_bfloat16=_has_bfloat16(machine),
+            quota=machine.cpu_quota,
+        )
         for node, cpus in _numa_nodes(machine.cpus, root)
     ]
     return (*gpus, *npus, *nodes)

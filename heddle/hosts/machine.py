@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _FLAGS_OF_INTEREST = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
+GPU = "NVIDIA GPU"  # one whose name the driver doesn't tell
 _UNLIMITED_BYTES = 1 << 60  # cgroup v1 writes "no limit" as a huge number
 
 
@@ -22,7 +23,7 @@ class MachineFacts:
         cpu_flags: those of its vector instruction sets that matter here.
         memory_total_bytes: memory of the machine.
         memory_limit_bytes: what this process may use: the cgroup's limit, or all of it.
-        gpus: names of the NVIDIA GPUs that the driver shows.
+        gpus: names of the NVIDIA GPUs that the driver shows and CUDA_VISIBLE_DEVICES leaves.
     """
 
     cpus: tuple[int, ...]
@@ -154,10 +155,28 @@ def _gpus(root: Path) -> tuple[str, ...]:
         re.search(r"^Model:\s*(.+)$", _read(folder / "information"), re.MULTILINE)
         for folder in folders
     ]
-    if found:
-        return tuple(match.group(1).strip() if match else "NVIDIA GPU" for match in found)
+    names = [match.group(1).strip() if match else GPU for match in found]
     # Some containers hide /proc/driver and show only the device files.
-    return tuple("NVIDIA GPU" for _ in (root / "dev").glob("nvidia[0-9]*"))
+    return _visible(names or [GPU for _ in (root / "dev").glob("nvidia[0-9]*")])
+
+
+def _visible(names: list[str]) -> tuple[str, ...]:
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; all where it isn't set.
+
+    As CUDA reads it: numbers or ids of GPUs, up to the first that there is none of.
+    """
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is None:
+        return tuple(names)
+    visible = []
+    for part in map(str.strip, wanted.split(",")):
+        if part.isdigit() and int(part) < len(names):
+            visible.append(names[int(part)])
+        elif names and part.startswith(("GPU-", "MIG-")):
+            visible.append(GPU)
+        else:
+            break
+    return tuple(visible)
 
 
 def _read(path: Path) -> str:

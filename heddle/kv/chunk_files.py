@@ -81,6 +81,22 @@ class ChunkFiles:
             except OSError as error:
                 log.warning("chunk KV %s is not used: %s", path, error)
 
+    def find(self, key: bytes) -> ChunkFile | None:
+        """Return what the header of one entry's file says; None where there is none of use.
+
+        An unusable file is removed.
+        """
+        path = self._path(key)
+        try:
+            return self._described(path)
+        except InputError as error:
+            self._discard(path, error)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            log.warning("chunk KV %s is not used: %s", path, error)
+        return None
+
     def pack(self, stored: StoredChunk) -> bytes:
         """Return the content of an entry's file."""
         metadata = {

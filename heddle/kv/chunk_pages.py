@@ -30,8 +30,9 @@ class SharedPages:
 class ChunkPages:
     """Finds the pages of stored chunks and counts their holders.
 
-    Filled pages that nobody holds stay until the ledger evicts them or the chunk is forgotten; one
-    page evicted takes the chunk's others along, as none is of use without them.
+    Filled pages that nobody holds stay until the ledger evicts them or the chunk is forgotten. They
+    are held and given back together, so one is as hot as the other; one page evicted takes the
+    chunk's others along, as none is of use without them.
 
     Mutates: takes, shares and releases pages of the ledger.
     """

@@ -53,7 +53,6 @@ def content_alias(chunk: bytes, variant: ChunkVariant) -> bytes:
 
 def digest_of(*parts: bytes) -> bytes:
     """Return the sha256 of byte strings, each with its length in front so that none runs over."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.digest()
+    # One call: a prompt has a digest for each run of its chunks.
+    framed = b"".join([len(part).to_bytes(8, "little") + part for part in parts])
+    return hashlib.sha256(framed).digest()

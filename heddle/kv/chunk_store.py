@@ -23,6 +23,7 @@ from heddle.core.ports import Clock
 from heddle.kv.chunk_directory import Admission, ChunkDirectory, Fetch, Found, Ticket, Tier
 from heddle.kv.chunk_entry import ChunkEntry, StoredChunk
 from heddle.kv.chunk_files import ChunkFiles
+from heddle.kv.chunk_header import ChunkFile
 from heddle.kv.chunk_key import HitKind, Probe
 from heddle.kv.chunk_loader import ChunkLoader
 from heddle.kv.chunk_record import ChunkRecord
@@ -262,7 +263,16 @@ class ChunkStore:
         return is_held
 
     def keeps(self, record: ChunkRecord) -> bool:
-        """Whether this very entry lies on disk, or is on its way there; not a use of it."""
+        """Whether this very entry lies on disk, or is on its way there; not a use of it.
+
+        One that another process has written is taken in.
+        """
+        with self._lock:
+            is_known = record.key in self._directory
+        if not is_known and self._files is not None:
+            file = self._files.find(record.key)
+            if file is not None:
+                self._take_in(self._files, file)
         with self._lock:
             return self._directory.keeps(record)
 
@@ -298,16 +308,17 @@ class ChunkStore:
         """Take in the files that are new here; return the keys of those that exceed the budget."""
         if self._files is None:
             return ()
-        excess = []
-        for file in self._files.scan(known=self):
-            with self._lock:
-                key = file.record.key
-                is_wanted = key not in self._directory and self._files.has(key)
-                if is_wanted and not self._directory.restore(
-                    file.record, file.nbytes, file.file_bytes
-                ):
-                    excess.append(key)
-        return tuple(excess)
+        files = self._files.scan(known=self)
+        return tuple(file.record.key for file in files if not self._take_in(self._files, file))
+
+    def _take_in(self, files: ChunkFiles, file: ChunkFile) -> bool:
+        """Know a file from now on, unless it is gone by now; False: the budget has no room."""
+        with self._lock:
+            key = file.record.key
+            is_wanted = key not in self._directory and files.has(key)
+            return not is_wanted or self._directory.restore(
+                file.record, file.nbytes, file.file_bytes
+            )
 
     def stats(self) -> StoreStats:
         """Return the store in numbers, each right by itself.

@@ -1,19 +1,21 @@
 """Who holds which page: refcounts, the free set, and the pages kept only as a cache."""
 
-from collections import OrderedDict
+import heapq
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from heddle.core.errors import InternalError
+from heddle.kv.heat import COLD, warmed
 
 
 class PageLedger:
     """Counts the holders of every page of a fixed pool.
 
     A page is in exactly one of three states: *free*; *held* (refcount > 0); *idle* (refcount 0,
-    but marked as cached, so its content may be wanted again). Idle pages are ordered from the
-    least to the most recently used, which is the order of eviction.
+    but marked as cached, so its content may be wanted again). Of the idle pages the coldest is
+    evicted first, by uses that have ended: each counts half once as many pages as there are have
+    been taken. Among equals it is the one that became idle first. (FusionRAG §4.2)
     """
 
     def __init__(self, page_count: int, page_size: int) -> None:
@@ -25,7 +27,11 @@ class PageLedger:
         self._is_free = np.ones(page_count, dtype=np.bool_)
         self._free_count = page_count
         self._cached: dict[int, Callable[[], None]] = {}  # whom to tell of a page's eviction
-        self._idle: OrderedDict[int, None] = OrderedDict()
+        self._heats = [COLD] * page_count
+        self._taken = 0  # pages, since the start: the clock that heat decays by
+        self._idle: dict[int, int] = {}  # and the number of the item that stands for it below
+        self._idle_number = 0
+        self._coldest: list[tuple[float, int, int]] = []  # heap of heat, number, page
 
     @property
     def free_count(self) -> int:
@@ -79,6 +85,7 @@ class PageLedger:
         for page in taken:
             self._refcounts[page] = 1
         self._free_count -= count
+        self._taken += count
         return taken
 
     def share(self, pages: Iterable[int]) -> None:
@@ -91,15 +98,26 @@ class PageLedger:
             self._refcounts[page] += 1
 
     def release(self, pages: Sequence[int]) -> None:
-        """Drop one holder of each page; give the deepest pages first, they are evicted first."""
+        """Drop one holder of each page, which has used it.
+
+        Give the deepest pages first: of those used together they are evicted first. A page without
+        those before it is never found, and a use counts when it ends, so that none is colder than
+        those behind it.
+        """
+        after: dict[float, float] = {}  # heat before this use -> after it: most share one
         for page in pages:
             if self._refcounts[page] <= 0:
                 raise InternalError(f"page {page} was released more often than it was taken")
             self._refcounts[page] -= 1
+            if page in self._cached:
+                heat = self._heats[page]
+                if heat not in after:
+                    after[heat] = warmed(heat, self._taken, self.page_count)
+                self._heats[page] = after[heat]
             if self._refcounts[page] > 0:
                 continue
             if page in self._cached:
-                self._idle[page] = None
+                self._rest(page)
             else:
                 self._free(page)
 
@@ -119,11 +137,15 @@ class PageLedger:
                 del self._idle[page]
                 self._free(page)
 
-    def evict_oldest(self) -> int:
-        """Free the least recently used idle page and return it."""
+    def evict_coldest(self) -> int:
+        """Free the coldest idle page and return it."""
         if not self._idle:
             raise InternalError("no idle page to evict")
-        page, _ = self._idle.popitem(last=False)
+        item = heapq.heappop(self._coldest)
+        while not self._stands_for_idle(item):
+            item = heapq.heappop(self._coldest)
+        page = item[2]
+        del self._idle[page]
         evicted = self._cached.pop(page)
         self._free(page)
         evicted()
@@ -134,7 +156,7 @@ class PageLedger:
         if self._free_count + len(self._idle) < count:
             return False
         while self._free_count < count:
-            self.evict_oldest()
+            self.evict_coldest()
         return True
 
     def check(self) -> None:
@@ -150,7 +172,21 @@ class PageLedger:
         cached = self._cached.keys()
         assert idle <= cached <= held | idle, "a cached page is free or an idle one unknown"
 
+    def _rest(self, page: int) -> None:
+        """Count a cached page among the idle ones, by its heat now."""
+        self._idle_number += 1
+        self._idle[page] = self._idle_number
+        heapq.heappush(self._coldest, (self._heats[page], self._idle_number, page))
+        if len(self._coldest) > 2 * len(self._idle) + 64:
+            self._coldest = [item for item in self._coldest if self._stands_for_idle(item)]
+            heapq.heapify(self._coldest)
+
+    def _stands_for_idle(self, item: tuple[float, int, int]) -> bool:
+        """Whether its page is idle still, or again under another number."""
+        return self._idle.get(item[2]) == item[1]
+
     def _free(self, page: int) -> None:
+        self._heats[page] = COLD
         self._is_free[page] = True
         self._free_count += 1
 

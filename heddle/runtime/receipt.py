@@ -172,7 +172,7 @@ class ReceiptDraft:
         if prefill in self.splices:
             self.splices[prefill] = replace(
                 self.splices[prefill],
-                tokens_computed=result.tokens - result.tokens_reused,
+                tokens_computed=result.tokens_computed,
                 tokens_reused=result.tokens_reused,
             )
 

@@ -79,8 +79,10 @@ class TaskTable:
         port.credits.take(credit_rows)
         lane.in_flight += 1
         request.tasks.add(task_id)
-        self.open[task_id] = TaskRun(request, run, lane, port.epoch, credit_rows, first_row, now_s)
         port.send(Admit(task, report_every))
+        # Read after sending: a lane that is lost in between has failed the task, while a lease of
+        # the epoch before would never be released.
+        self.open[task_id] = TaskRun(request, run, lane, port.epoch, credit_rows, first_row, now_s)
         return task_id
 
     def lease(self, prefill_id: int, decode_id: int) -> None:

@@ -23,9 +23,11 @@ from heddle.core.errors import Cancelled, HeddleError, InputError, WorkflowError
 from heddle.core.results import Vectors
 from heddle.runtime.handle import Handle
 from heddle.server.ask_request import AskRequest, read_ask
+from heddle.server.concurrency_limit import ConcurrencyLimit
 from heddle.server.document_request import DocumentRequest, change_json, read_document
 from heddle.server.embedding_request import EmbeddingRequest, embeddings_json, read_embedding
 from heddle.server.event_stream import EventStream, cancel_on_disconnect, cancelled_with_client
+from heddle.server.limits import REQUESTS_MAX
 from heddle.server.metrics import MetricsPage
 from heddle.server.wire import (
     Json,
@@ -48,7 +50,11 @@ def _body_schema(kind: type[BaseModel]) -> dict[str, Any]:
 
 
 def create_app(
-    server: Server, workflows: Mapping[str, Workflow], *, takes_changes: bool = False
+    server: Server,
+    workflows: Mapping[str, Workflow],
+    *,
+    takes_changes: bool = False,
+    requests_max: int = REQUESTS_MAX,
 ) -> FastAPI:
     """Return the ASGI application of a server.
 
@@ -56,10 +62,12 @@ def create_app(
         server: answers the questions; whoever made it closes it.
         workflows: what clients may ask for, by name.
         takes_changes: whether clients may put and delete documents.
+        requests_max: HTTP requests under way at once; more are refused.
 
     There is no authentication: bind it to this machine, or put a proxy in front.
     """
     app = FastAPI(title="Heddle", version=__version__, docs_url=None, redoc_url=None)
+    app.add_middleware(ConcurrencyLimit, requests_max=requests_max)
     _add_error_replies(app)
 
     @app.post("/v1/ask", response_model=None, openapi_extra=_body_schema(AskRequest))

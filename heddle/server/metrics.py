@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from heddle import __version__
 from heddle.app.histogram import Histogram
 from heddle.app.server import Server
-from heddle.app.server_state import EmbeddingState, EngineState
+from heddle.app.server_state import EmbeddingState, EngineState, ReprimingState
 from heddle.app.tally import Outcome, Tally
 from heddle.core import gauges
 from heddle.core.tasks import Priority
@@ -144,6 +144,8 @@ class ServerCollector(Collector):
                 "Newest revision of the corpus; an index below it has something to follow.",
                 state.corpus_revision,
             )
+        if state.repriming is not None:
+            yield from _repriming(state.repriming)
 
 
 class MetricsPage:
@@ -307,6 +309,19 @@ def _embedding(state: EmbeddingState) -> Iterator[Metric]:
         for reason, count in lane.refits.items():
             refits.add_metric([name, reason], count)
     yield refits
+
+
+def _repriming(state: ReprimingState) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "heddle_chunks_to_prime",
+        "Chunks that requests met without primed KV and that wait to be primed.",
+        state.waiting,
+    )
+    yield _counter(
+        Name("heddle_chunks_reprimed", "What became of such chunks."),
+        "outcome",
+        {"primed": state.primed, "failed": state.failed, "dropped": state.dropped},
+    )
 
 
 def _label(priority: Priority) -> str:

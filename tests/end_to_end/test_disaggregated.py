@@ -42,7 +42,7 @@ def port_of(server: Server) -> DisaggregatedPort:
 def is_idle(server: Server) -> bool:
     """Whether nothing is out, and the lanes hold no page for anybody."""
     port = port_of(server)
-    is_known = port._tasks or port._leases or port._decodes
+    is_known = port._tasks or port._prompts or port._decodes
     held = sum(frame.gauges.get(KV_PAGES_HELD, 0) for frame in port._last.values())
     return holds_nothing(server) and not is_known and not held
 
@@ -106,6 +106,8 @@ def test_the_vector_pool_hears_how_long_lanes_send(inline_lanes: Server):
     receipt = inline_lanes.app("oneshot").invoke(QUESTION).receipt
     assert link.lanes == 1
     assert before < link._sent_s <= before + receipt.kv_transfer_s
+    assert link._stepped_s > link._sent_s, "the lane computes more than it sends"
+    assert link.take_use(0.0) == link.take_use(1.0) == 1.0, "nothing to steer by"
 
 
 def test_reused_chunk_kv_moves_on_as_it_is(model: Path, corpus: Path):

@@ -73,7 +73,10 @@ def test_a_burst_is_answered_in_part_and_refused_in_part(server: Server) -> None
 def test_two_lanes_answer_for_one_service(
     server: Server, empty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lanes = tuple(EmbeddingLane(f"embedding-{name}", "cpu", "float32") for name in "ab")
+    lanes = (
+        EmbeddingLane("embedding-a", "cpu", "float32"),
+        EmbeddingLane("embedding-b", "cpu", "float32", tokenizer_cpus=()),
+    )
     monkeypatch.setattr("heddle.app.server.plan_embedding_lanes", lambda *_, **__: lanes)
     with Server(None, empty, needs_vectors=False) as two:
         shown = two.health()

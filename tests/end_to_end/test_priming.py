@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from heddle.app.chunk_kv_disk import chunk_kv_directory
 from heddle.app.priming_plan import PrimingProgress, PrimingStage, searchable_chunks
 from heddle.cli.main import main
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.passages import Passage
+from heddle.core.results import FusedKv
 from heddle.core.tasks import Optimizations
 from heddle.corpus.chunking import Chunking, chunk_document
 from heddle.corpus.document import Document
@@ -23,8 +26,9 @@ from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.kv.chunk_header import described
 from heddle.kv.chunk_record import ChunkRecord, ChunkVariant
+from heddle.server.wire import answer_json, encode_json
 from tests.helpers.command import Command
-from tests.helpers.server_state import holds_nothing
+from tests.helpers.server_state import eventually, holds_nothing
 from tests.helpers.tiny_server import index_documents, write_documents, write_model
 
 RAW, PRIMED = PrimingStage.RAW, PrimingStage.PRIMED
@@ -148,7 +152,7 @@ def test_what_can_not_be_held_is_refused_before_it_begins(
 
 def test_a_server_primes_beside_its_requests(own: Path, model: Path):
     told: list[PrimingProgress] = []
-    with serve(model, own, kv_reuse=FUSIONRAG) as server:
+    with serve(model, own, kv_reuse=FUSIONRAG, reprime=False) as server:
         app = server.app("oneshot")
         questions = [app.submit(QUESTION)]
 
@@ -180,6 +184,15 @@ def test_what_public_documents_were_primed_with_is_every_tenant_s(own: Path, mod
         for tenant in ("north", "south", ""):
             [fused] = app.invoke(QUESTION, tenant=tenant).receipt.fused
             assert (fused.chunks, fused.chunks_primed) == ({"exact": 1, "canonical": 4}, 4)
+
+
+def test_what_a_prompt_took_from_the_store_is_told_over_http(own: Path, model: Path):
+    with serve(model, own, kv_reuse=FUSIONRAG) as server:
+        server.prime(NEIGHBOURS)
+        answer = server.app("oneshot").invoke(QUESTION)
+        [fused] = json.loads(encode_json(answer_json(answer)))["receipt"]["fused"]
+    assert fused["chunks"] == {"exact": 1, "canonical": 4}
+    assert (fused["chunks_primed"], fused["unprimed"]) == (4, [])
 
 
 def test_kv_in_int8_takes_half_the_disk_and_the_receipt_tells_its_error(own: Path, model: Path):
@@ -292,6 +305,111 @@ def test_a_changed_document_is_primed_anew(model: Path, tmp_path: Path):
         assert server.prime(NEIGHBOURS).computed == {RAW: 0, PRIMED: 0}
     live = records(corpus)
     assert len(live[ChunkVariant.RAW]) == len(live[ChunkVariant.PRIMED]) == 10
+
+
+# --- what has lost its primed KV -------------------------------------------------------------
+
+
+def idles(server: Server) -> bool:
+    """Whether all that requests have met without primed KV has been primed."""
+    state = server.state()
+    assert state.repriming is not None
+    assert not state.repriming.problem
+    return state.repriming.waiting == 0 and holds_nothing(server)
+
+
+def fused_of(server: Server, question: str = QUESTION) -> FusedKv:
+    [fused] = server.app("oneshot").invoke(question).receipt.fused
+    return fused
+
+
+def delete_a_neighbour_of(server: Server, met: Passage) -> int:
+    """Delete what a chunk is primed with; return the id of the chunk that is gone."""
+    assert server.store is not None
+    primed = records(server.store.directory)[ChunkVariant.PRIMED]
+    [sources] = [record.sources for record in primed if record.sources[0] == met.chunk_id]
+    [neighbour] = server.store.passages(sources[-1:])
+    assert server.delete(neighbour.document_id)
+    return neighbour.chunk_id
+
+
+def test_neighbours_of_a_deleted_chunk_are_primed_anew_once_they_are_met(own: Path, model: Path):
+    with serve(model, own, kv_reuse=FUSIONRAG) as server:
+        server.prime(NEIGHBOURS)
+        assert fused_of(server).unprimed == ()
+        met = server.app("oneshot").invoke(QUESTION).passages
+        gone = delete_a_neighbour_of(server, met[2])
+        lost = 9 - len(records(own)[ChunkVariant.PRIMED])
+        stale = fused_of(server)
+        assert 0 < len(stale.unprimed) <= lost
+        assert stale.chunks_primed + len(stale.unprimed) == 4
+        assert "miss" not in stale.chunks, "raw KV serves"
+        eventually(lambda: idles(server))
+        fresh = fused_of(server)
+        assert (fresh.unprimed, fresh.chunks_primed) == ((), 4)
+        primed = records(own)[ChunkVariant.PRIMED]
+        assert len(primed) == 9 - lost + len(stale.unprimed)
+        assert not any(gone in record.sources for record in primed)
+        shown = server.health()["repriming"]
+        told = {"waiting": 0, "primed": len(stale.unprimed), "failed": 0, "dropped": 0}
+        assert shown == {**told, "problem": ""}
+        # What is left are chunks that nobody has met; the others are as `prime` makes them.
+        computed = server.prime(NEIGHBOURS).computed
+        assert computed == {RAW: 0, PRIMED: lost - len(stale.unprimed)}
+
+
+def test_a_changed_document_is_primed_once_it_is_met(own: Path, model: Path):
+    with serve(model, own, kv_reuse=FUSIONRAG) as server:
+        server.prime(NEIGHBOURS)
+        old, *_ = server.app("oneshot").invoke("Who is the keeper of Rock 4?").passages
+        changed = old.text.replace("keeper", "warden")
+        assert changed != old.text
+        server.upsert(old.document_id, changed, title=old.title)
+        for _ in range(3):  # a question for each place in the prompt where it may stand
+            for rock in (3, 4, 5):
+                fused_of(server, f"Who is the warden of Rock {rock}?")
+            eventually(lambda: idles(server))
+        primed = records(own)[ChunkVariant.PRIMED]
+        assert not any(old.chunk_id in record.sources for record in primed)
+        assert fused_of(server, "Who is the warden of Rock 5?").unprimed == ()
+
+
+def test_what_another_process_has_primed_is_found_once_it_is_missed(own: Path, model: Path):
+    with serve(model, own, kv_reuse=FUSIONRAG) as server:
+        with serve(model, own) as other:
+            other.prime(NEIGHBOURS)
+        unprimed: list[int] = []
+        for rock in range(1, 11):  # each shows other passages, in another order
+            unprimed += fused_of(server, f"Who is the keeper of Rock {rock}?").unprimed
+            eventually(lambda: idles(server))
+        assert len(unprimed) >= 4
+        assert len(set(unprimed)) == len(unprimed), "one was missed again"
+        state = server.state().repriming
+        assert state is not None
+        assert state.primed == 0, "it was there already"
+
+
+def test_a_server_that_may_not_prime_anew_names_what_it_met_all_the_same(own: Path, model: Path):
+    with serve(model, own, kv_reuse=FUSIONRAG, reprime=False) as server:
+        server.prime(NEIGHBOURS)
+        delete_a_neighbour_of(server, server.app("oneshot").invoke(QUESTION).passages[2])
+        before = len(records(own)[ChunkVariant.PRIMED])
+        assert fused_of(server).unprimed
+        assert (server.state().repriming, server.health()["repriming"]) == (None, {})
+        assert len(records(own)[ChunkVariant.PRIMED]) == before
+        raw = KvReuse(ReusePolicy.FUSIONRAG, 0.15, primed=False)
+        [fused] = server.app("oneshot").invoke(QUESTION, kv_reuse=raw).receipt.fused
+        assert fused.unprimed == (), "none was wanted"
+
+
+def test_a_server_that_is_closed_stops_priming(own: Path, model: Path):
+    with serve(model, own) as server:
+        server.prime(NEIGHBOURS)
+    for path in chunk_kv_directory(own).glob("*/*.kv.safetensors"):
+        path.unlink()
+    with serve(model, own, kv_reuse=FUSIONRAG) as server:
+        assert len(fused_of(server).unprimed) == 4
+    assert "heddle-repriming" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_neighbours_have_the_same_owner(corpus: Path, model: Path, tmp_path: Path):

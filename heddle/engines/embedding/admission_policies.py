@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from heddle.core.errors import ConfigError
 from heddle.engines.embedding.lane_queue import LaneQueue, Ticket
 
 
@@ -16,7 +17,7 @@ class AdmissionPolicy(Protocol):
         ...
 
     def wait_s(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> float:
-        """Return when a refused ticket should come again, from now [s].
+        """Return when a refused ticket should come again, from now [s]; inf = it is no use.
 
         `lanes` are those that would keep its deadline if they were idle.
         """
@@ -67,7 +68,9 @@ class Windve:
     """Algorithm 1 as printed: the first lane whose queue isn't full.
 
     Args:
-        depths: queries of each lane, by name: C_max of eqs. 7-10.
+        depths: queries of each lane, by name: C_max of eqs. 7-10; 0 = the lane is closed (eq. 11).
+
+    Raises: ConfigError: a depth is negative, or a lane that is asked about has none.
 
     Deviates: the printed algorithm never says when a queue's length goes down. A query counts
         from its admission to its result here; counted until its batch begins, most answers would
@@ -77,14 +80,27 @@ class Windve:
 
     depths: Mapping[str, int]
 
+    def __post_init__(self) -> None:
+        for name, depth in self.depths.items():
+            if depth < 0:
+                raise ConfigError(f"the depth of embedding lane {name!r} is {depth}: at least 0")
+
     def choose(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> LaneQueue | None:
         """Return the first lane that holds fewer queries than its depth."""
         for lane in lanes:
-            if lane.has_room(ticket) and lane.queries < self.depths[lane.name]:
+            if lane.has_room(ticket) and lane.queries < self._depth(lane):
                 return lane
         return None
 
     def wait_s(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> float:
-        """Return when the first lane will be through with what it holds."""
-        open_lanes = (lane for lane in lanes if self.depths[lane.name])
+        """Return when the first lane will be through with what it holds; inf = all are closed."""
+        open_lanes = (lane for lane in lanes if self._depth(lane))
         return min((lane.finish_s(ticket, now_s) - now_s for lane in open_lanes), default=math.inf)
+
+    def _depth(self, lane: LaneQueue) -> int:
+        if lane.name not in self.depths:
+            raise ConfigError(
+                f"depths names {', '.join(self.depths) or 'no lane'}, and not the embedding lane "
+                f"{lane.name!r}: give each lane a depth, 0 for a closed one"
+            )
+        return self.depths[lane.name]

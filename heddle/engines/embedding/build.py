@@ -1,14 +1,21 @@
 """Settings of an embedding lane and how it is built, inside the lane."""
 
+import logging
 import math
+import os
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from heddle.core.errors import ConfigError
-from heddle.engines.embedding.encoder_directory import EncoderDirectory, default_model_dir
+from heddle.engines.embedding.encoder_directory import (
+    PROMPT_NAMES,
+    EncoderDirectory,
+    default_model_dir,
+)
 from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.scheduler import BatchLimits
+from heddle.engines.embedding.tokenizer_thread import Tokenize, TokenizerThread
 from heddle.engines.embedding.vector_cache import VectorCache
 
 __all__ = [
@@ -19,6 +26,7 @@ __all__ = [
     "model_facts",
 ]
 
+log = logging.getLogger(__name__)
 DTYPES = ("auto", "float32", "bfloat16")
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 512, 32768
 CPU_BATCH_ROWS, GPU_BATCH_ROWS = 64, 512
@@ -43,6 +51,8 @@ class EmbeddingSettings:
         step_s_max: time that a step may take [s]: embedding on a GPU that also decodes makes no
             token wait for longer; inf = the batch limits alone.
         cache_bytes: memory for vectors of earlier queries; 0 = none are kept.
+        tokenizer_cpus: cores of a thread that tokenises while the device computes; () = any core;
+            None = no such thread: each step tokenises first what it needs, on the lane's cores.
 
     Raises:
         ConfigError: a value is out of range.
@@ -57,6 +67,7 @@ class EmbeddingSettings:
     long_texts: LongTexts = LongTexts.CUT
     step_s_max: float = math.inf
     cache_bytes: int = CACHE_BYTES
+    tokenizer_cpus: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -107,6 +118,7 @@ def build_engine(name: str, epoch: int, settings: EmbeddingSettings) -> Embeddin
     # Late, because settings are made in processes that never load torch.
     from heddle.engines.embedding.worker import PerfClock, TransformerWorker
 
+    _tell_of_unused_prompts(directory)
     worker = TransformerWorker.load(directory, settings.dtype, settings.device, settings.threads)
     limits = settings.limits(on_gpu=worker.on_gpu).within_memory(*worker.warm_up())
     return EmbeddingEngine(
@@ -119,4 +131,26 @@ def build_engine(name: str, epoch: int, settings: EmbeddingSettings) -> Embeddin
         cache=VectorCache(directory.name, worker.dtype, settings.cache_bytes),
         long_texts=settings.long_texts,
         step_s_max=settings.step_s_max,
+        tokenizer=_tokenizer(worker.tokenize, settings.tokenizer_cpus),
     )
+
+
+def _tell_of_unused_prompts(directory: EncoderDirectory) -> None:
+    """Warn of a model whose prompts have names that no role stands for: its texts get none."""
+    if directory.prompt_names and not any(directory.prompts.values()):
+        known = ", ".join(name for names in PROMPT_NAMES.values() for name in names)
+        log.warning(
+            "the embedding model %s has prompts named %s, and texts get none of them: name those "
+            "for questions and passages as one of %s in its config_sentence_transformers.json",
+            directory.name,
+            ", ".join(directory.prompt_names),
+            known,
+        )
+
+
+def _tokenizer(tokenize: Tokenize, cpus: tuple[int, ...] | None) -> TokenizerThread | None:
+    if cpus is None:
+        return None
+    # The library's own threads would run on the lane's cores, beside the device's.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    return TokenizerThread(tokenize, cpus)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 from importlib.util import find_spec
+from numbers import Integral
 from pathlib import Path
 
 from heddle.core.errors import ConfigError, InputError
@@ -36,7 +37,8 @@ class EncoderDirectory:
 
     `name` also stands for the weights: two models of one directory name differ in it. The
     package has a name of its own. `max_tokens` counts the special tokens. `prompts` are the words
-    that the model wants before a text of each role. `shorter_dims` are the lengths that its
+    that the model wants before a text of each role, `prompt_names` all that its files have words
+    for, under whatever name. `shorter_dims` are the lengths that its
     vectors may be cut to, because it was trained so (Matryoshka).
     Vectors are always L2-normalised, as the corpus needs them; `is_normalized` says whether the
     model's own settings do so as well.
@@ -50,6 +52,7 @@ class EncoderDirectory:
     lower_case: bool
     is_normalized: bool
     prompts: Mapping[TextRole, str]
+    prompt_names: Sequence[str]
     shorter_dims: Sequence[int]
 
     @classmethod
@@ -81,6 +84,7 @@ class EncoderDirectory:
         if not isinstance(dims, int):
             raise ConfigError(f"{path / 'config.json'} has no hidden_size")
         pooling, is_normalized = _modules(path)
+        prompts, prompt_names = _prompts(path)
         return cls(
             path=path,
             name=_name(path),
@@ -89,7 +93,8 @@ class EncoderDirectory:
             pooling=pooling,
             lower_case=bool(sentence.get("do_lower_case", False)),
             is_normalized=is_normalized,
-            prompts=_prompts(path),
+            prompts=prompts,
+            prompt_names=prompt_names,
             shorter_dims=_shorter_dims(path, config, dims),
         )
 
@@ -104,6 +109,8 @@ class EncoderDirectory:
         Raises:
             InputError: it is neither the whole length nor one that the model was trained for.
         """
+        if isinstance(dims, bool) or not isinstance(dims, Integral):
+            raise InputError(f"dimensions must be a whole number, got {dims!r}")
         if dims != self.dims and dims not in self.shorter_dims:
             lengths = [str(length) for length in self.shorter_dims[:8]]
             more = f"; it can be cut to {', '.join(lengths)}" if lengths else ""
@@ -201,19 +208,29 @@ def _modules(path: Path) -> tuple[Pooling, bool]:
     return pooling, is_normalized
 
 
-def _prompts(path: Path) -> Mapping[TextRole, str]:
-    """Return the prompts of config_sentence_transformers.json, by role."""
+def _prompts(path: Path) -> tuple[Mapping[TextRole, str], Sequence[str]]:
+    """Return the prompts of config_sentence_transformers.json: by role, and the names of all."""
     file = path / "config_sentence_transformers.json"
     settings = _read(file)
     named = settings.get("prompts") or {}
     if not isinstance(named, dict):
         raise ConfigError(f"{file}: prompts should be an object of texts by name")
+    for name, words in named.items():
+        if not isinstance(words, str | None):
+            raise ConfigError(f"{file}: the prompt {name!r} should be a text, got {words!r}")
     prompts = {
-        role: next((str(named[name]) for name in names if named.get(name)), "")
+        role: next((named[name] for name in names if named.get(name)), "")
         for role, names in PROMPT_NAMES.items()
     }
     default = settings.get("default_prompt_name")
-    return {**prompts, TextRole.PLAIN: str(named.get(default, "")) if default else ""}
+    known = {*named, *(name for names in PROMPT_NAMES.values() for name in names)}
+    if default is not None and default not in known:
+        raise ConfigError(
+            f"{file}: default_prompt_name is {default!r}, and prompts has "
+            f"{', '.join(named) or 'none'}: name one of them, or leave it out"
+        )
+    plain = (named.get(default) or "") if default else ""
+    return {**prompts, TextRole.PLAIN: plain}, tuple(name for name in named if named[name])
 
 
 def _shorter_dims(path: Path, config: dict[str, object], dims: int) -> Sequence[int]:
@@ -223,6 +240,8 @@ def _shorter_dims(path: Path, config: dict[str, object], dims: int) -> Sequence[
         if not all(isinstance(length, int) and 0 < length <= dims for length in listed):
             raise ConfigError(f"{path / 'config.json'}: matryoshka_dimensions go up to {dims}")
         return tuple(sorted(listed))
+    if listed is not None:
+        raise ConfigError(f"{path / 'config.json'}: matryoshka_dimensions should be a list")
     return range(1, dims) if config.get("is_matryoshka") is True else ()
 
 

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
@@ -20,6 +21,8 @@ from heddle.core.tasks import Priority, Task
 from heddle.costs.step_report import StepReport
 from heddle.engines.embedding.long_texts import LongTexts, WindowMean
 from heddle.engines.embedding.scheduler import BatchLimits, EmbeddingScheduler, Row
+from heddle.engines.embedding.tokenized_text import TokenizedText
+from heddle.engines.embedding.tokenizer_thread import TokenizerThread
 from heddle.engines.embedding.vector_cache import CachedVector, VectorCache
 
 log = logging.getLogger(__name__)
@@ -29,17 +32,6 @@ PRIOR_S: Mapping[str, float] = MappingProxyType({"call": 7e-3, "tokens": 3e-4, "
 few hundred tokens a text, attention's square is too small to fit beside the tokens."""
 NO_PROMPTS: Mapping[TextRole, str] = MappingProxyType({})
 CHARS_PER_TOKEN = 4  # of a text that is not tokenised yet
-
-
-@dataclass(frozen=True, slots=True)
-class TokenizedText:
-    """A text as the model reads it, special tokens included.
-
-    `windows` is what follows `token_ids`, where it is longer than the model takes.
-    """
-
-    token_ids: Sequence[int]
-    windows: Sequence[Sequence[int]] = ()
 
 
 class EmbeddingWorker(Protocol):
@@ -84,6 +76,15 @@ class PartialVectors:
     text_of: dict[int, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """Texts that are tokenised while a step is computed: of which tasks, and what comes of it."""
+
+    wanted: Sequence[tuple[int, Sequence[str]]]
+    results: Sequence[PartialVectors]
+    tokenized: "Future[Sequence[TokenizedText]]"
+
+
 class EmbeddingEngine:
     """Embeds the texts of all its tasks together.
 
@@ -99,6 +100,8 @@ class EmbeddingEngine:
         long_texts: what becomes of texts longer than the model takes, where a task doesn't say.
         step_s_max: time that a step may take, where others wait for the device meanwhile [s]; one
             row always fits.
+        tokenizer: tokenises the texts of later steps while one is computed; None = each step
+            tokenises first what it may choose from.
     """
 
     def __init__(
@@ -114,8 +117,11 @@ class EmbeddingEngine:
         cache: VectorCache | None = None,
         long_texts: LongTexts = LongTexts.CUT,
         step_s_max: float = math.inf,
+        tokenizer: TokenizerThread | None = None,
     ) -> None:
         self._worker = worker
+        self._tokenizer = tokenizer
+        self._ahead: ReadAhead | None = None
         self._prompts = prompts
         self._cache = VectorCache("", "", bytes_max=0) if cache is None else cache
         self._clock = clock
@@ -168,11 +174,13 @@ class EmbeddingEngine:
         budget_s = min(self._budget_s if math.isinf(budget_s) else budget_s, self._step_s_max)
         texts = self._tokenize()
         batch = self._scheduler.next_batch(
-            tokens_max=self._tokens_within(budget_s, texts),
+            # What another thread tokenises holds up nobody who waits for the device.
+            tokens_max=self._tokens_within(budget_s, 0 if self._tokenizer else texts),
             call_tokens=self._call_tokens(),
             now_s=self._clock.now_s(),
             token_s=self._report.costs.coefficients_s["tokens"],
         )
+        self._tokenize_ahead()
         if batch:
             self._embed(batch)
         running = sum(r.missing < len(r.values) for r in self._results.values())
@@ -182,6 +190,11 @@ class EmbeddingEngine:
             has_computed=bool(batch),
             has_work=bool(self._results),
         )
+
+    def close(self) -> None:
+        """End the thread that tokenises."""
+        if self._tokenizer is not None:
+            self._tokenizer.close()
 
     def predicted_step_s(self) -> float:
         """Return how long the next step should take, by the cost model [s]."""
@@ -253,13 +266,18 @@ class EmbeddingEngine:
             self._report.failed(task_id, message, is_input=is_input)
 
     def _tokenize(self) -> int:
-        """Tokenise the rows that the next batch may choose from; return how many."""
-        wanted = self._scheduler.untokenized()
+        """Tokenise the rows that the next batch may choose from; return how many.
+
+        Where another thread goes on with the rest meanwhile, a batch's worth is enough.
+        """
+        self._take_ahead()
+        rows = None if self._tokenizer is None else self._limits.rows_max
+        wanted = self._scheduler.untokenized(rows)
         flat = [text for _, texts in wanted for text in texts]
         if not flat:
             return 0
         try:
-            done = list(self._worker.tokenize(flat))
+            done = self._tokens_of(flat)
         except Exception:  # one bad text fails the call: find its task, and keep the others
             return sum(self._tokenize_alone(task_id, texts) for task_id, texts in wanted)
         at = 0
@@ -268,9 +286,44 @@ class EmbeddingEngine:
             at += len(texts)
         return at
 
+    def _tokens_of(self, texts: Sequence[str]) -> Sequence[TokenizedText]:
+        tokenize = self._tokenizer or self._worker.tokenize
+        return tokenize(texts)
+
+    def _tokenize_ahead(self) -> None:
+        """Begin to tokenise what later batches may choose from.
+
+        No more than a batch's worth, so that an urgent text never waits for more than that.
+        """
+        if self._tokenizer is None:
+            return
+        wanted = self._scheduler.untokenized(texts_max=self._limits.rows_max)
+        if wanted:
+            tokenized = self._tokenizer.start([text for _, texts in wanted for text in texts])
+            results = [self._results[task_id] for task_id, _ in wanted]
+            self._ahead = ReadAhead(wanted, results, tokenized)
+
+    def _take_ahead(self) -> None:
+        """Take in what was tokenised during the last step, for the tasks that are still there.
+
+        It is waited for, so that the same commands always make the same batches.
+        """
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return
+        try:
+            done = ahead.tokenized.result()
+        except Exception:
+            return  # the step that needs the text meets the error again, and finds its task
+        at = 0
+        for (task_id, texts), result in zip(ahead.wanted, ahead.results, strict=True):
+            if self._results.get(task_id) is result:
+                self._take_tokens(task_id, done[at : at + len(texts)])
+            at += len(texts)
+
     def _tokenize_alone(self, task_id: int, texts: Sequence[str]) -> int:
         try:
-            self._take_tokens(task_id, self._worker.tokenize(texts))
+            self._take_tokens(task_id, self._tokens_of(texts))
         except Exception as error:
             self._fail(task_id, f"text can't be tokenized: {error}", is_input=True)
         return len(texts)

@@ -141,6 +141,11 @@ class QueueManager:
                 f"{opens_at_s:.3f} s on the fastest lane: give at least {opens_at_s:.3f}"
             )
         wait_s = self.policy.wait_s(ticket, able, now_s)
+        if able and math.isinf(wait_s):
+            closed = ", ".join(lane.name for lane in able)
+            return InputError(
+                f"no embedding lane takes queries: {closed} closed (depth 0); give a longer SLO"
+            )
         wait_s = max(WAIT_S_MIN, wait_s) if math.isfinite(wait_s) else 1.0
         return Busy("the embedding lanes can't answer in time", wait_s=wait_s)
 

@@ -118,18 +118,27 @@ class EmbeddingScheduler:
         if task_id in self._tasks:
             self._tasks[task_id].priority = priority
 
-    def untokenized(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
-        """Return the texts whose length the next batch needs to know: (task id, texts) each."""
+    def untokenized(
+        self, rows: int | None = None, texts_max: int | None = None
+    ) -> tuple[tuple[int, tuple[str, ...]], ...]:
+        """Return the texts whose length the next batch needs to know: (task id, texts) each.
+
+        Args:
+            rows: how many rows it may choose from; None = as many as it looks ahead.
+            texts_max: the most to return; None = all of them.
+        """
         wanted: list[tuple[int, tuple[str, ...]]] = []
-        left = self._limits.window_rows
+        left = self._limits.window_rows if rows is None else rows
+        texts_left = left if texts_max is None else texts_max
         for task in self._urgent():
             left -= len(task.rows)
-            if left <= 0:
+            if min(left, texts_left) <= 0:
                 break
-            texts = task.texts[task.next_text : task.next_text + left]
+            texts = task.texts[task.next_text : task.next_text + min(left, texts_left)]
             if texts:
                 wanted.append((task.task_id, texts))
                 left -= len(texts)
+                texts_left -= len(texts)
         return tuple(wanted)
 
     def tokenized(self, task_id: int, token_ids: Sequence[Sequence[int]]) -> None:

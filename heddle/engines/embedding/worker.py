@@ -1,5 +1,6 @@
 """An encoder from a Hugging Face directory: tokenise, run, pool, normalise."""
 
+import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,13 +11,21 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from transformers import AutoModel
-from transformers.utils import logging
+from transformers.utils.logging import disable_progress_bar
 
 from heddle.core.errors import ConfigError
 from heddle.engines.embedding.encoder_directory import EncoderDirectory, Pooling
-from heddle.engines.embedding.engine import TokenizedText
+from heddle.engines.embedding.tokenized_text import TokenizedText
 
+log = logging.getLogger(__name__)
 CPU_FLAGS = Path("/proc/cpuinfo")
+WARM_UP_WORDS = 16
+MEMORY_CALLS = (
+    "reset_peak_memory_stats",
+    "memory_allocated",
+    "max_memory_allocated",
+    "mem_get_info",
+)
 
 
 class PerfClock:
@@ -61,7 +70,7 @@ class TransformerWorker:
             ConfigError: the model or the device can't be used.
         """
         torch.set_num_threads(threads)
-        logging.disable_progress_bar()
+        disable_progress_bar()
         place = _device(device)
         try:
             model = AutoModel.from_pretrained(
@@ -96,21 +105,39 @@ class TransformerWorker:
         return str(next(self._model.parameters()).dtype).removeprefix("torch.")
 
     def warm_up(self) -> tuple[float, int]:
-        """Embed a text as long as the model takes, because first steps take longer than others.
+        """Embed a text, because first steps take longer than others, and see what it took.
+
+        On an accelerator the text is as long as the model takes, which is where a token takes most
+        memory. On a CPU it is short: a long one would take some models minutes.
 
         Returns: bytes of the device that a padded token took, and bytes free after it; (0, 0) on
-            a CPU, whose small steps are no matter of memory.
+            a CPU, whose small steps are no matter of memory, and on a device that can't tell.
         """
-        [text] = self.tokenize(["warm " * self._directory.max_tokens])
-        if self._device.type != "cuda":
-            self.embed([text.token_ids])
+        if self._device.type == "cpu":
+            self._embed_words(WARM_UP_WORDS)
             return 0.0, 0
-        torch.cuda.reset_peak_memory_stats(self._device)
-        before = torch.cuda.memory_allocated(self._device)
+        # What torch's module for CUDA has for this, those of other accelerators (NPU) have, too.
+        memory = torch.get_device_module(self._device)
+        if not all(hasattr(memory, name) for name in MEMORY_CALLS):
+            log.warning(
+                "torch can't tell the memory of %s: batch_tokens_max alone bounds what a step "
+                "takes of it",
+                self._device,
+            )
+            self._embed_words(self._directory.max_tokens)
+            return 0.0, 0
+        memory.reset_peak_memory_stats(self._device)
+        before = memory.memory_allocated(self._device)
+        tokens = self._embed_words(self._directory.max_tokens)
+        peak = memory.max_memory_allocated(self._device) - before
+        free, _ = memory.mem_get_info(self._device)
+        return peak / tokens, free
+
+    def _embed_words(self, words: int) -> int:
+        """Embed a text of so many words and return its tokens."""
+        [text] = self.tokenize(["warm " * words])
         self.embed([text.token_ids])
-        peak = torch.cuda.max_memory_allocated(self._device) - before
-        free, _ = torch.cuda.mem_get_info(self._device)
-        return peak / len(text.token_ids), free
+        return len(text.token_ids)
 
     def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
         """Return one entry for each text, its rows no longer than the model takes."""
@@ -155,7 +182,10 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"embedding device {name!r} can't be used: {error}") from error
+        raise ConfigError(
+            f"embedding device {name!r} can't be used: {error}; install a torch that can, or hide "
+            "the device (CUDA_VISIBLE_DEVICES= hides all GPUs)"
+        ) from error
     return device
 
 

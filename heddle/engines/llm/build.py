@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from heddle.core.errors import ConfigError
 from heddle.engines.llm.attention_choice import ATTENTIONS, TRITON, choose_attention
-from heddle.engines.llm.engine import LlmEngine, LlmSpec, TextDecoder
+from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec, TextDecoder
 from heddle.engines.llm.fuser import ChunkCache, Fuser
 from heddle.engines.llm.kept_memory import keep_freed_memory
 from heddle.engines.llm.scheduler import SchedulerLimits
@@ -33,7 +33,8 @@ class LlmSettings:
     where there is one. `attention` torch or triton, a kernel for NVIDIA GPUs that auto takes where
     it can. `context_tokens_max` None is the model's own, or what the KV pool of
     `kv_bytes` holds if that is less. `packs_weights` keeps a second copy of the weights, for
-    decoding, on CPUs in float32. `threads` 0 leaves torch's setting as it is. `chunk_kv_bytes` of
+    decoding, on CPUs in float32. A step for nobody who waits, such as priming, aims to take
+    `background_step_s` at most. `threads` 0 leaves torch's setting as it is. `chunk_kv_bytes` of
     host memory keep the KV of retrieved chunks for reuse, 0 = none, as `chunk_kv_encoding` says;
     `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`. What is deleted from the corpus in
     `corpus_dir` is forgotten.
@@ -56,6 +57,7 @@ class LlmSettings:
     corpus_dir: Path | None = None
     chunk_kv_dir: Path | None = None
     chunk_kv_disk_bytes: int = 0
+    background_step_s: float = BACKGROUND_STEP_S
     threads: int = 0
 
     def __post_init__(self) -> None:
@@ -70,6 +72,8 @@ class LlmSettings:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.context_tokens_max is not None and self.context_tokens_max < 1:
             raise ConfigError(f"context_tokens_max is {self.context_tokens_max}; use 1 or more")
+        if not self.background_step_s > 0:
+            raise ConfigError(f"background_step_s is {self.background_step_s}; use a positive time")
         if self.threads < 0:
             raise ConfigError(f"threads is {self.threads}; use 0 (torch's own) or more")
 
@@ -200,7 +204,14 @@ def spec_of(settings: LlmSettings, model: Any, fingerprint: str) -> LlmSpec:  # 
 
     limits = _limits(settings, model.config, model.dtype)
     page_bytes = kv_shape(model.config, model.dtype).token_bytes * limits.page_size
-    return LlmSpec(limits, _eos_ids(model), fingerprint, page_bytes, _prior_s(model))
+    return LlmSpec(
+        limits,
+        _eos_ids(model),
+        fingerprint,
+        page_bytes,
+        _prior_s(model),
+        background_step_s=settings.background_step_s,
+    )
 
 
 def _load(model_dir: Path, config: Any, dtype: "torch.dtype") -> Any:  # noqa: ANN401

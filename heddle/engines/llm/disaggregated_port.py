@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from heddle.core.commands import Admit, Amend, Cancel, Command, Release, Steer
+from heddle.core.commands import Admit, Amend, Cancel, Command, KvSent, Release, Steer
 from heddle.core.credits import Credits
-from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Frame, Load
+from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame, Load
 from heddle.core.payloads import DecodePayload, PrefillPayload, SequenceKv, TransferPayload
 from heddle.core.ports import EnginePort
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import KvHandle
+from heddle.core.tasks import Priority
 from heddle.engines.llm.lane_role import LaneRole
 
 LLM_KINDS: Final = frozenset(
@@ -34,11 +35,25 @@ class LlmLane:
 
 
 @dataclass(slots=True, eq=False)
+class _Prompt:
+    """A prompt on lane `lane`, where its KV is called `handle`; `end` is how its prefill ended."""
+
+    lane: int
+    handle: KvHandle
+    end: Event | None = None
+
+    @property
+    def is_computed(self) -> bool:
+        return isinstance(self.end, Done)
+
+
+@dataclass(slots=True, eq=False)
 class _Decode:
     """A decode whose prompt is handed over; its task is on lane `lane`, None = on none yet."""
 
     admit: Admit
     payload: DecodePayload
+    prompt: _Prompt
     lane: int | None = None
     is_cancelled: bool = False
 
@@ -49,28 +64,32 @@ class DisaggregatedPort:
 
     All prompts of a request go to the same prefill lane, which knows the beginning of the next one
     and its question. A decode goes there first, under its own task id, as a transfer; with the KV
-    that answers it, it goes on to the decode lane that has fewest. None becomes a transfer unless a
-    lane that is up has a seat for it, so what is on its way is bounded; the others wait here, and
-    their prompts in the prefill lane's pages. What a lane that does both has prefilled it decodes.
+    that answers it, it goes on to the decode lane that has fewest. None becomes a transfer unless
+    a lane that is up has a seat for it; the others wait here, and their prompts in the prefill
+    lane's pages. Prompts that are computed have the seats first. What they leave goes to prompts
+    that are not, so that their KV sets out by itself; such a seat is not taken from one that is
+    computed meanwhile, so KV for twice the seats may be on its way, and no more. A decode that
+    waits fails as soon as its prompt is lost. What a lane that does both has prefilled it decodes.
 
     Args:
         name: the engine's name, as the runtime sees it.
         lanes: the lanes; at least one prefills and one decodes.
         is_up: whether a lane can work right now; where none can, one that comes back is waited for.
-        on_sent: told how long a prefill lane took to copy KV out [s].
+        on_sent: told with each prompt how long its lane took to copy its KV out.
         credits: rows that the runtime may have here.
     """
 
     name: str
     lanes: Sequence[LlmLane]
     is_up: Callable[[EnginePort], bool]
-    on_sent: Callable[[float], None]
+    on_sent: Callable[[KvSent], None]
     credits: Credits
     kinds: frozenset[PrimitiveKind] = LLM_KINDS
     _tasks: dict[int, int] = field(default_factory=dict)  # task -> its lane, but for _decodes
-    _leases: dict[int, tuple[int, KvHandle]] = field(default_factory=dict)  # by the prefill
+    _prompts: dict[int, _Prompt] = field(default_factory=dict)  # leased, by the prefill
     _decodes: dict[int, _Decode] = field(default_factory=dict)
     _events: list[Event] = field(default_factory=list)
+    _stepped_s: float = 0.0  # by prefill lanes since they were told of
     _last: dict[int, Frame] = field(default_factory=dict)  # each lane's newest, no events
     _wake: Callable[[], None] = lambda: None
 
@@ -90,9 +109,9 @@ class DisaggregatedPort:
                 self._cancel_decode(self._decodes[task_id])
             case Cancel(task_id=task_id) | Amend(task_id=task_id) | Steer(task_id=int() as task_id):
                 self._pass_on(task_id, command)
-            case Release(handle=handle) if handle.id in self._leases:
-                number, own = self._leases.pop(handle.id)
-                self.lanes[number].port.send(Release(own))
+            case Release(handle=handle) if handle.id in self._prompts:
+                prompt = self._prompts.pop(handle.id)
+                self.lanes[prompt.lane].port.send(Release(prompt.handle))
             case Steer():
                 for lane in self.lanes:
                     lane.port.send(command)
@@ -123,10 +142,12 @@ class DisaggregatedPort:
         number = self._prefill_lane(task.identity.request_id)
         port = self.lanes[number].port
         self._tasks[task.task_id] = number
-        if isinstance(task.payload, PrefillPayload) and not task.payload.is_speculative:
-            handle = KvHandle(port.name, port.epoch, task.task_id)
-            self._leases[task.task_id] = number, handle
         port.send(command)
+        if isinstance(task.payload, PrefillPayload) and not task.payload.is_speculative:
+            # Read after sending: an epoch that ends in between has failed the prefill, while a
+            # handle of the epoch before would never be released.
+            handle = KvHandle(port.name, port.epoch, task.task_id)
+            self._prompts[task.task_id] = _Prompt(number, handle)
 
     def _prefill_lane(self, request_id: int) -> int:
         up = self._up([n for n, lane in enumerate(self.lanes) if lane.role.prefills])
@@ -141,37 +162,65 @@ class DisaggregatedPort:
 
     def _admit_decode(self, command: Admit, payload: DecodePayload) -> None:
         task_id = command.task.task_id
-        number, _ = self._leases[payload.prefill_task]
-        if self.lanes[number].role.decodes:
-            self._tasks[task_id] = number
-            self.lanes[number].port.send(command)
+        prompt = self._prompts[payload.prefill_task]
+        if self.lanes[prompt.lane].role.decodes:
+            self._tasks[task_id] = prompt.lane
+            self.lanes[prompt.lane].port.send(command)
             return
-        self._decodes[task_id] = _Decode(command, payload)
+        self._decodes[task_id] = _Decode(command, payload, prompt)
         self._start_transfers()
 
     def _start_transfers(self) -> None:
         """Ask for the prompts of decodes that wait, while there are seats for them."""
+        for decode in [decode for decode in self._decodes.values() if decode.lane is None]:
+            problem = self._problem(decode.prompt)
+            if problem is not None:
+                self._end(Failed(decode.admit.task.task_id, *problem))
         waiting = [decode for decode in self._decodes.values() if decode.lane is None]
         if not waiting:
             return
         seats = sum(self.lanes[number].seats for number in self._decode_lanes())
-        free = seats - (len(self._decodes) - len(waiting))
-        waiting.sort(key=lambda decode: decode.admit.task.identity.priority)  # stable
-        for decode in waiting[: max(0, free)]:
-            decode.lane, _ = self._leases[decode.payload.prefill_task]
-            payload = TransferPayload(decode.payload.prefill_task)
-            task = decode.admit.task._replace(payload=payload)
-            self.lanes[decode.lane].port.send(Admit(task, report_every=0))
+        under_way = [d for d in self._decodes.values() if d.lane is not None]
+        computed = sum(decode.prompt.is_computed for decode in under_way)
+        ahead = len(under_way) - computed
+        waiting.sort(key=_turn)  # stable
+        for decode in waiting:
+            is_computed = decode.prompt.is_computed
+            if computed + (0 if is_computed else ahead) >= seats:
+                break
+            computed, ahead = computed + is_computed, ahead + (not is_computed)
+            self._transfer(decode)
+
+    def _transfer(self, decode: _Decode) -> None:
+        decode.lane = decode.prompt.lane
+        task = decode.admit.task._replace(payload=TransferPayload(decode.payload.prefill_task))
+        self.lanes[decode.lane].port.send(Admit(task, report_every=0))
+
+    def _problem(self, prompt: _Prompt) -> tuple[str, bool] | None:
+        """Return why there will be no KV of a prompt, and whether by its input's fault."""
+        port = self.lanes[prompt.lane].port
+        match prompt.end:
+            case Failed(message=message, is_input=is_input):
+                return message, is_input
+            case Cancelled():
+                return "its prompt was given up", False
+            case Done() if prompt.handle.epoch != port.epoch or not self.is_up(port):
+                return f"lane lost: lane {port.name} was lost with its prompt", False
+        return None
+
+    def _end(self, event: Event) -> None:
+        """Tell the runtime of a decode's end that happened here."""
+        del self._decodes[event.task_id]
+        self._events.append(event)
+        self._wake()
 
     def _cancel_decode(self, decode: _Decode) -> None:
         task_id = decode.admit.task.task_id
         decode.is_cancelled = True
         if decode.lane is not None:
             self.lanes[decode.lane].port.send(Cancel(task_id))
-            return
-        del self._decodes[task_id]
-        self._events.append(Cancelled(task_id))
-        self._wake()
+        else:
+            self._end(Cancelled(task_id))
 
     def _pass_on(self, task_id: int, command: Command) -> None:
         decode = self._decodes.get(task_id)
@@ -183,6 +232,8 @@ class DisaggregatedPort:
 
     def _take_in(self, number: int, frame: Frame) -> Frame:
         self._last[number] = frame._replace(events=())  # they may hold a prompt's KV
+        if not self.lanes[number].role.decodes:
+            self._stepped_s += frame.seconds
         told = [self._answer(number, event) for event in frame.events]
         return self._whole(frame._replace(events=tuple(e for e in told if e is not None)))
 
@@ -194,6 +245,8 @@ class DisaggregatedPort:
                 return None
             if isinstance(event, TERMINAL):
                 del self._tasks[event.task_id]
+                if event.task_id in self._prompts:
+                    self._prompts[event.task_id].end = event
             return event
         if decode.lane != number:
             return None
@@ -205,7 +258,8 @@ class DisaggregatedPort:
 
     def _move(self, decode: _Decode, prompt: SequenceKv) -> Event | None:
         """Send a decode on with its prompt's KV."""
-        self.on_sent(prompt.seconds)
+        stepped_s, self._stepped_s = self._stepped_s, 0.0
+        self.on_sent(KvSent(prompt.seconds, stepped_s))
         task = decode.admit.task
         if decode.is_cancelled:
             del self._decodes[task.task_id]
@@ -245,6 +299,11 @@ class DisaggregatedPort:
     @property
     def _waiting(self) -> int:
         return sum(decode.lane is None for decode in self._decodes.values())
+
+
+def _turn(decode: _Decode) -> tuple[bool, Priority]:
+    """Return what decodes that wait are ordered by."""
+    return not decode.prompt.is_computed, decode.admit.task.identity.priority
 
 
 def _sums(parts: Sequence[Mapping[str, float]]) -> Mapping[str, float]:

@@ -47,7 +47,7 @@ from heddle.costs.step_report import StepReport
 from heddle.engines.llm.asked_questions import Asking
 from heddle.engines.llm.fuser import Fuser
 from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ScoredAhead
-from heddle.engines.llm.fusion.ratio_choice import chosen_ratio
+from heddle.engines.llm.fusion.ratio_choice import RatioChoice, chosen_ratio
 from heddle.engines.llm.primer import Primer, fitting
 from heddle.engines.llm.requests import change_segment, refusal
 from heddle.engines.llm.scheduler import Scheduler, SchedulerLimits, StepPlan
@@ -65,7 +65,7 @@ KINDS = frozenset(
         PrimitiveKind.ASKING,
     }
 )
-BACKGROUND_STEP_S = 0.25  # as long as a query may have to wait for a step without any
+BACKGROUND_STEP_S = 0.25  # as long as a query waits for a step without any, unless set otherwise
 ASKINGS_MAX = 64  # questions that wait to be run ahead of their prompts
 PREFILL_TOKENS_MIN = 16  # a step always moves prompts by this much, however small its budget
 
@@ -116,7 +116,8 @@ class LlmSpec:
     """What the engine must know of its model.
 
     `prior_s` is the first guess of the cost model; `reuse_problem` says why no chunk KV is
-    reused, where the engine has no fuser, and `notes` says so where it was meant to have one.
+    reused, where the engine has no fuser, and `notes` says so where it was meant to have one. A
+    step without any query aims to take `background_step_s` at most.
     """
 
     limits: SchedulerLimits
@@ -126,6 +127,7 @@ class LlmSpec:
     prior_s: Mapping[str, float]
     reuse_problem: str = "this engine keeps no chunk KV"
     notes: tuple[str, ...] = ()
+    background_step_s: float = BACKGROUND_STEP_S
 
 
 @dataclass(slots=True, eq=False)
@@ -235,7 +237,7 @@ class LlmEngine:
         self._receive()
         budget_s = min(budget_s, self._budget_s)
         if not self._scheduler.has_queries:
-            budget_s = min(budget_s, BACKGROUND_STEP_S)
+            budget_s = min(budget_s, self._spec.background_step_s)
         plan = self._scheduler.plan(self._prefill_tokens_within(budget_s))
         if plan is not None:
             self._run(plan)
@@ -450,10 +452,11 @@ class LlmEngine:
             )
         step = {"call": 1.0, "prefill_tokens": float(tokens), "context_tokens": float(tokens)}
         own_s = self._report.costs.predict_s(step)
-        if own_s > BACKGROUND_STEP_S:
+        step_s = self._spec.background_step_s
+        if own_s > step_s:
             return (
                 f"the question was not run ahead: predicted to take {own_s:.3g} s, and a step in "
-                f"the background may take {BACKGROUND_STEP_S:g} s"
+                f"the background may take {step_s:g} s"
             )
         askings = sum(sequence.asking is not None for sequence in self._sequences.values())
         return "too many questions wait to be run ahead" if askings >= ASKINGS_MAX else ""
@@ -488,7 +491,7 @@ class LlmEngine:
     def _reread_prompt(self, sequence: Sequence) -> None:
         """Take over changed segments; refuse a prompt that is empty or too long."""
         self._end_fusion(sequence)
-        sequence.captures, sequence.attention = (), None
+        sequence.captures, sequence.unprimed, sequence.attention = (), (), None
         prompt = sequence.known_prompt()
         sequence.has_pending = any(segment.is_pending for segment in sequence.segments)
         sequence.num_prompt_tokens = len(prompt)
@@ -629,7 +632,7 @@ class LlmEngine:
             sequence.num_prompt_tokens,
             sequence.num_reused_tokens,
             sequence.preemptions,
-            sequence.fused,
+            sequence.fused and replace(sequence.fused, unprimed=sequence.unprimed),
         )
         self._report.done(sequence.id, result)
         if sequence.transfer is not None:
@@ -815,7 +818,7 @@ def _scores_of(fuser: Fuser | None, clock: Clock, sequence: Sequence) -> ScoredA
 
 def _ratio_of(
     report: StepReport, clock: Clock, step_tokens: int, sequence: Sequence, prompt: FusedPrompt
-) -> float:
+) -> RatioChoice:
     """Return a fused prompt's ratio: its answer, however long, should meet the deadline."""
     left_s = sequence.deadline_s - clock.now_s()
     if sequence.decode is not None:

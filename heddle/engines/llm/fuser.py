@@ -20,7 +20,7 @@ from heddle.engines.llm.sequence import Capture
 from heddle.engines.llm.sequence import Sequence as Prompt
 from heddle.kv.chunk_directory import Fetch, Found, Tier
 from heddle.kv.chunk_key import HitKind, Probe, PromptKeys
-from heddle.kv.chunk_record import ChunkRecord
+from heddle.kv.chunk_record import ChunkRecord, ChunkVariant
 
 NO_QUESTION: Final = (
     "no stored chunk was used: nothing follows the prompt's last passage, so nothing asks about "
@@ -137,8 +137,8 @@ class ChunkExporter(QuestionScorer, Protocol):
 class Fuser:
     """Puts prompts on their way through fusion and takes them off it.
 
-    Mutates: a prompt's `fusion`, `fused`, `captures` and `attention`; pins entries of the store
-    until `drop`. What questions that were run ahead look for is in `asked`.
+    Mutates: a prompt's `fusion`, `fused`, `captures`, `unprimed` and `attention`; pins
+    entries of the store until `drop`. What questions that were run ahead look for is in `asked`.
     """
 
     def __init__(self, cache: ChunkCache, exporter: ChunkExporter, fingerprint: str) -> None:
@@ -191,6 +191,8 @@ class Fuser:
             for index in range(len(layout.chunks))
         ]
         found = self.look_up(probes, now_s)
+        if prompt.reuse.primed:
+            prompt.unprimed = _unprimed(layout, found)
         fetched, choice = _worth_fetching(
             layout,
             found,
@@ -351,6 +353,22 @@ class Fuser:
             before=keys.chunks[:index],
             error=error,
         )
+
+
+def _unprimed(layout: PromptLayout, found: Mapping[int, Found]) -> tuple[int, ...]:
+    """Return the corpus's ids of chunks that have neither primed nor lossless KV.
+
+    The first chunk is best served by its raw KV.
+    """
+    wanting = []
+    for index, chunk in enumerate(layout.chunks):
+        one = found.get(index)
+        is_served = one is not None and (
+            one.kind is HitKind.EXACT or one.record.variant is ChunkVariant.PRIMED
+        )
+        if index > 0 and chunk.chunk_id is not None and not is_served:
+            wanting.append(chunk.chunk_id)
+    return tuple(dict.fromkeys(wanting))
 
 
 def _reuse_nothing(prompt: Prompt, layout: PromptLayout, notes: tuple[str, ...]) -> None:

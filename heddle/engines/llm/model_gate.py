@@ -99,7 +99,8 @@ def fingerprint(model_dir: Path, dtype: str) -> str:
     one. So a model whose weights were trained on or merged has another digest wherever that was,
     and gigabytes are told apart in milliseconds; a few numbers changed by hand may be missed.
 
-    Raises: ConfigError: a file of weights has no safetensors header.
+    Raises: ConfigError: a file of weights has no safetensors header, or one that names places
+        outside of it.
     """
     digest = hashlib.sha256(dtype.encode())
     for path in sorted(model_dir.glob("*.json")):
@@ -120,17 +121,33 @@ def _samples(path: Path, file: BinaryIO) -> Iterator[bytes]:
     yield header
     try:
         tensors = json.loads(header)
-        spans = [
-            tensors[name]["data_offsets"] for name in sorted(tensors.keys() - {"__metadata__"})
-        ]
+        places = {
+            name: tensors[name]["data_offsets"]
+            for name in sorted(tensors.keys() - {"__metadata__"})
+        }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"model: {path} has no safetensors header; copy it again") from error
-    for start, stop in spans:
+    data_bytes = path.stat().st_size - _LENGTH_BYTES - len(header)
+    for name, offsets in places.items():
+        start, stop = _checked_span(path, name, offsets, data_bytes)
         last = max(stop - start - _SAMPLE_BYTES, 0)
-        places = {last * number // (_SAMPLES - 1) for number in range(_SAMPLES)}
-        for place in sorted(places):
+        for place in sorted({last * number // (_SAMPLES - 1) for number in range(_SAMPLES)}):
             file.seek(_LENGTH_BYTES + len(header) + start + place)
             yield file.read(min(_SAMPLE_BYTES, stop - start))
+
+
+def _checked_span(path: Path, name: str, offsets: object, data_bytes: int) -> tuple[int, int]:
+    """Return where a tensor lies among a file's data [bytes].
+
+    Raises: ConfigError: its offsets aren't two places in the file, in this order.
+    """
+    match offsets:
+        case [int(start), int(stop)] if 0 <= start <= stop <= data_bytes:
+            return start, stop
+    raise ConfigError(
+        f"model: {path} says that tensor {name!r} lies at {offsets!r} of {data_bytes} bytes of "
+        "data: the file is cut short or damaged; copy it again"
+    )
 
 
 def _why_unsupported(raw: dict[str, object]) -> str:

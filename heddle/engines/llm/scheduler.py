@@ -17,6 +17,7 @@ from heddle.engines.llm.fusion.fused_prompt import (
     ScoredAhead,
 )
 from heddle.engines.llm.fusion.fusion import Fusion, Stage
+from heddle.engines.llm.fusion.ratio_choice import RatioChoice
 from heddle.engines.llm.sequence import Sequence
 from heddle.engines.llm.step_batch import (
     BatchRow,
@@ -35,7 +36,7 @@ from heddle.kv.rows import Row, SharedSpan
 
 _ORDER = attrgetter("order")
 
-RatioOf = Callable[[Sequence, FusedPrompt], float]
+RatioOf = Callable[[Sequence, FusedPrompt], RatioChoice]
 ScoresOf = Callable[[Sequence], ScoredAhead]
 
 
@@ -427,7 +428,8 @@ class Scheduler:
         row.extend(self.ledger.allocate(missing, row.pages[-1] if row.pages else None))
         for chunk in absent:
             pages = self.chunk_pages.hold(chunk.record)
-            self._share(sequence, chunk, pages or self.chunk_pages.add(chunk.record, chunk.block))
+            pages = pages or self.chunk_pages.add(chunk.record, chunk.block)
+            self._share(sequence, chunk, pages, was_there=False)
         return True
 
     def _lay_out(self, sequence: Sequence) -> list[ReusedChunk]:
@@ -453,7 +455,7 @@ class Scheduler:
             if pages is None:
                 absent.append(chunk)
             else:
-                self._share(sequence, chunk, pages)
+                self._share(sequence, chunk, pages, was_there=True)
         return absent
 
     def _seat(self, sequence: Sequence, fusion: Fusion) -> None:
@@ -461,9 +463,10 @@ class Scheduler:
         if fusion.wants_scores:
             fusion.take_scores(self._scores_of(sequence))
         prompt = fusion.prompt(sequence.num_computed_tokens)
-        ratio = self._ratio_of(sequence, prompt)
+        choice = self._ratio_of(sequence, prompt)
         shares = fusion.can_share and sequence.attention is None
-        fusion.seat(prompt, ratio, shares=shares and self._has_room(sequence.row, prompt, ratio))
+        shares = shares and self._has_room(sequence.row, prompt, choice.ratio)
+        fusion.seat(prompt, choice, shares=shares)
 
     def _has_room(self, row: Row, prompt: FusedPrompt, ratio: float) -> bool:
         """Whether the pool could hold chunks' pages beside a row's own, up to a full context.
@@ -477,8 +480,12 @@ class Scheduler:
         held = sum(len(span.pages.pages) for span in row.spans)
         return held + sum(map(self.chunk_pages.pages_for, tokens)) <= self.limits.page_count
 
-    def _share(self, sequence: Sequence, chunk: ReusedChunk, pages: SharedPages) -> None:
+    def _share(
+        self, sequence: Sequence, chunk: ReusedChunk, pages: SharedPages, *, was_there: bool
+    ) -> None:
         assert sequence.fusion is not None, f"sequence {sequence.id} is not fused"
+        if chunk.was_in_pool is None:
+            chunk.was_in_pool = was_there
         start, stop = chunk.span.start, chunk.span.stop
         first = max(start, sequence.fusion.first_fused)
         sequence.row.share(SharedSpan(first, stop, start, pages))

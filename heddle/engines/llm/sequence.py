@@ -83,7 +83,8 @@ class Sequence:
     prompt is put together from reused KV, and only then counted as computed; an `attention` log
     notes what tokens look at while they are computed. The KV of the first `num_exact_tokens_max`
     is what full attention gives; None: all of it. `deadline_s` is by the lane's clock.
-    `transfer` is the task that waits to hand its KV to another lane.
+    `transfer` is the task that waits to hand its KV to another lane. `unprimed` are the corpus's
+    ids of its chunks that were to have primed KV and had none.
     """
 
     id: int
@@ -99,6 +100,7 @@ class Sequence:
     fused: FusedKv | None = None
     attention: AttentionLog | None = None
     captures: tuple[Capture, ...] = ()
+    unprimed: tuple[int, ...] = ()
     deadline_s: float = math.inf
     num_exact_tokens_max: int | None = None
     token_ids: list[int] = field(default_factory=list)

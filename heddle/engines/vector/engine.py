@@ -4,6 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,8 @@ from heddle.core.tasks import Optimizations, Task
 from heddle.costs.step_report import StepReport
 from heddle.engines.vector.allowed import FEW_MAX, Allowed
 from heddle.engines.vector.ingest_queue import IngestQueue, WaitingIngest, ingest_refusal
-from heddle.engines.vector.locality.course import RowKey, Start
+from heddle.engines.vector.locality.course import Start
+from heddle.engines.vector.locality.course_table import NO_COURSE
 from heddle.engines.vector.locality.finality import Finality, Kind
 from heddle.engines.vector.locality.self_check import Sample, SelfCheck
 from heddle.engines.vector.locality.target_stops import TargetStops
@@ -50,11 +52,10 @@ class Joining:
         return self.search.payload.queries[self.first : self.stop]
 
     def starts(self) -> Iterator[Start]:
-        """Yield each row as one that may stop early."""
+        """Return each row as one that may stop early."""
         search = self.search
-        for row in range(self.first, self.stop):
-            key = RowKey(search.task_id, row)
-            yield Start(key, search.request_id, search.payload.topk, search.revision)
+        start = Start(search.task_id, search.request_id, search.payload.topk, search.revision)
+        return repeat(start, self.stop - self.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +281,7 @@ class VectorEngine:
         self._waiting.pop(search.task_id, None)
         self._reporting.pop(search.task_id, None)
         if self._stops is not None:
-            self._stops.forget(search.task_id, search.payload.rows)
+            self._stops.forget(search.task_id)
         if self._finality is not None:
             self._finality.forget(search.task_id)
 
@@ -432,10 +433,11 @@ class VectorEngine:
             width = nprobe if allowed is None else len(self._worker.list_sizes)
             lists = self._worker.coarse(queries, width)
             stop: int | NDArray[np.int64] = nprobe
+            courses: int | NDArray[np.int64] = NO_COURSE
             own = self._sizes(lists[:, :nprobe]).sum(axis=1)
             if common.may_stop and self._stops is not None:
                 starts = [start for joining in group for start in joining.starts()]
-                lists, stop, compared = self._stops.begin(starts, queries, lists)
+                lists, stop, courses, compared = self._stops.begin(starts, queries, lists)
                 counts.compared += compared
         except Exception as error:
             for joining in group:
@@ -452,6 +454,7 @@ class VectorEngine:
             lists,
             due_after(self._vectors_scanned, own),
             stop,
+            courses,
         )
 
     # One sub-stage ----------------------------------------------------------------------------

@@ -24,7 +24,8 @@ class SlotTable:
     Shapes (capacity c, width w = the most lists of a row so far): queries [c, d] float32; lists
     [c, w] int64, of which a row scans those before its stop; distances [c, heap] float32 and
     labels [c, heap] int64 are the running heaps, unordered; the others [c] int64, of which
-    on_device counts the lists that a device has scanned.
+    on_device counts the lists that a device has scanned, and courses says where the row's course
+    is that tells when it may stop, -1 = it has none.
     """
 
     def __init__(self, k: int, heap: int, dims: int, allowed: Allowed | None = None) -> None:
@@ -42,6 +43,7 @@ class SlotTable:
         self.priorities = np.zeros(FIRST_ROWS, np.int64)
         self.due = np.zeros(FIRST_ROWS, np.int64)
         self.on_device = np.zeros(FIRST_ROWS, np.int64)
+        self.courses = np.zeros(FIRST_ROWS, np.int64)
 
     _COLUMNS: ClassVar[tuple[str, ...]] = (
         "queries",
@@ -55,6 +57,7 @@ class SlotTable:
         "priorities",
         "due",
         "on_device",
+        "courses",
     )
 
     @property
@@ -71,12 +74,13 @@ class SlotTable:
         lists: NDArray[np.int64],
         due: NDArray[np.int64],
         stop: int | NDArray[np.int64] | None = None,
+        courses: int | NDArray[np.int64] = -1,
     ) -> None:
         """Put queries into new rows with empty heaps.
 
-        Shapes: task_ids, task_rows (the row within its task), priorities and due [m]; queries
-        [m, d]; lists [m, w], in the order in which they are scanned: all of them, or the first
-        `stop` [m] and the others if a row is extended.
+        Shapes: task_ids, task_rows (the row within its task), priorities, due and courses [m];
+        queries [m, d]; lists [m, w], in the order in which they are scanned: all of them, or the
+        first `stop` [m] and the others if a row is extended.
         """
         last = self.count + len(queries)
         self._reserve(last, lists.shape[1])
@@ -92,6 +96,7 @@ class SlotTable:
         self.priorities[added] = priorities
         self.due[added] = due
         self.on_device[added] = 0
+        self.courses[added] = courses
         rows = np.arange(self.count, last)
         self.count = last
         self.extend(rows, lists.shape[1] if stop is None else stop)

@@ -85,6 +85,31 @@ def test_what_is_the_same_is_not_embedded_again(store):
     assert len(lanes.batches) == 1
 
 
+def test_in_another_collection_it_is_another_version(store):
+    """Its chunks' KV was computed with what stands in the former one, and others' with its own."""
+    lanes = FakeLanes(store)
+    put_document(lanes, store, document("Ferries.", collection="timetables"))
+    [old] = [i for batch in store.vectors() for i in batch.chunk_ids.tolist()]
+    moved = put_document(lanes, store, document("Ferries.", collection="letters"))
+    assert (moved.outcome, moved.embedded.chunks) == (PutOutcome.CHANGED, 1)
+    assert store.deleted(0).tolist() == [old]
+    [new] = [i for batch in store.vectors() for i in batch.chunk_ids.tolist()]
+    assert [passage.collection for passage in store.passages([new])] == ["letters"]
+    again = put_document(lanes, store, document("Ferries.", collection="letters"))
+    assert again.outcome is PutOutcome.UNCHANGED
+
+
+def test_a_move_to_another_collection_that_waits_for_vectors_can_be_taken_back(store):
+    lanes = FakeLanes(store)
+    put_document(lanes, store, document("Ferries."))
+    lanes.fails = True
+    with pytest.raises(EngineError):
+        put_document(lanes, store, document("Ferries.", collection="letters"))
+    back = put_document(lanes, store, document("Ferries."))
+    assert (back.outcome, back.embedded.chunks) == (PutOutcome.CHANGED, 0)
+    assert store.deleted(0).tolist() == []
+
+
 def test_a_document_is_its_tenants(store):
     lanes = FakeLanes(store)
     put_document(lanes, store, document("Everybody's."))

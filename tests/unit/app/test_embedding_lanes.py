@@ -73,7 +73,16 @@ def test_the_cpu_helps_an_accelerator_where_the_plan_has_cores_for_it() -> None:
 def test_the_cpu_lane_has_the_highest_cores_of_one_node_that_the_plan_leaves() -> None:
     lane = plan_embedding_lanes((GPU, *NODES), PLAN, "float32")[-1]
     assert (lane.cpus, lane.threads) == ((7, 6, 5, 4), 4)
-    assert lane.line() == "embedding-cpu: cpu, float32, 4 threads, cores 7, 6, 5, 4"
+    assert lane.line() == (
+        "embedding-cpu: cpu, float32, 4 threads, cores 7, 6, 5, 4, tokenises on cores 0, 1"
+    )
+
+
+def test_lanes_of_their_own_tokenise_on_the_low_cores() -> None:
+    lanes = plan_embedding_lanes((GPU, *NODES), PLAN, "float32")
+    assert [lane.tokenizer_cpus for lane in lanes] == [(0, 1)] * 2
+    assert lanes[0].spec("model").engines[0].settings.tokenizer_cpus == (0, 1)
+    assert retrieval_embedder(ALONE, "float32", shards=1).tokenizer_cpus is None
 
 
 def test_only_the_gpu_that_decodes_has_short_steps() -> None:
@@ -87,8 +96,9 @@ def test_only_the_gpu_that_decodes_has_short_steps() -> None:
 def test_without_whole_cores_nothing_is_pinned() -> None:
     plan = replace(PLAN, embedding_cpus=(2, 3), is_pinned=False)
     lane = plan_embedding_lanes((GPU, *NODES), plan, "float32")[-1]
-    assert lane.cpus == ()
+    assert (lane.cpus, lane.tokenizer_cpus) == ((), ())
     assert lane.threads == 2
+    assert lane.line().endswith("any core, tokenises on any core")
 
 
 @pytest.mark.parametrize("lanes", [(), (EmbeddingLane("embedding-cuda0", "cuda:0", "float32"),)])

@@ -1,5 +1,6 @@
 """The embedding service of a server: vectors, shorter ones, refusals that name the fix."""
 
+import math
 from concurrent.futures import Future
 
 import numpy as np
@@ -51,10 +52,12 @@ def submit(pool: Pool, dimensions: int | None = None) -> Future[Vectors]:
     return ask(served(pool), dimensions)
 
 
-def ask(service: EmbeddingService, dimensions: int | None = None) -> Future[Vectors]:
+def ask(
+    service: EmbeddingService, dimensions: int | None = None, seconds_left: float = 1.0
+) -> Future[Vectors]:
     return service.submit(
         EmbedPayload(("a", "b")),
-        seconds_left=1.0,
+        seconds_left=seconds_left,
         priority=Priority.BULK,
         tenant="t",
         dimensions=dimensions,
@@ -130,6 +133,14 @@ def test_what_is_not_let_in_is_counted() -> None:
     with pytest.raises(InputError):
         ask(service, dimensions=5)
     assert service.outcomes == {Outcome.BUSY: 1, Outcome.REFUSED: 1}
+
+
+@pytest.mark.parametrize("seconds_left", [0.0, -1.0, math.nan])
+def test_a_deadline_that_is_no_time_is_refused(seconds_left: float) -> None:
+    service = served(Pool(Done(-1, Vectors(VALUES))))
+    with pytest.raises(InputError, match="deadline_s must be positive"):
+        ask(service, seconds_left=seconds_left)
+    assert service.outcomes == {Outcome.REFUSED: 1}
 
 
 def test_a_length_that_the_model_lacks_starts_nothing() -> None:

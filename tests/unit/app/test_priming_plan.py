@@ -40,9 +40,8 @@ def test_host_memory_bounds_it():
 
 
 def test_more_is_searched_for_where_others_own_most():
-    plan = PrimingPlan(1000, 9, 9, 9, {("", ""): 900, ("a", ""): 99, ("b", ""): 1})
-    assert hits_wanted(plan, ("", ""), 10) == 24
-    assert hits_wanted(plan, ("a", ""), 10) == 204
-    assert hits_wanted(plan, ("b", ""), 10) == HITS_MAX
-    alone = PrimingPlan(7, 9, 9, 9, {("", ""): 7})
-    assert hits_wanted(alone, ("", ""), 10) == 21
+    assert hits_wanted(900, 1000, 10) == 24
+    assert hits_wanted(99, 1000, 10) == 204
+    assert hits_wanted(1, 1000, 10) == HITS_MAX
+    assert hits_wanted(7, 7, 10) == 21
+    assert hits_wanted(0, 0, 10) == 21, "it was the last one, and is deleted"

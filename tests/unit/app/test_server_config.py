@@ -15,6 +15,7 @@ from heddle.core.tasks import Optimizations
         ({"max_num_seqs": 0}, "max_num_seqs must be at least 1"),
         ({"max_num_batched_tokens": -1}, "max_num_batched_tokens must be at least 1"),
         ({"tool_threads": 0}, "tool_threads must be at least 1"),
+        ({"background_step_s": 0.0}, "background_step_s must be a positive time"),
         ({"shards": 0}, "shards must be at least 1"),
         ({"shards": 65}, "shards must be at most 64"),
         ({"context_tokens_max": 0}, "context_tokens_max must be at least 1"),

@@ -1,14 +1,22 @@
 """Two unequal lanes, and what embed-concurrency makes of their depths."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.embed_concurrency import PAPER_TOKENS, QUESTION_TOKENS, _headline, run
-from benchmarks.support import lane_pair
-from benchmarks.support.lane_depths import QUERIES_MAX, Climb, within_bound
+from benchmarks.support import lane_depths, lane_pair
+from benchmarks.support.lane_depths import (
+    QUERIES_MAX,
+    Climb,
+    StressTest,
+    climb_in_turns,
+    within_bound,
+)
 from benchmarks.support.lane_pair import LanePair
 from heddle.core.errors import InputError
 from heddle.hosts.machine import read_machine
@@ -88,3 +96,30 @@ def test_a_stress_test_ends_within_a_tenth_below_the_largest_burst_that_keeps_th
     assert climb.depth <= deepest < climb.depth + max(1, climb.depth // 10)
     assert climb.size == max(1, climb.depth)
     assert bursts < 20
+
+
+@dataclass
+class SlowFor:
+    """A lane's probe: 10 ms a query, but its first bursts of ten queries take 105 ms."""
+
+    slow: int
+    bursts: int = 0
+
+    def burst(self, texts: Sequence[str]) -> SimpleNamespace:
+        if len(texts) != 10:
+            return SimpleNamespace(seconds=0.01 * len(texts))
+        self.bursts += 1
+        return SimpleNamespace(seconds=0.105 if self.bursts <= self.slow else 0.1)
+
+
+@pytest.mark.parametrize(("slow", "depth"), [(1, 10), (5, 9)])
+def test_a_lane_just_beyond_the_slo_gets_more_bursts_to_judge_it_by(
+    monkeypatch: pytest.MonkeyPatch, slow: int, depth: int
+) -> None:
+    live = SimpleNamespace(ports=[SimpleNamespace(name="fast")], clock=None)
+    probe = SlowFor(slow)
+    monkeypatch.setattr(lane_depths, "LaneProbe", lambda port, clock: probe)
+    test = StressTest(live, ("fast",), 0.1, 16, 20)
+    climb_in_turns([test])
+    assert test.found.depths == {"fast": depth}
+    assert probe.bursts == 40

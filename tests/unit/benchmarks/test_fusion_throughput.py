@@ -9,8 +9,9 @@ from benchmarks import fusion_throughput
 from benchmarks.fusion_throughput import BlockingStore
 from benchmarks.support.engine_driver import EngineDriver
 from benchmarks.support.open_loop import Arrival, Served, serve
+from heddle.core.errors import InputError
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
-from heddle.core.payloads import SegmentRole
+from heddle.core.payloads import Segment, SegmentRole
 from heddle.core.tasks import Optimizations
 from heddle.kv.chunk_directory import Found, Tier
 from heddle.kv.chunk_entry import ChunkEntry
@@ -29,24 +30,41 @@ def case():
     return ThreeChunks(tiny_model("llama"))
 
 
-def answered(case, bound_s, arrivals=3, rate=1e6):
+NEVER = 1e12  # seconds from now
+
+
+def answered(case, bound_s, due_s):
     driver = EngineDriver(FusedServing(case.model).engine)
-    coming = [Arrival(float(i), case.segments) for i in range(arrivals)]
-    return serve(driver, coming, rate, bound_s, REUSE, Optimizations.APPROX, 2)
+    coming = [Arrival(seconds, case.segments) for seconds in due_s]
+    return serve(driver, coming, 1.0, bound_s, REUSE, Optimizations.APPROX, 2)
 
 
-def test_every_request_is_answered_in_time_where_there_is_time(case):
-    ran = answered(case, bound_s=1e6)
-    assert len(ran.first_token_s) == ran.requests == 3
+def test_requests_are_answered_in_time_where_there_is_time(case):
+    ran = answered(case, 1e6, due_s=(0.0, 1e-6, 2e-6))
+    assert ran.requests == 3
+    assert len(ran.first_token_s) >= 2
     assert all(seconds > 0 for seconds in ran.first_token_s)
     assert ran.meets_bound
     assert 0 < ran.tokens_computed <= len(case.ids)
 
 
-def test_a_run_that_can_not_meet_its_bound_is_broken_off(case):
-    ran = answered(case, bound_s=0.0, arrivals=1000, rate=1000.0)
+def test_a_run_ends_once_more_are_late_than_may_be(case):
+    ran = answered(case, 0.0, due_s=(0.0,) * 3 + (NEVER,) * 17)
+    assert ran.requests == 20
     assert not ran.meets_bound
-    assert len(ran.first_token_s) < 1000
+
+
+def test_a_run_ends_once_enough_were_in_time(case):
+    ran = answered(case, 1e6, due_s=(0.0,) * 9 + (NEVER,))
+    assert (ran.requests, len(ran.first_token_s)) == (10, 9)
+    assert ran.meets_bound
+
+
+def test_one_that_is_late_ends_no_run_of_ten(case):
+    ran = answered(case, 1e6, due_s=(-NEVER,) + (0.0,) * 9)
+    assert sum(seconds > 1e6 for seconds in ran.first_token_s) == 1
+    assert len(ran.first_token_s) == 10
+    assert ran.meets_bound
 
 
 def test_one_in_ten_may_be_late():
@@ -54,6 +72,8 @@ def test_one_in_ten_may_be_late():
     assert ran.meets_bound
     assert not replace(ran, first_token_s=(0.5,) * 8 + (2.0,) * 2).meets_bound
     assert not replace(ran, first_token_s=(0.5,) * 8).meets_bound, "two were never answered"
+    assert Served(7, 1.0, (0.5,) * 6 + (2.0,)).meets_bound, "rounded up"
+    assert not Served(11, 1.0, (0.5,) * 8 + (2.0,) * 3).meets_bound
 
 
 def test_a_blocking_store_is_never_waited_for(case, tmp_path):
@@ -99,6 +119,14 @@ def test_while_it_blocks_nothing_hides_a_load(case, tmp_path, saved_token_s, loa
     assert ends_s == [0.0] * loads + [math.inf] * (len(CHUNKS) - loads)
 
 
+def test_what_several_prompts_begin_with_is_known_before_a_run():
+    system, kind, odd = (Segment((number,)) for number in range(3))
+    chunk = Segment((7,), SegmentRole.CHUNK)
+    prompts = [(system, kind, chunk)] * 3 + [(system, odd, chunk)] * 2 + [(odd, chunk)] * 2
+    arrivals = fusion_throughput.Arrivals([Arrival(0.0, prompt) for prompt in prompts])
+    assert fusion_throughput._beginnings([arrivals]) == [(system, kind)]
+
+
 def test_a_request_of_the_trace_is_a_prompt():
     request = {
         "system": [[1, 10], [2, 4]],
@@ -118,8 +146,14 @@ def test_a_window_of_the_trace_begins_at_once_and_comes_one_a_second():
     parts = {name: [] for name in ("system", "passages", "history", "web")}
     requests = [{"t": t, "user": [[1, 8]], **parts} for t in (30.0, 40.0, 70.0, 110.0)]
     window = fusion_throughput._window(requests, seed=0)
-    assert [arrival.at for arrival in window.requests] == pytest.approx([0.0, 0.5, 2.0, 4.0])
-    assert window.recorded_rate == pytest.approx(4 / 80)
+    assert [arrival.at for arrival in window.requests] == pytest.approx([0.0, 0.375, 1.5, 3.0])
+    assert window.recorded_rate == pytest.approx(3 / 80)
+
+
+def test_a_window_of_the_trace_without_times_is_refused():
+    parts = {name: [] for name in ("system", "passages", "history", "web")}
+    with pytest.raises(InputError, match="field t of 2 requests"):
+        fusion_throughput._window([{"t": 7.0, "user": [[1, 8]], **parts}] * 2, seed=0)
 
 
 def found(per_s, computed):

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from benchmarks.support.rate_search import SPAN_MAX, RateSearch
 
 
-def searched(limit, start=1.0, precision=1.05, step=2.0):
+def searched(limit, start=1.0, precision=1.05):
     """Return the search for a limit, and the rates that it tried."""
-    search, tried = RateSearch(start, precision, step), []
+    search, tried = RateSearch(start, precision), []
     while not search.is_done:
         tried.append(search.rate)
         assert len(tried) < 50
@@ -22,14 +22,15 @@ def test_it_ends_close_below_the_limit(factor, start):
     assert search.best in tried
 
 
-def test_it_doubles_or_halves_until_it_knows_both_ends():
-    assert searched(5.0)[1][:4] == [1.0, 2.0, 4.0, 8.0]
-    assert searched(0.3)[1][:3] == [1.0, 0.5, 0.25]
+def test_from_a_rate_that_is_near_two_tries_are_enough():
+    assert searched(1.05, precision=1.1)[1] == pytest.approx([1.0, 1.1])
+    assert searched(0.95, precision=1.1)[1] == pytest.approx([1.0, 1 / 1.1])
 
 
-def test_from_a_rate_that_is_near_small_steps_are_enough():
-    assert searched(1.05, precision=1.1, step=1.1)[1] == pytest.approx([1.0, 1.1])
-    assert searched(0.95, precision=1.1, step=1.1)[1] == pytest.approx([1.0, 1 / 1.1])
+@pytest.mark.parametrize("way", [1, -1])
+def test_steps_become_longer_until_it_knows_both_ends(way):
+    tried = searched(1.5 ** (4.5 * way), precision=1.5)[1]
+    assert tried == pytest.approx([1.5 ** (power * way) for power in (0, 1, 2, 4, 8, 6, 5)])
 
 
 def test_what_never_meets_and_what_always_does_end():

@@ -151,7 +151,7 @@ def test_embedding_devices_and_lanes(capsys, model: Path, monkeypatch: pytest.Mo
     )
     monkeypatch.setattr(doctor, "read_machine", lambda: with_gpu)
     said = told(capsys, "--model", model, code=0)
-    assert "embedding  cuda:0 (a GPU), bfloat16 in hardware" in said
+    assert "embedding  cuda:0 (a GPU)\n" in said
     assert "lane embedding-cuda0: cuda:0, bfloat16" in said
     assert "lane embedding-cpu: cpu, bfloat16" in said
     assert "8 at once, of 8 cores" in said

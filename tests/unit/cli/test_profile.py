@@ -1,12 +1,18 @@
 """What `heddle profile` says of lanes, and what it refuses."""
 
+import math
 from argparse import ArgumentTypeError
+from pathlib import Path
 
 import pytest
 
+from heddle.app import lanes
+from heddle.app.embedding_lanes import EmbeddingLane
+from heddle.cli import profile as module
 from heddle.cli.main import main
 from heddle.cli.profile import LaneProfile, lines, slos_of
 from heddle.costs.batch_cost import BatchCost, queue_depth
+from heddle.hosts.machine import MachineFacts
 
 SLOS_S = (0.5, 1.0, 2.0)
 
@@ -40,6 +46,30 @@ def test_a_closed_lane_saves_nothing() -> None:
     assert only == (
         "500 ms: a peak of 100 queries needs 9 of the fast lane; 48 queries/s on average need 2.00"
     )
+
+
+@pytest.mark.parametrize(("arguments", "cores"), [([], (0,)), (["--model", "none"], (0, 1))])
+def test_the_lanes_are_those_of_a_server_beside_its_llm(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    arguments: list[str],
+    cores: tuple[int, ...],
+) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    monkeypatch.setattr(lanes, "model_directory", lambda name: tmp_path)
+    machine = MachineFacts((0, 1), math.inf, "CPU", frozenset(), 1 << 34, 1 << 34, ())
+    monkeypatch.setattr(module, "read_machine", lambda: machine)
+    timed: list[tuple[int, ...]] = []
+
+    def profile_lane(lane: EmbeddingLane, *_: object) -> LaneProfile:
+        timed.append(lane.cpus)
+        return NPU
+
+    monkeypatch.setattr(module, "profile_lane", profile_lane)
+    assert main(["profile", "--slo", "500,1000,2000", *arguments]) == 0
+    assert timed == [cores]
+    assert "lane npu: 40 queries within 1000 ms" in capsys.readouterr().out
 
 
 def test_limits_are_milliseconds() -> None:

@@ -41,6 +41,12 @@ def test_a_port_that_is_none(port: str, capsys):
     assert f"--port {port}: give a number from 0 to 65535" in refused(capsys, "--port", port)
 
 
+def test_a_limit_that_lets_nobody_in(capsys):
+    assert "--limit-concurrency: need at least 1, got 0" in refused(
+        capsys, "--limit-concurrency", "0"
+    )
+
+
 @pytest.mark.parametrize("host", ["no host", "192.0.2.1"])
 def test_a_host_that_is_not_here(host: str, capsys):
     assert host in refused(capsys, "--host", host, "--port", "0")

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from heddle.cli.main import main
+from heddle.cli.simulate import smallest
 
 QUICK = ["simulate", "pool", "--duration-s", "2", "--answer-tokens", "32"]
 
@@ -19,13 +20,31 @@ def test_it_prints_a_table_and_an_answer_and_draws(tmp_path, capsys):
     assert "MODELLED" in told
     assert "saturates at" in told
     assert plot.read_text().startswith("<svg")
-    rows = json.loads(table.read_text())["rows"]
+    told = json.loads(table.read_text())
+    assert [answer["pool_gpus_needed"] for answer in told["answers"]] == [1, 1]
+    rows = told["rows"]
     assert [row["placement"] for row in rows] == ["coupled", "with_prefill", "pool"] * 2
+
+
+@pytest.mark.parametrize("most", [1, 5, 64])
+def test_the_smallest_number_is_found_with_few_tries(most):
+    for least in range(1, most + 2):
+        tried = []
+
+        def is_enough(number, least=least, tried=tried):
+            tried.append(number)
+            return number >= least
+
+        assert smallest(is_enough, most) == (least if least <= most else None)
+        assert len(tried) == len(set(tried)) <= 2 * most.bit_length()
+        assert all(1 <= number <= most for number in tried)
 
 
 def test_an_slo_that_nothing_keeps_is_said(capsys):
     assert main([*QUICK, "--prompts-per-s", "1", "--ttft-s", "0.001"]) == 0
-    assert "no pool of up to" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "no pool of up to" in told
+    assert "with the most, TTFT p95 is" in told
 
 
 @pytest.mark.parametrize(

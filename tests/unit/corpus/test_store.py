@@ -407,3 +407,34 @@ def test_a_derived_index_that_replays_equals_one_built_anew(tmp_path_factory, ac
                 assert len(held) == store.vector_count
             wanted = sorted(text for texts in expected.values() for text in texts)
             assert sorted(texts_searchable(store)) == wanted
+
+
+def test_it_is_known_with_how_many_neighbours_a_model_is_primed(store):
+    assert store.primed_with("reader") is None
+    revision = store.revision
+    store.set_primed_with("reader", 10)
+    store.set_primed_with("reader", 7)
+    assert (store.primed_with("reader"), store.primed_with("other")) == (7, None)
+    assert store.revision == revision, "no search sees it"
+
+
+def test_what_a_chunk_is_primed_with_can_be_read_chunk_by_chunk(store):
+    put(store, "a", "one", "two", "three")
+    put(store, "b", "four")
+    embed(store)
+    ids = [i for batch in store.vectors() for i in batch.chunk_ids.tolist()]
+    before = [store.passage_before(i) for i in ids]
+    assert [None if p is None else p.text for p in before] == [None, "one", "two", None]
+    batch = store.vectors_of([ids[2], 99, ids[0]])
+    assert batch.chunk_ids.tolist() == [ids[2], ids[0]]
+    np.testing.assert_array_equal(batch.vectors, vectors_of([ids[2], ids[0]]))
+    assert store.vectors_of([]).vectors.shape == (0, DIMS)
+
+
+def test_what_an_owner_has_is_counted_as_far_as_it_is_searchable(store):
+    put(store, "a", "one", "two")
+    assert store.count_owned("", "") == 0
+    embed(store)
+    put(store, "a", "changed")
+    assert (store.count_owned("", ""), store.count_owned("x", "")) == (2, 0)
+    assert store.count_owned("", "letters") == 0

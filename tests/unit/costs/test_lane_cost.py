@@ -5,7 +5,14 @@ import random
 import pytest
 
 from heddle.costs.batch_cost import BatchCost, BatchShape
-from heddle.costs.lane_cost import CAUTION, CostChange, CostNews, LaneCost, Sample
+from heddle.costs.lane_cost import (
+    CAUTION,
+    SAY_EVERY_S,
+    CostChange,
+    CostNews,
+    LaneCost,
+    Sample,
+)
 
 LENGTH = 75
 TRUE = BatchCost(7e-3, 1.65e-4)
@@ -44,6 +51,15 @@ def test_a_few_timed_batches_are_a_start() -> None:
     assert lane.margin == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(("longest", "is_told"), [(25, False), (300, True)])
+def test_squares_are_learnt_from_texts_that_are_long_enough(longest: int, is_told: bool) -> None:
+    """Of short ones they would be noise, which a long text's square makes seconds of."""
+    true, rng = BatchCost(7e-3, 1.65e-4, 2e-7), random.Random(4)
+    shapes = [BatchShape.uniform(1, length) for length in (6, 13, longest)] * 3
+    samples = [Sample(shape, rng.gauss(1.0, 0.02) * true.predict_s(shape)) for shape in shapes]
+    assert (LaneCost.fitted("cpu0", samples, 0.0).cost.square_s > 0) == is_told
+
+
 def test_the_bound_holds_for_most_batches_that_come_later() -> None:
     rng = random.Random(2)
     lane = LaneCost("cpu0", TRUE)
@@ -67,6 +83,19 @@ def test_drift_raises_an_alarm_and_halves_the_depth_for_a_while() -> None:
     follow(lane, TRUE.scaled(2.0), 64, rng)
     assert lane.caution == 1.0
     assert lane.cost.predict_s(ASKED) == pytest.approx(2 * TRUE.predict_s(ASKED), rel=0.05)
+
+
+def test_a_speed_that_keeps_changing_is_counted_each_time_and_said_once_a_minute() -> None:
+    lane, rng, said = LaneCost("cpu0", TRUE), random.Random(9), []
+    for i in range(1200):  # two minutes
+        shape = BatchShape.uniform(rng.randint(1, 32), LENGTH)
+        true = TRUE.scaled(2.0 if i // 40 % 2 else 1.0)
+        news = lane.observe(shape, true.predict_s(shape), now_s=0.1 * i)
+        if news is not None and news.reason is CostChange.DRIFT and news.message:
+            said.append(0.1 * i)
+    assert len(said) == 2
+    assert said[1] - said[0] >= SAY_EVERY_S
+    assert lane.refits[CostChange.DRIFT] > 20
 
 
 def test_a_lane_that_became_faster_is_noticed_too() -> None:

@@ -1,6 +1,7 @@
 """Devices from a made-up system: accelerators, NUMA nodes, the cores a lane gets."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_accelerators_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "find_spec", lambda name: object())
     found = detect_devices(machine(gpus=2), tmp_path)
     assert [d.torch_name for d in found] == ["cuda:0", "cuda:1", "npu:0", "cpu"]
-    assert found[0].line() == "cuda:0 (GPU 0), bfloat16 in hardware"
+    assert found[0].line() == "cuda:0 (GPU 0)"
 
 
 def test_an_npu_that_torch_can_not_use_is_none(
@@ -56,6 +57,20 @@ def test_an_npu_that_torch_can_not_use_is_none(
 def test_bfloat16_in_hardware_is_seen(tmp_path: Path, flag: str) -> None:
     [device] = detect_devices(machine(flags=frozenset({flag})), tmp_path)
     assert device.has_fast_bfloat16
+
+
+@pytest.mark.parametrize(
+    ("quota", "words"),
+    [
+        (2.5, "cores 0, 1, 2, 3, by the cgroup's quota 2.5 cores' worth of time, no fast"),
+        (0.5, "0.5 cores' worth of time: less than one, so steps are held up, no fast"),
+    ],
+)
+def test_a_quota_is_told_and_what_less_than_a_core_means(
+    tmp_path: Path, quota: float, words: str
+) -> None:
+    [device] = detect_devices(replace(machine(4), cpu_quota=quota), tmp_path)
+    assert words in device.line()
 
 
 def test_one_kind_forces_spill_off(tmp_path: Path) -> None:

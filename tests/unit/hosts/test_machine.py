@@ -79,12 +79,36 @@ def test_cgroup_v1_without_a_quota(root: Path) -> None:
     assert read_machine(root).cpu_quota == math.inf
 
 
-def test_gpus_by_name_or_by_device_file(root: Path) -> None:
+def test_gpus_by_name_or_by_device_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     write(root, "dev/nvidia0", "")
     write(root, "dev/nvidiactl", "")
     assert read_machine(root).gpus == ("NVIDIA GPU",)
     write(root, "proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t NVIDIA X\nIRQ: 1\n")
     assert read_machine(root).gpus == ("NVIDIA X",)
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus"),
+    [
+        ("", ()),
+        ("-1", ()),
+        ("1", ("NVIDIA Y",)),
+        ("1, 0", ("NVIDIA Y", "NVIDIA X")),
+        ("0,7,1", ("NVIDIA X",)),
+        ("GPU-8932f937-d72c", ("NVIDIA GPU",)),
+    ],
+)
+def test_gpus_that_cuda_may_not_use_are_none(
+    root: Path, monkeypatch: pytest.MonkeyPatch, visible: str, gpus: tuple[str, ...]
+) -> None:
+    for slot, name in (("01", "X"), ("02", "Y")):
+        path = f"proc/driver/nvidia/gpus/0000:{slot}:00.0/information"
+        write(root, path, f"Model: \t NVIDIA {name}\n")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert read_machine(root).gpus == ("NVIDIA X", "NVIDIA Y")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert read_machine(root).gpus == gpus
 
 
 @pytest.mark.parametrize(

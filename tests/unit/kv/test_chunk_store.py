@@ -521,6 +521,28 @@ def test_entries_of_another_process_are_taken_in_on_refresh(tmp_path):
 # --- forgetting ------------------------------------------------------------------------------
 
 
+def test_an_entry_of_another_process_is_taken_in_when_it_would_be_made_again(tmp_path):
+    with opened(tmp_path) as here, opened(tmp_path) as there:
+        there.put(canonical(1), 0.0)
+        there.flush()
+        assert here.lookup(keys_of(1).probes(0), 0.0) is None
+        assert here.keeps(canonical(1).record)
+        assert here.lookup(keys_of(1).probes(0), 0.0) is not None
+        assert here.keeps(canonical(1).record)
+        assert here.stats().entries == 1
+        assert not here.keeps(canonical(2).record)
+
+
+def test_a_bad_file_is_not_taken_in(tmp_path, caplog):
+    with opened(tmp_path) as here:
+        [folder] = tmp_path.iterdir()
+        path = folder / f"{key(1).hex()}.kv.safetensors"
+        path.write_bytes(b"torn")
+        assert not here.keeps(canonical(1).record)
+        assert not path.exists()
+        assert "is removed" in caplog.text
+
+
 def test_a_forgotten_chunk_is_gone_from_memory_disk_and_primed_neighbours(tmp_path):
     keys = keys_of(1, 2, 3)
     primed = entry_of(keys.primed_record(2, 2))

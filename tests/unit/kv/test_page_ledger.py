@@ -79,9 +79,9 @@ class LedgerMachine(RuleBasedStateMachine):
         held = {page for pages in self.holders for page in pages}
         if not self.cached - held:
             with pytest.raises(InternalError, match="idle"):
-                self.ledger.evict_oldest()
+                self.ledger.evict_coldest()
             return
-        page = self.ledger.evict_oldest()
+        page = self.ledger.evict_coldest()
         assert self.told.pop() == page
         assert page in self.cached - held, "a pinned page was evicted"
         self.cached.discard(page)
@@ -129,14 +129,77 @@ def test_sequences_grow_in_place_while_there_is_room():
         assert row == list(range(row[0], row[0] + 6))
 
 
-def test_the_oldest_idle_page_goes_first():
+def rested(ledger, count, uses=1):
+    """Take cached pages, use them so often, and leave them idle; the last of them goes first."""
+    pages = ledger.allocate(count)
+    for page in pages:
+        ledger.mark_cached(page, list)
+    for _ in range(uses - 1):
+        ledger.share(pages)
+        ledger.release(pages[::-1])
+    ledger.release(pages[::-1])
+    return pages
+
+
+def test_of_pages_used_as_often_the_one_that_was_used_last_stays():
     ledger = PageLedger(4, 16)
     first, second = ledger.allocate(2)
     for page in (first, second):
         ledger.mark_cached(page, list)
     ledger.release([second])
     ledger.release([first])
-    ledger.share([second])
-    ledger.release([second])
-    assert ledger.evict_oldest() == first
-    assert ledger.evict_oldest() == second
+    assert ledger.evict_coldest() == second
+    assert ledger.evict_coldest() == first
+
+
+def test_the_coldest_page_goes_first_not_the_oldest():
+    ledger = PageLedger(8, 16)
+    [hot] = rested(ledger, 1, uses=3)
+    later = rested(ledger, 2)
+    assert [ledger.evict_coldest() for _ in range(3)] == [later[1], later[0], hot]
+
+
+def test_heat_fades_while_others_take_pages():
+    """Four uses are two half-lives: after three times as many pages as there are, one is more."""
+    ledger = PageLedger(8, 16)
+    [hot] = rested(ledger, 1, uses=4)
+    for _ in range(8):
+        ledger.release(ledger.allocate(3))
+    [recent] = rested(ledger, 1)
+    assert [ledger.evict_coldest(), ledger.evict_coldest()] == [hot, recent]
+
+
+def test_a_page_forgets_its_heat_when_it_is_free():
+    ledger = PageLedger(2, 16)
+    [hot] = rested(ledger, 1, uses=9)
+    ledger.discard([hot])
+    first, second = ledger.allocate(2)
+    for page in (first, second):
+        ledger.mark_cached(page, list)
+    ledger.release([hot])
+    ledger.release([first if hot == second else second])
+    assert ledger.evict_coldest() == hot
+
+
+def test_a_page_never_goes_before_one_behind_it():
+    """A row that grows takes its later pages later, and they are of no use without the first."""
+    ledger = PageLedger(16, 16)
+    row = []
+    for _ in range(4):
+        row += ledger.allocate(1, row[-1] if row else None)
+        ledger.mark_cached(row[-1], list)
+        ledger.release(ledger.allocate(5))
+    ledger.share(row[:2])  # another row begins as it does
+    ledger.release(row[::-1])
+    ledger.release(row[1::-1])
+    assert [ledger.evict_coldest() for _ in row] == row[::-1]
+
+
+def test_pages_that_come_and_go_leave_no_trace():
+    ledger = PageLedger(4, 16)
+    [page] = rested(ledger, 1)
+    for _ in range(1000):
+        ledger.share([page])
+        ledger.release([page])
+    assert len(ledger._coldest) < 100
+    assert ledger.evict_coldest() == page

@@ -46,7 +46,7 @@ class Disaggregated(Bench):
         assert not self.runtime.tasks.leases
         assert self.port.credits.used == 0
         assert (self.one.held_pages, self.two.held_pages) == (0, 0)
-        assert (self.port._tasks, self.port._leases, self.port._decodes) == ({}, {}, {})
+        assert (self.port._tasks, self.port._prompts, self.port._decodes) == ({}, {}, {})
 
 
 @pytest.fixture

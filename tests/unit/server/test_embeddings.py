@@ -75,6 +75,7 @@ def test_overload_says_when_to_come_again() -> None:
     response = post(FakeServer(Busy("the lanes are full", wait_s=1.2)), input="a")
     assert response.status_code == 503
     assert response.headers["Retry-After"] == "2"
+    assert response.headers["retry-after-ms"] == "1200"
     assert "predicted wait 1.2 s" in response.json()["error"]["message"]
 
 

@@ -481,6 +481,33 @@ def test_questions_are_answered_while_documents_wait_for_their_vectors():
         assert runner.run(run()) == [200] * (CHANGES_AT_ONCE + 3)
 
 
+def test_a_request_beyond_the_limit_is_refused():
+    class SlowCorpus(FakeCorpus):
+        begun, may_end = asyncio.Event(), threading.Event()
+
+        def upsert(self, *document: object, **how: object) -> DocumentChange:
+            loop.call_soon_threadsafe(self.begun.set)
+            assert self.may_end.wait(WAIT_S)
+            return super().upsert(*document, **how)
+
+    async def run() -> list[int]:
+        server = SlowCorpus()
+        app = create_app(server, WORKFLOWS, takes_changes=True, requests_max=1)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://heddle") as client:
+            document = {"id": "x", "text": "x"}
+            putting = asyncio.create_task(client.post("/v1/documents", json=document))
+            await server.begun.wait()
+            asked = [await client.post("/v1/ask", json={"question": "Who?"})]
+            server.may_end.set()
+            asked += [await putting, await client.post("/v1/ask", json={"question": "Who?"})]
+            return [response.status_code for response in asked]
+
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        assert runner.run(run()) == [503, 200, 200]
+
+
 def test_a_full_disk_is_told():
     server = FakeCorpus(refusal=StorageError("the disk is full"))
     response = change(server, "POST", json={"id": "x", "text": "x"})

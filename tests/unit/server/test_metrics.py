@@ -11,6 +11,7 @@ from heddle.app.server_state import (
     EmbeddingLaneState,
     EmbeddingState,
     EngineState,
+    ReprimingState,
     ServerState,
 )
 from heddle.app.tally import RECEIPT_COUNTS, Outcome, Tally
@@ -82,6 +83,7 @@ def whole_state() -> ServerState:
             {"cpu": EmbeddingLaneState(2, 1.5, {"drift": 4})},
         ),
         corpus_revision=42,
+        repriming=ReprimingState(waiting=3, primed=5, failed=1, dropped=2, problem=""),
     )
 
 
@@ -153,6 +155,10 @@ def found() -> dict[tuple[str, ...], float]:
         (("heddle_index_revision", "vector"), 41),
         (("heddle_index_vectors", "vector"), 1_000),
         (("heddle_corpus_revision",), 42),
+        (("heddle_chunks_to_prime",), 3),
+        (("heddle_chunks_reprimed_total", "primed"), 5),
+        (("heddle_chunks_reprimed_total", "failed"), 1),
+        (("heddle_chunks_reprimed_total", "dropped"), 2),
         (("heddle_search_recall_ratio", "vector"), 0.97),
         (("heddle_search_recall_lower_ratio", "vector"), 0.95),
         (("heddle_search_recall_checks", "vector"), 512),
@@ -194,7 +200,8 @@ def test_what_a_server_lacks_is_left_out():
     assert response.status_code == 200
     found = samples(response.text)
     assert found[("heddle_engine_tasks", "llm", "queued")] == 0
-    assert not any(name.startswith(("heddle_embedding", "heddle_corpus")) for name, *_ in found)
+    lacking = ("heddle_embedding", "heddle_corpus", "heddle_chunks_")
+    assert not any(name.startswith(lacking) for name, *_ in found)
     assert not any(name.startswith(("heddle_engine_rows", "heddle_lane")) for name, *_ in found)
 
 

@@ -23,7 +23,8 @@ class ReusedChunk:
     """A chunk and the KV found for it; `block` is None until it is in host memory.
 
     `error` is what storing it has cost, as relative L2 error, known with the block. `before` are
-    the digests of the chunks that stand before it in this prompt.
+    the digests of the chunks that stand before it in this prompt. `was_in_pool` says whether the
+    pool had its KV when the prompt was first put together; None until it looked there.
     """
 
     span: ChunkSpan
@@ -33,6 +34,12 @@ class ReusedChunk:
     block: object | None
     before: tuple[bytes, ...] = ()
     error: float = 0.0
+    was_in_pool: bool | None = None
+
+    @property
+    def is_from_device(self) -> bool:
+        """Whether the pool had its KV already, and nothing was loaded for this prompt."""
+        return bool(self.was_in_pool) and not self.from_disk
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from enum import Enum
 
 import numpy as np
 
-from heddle.core.kv_reuse import AUTO, KvReuse, ReusePolicy
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.results import FusedKv
 from heddle.engines.llm.fusion.fused_prompt import (
     NOT_SCORED,
@@ -22,6 +22,7 @@ from heddle.engines.llm.fusion.fused_prompt import (
 )
 from heddle.engines.llm.fusion.policies import passes_of
 from heddle.engines.llm.fusion.prompt_layout import PromptLayout
+from heddle.engines.llm.fusion.ratio_choice import RatioChoice
 from heddle.engines.llm.fusion.selection import NONE, budget_of
 from heddle.kv.chunk_key import HitKind
 from heddle.kv.chunk_record import ChunkVariant
@@ -180,15 +181,11 @@ class Fusion:
         ahead = self._ahead or NOT_SCORED
         return FusedPrompt(self.layout, self._reuse, dict(self._reused), exact_tokens, ahead)
 
-    def seat(self, prompt: FusedPrompt, ratio: float, *, shares: bool) -> None:
+    def seat(self, prompt: FusedPrompt, choice: RatioChoice, *, shares: bool) -> None:
         """Begin with the passes, on chunks' pages that others read as well or on copies."""
-        if ratio == 1.0 and self._reuse.ratio not in (1.0, AUTO):
-            self._note(
-                f"the prompt was computed whole: its question of {len(prompt.question)} tokens "
-                "would have taken as long to select what to compute"
-            )
-        passes = passes_of(prompt, ratio)
-        self._seated = _Seated(prompt, ratio, passes, next(passes), shares=shares)
+        self._note(choice.note)
+        passes = passes_of(prompt, choice.ratio)
+        self._seated = _Seated(prompt, choice.ratio, passes, next(passes), shares=shares)
         if self._is_ahead:
             self._seated.surveyed = self.layout.tokens - self.layout.question_start
             self._seated.surveying_s = prompt.ahead.seconds
@@ -289,23 +286,21 @@ class Fusion:
     def summary(self) -> FusedKv:
         """Return what the prompt took from the store."""
         seated = self._at_work
-        chunks = range(len(self.layout.chunks))
+        chunks, reused = range(len(self.layout.chunks)), self._reused.values()
         kinds = [self._reused[i].kind if i in self._reused else HitKind.MISS for i in chunks]
-        from_disk = [chunk for chunk in self._reused.values() if chunk.from_disk]
         return FusedKv(
             policy=self._reuse.policy.value,
             ratio=seated.ratio,
-            chunks=Counter(kind.value for kind in kinds),
+            chunks=dict(Counter(kind.value for kind in kinds)),
             tokens_recomputed=self.num_recomputed_tokens,
             tokens_shared=self._num_shared_tokens,
-            tokens_from_disk=sum(chunk.span.tokens for chunk in from_disk),
+            tokens_from_device=sum(c.span.tokens for c in reused if c.is_from_device),
+            tokens_from_disk=sum(c.span.tokens for c in reused if c.from_disk),
             tokens_surveyed=seated.surveyed,
             question=self._reuse.question if self._question_selected else None,
             was_ahead=self._is_ahead,
-            chunks_primed=sum(
-                chunk.record.variant is ChunkVariant.PRIMED for chunk in self._reused.values()
-            ),
-            stored_error=max((chunk.error for chunk in self._reused.values()), default=0.0),
+            chunks_primed=sum(c.record.variant is ChunkVariant.PRIMED for c in reused),
+            stored_error=max((c.error for c in reused), default=0.0),
             fallbacks=(*self._notes, *self._unlogged()),
             loading_s=self._loading_s,
             surveying_s=seated.surveying_s,
@@ -345,7 +340,7 @@ class Fusion:
 
     def _note(self, note: str) -> None:
         """Have the summary say why it isn't as asked for, once however often it is seated."""
-        if note not in self._notes:
+        if note and note not in self._notes:
             log.info("%s", note)
             self._notes += (note,)
 

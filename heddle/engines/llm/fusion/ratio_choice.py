@@ -1,6 +1,7 @@
 """Which share of its reused tokens a prompt computes anew."""
 
 import math
+from dataclasses import dataclass
 
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.kv_reuse import AUTO, RATIO_DEFAULT, ReusePolicy
@@ -10,9 +11,17 @@ from heddle.engines.llm.fusion.fused_prompt import FusedPrompt
 from heddle.engines.llm.fusion.selection import budget_of
 
 
+@dataclass(frozen=True, slots=True)
+class RatioChoice:
+    """A prompt's ratio; `note` says why it is neither the one asked for nor the deadline's."""
+
+    ratio: float
+    note: str = ""
+
+
 def chosen_ratio(
     prompt: FusedPrompt, left_s: float, costs: CostSnapshot, step_tokens: int
-) -> float:
+) -> RatioChoice:
     """Return the ratio asked for, or the largest with which the prompt is in before its time.
 
     Where finding out what to compute would take as long as computing all of it, it is 1.
@@ -25,7 +34,13 @@ def chosen_ratio(
     """
     asked = prompt.options.ratio
     ratio = _in_time(prompt, left_s, costs, step_tokens) if asked == AUTO else float(asked)
-    return 1.0 if _saves_nothing(prompt, ratio) else ratio
+    if ratio == 1.0 or not _saves_nothing(prompt, ratio):
+        return RatioChoice(ratio)
+    return RatioChoice(
+        1.0,
+        f"the prompt was computed whole: its question of {len(prompt.question)} tokens would have "
+        f"taken as long to select the {ratio:.0%} to compute",
+    )
 
 
 def _saves_nothing(prompt: FusedPrompt, ratio: float) -> bool:

@@ -27,7 +27,7 @@ class Calibration:
     until then every planned cluster is scanned.
 
     `rule` says when a search may stop; `why_full` why searches scan all that they planned, "" =
-    they may stop; `newest` is the search that was taken in last, None before the first.
+    they may stop.
 
     Args:
         target: the mean recall that is promised, in (0, 1).
@@ -40,7 +40,6 @@ class Calibration:
         self._scans: deque[Scans] = deque(maxlen=SAMPLE_MAX)
         self._unread = 0  # scans since the rule was made
         self._watched = RecallWindow(WATCHED)
-        self.newest: Scans | None = None
         self.rule: StopRule | None = None
         self.why_full = "it is not calibrated yet"
 
@@ -49,7 +48,6 @@ class Calibration:
 
         `ended` is the look at which it ended, or would have; `by_rule`: because a rule said so.
         """
-        self.newest = scan
         self._scans.append(scan)
         self._unread += 1
         if by_rule and self.rule is not None:  # else by one that was given up since

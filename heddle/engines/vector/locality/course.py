@@ -1,32 +1,22 @@
 """The clusters that one query scans, in order, and how far it is. Pure."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.engines.vector.locality.calibration import Calibration
-from heddle.engines.vector.locality.hit_model import HitModel
 from heddle.engines.vector.locality.known_hits import KnownHits
 from heddle.engines.vector.locality.past_searches import PastSearch
-from heddle.engines.vector.locality.scans import AHEAD, FAR, Scans, features_of
+from heddle.engines.vector.locality.scans import Scans
 from heddle.engines.vector.locality.stop_rule import StopRule
-
-
-class RowKey(NamedTuple):
-    """A row of a task."""
-
-    task_id: int
-    row: int
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     """A row that begins: whose it is, how many hits it is to find in which state of the corpus."""
 
-    key: RowKey
+    task_id: int
     request_id: int
     k: int
     revision: int
@@ -49,15 +39,14 @@ class Course:
     """One query on its way through its clusters.
 
     Shapes: query [d]; lists, distances (plain, to the centroids), sizes and bonuses [w]; looks [c].
-    `known` is what it was compared with before its first cluster, None = nothing; `look` is the
-    next look; `rule` says when it may stop, None = not before the last; `record` is
-    there if it is a sample, which goes to its end.
+    `known` is what it was compared with before its first cluster, None = nothing; `rule` says when
+    it may stop, None = not before the last look; `record` is there if it is a sample, which goes to
+    its end.
     """
 
     start: Start
     query: NDArray[np.float32]
     past: PastSearch | None
-    known: KnownHits | None
     lists: NDArray[np.int64]
     distances: NDArray[np.float64]
     sizes: NDArray[np.int64]
@@ -66,17 +55,7 @@ class Course:
     calibration: Calibration
     rule: StopRule | None
     record: Record | None
-    look: int = 0
-
-    @property
-    def scanned(self) -> int:
-        """Clusters that it has scanned when it comes to its next look."""
-        return int(self.looks[self.look])
-
-    @property
-    def is_at_end(self) -> bool:
-        """Whether that is all of them."""
-        return self.look == len(self.looks) - 1
+    known: KnownHits | None = None
 
     def scan(
         self, record: Record, recalls: NDArray[np.float64], hit_lists: NDArray[np.int64]
@@ -93,28 +72,3 @@ class Course:
             np.array([record.kth]),
             recalls[None],
         )
-
-
-def missing_ahead(
-    model: HitModel, courses: Sequence[Course], kth: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the recall that is expected to be missing at the next look of each course, [n].
-
-    Shapes: kth [n] distances to the k-th nearest vector so far, at most `FAR`.
-    """
-    shape = (len(courses), AHEAD)
-    distances, bonuses = np.full(shape, FAR), np.zeros(shape)
-    sizes = np.zeros(shape, np.int64)
-    is_there = np.zeros(shape, bool)
-    for row, course in enumerate(courses):
-        ahead = slice(course.scanned, course.scanned + AHEAD)
-        stop = len(course.distances[ahead])
-        distances[row, :stop] = course.distances[ahead]
-        sizes[row, :stop] = course.sizes[ahead]
-        bonuses[row, :stop] = course.bonuses[ahead]
-        is_there[row, :stop] = True
-    nearest = np.array([[course.distances.min()] for course in courses])
-    expected = model.expected(features_of(distances, nearest, kth[:, None], sizes, bonuses))
-    wanted = np.array([course.start.k for course in courses])
-    missing: NDArray[np.float64] = np.where(is_there, expected, 0.0).sum(axis=1) / wanted
-    return missing

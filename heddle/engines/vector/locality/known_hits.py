@@ -26,9 +26,30 @@ class KnownHits(NamedTuple):
         return int((self.labels >= 0).sum())
 
     @classmethod
+    def none(cls, queries: int, width: int) -> "KnownHits":
+        """Return that nothing is known."""
+        nothing = np.full((queries, width), -1, np.int64)
+        return cls(nothing, nothing.copy(), np.full(nothing.shape, np.inf, np.float32))
+
+    @classmethod
     def stacked(cls, parts: "Sequence[KnownHits]") -> "KnownHits":
         """Return those of several queries together, all of one width."""
         return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def of(self, queries: NDArray[np.int64]) -> "KnownHits":
+        """Return those of some queries."""
+        return KnownHits(self.chunk_ids[queries], self.labels[queries], self.distances[queries])
+
+    def replace(self, query: int, known: "KnownHits") -> None:
+        """Let one query know others, [1, w] with w no more than h."""
+        width = known.labels.shape[1]
+        nothing = KnownHits.none(1, self.labels.shape[1])
+        self.chunk_ids[query] = nothing.chunk_ids
+        self.labels[query] = nothing.labels
+        self.distances[query] = nothing.distances
+        self.chunk_ids[query, :width] = known.chunk_ids[0]
+        self.labels[query, :width] = known.labels[0]
+        self.distances[query, :width] = known.distances[0]
 
 
 def with_known(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FAR: Final = 2.0  # on the unit sphere nothing is farther
+FEATURES: Final = 7  # of a cluster, by which its hits are expected
 AHEAD: Final = 64  # clusters that are looked at of those to come; the others hardly count
 
 
@@ -91,15 +92,13 @@ def features_of(
     Shapes: distances, sizes and bonuses of the clusters [n, a]; of each search the distance of its
     nearest centroid and of its k-th nearest vector so far [n, 1].
     """
-    kth = np.broadcast_to(kth, distances.shape)
+    features = np.empty((*distances.shape, FEATURES))
     beyond = distances - kth
-    columns = (
-        np.ones_like(distances),
-        beyond,
-        beyond**2,
-        distances / np.maximum(nearest, 1e-9),
-        kth,
-        np.log1p(sizes),
-        bonuses,
-    )
-    return np.stack(columns, axis=2)
+    features[..., 0] = 1.0
+    features[..., 1] = beyond
+    features[..., 2] = beyond**2
+    features[..., 3] = distances / np.maximum(nearest, 1e-9)
+    features[..., 4] = kth
+    features[..., 5] = np.log1p(sizes)
+    features[..., 6] = bonuses
+    return features

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.engines.vector.locality.calibration import Calibration
-from heddle.engines.vector.locality.course import Course, Record, RowKey, Start, missing_ahead
+from heddle.engines.vector.locality.course import Course, Record, Start
+from heddle.engines.vector.locality.course_table import NO_COURSE, CourseTable
 from heddle.engines.vector.locality.index_port import ComparedIndex
-from heddle.engines.vector.locality.known_hits import KnownHits, with_known
+from heddle.engines.vector.locality.known_hits import with_known
 from heddle.engines.vector.locality.looks import looks_at
 from heddle.engines.vector.locality.orders import (
     CACHED_HITS,
@@ -23,7 +24,7 @@ from heddle.engines.vector.locality.orders import (
     soft_order,
 )
 from heddle.engines.vector.locality.past_searches import PastSearch, PastSearches
-from heddle.engines.vector.locality.scans import FAR
+from heddle.engines.vector.locality.scans import FAR, Scans
 from heddle.engines.vector.locality.self_check import Sample, SelfCheck
 from heddle.engines.vector.search import SortedHits
 from heddle.engines.vector.slots import SlotTable
@@ -33,13 +34,14 @@ LOOKS_PER_DOUBLING: Final = 4  # of the lists scanned: with fewer, searches stop
 
 
 class Begun(NamedTuple):
-    """Rows that have begun: their lists in the order of their scans [n, w], their first looks [n].
+    """Rows that have begun: lists in the order of their scans [n, w], first looks and courses [n].
 
     `compared` counts the vectors that they were compared with before.
     """
 
     lists: NDArray[np.int64]
     stops: NDArray[np.int64]
+    courses: NDArray[np.int64]
     compared: int
 
 
@@ -69,7 +71,8 @@ class TargetStops:
         self._target, self._order = target, order
         self._calibrations: OrderedDict[tuple[int, int, int], Calibration] = OrderedDict()
         self._pasts = PastSearches()
-        self._courses: dict[RowKey, Course] = {}
+        self._courses = CourseTable()
+        self._places: dict[int, list[int]] = {}  # of each task's rows that have begun
 
     @staticmethod
     def hits_kept(k: int) -> int:
@@ -95,36 +98,48 @@ class TargetStops:
         """
         distances = self._index.centroid_distances(queries, lists)
         ordered = np.empty_like(lists)
-        stops = np.empty(len(starts), np.int64)
+        places = np.empty(len(starts), np.int64)
         compared = 0
         for number, start in enumerate(starts):
             course = self._course(start, queries[number], lists[number], distances[number])
-            self._courses[start.key] = course
+            # Kept from here on: where comparing fails, its task is forgotten, and so is it.
+            place = places[number] = self._courses.put(course)
+            self._places.setdefault(start.task_id, []).append(place)
             ordered[number] = course.lists
-            stops[number] = course.scanned
-            compared += 0 if course.known is None else course.known.vectors
-        return Begun(ordered, stops, compared)
+            compared += self._compare(course, place)
+        return Begun(ordered, self._courses.scanned(places), places, compared)
 
     def ended(self, table: SlotTable, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return which of the rows that came to their stop have ended, [m].
 
         The others go on to their next look. Mutates: the stops of the table.
         """
-        courses = [self._courses.get(key) for key in _keys(table, rows)]
-        asked = [(row, course) for row, course in zip(rows, courses, strict=True) if course]
-        if not asked:
+        has_course = table.courses[rows] != NO_COURSE
+        if not has_course.any():
             return rows
-        going = {int(row) for row, course in self._asked(table, asked)}
-        return np.array([row for row in rows if int(row) not in going], np.int64)
+        asked = rows[has_course]
+        places = table.courses[asked]
+        kth = self._kth(table, asked)
+        may_stop = self._courses.may_stop(places, kth)
+        is_at_end = self._courses.is_at_end(places)
+        self._note(table, asked, kth, may_stop | is_at_end)
+        goes_on = ~is_at_end & (self._courses.is_sample[places] | ~may_stop)
+        if goes_on.any():
+            self._courses.advance(places[goes_on])
+            table.extend(asked[goes_on], self._courses.scanned(places[goes_on]))
+        has_ended = ~has_course
+        has_ended[has_course] = ~goes_on
+        ended: NDArray[np.int64] = rows[has_ended]
+        return ended
 
     def with_known(
         self, table: SlotTable, rows: NDArray[np.int64], found: SortedHits
     ) -> SortedHits:
         """Return the hits of rows [m, h] with those that they knew besides, as many."""
-        courses = [self._courses.get(key) for key in _keys(table, rows)]
-        numbers, known = _known(courses)
-        if known is None:
+        numbers, places = self._knowing(table, rows)
+        if not len(numbers):
             return found
+        known = self._courses.known(places)
         distances, labels = found[0].copy(), found[1].copy()
         found = distances[numbers], labels[numbers]
         merged = with_known(*found, known.distances, known.chunk_ids)
@@ -140,10 +155,10 @@ class TargetStops:
         Shapes: labels [m, h], `hits_kept` at least, the nearest first.
         """
         known = np.zeros(len(rows), np.int64)
-        for number, key in enumerate(_keys(table, rows)):
-            course = self._courses.pop(key, None)
-            if course is None:
+        for number, place in enumerate(table.courses[rows].tolist()):
+            if place == NO_COURSE:
                 continue
+            course = self._courses.free(place)
             if course.past is not None:
                 hits = labels[number, : course.start.k]
                 known[number] = np.isin(hits[hits >= 0], course.past.hits).sum()
@@ -153,11 +168,14 @@ class TargetStops:
                 self._check.add(self._sample(course, course.record))
         return known
 
-    def forget(self, task_id: int, rows: int) -> None:
+    def forget(self, task_id: int) -> None:
         """Give up the rows of a task that are under way."""
-        for row in range(rows):
-            course = self._courses.pop(RowKey(task_id, row), None)
-            if course is not None and course.record is not None:
+        for place in self._places.pop(task_id, ()):
+            course = self._courses.course(place)
+            if course is None or course.start.task_id != task_id:
+                continue  # it is over, and another may have its place
+            self._courses.free(place)
+            if course.record is not None:
                 self._check.drop()
 
     def calibration(self, k: int, planned: int) -> Calibration:
@@ -192,12 +210,10 @@ class TargetStops:
         is_sample = self._check.wants(eager=calibration.rule is None and len(looks) > 1)
         if not is_sample and rule is None:
             looks = looks[-1:]
-        # Where every list is scanned in the end, nothing is gained by what is known.
         return Course(
             start,
             query,
             past,
-            self._index.known(query[None], past.hits) if past and len(looks) > 1 else None,
             lists,
             np.sqrt(distances[turns].astype(np.float64)),
             self._index.list_sizes[lists],
@@ -208,52 +224,51 @@ class TargetStops:
             Record() if is_sample else None,
         )
 
-    def _asked(
-        self, table: SlotTable, asked: Sequence[tuple[np.int64, Course]]
-    ) -> list[tuple[np.int64, Course]]:
-        """Look at rows; return those that go on."""
-        rows = np.array([row for row, _ in asked])
-        courses = [course for _, course in asked]
-        kth = _kth(table, rows, courses)
-        may_stop = self._may_stop(courses, kth)
-        self._note(table, rows, courses, kth, may_stop)
-        going = [
-            (row, course)
-            for row, course, may in zip(rows, courses, may_stop.tolist(), strict=True)
-            if not course.is_at_end and (course.record is not None or not may)
-        ]
-        for _, course in going:
-            course.look += 1
-        if going:
-            stops = np.array([course.scanned for _, course in going])
-            table.extend(np.array([row for row, _ in going]), stops)
-        return going
+    def _compare(self, course: Course, place: int) -> int:
+        """Compare a course with what its request knows; return with how many vectors."""
+        # Where every list is scanned in the end, nothing is gained by what is known.
+        if course.past is None or len(course.looks) == 1:
+            return 0
+        course.known = self._index.known(course.query[None], course.past.hits)
+        self._courses.learn(place, course.known)
+        return course.known.vectors
 
-    def _may_stop(self, courses: Sequence[Course], kth: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return whether the rule of each course lets it stop at this look, [n]."""
-        may_stop = np.zeros(len(courses), bool)
-        rules = {id(course.rule): course.rule for course in courses}
-        for rule in rules.values():
-            if rule is None:
-                continue
-            mine = [n for n, course in enumerate(courses) if course.rule is rule]
-            missing = missing_ahead(rule.model, [courses[n] for n in mine], kth[mine])
-            may_stop[mine] = missing <= rule.limit
-        return may_stop
+    def _knowing(
+        self, table: SlotTable, rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return which of the rows know hits, by their number, [m], and their courses, [m]."""
+        places = table.courses[rows]
+        numbers = np.flatnonzero((places != NO_COURSE) & self._courses.knows[places])
+        return numbers, places[numbers]
+
+    def _kth(self, table: SlotTable, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the distance of the k-th nearest vector that each row has, at most `FAR`, [n]."""
+        distances = np.sort(table.distances[rows], axis=1)
+        numbers, places = self._knowing(table, rows)
+        if len(numbers):
+            known = self._courses.known(places)
+            heaps = (table.distances[rows[numbers]], table.labels[rows[numbers]])
+            merged, _ = with_known(*heaps, known.distances, known.labels)
+            distances[numbers] = merged[:, : distances.shape[1]]
+        k = self._courses.k(table.courses[rows])
+        kth: NDArray[np.float32] = distances[np.arange(len(k)), k - 1]
+        return np.minimum(np.sqrt(np.maximum(kth.astype(np.float64), 0.0)), FAR)
 
     def _note(
         self,
         table: SlotTable,
         rows: NDArray[np.int64],
-        courses: Sequence[Course],
         kth: NDArray[np.float64],
-        may_stop: NDArray[np.bool_],
+        may_end: NDArray[np.bool_],
     ) -> None:
-        """Record what samples have found at this look."""
-        for number, course in enumerate(courses):
+        """Record what the samples among rows [n] have found at this look."""
+        places = table.courses[rows]
+        looks = self._courses.look(places)
+        for number in np.flatnonzero(self._courses.is_sample[places]).tolist():
+            course = self._courses.course(int(places[number]))
+            assert course is not None, "a row names a course that is over"
             record = course.record
-            if record is None:
-                continue
+            assert record is not None, "a sample has no record"
             row = rows[number : number + 1]
             heaps = (table.distances[row], table.labels[row])
             found, _ = self.with_known(
@@ -261,8 +276,8 @@ class TargetStops:
             )
             record.kth.append(float(kth[number]))
             record.found.append(found[0, : course.start.k].copy())
-            if record.ended is None and (may_stop[number] or course.is_at_end):
-                record.ended = course.look
+            if record.ended is None and may_end[number]:
+                record.ended = int(looks[number])
 
     def _sample(self, course: Course, record: Record) -> Sample:
         assert record.ended is not None, "a sample goes to its end"
@@ -284,43 +299,21 @@ class TargetStops:
         assert record.ended is not None, "a sample goes to its end"
         if len(course.looks) == 1:
             return
-        wanted = labels[labels >= 0]
-        if course.known is not None:  # no list is scanned for these
-            wanted = wanted[~np.isin(wanted, course.known.chunk_ids)]
-        scan = course.scan(record, recalls, self._index.lists_of(wanted))
+        scan = self._scan(course, record, recalls, labels)
         stopped = not course.calibration.why_full
         course.calibration.add(scan, record.ended, by_rule=course.rule is not None)
         if stopped == bool(course.calibration.why_full):
             self._check.start_over()
 
-
-def _keys(table: SlotTable, rows: NDArray[np.int64]) -> list[RowKey]:
-    task_ids, task_rows = table.task_ids[rows].tolist(), table.task_rows[rows].tolist()
-    return [RowKey(*pair) for pair in zip(task_ids, task_rows, strict=True)]
-
-
-def _known(courses: Sequence[Course | None]) -> tuple[list[int], KnownHits | None]:
-    """Return which of the courses know hits, [m], and these; None = none does."""
-    knowing = [
-        (number, course.known)
-        for number, course in enumerate(courses)
-        if course is not None and course.known is not None
-    ]
-    if not knowing:
-        return [], None
-    return [number for number, _ in knowing], KnownHits.stacked([known for _, known in knowing])
-
-
-def _kth(
-    table: SlotTable, rows: NDArray[np.int64], courses: Sequence[Course]
-) -> NDArray[np.float64]:
-    """Return the distance to the k-th nearest vector that each row knows, at most `FAR`, [n]."""
-    k = np.array([course.start.k for course in courses])
-    distances = np.sort(table.distances[rows], axis=1)
-    numbers, known = _known(courses)
-    if known is not None:
-        heaps = (table.distances[rows[numbers]], table.labels[rows[numbers]])
-        merged, _ = with_known(*heaps, known.distances, known.labels)
-        distances[numbers] = merged[:, : distances.shape[1]]
-    kth: NDArray[np.float32] = distances[np.arange(len(k)), k - 1]
-    return np.minimum(np.sqrt(np.maximum(kth.astype(np.float64), 0.0)), FAR)
+    def _scan(
+        self,
+        course: Course,
+        record: Record,
+        recalls: NDArray[np.float64],
+        labels: NDArray[np.int64],
+    ) -> Scans:
+        """Return a sample as its calibration reads it, by its recalls [c] and exact hits [k]."""
+        wanted = labels[labels >= 0]
+        if course.known is not None:  # no list is scanned for these
+            wanted = wanted[~np.isin(wanted, course.known.chunk_ids)]
+        return course.scan(record, recalls, self._index.lists_of(wanted))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from heddle.core.commands import Admit, Cancel, Command, Steer
+from heddle.core.commands import Admit, Cancel, Command, KvSent, Steer
 from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Frame
 from heddle.core.payloads import SearchPayload
 from heddle.core.ports import Closable, SteppedEngine, Waking
@@ -105,8 +105,8 @@ class PoolEngine:
                 self._held.pop(task_id, None)
                 self.scheduler.remove(task_id)
                 self._events.append(Cancelled(task_id))
-            case Steer(kv_sent_s=float() as seconds):
-                self._kv_link.sent(seconds)
+            case Steer(kv_sent=KvSent() as kv_sent):
+                self._kv_link.sent(kv_sent)
             case Steer(task_id=int() as task_id) if self._knows(task_id):
                 # The order of searches is the pool's.
                 self._engine.apply(Steer(budget_s=command.budget_s))

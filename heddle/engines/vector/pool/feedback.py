@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from heddle.engines.vector.pool.limits import SHARE_MAX, SHARE_MIN, PoolKnobs
 
 EVERY_S = 0.3
+KV_LINK_TARGET = 0.9  # share of time that the link should be busy
 SHARE_STEP = 0.1
 FLUSH_FACTOR = 0.7
 
@@ -29,7 +30,7 @@ class PoolTargets:
     """What the loop steers towards, in the units of `PoolSignals`."""
 
     prefill_wait_s: float
-    kv_link_use: float = 0.9
+    kv_link_use: float = KV_LINK_TARGET
     decode_stall: float = 0.05
 
 

@@ -12,6 +12,12 @@ SHARE_MIN, SHARE_MAX = 0.1, 0.9
 class PoolKnobs:
     """How free slots are shared, and how long searches may wait to start together.
 
+    While others run, searches that are fewer than the free slots wait for more, until the first of
+    them has waited for its flush timeout or is urgent. That pays where starting one costs as much
+    as starting several. Here a search joins the next step, which others take anyway, so waiting
+    gains no throughput and costs time even where searches share the lists they read
+    (tests/simulation/test_flush_timeouts.py): 0, no wait, is what a server has.
+
     Args:
         share: of free slots that is reserved for prefill while both stages wait, Trinity's r.
         prefill_wait_s_max: flush timeout of a prefill search, tau_pre [s].

@@ -98,6 +98,29 @@ def test_pooling(tmp_path: Path, mode: dict, pooling: Pooling) -> None:
         ({"config": [1]}, "JSON object"),
         ({"config_sentence_transformers": {"prompts": ["query: "]}}, "prompts should be an object"),
         (
+            {"config_sentence_transformers": {"prompts": {"query": 7}}},
+            "prompt 'query' should be a text, got 7",
+        ),
+        (
+            {
+                "config_sentence_transformers": {
+                    "prompts": {"query": "q: ", "task": "t: "},
+                    "default_prompt_name": "taks",
+                }
+            },
+            "default_prompt_name is 'taks', and prompts has query, task: name one of them",
+        ),
+        (
+            {
+                "config": {
+                    "hidden_size": 8,
+                    "max_position_embeddings": 64,
+                    "matryoshka_dimensions": "4, 8",
+                }
+            },
+            "matryoshka_dimensions should be a list",
+        ),
+        (
             {
                 "config": {
                     "hidden_size": 8,
@@ -161,6 +184,11 @@ def test_prompts_are_the_models_own(tmp_path: Path) -> None:
     settings = {"prompts": prompts, "default_prompt_name": "query"}
     make(tmp_path, config_sentence_transformers=settings)
     assert EncoderDirectory.open(str(tmp_path)).prompts[TextRole.PLAIN] == "query: "
+    settings = {"prompts": {"query": None}, "default_prompt_name": "document"}
+    make(tmp_path, config_sentence_transformers=settings)  # as sentence-transformers saves them
+    found = EncoderDirectory.open(str(tmp_path))
+    assert set(found.prompts.values()) == {""}
+    assert found.prompt_names == ()
 
 
 def test_normalisation_is_the_models_own(tmp_path: Path) -> None:
@@ -188,3 +216,6 @@ def test_vectors_are_cut_only_where_the_model_was_trained_for_it(
     for dims in refused:
         with pytest.raises(InputError, match=f"dimensions={dims}"):
             directory.check_dims(dims)
+    for value in (4.0, "4", True):
+        with pytest.raises(InputError, match="dimensions must be a whole number"):
+            directory.check_dims(value)

@@ -17,9 +17,11 @@ from heddle.core.payloads import DecodePayload, EmbedPayload, Payload, Sampling,
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import KvHandle, Vectors
 from heddle.core.tasks import Identity, Priority, Task
-from heddle.engines.embedding.engine import EmbeddingEngine, TokenizedText
+from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.scheduler import BatchLimits
+from heddle.engines.embedding.tokenized_text import TokenizedText
+from heddle.engines.embedding.tokenizer_thread import TokenizerThread
 from heddle.engines.embedding.vector_cache import VectorCache
 
 DIMS = 4
@@ -302,6 +304,83 @@ def test_a_text_in_windows_can_be_cancelled_between_them() -> None:
     engine.step(0.0, math.inf)
     engine.apply(Cancel(1))
     assert run(engine)[0] == {1: Cancelled(1)}
+
+
+def threaded(**limits: int) -> tuple[EmbeddingEngine, FakeWorker, list[int]]:
+    """An engine with a tokenising thread, and how many texts each of its calls had."""
+    clock = VirtualClock()
+    worker = FakeWorker(clock)
+    calls: list[int] = []
+
+    def tokenize(texts: Sequence[str]) -> list[TokenizedText]:
+        calls.append(len(texts))
+        return FakeWorker(VirtualClock()).tokenize(texts)  # takes none of the lane's time
+
+    engine = EmbeddingEngine(
+        "embed", 3, worker, clock, limits=BatchLimits(**limits), tokenizer=TokenizerThread(tokenize)
+    )
+    return engine, worker, calls
+
+
+def test_a_batchs_worth_is_tokenised_first_and_the_rest_beside_the_step() -> None:
+    engine, worker, calls = threaded(rows_max=2, window_rows=6)
+    rows = ["a" * length for length in range(1, 11)]
+    admit(engine, 1, rows)
+    result = vectors_of(run(engine)[0][1])
+    assert calls == [2] * 5
+    assert worker.batches[0] == [1, 2]
+    expected = [vector(row.encode()) for row in rows]
+    np.testing.assert_array_equal(result.values, np.array(expected, np.float32))
+    assert result.tokens == sum(map(len, rows))
+    engine.close()
+
+
+def test_urgent_texts_wait_for_no_step_to_be_tokenised() -> None:
+    engine, worker, _ = threaded(rows_max=2, window_rows=6)
+    admit(engine, 1, ["a"] * 10, Priority.BULK)
+    engine.step(0.0, math.inf)
+    admit(engine, 2, ["urgent"], Priority.INTERACTIVE)
+    (event,) = engine.step(0.0, math.inf).events
+    assert isinstance(event, Done)
+    assert event.task_id == 2
+    assert worker.batches[1] == [6]
+    engine.close()
+
+
+def test_what_was_tokenised_for_a_task_that_is_gone_is_dropped() -> None:
+    engine, _, _ = threaded(rows_max=2, window_rows=6)
+    admit(engine, 1, ["aa", "b"] * 4)
+    engine.step(0.0, math.inf)
+    engine.apply(Cancel(1))
+    admit(engine, 1, ["eeee"] * 8)  # another task of the same id
+    assert engine.step(0.0, math.inf).events == (Cancelled(1),)
+    expected = np.array([vector(b"eeee")] * 8, np.float32)
+    np.testing.assert_array_equal(vectors_of(run(engine)[0][1]).values, expected)
+    engine.close()
+
+
+def test_a_text_that_cannot_be_tokenised_beside_a_step_fails_its_task_alone() -> None:
+    engine, _, _ = threaded(rows_max=2, window_rows=6)
+    admit(engine, 1, ["fine"] * 3)
+    admit(engine, 2, ["ok", "bad \ud800"])
+    admit(engine, 3, ["also fine"] * 3)
+    terminal, _ = run(engine)
+    assert isinstance(terminal[2], Failed)
+    assert terminal[2].is_input
+    assert [len(vectors_of(terminal[task_id]).values) for task_id in (1, 3)] == [3, 3]
+    engine.close()
+
+
+def test_what_another_thread_tokenises_takes_no_time_of_the_devices() -> None:
+    """A step beside decoding holds as many rows as the device computes in its time."""
+    clock = VirtualClock()
+    worker = FakeWorker(clock)
+    thread = TokenizerThread(FakeWorker(VirtualClock()).tokenize)
+    engine = EmbeddingEngine("embed", 3, worker, clock, step_s_max=0.02, tokenizer=thread)
+    admit(engine, 1, ["abcdefghij"] * 64)
+    engine.step(0.0, math.inf)
+    assert worker.batches == [[10] * 4]
+    engine.close()
 
 
 def test_the_cost_model_learns_and_predicts() -> None:

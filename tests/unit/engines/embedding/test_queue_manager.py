@@ -328,3 +328,17 @@ def test_memory_bounds_a_lane_that_would_have_the_time() -> None:
 def test_lanes_need_names_of_their_own(policy: AdmissionPolicy) -> None:
     with pytest.raises(ConfigError, match="different names"):
         QueueManager([lane("a"), lane("a")], policy)
+
+
+def test_where_every_lane_is_closed_coming_again_is_no_use() -> None:
+    manager = QueueManager([lane("npu"), lane("cpu", SLOW)], Windve({"npu": 0, "cpu": 0}))
+    with pytest.raises(InputError, match=r"npu, cpu closed \(depth 0\); give a longer SLO"):
+        manager.admit(query(1, 10.0), 0.0)
+
+
+def test_depths_that_make_no_sense_are_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="lane 'npu' is -1: at least 0"):
+        Windve({"npu": -1})
+    manager = QueueManager([lane("npu"), lane("cpu")], Windve({"npu": 0}))
+    with pytest.raises(ConfigError, match="depths names npu, and not the embedding lane 'cpu'"):
+        manager.admit(query(1, 10.0), 0.0)

@@ -111,6 +111,19 @@ def test_urgent_rows_overtake_and_are_tokenised_first() -> None:
     assert len(scheduler.next_batch(tokens_max=INF, call_tokens=INF)) == 4
 
 
+def test_as_many_texts_are_tokenised_as_are_asked_for() -> None:
+    scheduler = queue({1: [3, 3], 2: [4, 4], 3: [5, 5, 5]}, BatchLimits(window_rows=6))
+
+    def counts(**limits: int) -> list[tuple[int, int]]:
+        return [(task_id, len(texts)) for task_id, texts in scheduler.untokenized(**limits)]
+
+    assert counts() == [(1, 2), (2, 2), (3, 2)]
+    assert counts(texts_max=3) == [(1, 2), (2, 1)]
+    scheduler.tokenized(1, [range(3)] * 2)
+    assert counts(rows=3) == [(2, 1)]
+    assert counts(rows=2) == []
+
+
 def test_reprioritise_and_remove() -> None:
     scheduler = queue({1: [5], 2: [5], 3: [5]}, BatchLimits(rows_max=1))
     scheduler.reprioritise(2, Priority.INTERACTIVE)

@@ -3,7 +3,9 @@
 import json
 import shutil
 import warnings
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from heddle.core.tasks import Identity, Task
 from heddle.engines.embedding.build import EmbeddingSettings, build_engine
 from heddle.engines.embedding.encoder_directory import EncoderDirectory, default_model_dir
 from heddle.engines.embedding.engine import EmbeddingEngine
+from heddle.engines.embedding.scheduler import BatchLimits
 from heddle.engines.embedding.worker import TransformerWorker, _cpu_has_amx
 
 TEXTS = [
@@ -152,6 +155,23 @@ def test_cls_pooling_and_lower_case(tmp_path: Path, pooling: dict) -> None:
     assert result.tokens == 5 + 5 + 6
 
 
+@pytest.mark.parametrize(
+    ("prompts", "is_told"),
+    [
+        ({"web_search": "Find: ", "sts": "Compare: ", "empty": ""}, True),
+        ({"web_search": "Find: ", "query": "query: "}, False),
+        ({}, False),
+    ],
+)
+def test_prompts_that_no_role_stands_for_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, prompts: dict[str, str], is_told: bool
+) -> None:
+    folder = make_encoder(tmp_path, config_sentence_transformers={"prompts": prompts})
+    build_engine("e", 1, EmbeddingSettings(str(folder), device="cpu"))
+    told = "has prompts named web_search, sts, and texts get none of them"
+    assert (told in caplog.text) == is_told
+
+
 def test_roberta_positions_leave_room_for_the_padding_id(tmp_path: Path) -> None:
     folder = make_encoder(tmp_path, "roberta")
     assert EncoderDirectory.open(str(folder)).max_tokens == 10
@@ -179,6 +199,66 @@ def test_auto_is_float32_unless_the_cpu_has_amx(tmp_path: Path) -> None:
     dtype = torch.bfloat16 if _cpu_has_amx() else torch.float32
     assert next(worker._model.parameters()).dtype is dtype
     assert not worker.on_gpu
+
+
+class Accelerator:
+    """Memory as torch's modules of CUDA and NPU tell it: 100 bytes a token, a kilobyte free."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+
+    def embed(self, rows: list[list[int]]) -> None:
+        self.tokens.append(sum(map(len, rows)))
+
+    def reset_peak_memory_stats(self, device: object) -> None:
+        assert not self.tokens, "what came before would count"
+
+    def memory_allocated(self, device: object) -> int:
+        return 5000
+
+    def max_memory_allocated(self, device: object) -> int:
+        return 5000 + 100 * self.tokens[0]
+
+    def mem_get_info(self, device: object) -> tuple[int, int]:
+        return 1000, 9000
+
+
+@pytest.fixture
+def npu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TransformerWorker:
+    """A worker on a device that isn't here, with its `Accelerator` as `fake`."""
+    directory = EncoderDirectory.open(str(make_encoder(tmp_path)))
+    worker = TransformerWorker.load(directory, "float32", "cpu", 1)
+    worker._device = SimpleNamespace(type="npu")
+    worker.fake = Accelerator()
+    monkeypatch.setattr(worker, "embed", worker.fake.embed)
+    monkeypatch.setattr(torch, "get_device_module", lambda device: worker.fake)
+    return worker
+
+
+def test_any_accelerator_tells_what_a_token_takes_of_its_memory(npu: TransformerWorker) -> None:
+    assert npu.warm_up() == (100.0, 1000)
+    assert npu.fake.tokens == [12], "as long as the model takes"
+    assert BatchLimits().within_memory(100.0, 1000).tokens_max == 7
+
+
+def test_an_accelerator_whose_memory_is_unknown_is_warned_of(
+    npu: TransformerWorker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delattr(Accelerator, "mem_get_info")
+    assert npu.warm_up() == (0.0, 0)
+    assert "batch_tokens_max alone bounds" in caplog.text
+
+
+def test_a_cpu_is_warmed_up_by_a_short_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of 8,192 tokens, which some models take, would take minutes."""
+    directory = replace(EncoderDirectory.open(str(make_encoder(tmp_path))), max_tokens=8192)
+    worker = TransformerWorker.load(directory, "float32", "cpu", 1)
+    lengths: list[int] = []
+    monkeypatch.setattr(worker, "embed", lambda rows: lengths.extend(map(len, rows)))
+    assert worker.warm_up() == (0.0, 0)
+    assert lengths == [18]
 
 
 def test_what_cannot_be_loaded_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from heddle.core.payloads import (
 )
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Optimizations, Priority, Task
-from heddle.engines.llm.engine import LlmEngine, LlmSpec
+from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.llm.step_batch import StepResult
 from heddle.hosts.live_tasks import LiveTasks
@@ -129,6 +129,7 @@ class Lane:
                 "prefill_tokens": 1e-3,
                 "context_tokens": 1e-9,
             },
+            background_step_s=more.pop("background_step_s", BACKGROUND_STEP_S),
         )
         self.worker = FakeWorker(pages * page_size)
         decoder = more.pop("decoder", FakeDecoder())

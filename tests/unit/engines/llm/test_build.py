@@ -126,6 +126,7 @@ def test_impossible_settings_are_refused(model_dir, changes, reason):
         ({"max_num_seqs": 0}, "max_num_seqs"),
         ({"page_size": -1}, "page_size"),
         ({"threads": -1}, "threads"),
+        ({"background_step_s": 0.0}, "background_step_s"),
         ({"context_tokens_max": 0}, "context_tokens_max"),
     ],
 )

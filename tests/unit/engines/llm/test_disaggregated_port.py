@@ -32,12 +32,12 @@ class Lanes:
     def __init__(self, roles="prefill,decode", seats=4, **sizes):
         self.roles = lane_roles(roles)
         self.ports = [LanePort(name, **sizes) for name in lane_names(self.roles)]
-        self.sent_s = []
+        self.sent = []
         self.port = DisaggregatedPort(
             "llm",
             [LlmLane(p, r, seats) for p, r in zip(self.ports, self.roles, strict=True)],
             lambda port: port.is_up,
-            self.sent_s.append,
+            self.sent.append,
             Credits(64),
         )
         self.ends = {}
@@ -96,7 +96,7 @@ class Lanes:
         assert not self.open_of, "a task never ended"
         assert [port.held_pages for port in self.ports] == [0] * len(self.ports)
         port = self.port
-        assert (port._tasks, port._leases, port._decodes, port._events) == ({}, {}, {}, [])
+        assert (port._tasks, port._prompts, port._decodes, port._events) == ({}, {}, {}, [])
         assert not any(frame.events for frame in port._last.values()), "KV is kept for nobody"
 
     def result(self, task_id):
@@ -117,7 +117,9 @@ def test_a_prompt_is_prefilled_here_and_decoded_there():
     one, two = lanes.ports
     assert sum(batch.tokens for batch in one.lane.worker.batches) == len(PROMPT)
     assert sum(batch.tokens for batch in two.lane.worker.batches) == 6
-    assert len(lanes.sent_s) == 1
+    [sent] = lanes.sent
+    assert 0 <= sent.sending_s <= generated.transfer.seconds
+    assert sent.stepping_s == lanes.frames[0].seconds > 0
 
 
 def test_an_input_that_is_refused_is_told_as_such():
@@ -135,7 +137,7 @@ def test_a_lane_that_does_both_keeps_what_it_has_prefilled():
         assert lanes.result(decode).token_ids == greedy(PROMPT, 4)
         assert lanes.result(decode).transfer is None
     assert [port.sent(PrefillPayload) for port in lanes.ports] == [[1, 5], [3, 7]]
-    assert not lanes.sent_s
+    assert not lanes.sent
 
 
 def test_all_prompts_of_a_request_and_its_question_meet_on_one_lane():
@@ -165,7 +167,7 @@ def test_the_decode_lane_with_most_free_seats_is_next():
     lanes.drain()
 
 
-def test_no_more_prompts_are_on_their_way_than_there_are_seats():
+def test_prompts_wait_for_a_seat_where_they_are_and_the_urgent_one_is_next():
     lanes = Lanes(seats=2)
     pairs = [lanes.generate(request=request) for request in range(4)]
     urgent = lanes.generate(request=9, priority=Priority.INTERACTIVE)
@@ -174,13 +176,88 @@ def test_no_more_prompts_are_on_their_way_than_there_are_seats():
     waiting = []
     while lanes.open_of:
         lanes.step()
-        assert len(two.live) <= 2
+        assert len(two.live) <= 3, "the urgent one overtook one whose KV was asked for"
         waiting.append(lanes.frames[-1].load.waiting)
     assert max(waiting) >= 3
     lanes.drain()
-    assert two.sent(DecodePayload)[2] == urgent[1], "the urgent one goes first"
+    assert urgent[1] in two.sent(DecodePayload)[:2], "the urgent one goes first"
     for _, decode in (*pairs, urgent):
         assert lanes.result(decode).token_ids == greedy(PROMPT, 4)
+
+
+def test_a_prompt_that_is_not_computed_holds_no_seat_from_one_that_is():
+    lanes = Lanes("prefill,prefill,decode", seats=1)
+    _, slow = lanes.generate(request=0)
+    _, quick = lanes.generate(request=1)
+    first, second, decoding = lanes.ports
+    assert (first.sent(TransferPayload), second.sent(TransferPayload)) == ([slow], [])
+    while quick not in lanes.ends:
+        lanes.step(1, 2)
+    assert decoding.sent(DecodePayload) == [quick]
+    lanes.drain()
+    for decode in (slow, quick):
+        assert lanes.result(decode).token_ids == greedy(PROMPT, 4)
+
+
+def test_prompts_for_twice_the_seats_are_on_their_way_at_most():
+    lanes = Lanes("prefill,prefill,decode", seats=2)
+    for request in (0, 2, 1, 3, 5):
+        lanes.generate(request=request, max_tokens=30)
+    slow, quick, decoding = lanes.ports
+    assert (len(slow.sent(TransferPayload)), len(quick.sent(TransferPayload))) == (2, 0)
+    for _ in range(8):
+        lanes.step(1)
+    assert len(quick.sent(TransferPayload)) == 2
+    for _ in range(8):
+        lanes.step(0)
+    assert len(decoding.live) == 4
+    lanes.drain()
+
+
+@pytest.mark.parametrize("starts_again", [True, False])
+def test_a_decode_that_waits_fails_at_once_when_its_prompt_is_lost(starts_again):
+    lanes = Lanes(seats=1)
+    _, running = lanes.generate(max_tokens=40)
+    _, waiting = lanes.generate(request=1)
+    for _ in range(8):
+        lanes.step()
+    assert waiting not in lanes.ends
+    if starts_again:
+        lanes.ports[0].lose()
+    else:
+        lanes.ports[0].is_up = False
+    lanes.read()
+    assert "llm-prefill was lost with its prompt" in lanes.ends[waiting].message
+    assert running not in lanes.ends
+    lanes.drain()
+    assert lanes.result(running).token_ids == greedy(PROMPT, 40)
+
+
+def test_a_decode_that_waits_fails_as_its_prompt_does():
+    lanes = Lanes(seats=1, context=24)
+    lanes.generate(max_tokens=10)
+    prefill, waiting = lanes.generate(range(30), request=1)
+    for _ in range(3):
+        lanes.step()
+    assert lanes.ends[waiting].message == lanes.ends[prefill].message
+    assert lanes.ends[waiting].is_input
+    lanes.drain()
+
+
+def test_a_prompt_sent_as_an_epoch_ends_is_given_back():
+    lanes = Lanes()
+    lane = lanes.ports[0]
+    send = lane.send
+
+    def lost_just_before(command):
+        lane.send = send
+        lane.lose()
+        send(command)
+
+    lane.send = lost_just_before
+    _, decode = lanes.generate()
+    lanes.drain()  # no page is held at the end
+    assert lanes.result(decode).token_ids == greedy(PROMPT, 4)
 
 
 @pytest.mark.parametrize("role", [LaneRole.PREFILL, LaneRole.DECODE])

@@ -127,3 +127,22 @@ def test_weights_without_a_header_are_refused(tmp_path, content):
     (tmp_path / "model.safetensors").write_bytes(content)
     with pytest.raises(ConfigError, match=r"model.safetensors has no safetensors header"):
         model_gate.fingerprint(tmp_path, "float32")
+
+
+@pytest.mark.parametrize(
+    "offsets", [[0], [0, 4, 8], ["0", "4"], [0.0, 4.0], [4, 0], [-4, 4], [0, 999], None, 3]
+)
+def test_a_tensor_that_lies_nowhere_is_refused_by_name(tmp_path, offsets):
+    header = json.dumps({"norm": {"data_offsets": offsets}}).encode()
+    content = len(header).to_bytes(8, "little") + header + bytes(8)
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"tensor 'norm' lies at .* of 8 bytes.*copy it again"):
+        model_gate.fingerprint(tmp_path, "float32")
+
+
+def test_weights_that_were_cut_short_are_refused(tmp_path):
+    fingerprint_of(tmp_path, {"weight": torch.ones(3000)})
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(ConfigError, match=r"'weight' lies at \[0, 12000\] of 11000 bytes"):
+        model_gate.fingerprint(tmp_path, "float32")

@@ -40,6 +40,21 @@ def test_one_that_is_cancelled_leaves_its_full_pages():
     assert answered(lane) == 8
 
 
+@pytest.mark.parametrize(("step_s", "tokens"), [(0.05, range(40, 55)), (0.5, range(200, 201))])
+def test_a_step_in_the_background_takes_no_longer_than_it_may(step_s, tokens):
+    lane = Lane(tokens=200, pages=200, background_step_s=step_s)
+    lane.speculate(1, tuple(range(3, 40)) * 6)  # 222 tokens of 1 ms
+    lane.step()
+    assert lane.worker.batches[0].tokens in tokens
+
+
+def test_a_query_gets_whole_steps():
+    lane = Lane(tokens=200, pages=200, background_step_s=0.05)
+    lane.prefill(1, tuple(range(3, 40)) * 6)
+    lane.step()
+    assert lane.worker.batches[0].tokens == 200
+
+
 def test_another_prompt_is_as_without_it():
     lane = Lane()
     lane.speculate(1, PROMPT)

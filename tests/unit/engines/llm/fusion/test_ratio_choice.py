@@ -8,7 +8,7 @@ from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.kv_reuse import AUTO, KvReuse, ReusePolicy
 from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ReusedChunk, ScoredAhead
 from heddle.engines.llm.fusion.prompt_layout import ChunkSpan, PromptLayout
-from heddle.engines.llm.fusion.ratio_choice import chosen_ratio
+from heddle.engines.llm.fusion.ratio_choice import RatioChoice, chosen_ratio
 from heddle.kv.chunk_key import HitKind
 from heddle.kv.chunk_record import ChunkRecord
 
@@ -27,12 +27,16 @@ def prompt_of(policy=ReusePolicy.EPIC, ratio=AUTO):
     return FusedPrompt(layout, KvReuse(policy, ratio), reused, 10)
 
 
+def choice_of(prompt, left_s=math.inf):
+    return chosen_ratio(prompt, left_s, COSTS, STEP_TOKENS)
+
+
 def ratio_in(left_s, policy=ReusePolicy.EPIC):
-    return chosen_ratio(prompt_of(policy), left_s, COSTS, STEP_TOKENS)
+    return choice_of(prompt_of(policy), left_s).ratio
 
 
 def test_a_fixed_ratio_stays():
-    assert chosen_ratio(prompt_of(ratio=0.4), 0.0, COSTS, STEP_TOKENS) == 0.4
+    assert choice_of(prompt_of(ratio=0.4), 0.0) == RatioChoice(0.4)
 
 
 def test_without_a_deadline_it_is_the_default():
@@ -59,17 +63,29 @@ def test_a_question_that_selects_no_faster_than_all_is_computed_selects_nothing(
 ):
     prompt = prompt_of(ReusePolicy.FUSIONRAG, 0.2)  # 240 of 300 tokens to be saved
     prompt = replace(prompt, layout=replace(prompt.layout, tokens=310 + question_tokens))
-    assert chosen_ratio(prompt, math.inf, COSTS, STEP_TOKENS) == ratio
+    choice = choice_of(prompt)
+    assert choice.ratio == ratio
+    assert ("computed whole" in choice.note) == (ratio == 1.0)
     by_epic = replace(prompt, options=KvReuse(ReusePolicy.EPIC, 0.2))
-    assert chosen_ratio(by_epic, math.inf, COSTS, STEP_TOKENS) == 0.2
+    assert choice_of(by_epic) == RatioChoice(0.2)
     unasked = replace(prompt, options=KvReuse(ReusePolicy.FUSIONRAG, 0.0))
-    assert chosen_ratio(unasked, math.inf, COSTS, STEP_TOKENS) == 0.0
+    assert choice_of(unasked) == RatioChoice(0.0)
     scores = {10: np.ones(200, np.float32), 210: np.ones(100, np.float32)}
     ran_ahead = replace(prompt, ahead=ScoredAhead(scores))
-    assert chosen_ratio(ran_ahead, math.inf, COSTS, STEP_TOKENS) == 0.2
+    assert choice_of(ran_ahead) == RatioChoice(0.2)
+
+
+def test_a_ratio_that_was_left_to_the_deadline_gets_the_note_too():
+    """Only where the rule has changed it: a deadline that leaves time for all needs no excuse."""
+    prompt = prompt_of(ReusePolicy.FUSIONRAG)
+    long = replace(prompt, layout=replace(prompt.layout, tokens=310 + 300))
+    choice = choice_of(long)
+    assert choice.ratio == 1.0
+    assert "its question of 300 tokens would have taken as long to select the 15%" in choice.note
+    assert choice_of(prompt, 1e6) == RatioChoice(1.0)
 
 
 def test_a_question_that_was_run_ahead_takes_no_more_time():
     scores = {10: np.ones(200, np.float32), 210: np.ones(100, np.float32)}
     prompt = replace(prompt_of(ReusePolicy.FUSIONRAG), ahead=ScoredAhead(scores))
-    assert chosen_ratio(prompt, 3.3, COSTS, STEP_TOKENS) == 1.0
+    assert choice_of(prompt, 3.3).ratio == 1.0

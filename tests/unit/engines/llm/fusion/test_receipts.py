@@ -6,6 +6,8 @@ import pytest
 
 from heddle.core.kv_reuse import AUTO, KvReuse, ReusePolicy
 from heddle.core.results import FusedKv
+from heddle.engines.llm.fusion.fused_prompt import ReusedChunk
+from heddle.kv.chunk_key import HitKind
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.three_chunks import CHUNKS, PREFIX, ThreeChunks, rel_diff, served
 from tests.helpers.tiny_models import prompt, tiny_model
@@ -48,9 +50,10 @@ def test_an_answer_takes_its_share_of_the_time(case):
     assert serving.prefilled[number].fused.ratio == 0.0
 
 
-def test_a_question_longer_than_what_it_would_save_is_told(case):
+@pytest.mark.parametrize("ratio", [0.15, AUTO])
+def test_a_question_longer_than_what_it_would_save_is_told(case, ratio):
     serving = served(case.model)
-    asked = KvReuse(ReusePolicy.FUSIONRAG, 0.15)
+    asked = KvReuse(ReusePolicy.FUSIONRAG, ratio)
     long = segments(PREFIX, CHUNKS, prompt(sum(map(len, CHUNKS)), 7))
     logits = serving.ask(long, asked)
     fused = last_fused(serving)
@@ -60,6 +63,36 @@ def test_a_question_longer_than_what_it_would_save_is_told(case):
     assert rel_diff(logits, serving.ask(long, KvReuse())) < 5e-6
     serving.ask(case.segments, asked)
     assert last_fused(serving).fallbacks == ()
+
+
+def test_what_lay_in_the_pool_already_is_told(case):
+    """The first prompt brings the chunks in; those after it, in another order, find them there."""
+    serving = served(case.model)
+    chunks, reuse = CHUNKS[::-1], KvReuse(ReusePolicy.FULL_REUSE)
+    serving.ask(segments(PREFIX, [*chunks, chunks[0]], prompt(9, 9)), reuse)
+    assert last_fused(serving).tokens_from_device == 0
+    serving.ask(segments(PREFIX, [chunks[1], chunks[0]], prompt(9, 8)), reuse)
+    assert last_fused(serving).tokens_from_device == len(chunks[0]) + len(chunks[1])
+    serving.ask(segments(PREFIX, chunks, prompt(9, 7)), KvReuse(ReusePolicy.CACHEBLEND, 0.3))
+    assert last_fused(serving).tokens_from_device == 0, "it reads copies, from host memory"
+
+
+def test_a_prompt_that_lost_its_pages_did_not_find_them(case):
+    serving = served(case.model, step_tokens=16)
+    number = serving.start(segments(PREFIX, CHUNKS[::-1], prompt(40, 9)), new_tokens=3)
+    serving.step()
+    scheduler = serving.engine._scheduler
+    scheduler._preempt(serving.engine._sequences[number])
+    assert len(scheduler.chunk_pages) == len(CHUNKS)
+    serving.drain()
+    assert serving.prefilled[number].preemptions == 1
+    assert serving.prefilled[number].fused.tokens_from_device == 0
+
+
+def test_what_was_loaded_from_disk_is_not_counted_for_the_pool():
+    chunk = ReusedChunk(None, None, HitKind.ALIAS, from_disk=True, block=1, was_in_pool=True)
+    assert not chunk.is_from_device
+    assert replace(chunk, from_disk=False).is_from_device
 
 
 def test_the_time_is_told_by_part(case):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.support.noted_stops import NotedStops
 from heddle.core.commands import Cancel
 from heddle.core.search_scope import SearchScope
 from heddle.core.tasks import Optimizations
@@ -178,7 +179,7 @@ def test_what_a_request_found_before_is_compared_before_any_list(worker, tools):
     planned = 8
     query, exact, of_lists = missed(worker, tools, planned)
     check = SelfCheck(worker)
-    stops = TargetStops(worker, check, TARGET)
+    stops = NotedStops(worker, check, TARGET)
     engine = VectorEngine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
     everywhere = len(worker.list_sizes)
     later = {}
@@ -186,7 +187,7 @@ def test_what_a_request_found_before_is_compared_before_any_list(worker, tools):
         engine.apply(approximate(tools, number, query[None], request, nprobe=nprobe))
         [event] = tools.drain(engine, budget_s=1.0)
         later[number] = event.result
-        scan = stops.calibration(K, nprobe).newest
+        scan = stops.newest
     np.testing.assert_allclose(later[1].distances[0], exact, atol=1e-6)
     assert len(set(later[1].labels[0].tolist())) == K  # each once
     assert later[1].lists_scanned == planned
@@ -203,13 +204,13 @@ def test_what_a_request_found_before_is_compared_before_any_list(worker, tools):
 def test_lists_are_not_expected_to_hold_what_is_known(worker, tools):
     [query] = questions(tools, 1, 12)
     check = SelfCheck(worker)
-    stops = TargetStops(worker, check, TARGET)
+    stops = NotedStops(worker, check, TARGET)
     engine = VectorEngine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
     hits = []
     for number in range(2):
         engine.apply(approximate(tools, number, query[None], 7))
         tools.drain(engine, budget_s=1.0)
-        scan = stops.calibration(K, worker.nprobe_default).newest
+        scan = stops.newest
         hits.append(int(scan.hits.sum()))
         known = scan.recall[0, 0]
     assert hits == [K, 0]
@@ -255,6 +256,43 @@ def test_cancelled_searches_leave_room_for_other_samples(worker, tools):
     assert engine.rows_in_flight == 0
     answers(engine, tools, questions(tools, 3, 9), first_id=100)
     assert engine.step(0.0, 1.0).recall.checks == 3
+
+
+def test_samples_whose_search_fails_leave_room_for_others(tools):
+    class Forgetful(QuickLooks):
+        knows = False
+
+        def known(self, query, chunk_ids):
+            if not self.knows:
+                raise OSError("the vectors are gone")
+            return super().known(query, chunk_ids)
+
+    source = tools.Source(tools.clustered(COUNT, clusters=200))
+    worker = Forgetful(LiveIndex.build(source, kind=IndexKind.FLAT), source)
+    engine = engine_over(worker, tools)
+    for number, query in enumerate(questions(tools, OPEN_MAX + 2, 14)):
+        for task_id in (2 * number, 2 * number + 1):  # the second knows what the first has found
+            engine.apply(approximate(tools, task_id, query[None], request_id=number))
+            [event] = tools.drain(engine, budget_s=1.0)
+        assert "the vectors are gone" in event.message
+    checks = engine.step(0.0, 1.0).recall.checks
+    worker.knows = True
+    answers(engine, tools, questions(tools, 3, 15), first_id=1000)
+    assert engine.step(0.0, 1.0).recall.checks == checks + 3
+
+
+def test_searches_looked_at_together_stop_where_each_would_alone(worker, tools):
+    asked = questions(tools, 40, 16)
+    alone = answers(calibrated(worker, tools), tools, asked, first_id=1000)
+    engine = calibrated(worker, tools)
+    for number, query in enumerate(asked):
+        engine.apply(approximate(tools, 1000 + number, query[None]))
+    together = tools.terminals(tools.drain(engine, budget_s=1.0))
+    for number, hits in enumerate(alone):
+        other = together[1000 + number].result
+        np.testing.assert_array_equal(hits.labels, other.labels)
+        assert hits.lists_scanned == other.lists_scanned
+    assert engine.rows_in_flight == engine._stops._courses.count == 0
 
 
 def test_where_scanning_is_as_fast_as_asking_nothing_is_asked(tools):

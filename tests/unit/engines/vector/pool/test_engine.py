@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.core import gauges
-from heddle.core.commands import Admit, Cancel, Steer
+from heddle.core.commands import Admit, Cancel, KvSent, Steer
 from heddle.core.frames import Cancelled, Done
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
@@ -237,7 +237,7 @@ def test_what_prefill_lanes_send_is_heard_and_goes_no_further(served):
     link = KvLink(1)
     link.take_use(0.0)
     pool = pool_over(served, link=link)
-    pool.apply(Steer(kv_sent_s=0.25))
-    pool.apply(Steer(kv_sent_s=0.5))
+    pool.apply(Steer(kv_sent=KvSent(0.25, 0.25)))
+    pool.apply(Steer(kv_sent=KvSent(0.5, 0.5)))
     assert link.take_use(1.0) == 0.75
     assert not pool.has_work

@@ -1,0 +1,32 @@
+"""The thread that tokenises: on its own cores, in order, with the errors of its calls."""
+
+import os
+
+import pytest
+
+from heddle.engines.embedding.tokenized_text import TokenizedText
+from heddle.engines.embedding.tokenizer_thread import TokenizerThread
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores are pinned on Linux only")
+def test_it_stays_on_its_cores_and_leaves_others_where_they_are() -> None:
+    before = os.sched_getaffinity(0)
+    core = max(before)
+    thread = TokenizerThread(
+        lambda texts: [TokenizedText(sorted(os.sched_getaffinity(0))) for _ in texts], (core,)
+    )
+    assert [text.token_ids for text in thread(["a", "b"])] == [[core], [core]]
+    assert os.sched_getaffinity(0) == before
+    thread.close()
+
+
+def test_an_error_comes_back_from_its_call_and_the_next_one_works() -> None:
+    def tokenize(texts: list[str]) -> list[TokenizedText]:
+        return [TokenizedText([1 // len(text)]) for text in texts]
+
+    thread = TokenizerThread(tokenize)
+    failed, fine = thread.start([""]), thread.start(["a"])
+    with pytest.raises(ZeroDivisionError):
+        failed.result()
+    assert fine.result() == [TokenizedText([1])]
+    thread.close()
