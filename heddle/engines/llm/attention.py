@@ -14,6 +14,7 @@ from heddle.engines.llm.meters import Meter
 from heddle.engines.llm.ragged_attention import RaggedPlan, attend_ragged, plan_ragged
 from heddle.engines.llm.step_batch import BatchRow, LastQueries, TokenScores, ValueDeviation
 from heddle.kv.page_store import PageStore
+from heddle.kv.rows import SlotRun
 
 ATTENTION_NAME = "heddle_rows"
 PARTS_MAX = 4  # more runs of slots are joined: each costs calls of its own
@@ -23,7 +24,8 @@ PARTS_MAX = 4  # more runs of slots are joined: each costs calls of its own
 class AttentionContext:
     """What the attention of every layer needs to know of a step.
 
-    `slots` [t] int64 says where new keys and values go; `decodes` are the first rows, if they are
+    `slots` [t] int64 says where new keys and values go, `runs` the same (empty: only `slots` does);
+    `decodes` are the first rows, if they are
     computed together, `rows` the others; `blocks` are the parts in which each of these computes
     its queries, `gathered` the keys of those that read pages of others, and `meters` watch some:
     both by the row's index there. `rotation` turns stored keys by a distance. Without any row, keys
@@ -40,6 +42,7 @@ class AttentionContext:
     meters: Mapping[int, Meter] = field(default_factory=dict)
     gathered: Mapping[int, GatheredKeys] = field(default_factory=dict)
     ragged: RaggedPlan | None = None
+    runs: tuple[SlotRun, ...] = ()
 
     @property
     def wants_scores_alone(self) -> bool:
@@ -60,7 +63,12 @@ class AttentionContext:
         if rows and ragged is not None:
             ragged = plan_ragged(rows, self.store, ragged.heads, self.rotation)
         return replace(
-            self, slots=self.slots[:tokens], rows=rows, blocks=self.blocks[:count], ragged=ragged
+            self,
+            slots=self.slots[:tokens],
+            runs=(),
+            rows=rows,
+            blocks=self.blocks[:count],
+            ragged=ragged,
         )
 
 
@@ -97,7 +105,10 @@ def attend(
     Shapes: query [heads, t, head_dim]; key, value [kv_heads, t, head_dim]; result
     [t, heads, head_dim].
     """
-    rows.store.write(layer, rows.slots, key, value)
+    if 0 < len(rows.runs) <= PARTS_MAX:
+        rows.store.write_runs(layer, rows.runs, key, value)
+    else:
+        rows.store.write(layer, rows.slots, key, value)
     for index, meter in rows.meters.items():
         row = rows.rows[index]
         meter.see(layer, query[:, row.query_start : row.query_stop], scaling)

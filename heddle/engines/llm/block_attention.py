@@ -94,16 +94,15 @@ def _block(
     device: torch.device,
 ) -> QueryBlock:
     """Return a row's queries from number `start` on, which stand at these places."""
-    own_places = torch.from_numpy(places).to(device)[:, None]
-    hidden = torch.arange(shared, int(places[-1]) + 1, device=device) > own_places
-    mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
-    mask.masked_fill_(hidden, float("-inf"))
     parts = []
     for first in range(0, len(places), PART_QUERIES):
         own = places[first : first + PART_QUERIES]
-        end = int(own[-1]) + 1
-        seen = mask[first : first + len(own), : end - shared]
-        parts.append(BlockPart(start + first, start + first + len(own), shared, end, seen))
+        begin, end = int(own[0]), int(own[-1]) + 1
+        mask = torch.zeros(len(own), end - shared, dtype=dtype, device=device)
+        # Whatever lies before the part's first query is hidden from none of them.
+        hidden = torch.arange(begin, end, device=device) > torch.from_numpy(own).to(device)[:, None]
+        mask[:, begin - shared :].masked_fill_(hidden, float("-inf"))
+        parts.append(BlockPart(start + first, start + first + len(own), shared, end, mask))
     return QueryBlock(tuple(parts), shared)
 
 

@@ -113,7 +113,7 @@ class FusedMlp(nn.Module):
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Return the MLP's output. Shapes: [1, t, hidden]."""
         gate, up = self.gate_up_proj(hidden_states).chunk(2, dim=-1)
-        result: Tensor = self.down_proj(self.act_fn(gate) * up)
+        result: Tensor = self.down_proj(self.act_fn(gate).mul_(up))
         return result
 
 

@@ -1,17 +1,20 @@
 """What attention finds out about a row beside its output: how much its tokens are looked at."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from heddle.engines.llm.key_rotation import KeyRotation
 from heddle.engines.llm.step_batch import BatchRow, LastQueries, SpanAttention, TokenScores
-from heddle.kv.page_store import KvBlock, PageStore
+from heddle.kv.page_store import PageStore
 
 QUERIES_AT_ONCE = 64  # bounds the weights that are held at once
+SCORES_AT_ONCE = 1 << 20  # of chunks' tokens: long products, whose results stay in the cache
 
 
 class Meter(Protocol):
@@ -45,22 +48,21 @@ class TokenScoreMeter:
         self._measure = measure
         self._store = store
         self._rotation = rotation
-        self._scores: tuple[Tensor, ...] = ()
+        self._scores: tuple[NDArray[np.float32], ...] = ()
 
     def see(self, layer: int, query: Tensor, scaling: float) -> None:
         """Take in one layer; all but the last are ignored."""
         if layer < self._store.shape.layers - 1:
             return
-        queries = query.float() * scaling
-        scores = []
-        for runs, distance in self._measure.chunks:
-            keys, _ = self._store.read(layer, runs)
-            scores.append(_scores_of(queries, keys, -distance, self._rotation))
-        self._scores = tuple(scores)
+        chunks = [
+            KeysToScore(self._store.read(layer, runs)[0], -distance)
+            for runs, distance in self._measure.chunks
+        ]
+        self._scores = scores_of(query.float() * scaling, chunks, self._rotation)
 
     def result(self) -> tuple[NDArray[np.float32], ...]:
         """Return [tokens] for each chunk."""
-        return tuple(scores.cpu().numpy() for scores in self._scores)
+        return self._scores
 
 
 class LastQueriesMeter:
@@ -81,18 +83,32 @@ class LastQueriesMeter:
         return (self._queries.cpu().numpy(),)
 
 
-def scores_of_block(
-    queries: Tensor, block: KvBlock, tokens: int, rotation: KeyRotation
-) -> NDArray[np.float32]:
-    """Return how much queries that were kept (`LastQueries`) look at each token of stored KV.
+class KeysToScore(NamedTuple):
+    """A chunk's keys in the last layer, and how far queries are turned to meet them [tokens].
 
-    `tokens` is how far the queries are to be turned: from where they were computed to their place,
-    less as far as the keys would be turned from where they are stored to theirs.
-
-    Shapes: queries [heads, n, head_dim] float32; result [tokens of the block].
+    That is from where they were computed to their place, less as far as the keys would be turned
+    from where they are stored to theirs. Shapes: keys [kv_heads, tokens, head_dim].
     """
-    keys = block.keys[-1].to(queries.device)
-    return _scores_of(queries, keys, tokens, rotation).cpu().numpy()
+
+    keys: Tensor
+    tokens: int
+
+
+def scores_of(
+    queries: Tensor, chunks: Sequence[KeysToScore], rotation: KeyRotation
+) -> tuple[NDArray[np.float32], ...]:
+    """Return how much queries look at each key: softmax over a chunk's keys, summed over all else.
+
+    Shapes: queries [heads, n, head_dim] float32, scaled; results [tokens] of each chunk.
+    """
+    found: list[NDArray[np.float32]] = []
+    longest = max((chunk.keys.shape[1] for chunk in chunks), default=1)
+    at_once = max(1, SCORES_AT_ONCE // (queries.shape[0] * queries.shape[1] * longest))
+    for start in range(0, len(chunks), at_once):
+        some = chunks[start : start + at_once]
+        scores = _scores_together(queries, some, rotation).cpu().numpy()
+        found += [own[: chunk.keys.shape[1]] for own, chunk in zip(scores, some, strict=True)]
+    return tuple(found)
 
 
 class SpanAttentionMeter:
@@ -137,18 +153,31 @@ class SpanAttentionMeter:
         return weights @ self._is_in
 
 
-def _scores_of(queries: Tensor, keys: Tensor, tokens: int, rotation: KeyRotation) -> Tensor:
-    """Return how much queries look at each key: softmax over the keys, summed over all else.
+def _scores_together(
+    queries: Tensor, chunks: Sequence[KeysToScore], rotation: KeyRotation
+) -> Tensor:
+    """Return the scores of chunks in one product; what is longer than a chunk means nothing.
 
     Turning the few queries instead of the keys gives the same products.
 
-    Shapes: queries [heads, n, head_dim] float32, scaled; keys [kv_heads, tokens, head_dim]; result
-    [tokens].
+    Shapes: queries [heads, n, head_dim]; result [chunks, tokens of the longest].
     """
-    turned = torch.empty_like(queries)
-    rotation.turn(queries, tokens, turned)
-    logits = _grouped(turned, len(keys)) @ keys.float().transpose(1, 2)
-    return logits.softmax(dim=-1).sum(dim=(0, 1))
+    heads, count, head_dim = queries.shape
+    lengths = torch.tensor([chunk.keys.shape[1] for chunk in chunks], device=queries.device)
+    distances = torch.tensor([chunk.tokens for chunk in chunks], device=queries.device)
+    turned = queries.repeat(1, len(chunks), 1)
+    rotation.turning(distances.repeat_interleave(count))(turned)
+    turned = turned.view(heads, len(chunks), count, head_dim).transpose(0, 1)
+    longest = int(lengths.max())
+    keys = torch.stack(
+        [F.pad(chunk.keys, (0, 0, 0, longest - chunk.keys.shape[1])) for chunk in chunks]
+    ).float()
+    # The heads of a group share their keys, so they may as well be queries of one head.
+    logits = turned.reshape(*keys.shape[:2], -1, head_dim) @ keys.transpose(2, 3)
+    if int(lengths.min()) < longest:
+        is_behind = torch.arange(longest, device=queries.device) >= lengths[:, None]
+        logits.masked_fill_(is_behind[:, None, None], float("-inf"))
+    return logits.softmax(dim=-1).sum(dim=(1, 2))
 
 
 def _grouped(query: Tensor, kv_heads: int) -> Tensor:

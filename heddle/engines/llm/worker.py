@@ -20,7 +20,7 @@ from heddle.engines.llm.decode_attention import decode_rows
 from heddle.engines.llm.fused_layers import FusedAttention
 from heddle.engines.llm.gathered_keys import GatheredKeys
 from heddle.engines.llm.key_rotation import LibraryRotation, PairRotation
-from heddle.engines.llm.meters import meter_of, scores_of_block
+from heddle.engines.llm.meters import KeysToScore, meter_of, scores_of
 from heddle.engines.llm.ragged_attention import RaggedPlan, plan_ragged
 from heddle.engines.llm.sampler import draw_tokens, probabilities_of
 from heddle.engines.llm.step_batch import (
@@ -132,6 +132,7 @@ class TransformersWorker:
         return AttentionContext(
             store=self.store,
             slots=torch.from_numpy(batch.slots).to(self._device),
+            runs=runs_of(batch.slots),
             decodes=decodes,
             rows=others,
             blocks=blocks,
@@ -262,12 +263,11 @@ class TransformersWorker:
         Each block comes with how far the queries are turned for it [tokens].
         Shapes: queries [heads, n, head_dim]; results [tokens of the block] each.
         """
-        kept = torch.from_numpy(queries).to(self._device)
-        found = []
+        chunks = []
         for block, tokens in blocks:
             assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
-            found.append(scores_of_block(kept, block, tokens, self._rotation))
-        return tuple(found)
+            chunks.append(KeysToScore(block.keys[-1].to(self._device), tokens))
+        return scores_of(torch.from_numpy(queries).to(self._device), chunks, self._rotation)
 
     @torch.inference_mode()
     def load_kv(self, slots: NDArray[np.int64], block: tuple[NDArray[np.generic], ...]) -> None:

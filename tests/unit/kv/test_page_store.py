@@ -14,12 +14,15 @@ def store(dtype=torch.float32):
     return PageStore(KvShape(2, 3, 4, dtype), 32, torch.device("cpu"))
 
 
-def test_runs_read_what_slots_wrote():
-    pool = store()
-    slots = torch.tensor([4, 5, 6, 20, 21])
+@pytest.mark.parametrize("by_runs", [False, True])
+def test_runs_read_what_was_written(by_runs):
+    pool, runs = store(), (SlotRun(4, 3), SlotRun(20, 2))
     keys, values = torch.randn(3, 5, 4), torch.randn(3, 5, 4)
-    pool.write(1, slots, keys, values)
-    got_keys, got_values = pool.read(1, (SlotRun(4, 3), SlotRun(20, 2)))
+    if by_runs:
+        pool.write_runs(1, runs, keys, values)
+    else:
+        pool.write(1, torch.tensor([4, 5, 6, 20, 21]), keys, values)
+    got_keys, got_values = pool.read(1, runs)
     assert torch.equal(got_keys, keys)
     assert torch.equal(got_values, values)
 

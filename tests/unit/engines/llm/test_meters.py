@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from heddle.engines.llm import meters
 from heddle.engines.llm.meters import QUERIES_AT_ONCE, meter_of
 from heddle.engines.llm.step_batch import BatchRow, SpanAttention, TokenScores, ValueDeviation
 from heddle.kv.page_store import KvShape, PageStore
@@ -16,8 +17,12 @@ SCALE = 0.3
 class Rolling:
     """Moves numbers by a place for every token: as with RoPE, only differences count."""
 
-    def turn(self, keys, tokens, out):
-        out.copy_(keys.roll(tokens, -1))
+    def turning(self, distances):
+        def turn(keys):
+            for number, tokens in enumerate(distances.tolist()):
+                keys[:, number] = keys[:, number].roll(tokens, -1)
+
+        return turn
 
 
 @pytest.fixture
@@ -57,6 +62,18 @@ def test_token_scores_are_of_the_last_layer_and_each_chunk_has_its_own_softmax(s
         expected = logits(shown[-1], keys).softmax(-1).sum((0, 1))
         assert np.allclose(scores, expected, rtol=1e-5)
         assert scores.sum() == pytest.approx(6 * HEADS)
+
+
+def test_chunks_of_any_lengths_are_scored_some_at_once(store, monkeypatch):
+    monkeypatch.setattr(meters, "SCORES_AT_ONCE", 6 * HEADS * 40)  # three chunks of the longest
+    lengths = [1 + 3 * number % 11 for number in range(11)]
+    chunks = tuple(((SlotRun(10 * i, length),), i % 4) for i, length in enumerate(lengths))
+    meter = meter_of(row_of(6, 10, TokenScores(chunks)), store, Rolling())
+    shown = seen_by(meter, 6)
+    for scores, ((run,), turned) in zip(meter.result(), chunks, strict=True):
+        keys = store.keys[-1][:, run.start : run.start + run.length].roll(turned, -1)
+        expected = logits(shown[-1], keys).softmax(-1).sum((0, 1))
+        assert np.allclose(scores, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("scattered", [False, True])
