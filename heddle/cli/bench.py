@@ -50,7 +50,15 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(
             f"benchmark {options.name!r} is unknown; there are {', '.join(titles)} and {PREPARE}"
         )
-    module = importlib.import_module(f"benchmarks.{options.name.replace('-', '_')}")
+    try:
+        module = importlib.import_module(f"benchmarks.{options.name.replace('-', '_')}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith(("heddle", "benchmarks")):
+            raise
+        raise InputError(
+            f"benchmark {options.name} needs the package {error.name}, which isn't installed: "
+            'pip install "heddle[bench,server]"'
+        ) from error
     own = _own_options(options, module.run)
     print((module.__doc__ or "").strip(), end="\n\n")
     machine = read_machine()

@@ -10,7 +10,9 @@ from heddle.cli.bench import benchmark_titles
 from heddle.cli.main import main
 
 
-def test_only_what_runs_is_a_benchmark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_only_what_runs_is_a_benchmark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     folder = tmp_path / "benchmarks"
     folder.mkdir()
     for name, text in {
@@ -23,6 +25,8 @@ def test_only_what_runs_is_a_benchmark(monkeypatch: pytest.MonkeyPatch, tmp_path
     package.__path__ = [str(folder)]
     monkeypatch.setitem(sys.modules, "benchmarks", package)
     assert benchmark_titles() == {"two-words": "Measures this."}
+    assert main(["bench", "two-words"]) == 2
+    assert "needs the package nothing_there" in capsys.readouterr().err
 
 
 def test_the_benchmarks_of_the_checkout(capsys):
