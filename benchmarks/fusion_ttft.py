@@ -16,6 +16,8 @@ question alone and not ahead; `..._ahead` beside it.
 --device cuda: the shape of a 7B (28 layers of 3584, 28 heads, 4 of them with KV), 27k tokens, all
 of their KV in pinned host memory.
 
+Prompts are asked in turns, the shorter ones as many times as often as the longest are longer.
+
 limit = T / (r T + 2 Q): what computing the selected tokens and the question twice would cost if
 time went with the number of tokens; ahead, and at ratio 0, T / (r T + Q), for the question is
 computed once then.
@@ -60,7 +62,7 @@ DISK_RATIO: Final = 0.15
 class Plan:
     """What is measured on a device, and how much memory it takes there and beside it.
 
-    `lengths` [tokens] are the prompts' chunks together.
+    `lengths` [tokens] are the prompts' chunks together; the longest is repeated `repetitions` times.
     """
 
     shapes: tuple[Shape, ...]
@@ -164,6 +166,7 @@ def _measure(
         WITH_CONTEXT: (prompt, QuestionPass.WITH_CONTEXT),
     }
     seconds: defaultdict[tuple[float | str, str, str], list[float]] = defaultdict(list)
+    repetitions = plan.repetitions * max(plan.lengths) // length
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) if plan.has_disk else None
         with _engine(model, plan, folder) as engine:
@@ -171,7 +174,7 @@ def _measure(
             for chunk in chunks:
                 _ask(driver, (prefix, chunk, question), 0.0)
             asking_s = _ask_ahead(driver, asked)
-            for _ in range(plan.repetitions):
+            for _ in range(repetitions):
                 seconds[FULL, "host", ALONE].append(driver.first_token_s(prompt))
                 for share in plan.ratios:
                     for way, (shown, sees) in ways.items():

@@ -105,10 +105,7 @@ def attend(
     Shapes: query [heads, t, head_dim]; key, value [kv_heads, t, head_dim]; result
     [t, heads, head_dim].
     """
-    if 0 < len(rows.runs) <= PARTS_MAX:
-        rows.store.write_runs(layer, rows.runs, key, value)
-    else:
-        rows.store.write(layer, rows.slots, key, value)
+    _write(rows, layer, key, value)
     for index, meter in rows.meters.items():
         row = rows.rows[index]
         meter.see(layer, query[:, row.query_start : row.query_stop], scaling)
@@ -125,6 +122,14 @@ def attend(
     if not parts:
         return torch.zeros_like(query).transpose(0, 1)
     return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _write(rows: AttentionContext, layer: int, key: Tensor, value: Tensor) -> None:
+    """Store the new keys and values of a layer. Shapes: [kv_heads, t, head_dim]."""
+    if 0 < len(rows.runs) <= PARTS_MAX:
+        rows.store.write_runs(layer, rows.runs, key, value)
+    else:
+        rows.store.write(layer, rows.slots, key, value)
 
 
 def _read(rows: AttentionContext, layer: int, index: int) -> list[KeyPart]:
