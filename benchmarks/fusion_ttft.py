@@ -62,7 +62,7 @@ DISK_RATIO: Final = 0.15
 class Plan:
     """What is measured on a device, and how much memory it takes there and beside it.
 
-    `lengths` [tokens] are the prompts' chunks together; the longest is repeated `repetitions` times.
+    `lengths` [tokens] are the prompts' chunks together; `repetitions` are the longest one's.
     """
 
     shapes: tuple[Shape, ...]
