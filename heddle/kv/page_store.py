@@ -88,10 +88,7 @@ class PageStore:
     def write_runs(
         self, layer: int, runs: Sequence[SlotRun], keys: torch.Tensor, values: torch.Tensor
     ) -> None:
-        """Store new keys and values as `write` does, where few runs are all of their slots.
-
-        Plain copies: a third of the time that an index takes for 400 tokens.
-        """
+        """Store new keys and values as `write` does, by plain copies: for few runs of slots."""
         start = 0
         for run in runs:
             tokens = slice(start, start + run.length)

@@ -41,8 +41,8 @@ def pq_parts(dims: int) -> int:
 def panorama_levels(dims: int) -> int:
     """Return into how many pieces Panorama cuts a vector, 4 to 8.
 
-    Equal ones if any are, of full registers (a width not a multiple of 16 costs 10 %), about six:
-    of 4 to 24 pieces of 384 dimensions six were fastest, by 2 to 8 % over eight.
+    Equal ones if any are, of full registers, about six: of 4 to 24 pieces of 384 dimensions six
+    were fastest (docs/status.md).
     """
 
     def rank(levels: int) -> tuple[bool, bool, int]:
