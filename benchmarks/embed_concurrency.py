@@ -2,11 +2,10 @@
 
 WindVE's Tables I to III and figure 4 on two lanes of this machine, processes pinned to a core each:
 one in bfloat16, one in float32. On a CPU that emulates bfloat16 both compute in float32, and the
-second lane has a third of its core, by a control group: a proxy for a slower device, about as slow
-as float32 is beside bfloat16 with AMX. Bursts of queries are sent at once and the SLO is judged at
-the 95th percentile of the slowest answer. `alone` and `together` are stress tests, in turns, the
-latter with both lanes busy; `fit` is the estimator's depth after at most 15 bursts, both lanes
-busy.
+second lane multiplies matrices with SSE2 only: a proxy for an older core, about as slow as float32
+is beside bfloat16 with AMX. Bursts of queries are sent at once and the SLO is judged at the 95th
+percentile of the slowest answer. `alone` and `together` are stress tests, in turns, the latter with
+both lanes busy; `fit` is the estimator's depth after at most 15 bursts, both lanes busy.
 
 Queries have 16 tokens in the rows of the headline: the service embeds people's questions, and
 those of the developer data (NQ, HotpotQA, MedQuAD and nine others) have 14 on average with the

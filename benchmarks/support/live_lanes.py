@@ -20,16 +20,21 @@ from heddle.hosts.process_port import ProcessPort
 from heddle.runtime.clock import SystemClock
 
 ROWS_MAX = 4096
+EMBEDDING_FACTORY = "heddle.engines.embedding.build:build_engine"
 
 
 def embedding_lane(
-    name: str, dtype: str, cpus: Sequence[int], model: str | None = None
+    name: str,
+    dtype: str,
+    cpus: Sequence[int],
+    model: str | None = None,
+    factory: str = EMBEDDING_FACTORY,
 ) -> LaneSpec:
     """Return a lane of one embedding engine on some cores, with a thread on each."""
     threads = len(cpus)
     engine = EngineSpec(
         name,
-        "heddle.engines.embedding.build:build_engine",
+        factory,
         EmbeddingSettings(model, dtype, "cpu", threads=threads, cache_bytes=0),
         ROWS_MAX,
         frozenset({PrimitiveKind.EMBEDDING}),

@@ -96,6 +96,7 @@ class FusedServing:
         self.tokens = {}
         self.logits = {}
         self.preemptions = {}
+        self.last = None  # the newest frame
         self.seconds_left = float("inf")  # to the deadline of what is sent from now on
         self._next = 0
 
@@ -157,7 +158,7 @@ class FusedServing:
 
     def step(self):
         """Run one step; each token's Progress comes in the logits' order."""
-        frame = self.engine.step(0.0, float("inf"))
+        self.last = frame = self.engine.step(0.0, float("inf"))
         self.engine.check()
         drawn = [e for e in frame.events if isinstance(e, Progress) and e.token_ids]
         for progress, row in zip(drawn, self.worker.last if drawn else (), strict=True):

@@ -29,7 +29,7 @@ MACHINE = replace(read_machine(), cpus=(2, 3, 5), cpu_flags=frozenset(), gpus=()
     [
         (frozenset({"avx512_bf16"}), ("core2-bfloat16", "core3-float32")),
         (frozenset({"amx_bf16"}), ("core2-bfloat16", "core3-float32")),
-        (frozenset(), ("core2-float32", "core3-float32-33%")),
+        (frozenset(), ("core2-float32", "core3-float32-sse2")),
     ],
 )
 def test_the_slow_lane_is_a_proxy_only_where_bfloat16_is_emulated(
