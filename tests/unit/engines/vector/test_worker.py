@@ -125,6 +125,17 @@ def test_codes_settle_what_is_refined_unless_too_few_are_nearer_than_the_last():
     assert are_settled(candidates, 3).tolist() == [False, False, True]  # no more are there
 
 
+def test_what_a_query_finds_by_its_codes_does_not_depend_on_its_neighbours(
+    tools, source, monkeypatch
+):
+    monkeypatch.setattr(worker_module, "CACHED_BYTES", 0)  # so that many are scanned list by list
+    worker, queries = worker_of(source, IndexKind.PQ), tools.clustered(40, seed=8)
+    together = worker.search_at_once(queries, 5, 7)
+    alone = [worker.search_at_once(queries[i : i + 1], 5, 7) for i in range(40)]
+    for batch, each in zip(together, zip(*alone, strict=True), strict=True):
+        np.testing.assert_array_equal(batch, np.concatenate(each))
+
+
 def test_many_equal_vectors_are_all_found(tools):
     copies = np.repeat(tools.clustered(8)[:1], 600, axis=0)
     others = tools.clustered(1000, seed=5)
