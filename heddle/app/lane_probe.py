@@ -57,15 +57,13 @@ class LaneProbe:
     _ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
     _arrived: threading.Event = field(default_factory=threading.Event)
 
-    def __post_init__(self) -> None:
-        self.port.subscribe(self._arrived.set)
-
     def burst(self, texts: Sequence[str]) -> Burst:
         """Embed texts as one query each, sent at once; a number makes each one new to caches.
 
         Raises:
             EngineError: the lane failed, or didn't answer within a minute.
         """
+        self.port.subscribe(self._arrived.set)  # each time: another probe may have been between
         started_s = self.clock.now_s()
         open_tasks = set()
         for text in texts:

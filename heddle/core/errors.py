@@ -49,7 +49,8 @@ class EngineError(HeddleError):
     """An engine failed while it worked for these requests."""
 
     def __init__(self, message: str, *, engine: str, request_ids: tuple[int, ...]) -> None:
-        super().__init__(f"{engine}: {message} (requests {', '.join(map(str, request_ids))})")
+        requests = f" (requests {', '.join(map(str, request_ids))})" if request_ids else ""
+        super().__init__(f"{engine}: {message}{requests}")
         self.engine = engine
         self.request_ids = request_ids
 

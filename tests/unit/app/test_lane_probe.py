@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from heddle.app import lane_probe
 from heddle.app.lane_probe import COLD_START_S_MAX, WORD, LaneProbe, text_of
 from heddle.core.commands import Admit
 from heddle.core.credits import Credits
@@ -63,6 +64,14 @@ def test_a_burst_is_timed_to_its_last_answer_and_no_text_comes_twice() -> None:
     assert burst.seconds == pytest.approx(5 * COST.predict_s(BatchShape.uniform(1, 6)))
     assert (burst.tokens, len(burst.steps)) == (30, 5)
     assert len(set(lane.texts)) == 5
+
+
+def test_probes_of_one_lane_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_probe, "ANSWER_S_MAX", 0.1)
+    lane = Lane()
+    probes = [LaneProbe(lane, lane) for _ in range(2)]
+    for probe in (*probes, *probes):
+        assert probe.burst(["loom"]).tokens == 6
 
 
 def test_a_cold_start_finds_the_cost(caplog: pytest.LogCaptureFixture) -> None:
