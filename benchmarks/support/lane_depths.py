@@ -70,9 +70,10 @@ def fit_lanes(
 
 @dataclass(slots=True)
 class Climb:
-    """One lane's stress test: sizes double until the SLO breaks, then grow by a tenth from before.
+    """One lane's stress test: sizes double until the SLO breaks, then halve what lies between.
 
-    `size` is the next burst's, and at the end the depth, so that others keep their neighbour.
+    It ends within a query or 2 % of the first size that breaks it. `size` is the next burst's, and
+    at the end the depth, so that others keep their neighbour.
 
     Mutates: `take` goes on.
     """
@@ -88,10 +89,14 @@ class Climb:
             self.depth = self.size
         else:
             self.broken_at = self.size
-        has_broken = self.broken_at <= QUERIES_MAX
-        self.size = self.depth + max(1, self.depth // 10 if has_broken else self.depth)
-        if self.size >= self.broken_at:
-            self.is_done, self.size = True, max(1, self.depth)
+        between = self.broken_at - self.depth
+        self.is_done = between <= max(1, self.depth // 50)
+        if self.is_done:
+            self.size = max(1, self.depth)
+        elif self.broken_at > QUERIES_MAX:
+            self.size = min(2 * self.depth, QUERIES_MAX)
+        else:
+            self.size = self.depth + between // 2
 
 
 class StressTest:

@@ -84,7 +84,7 @@ def test_a_fit_may_be_off_by_a_query_or_a_tenth(fitted: int, found: int, is_with
 
 
 @given(deepest=st.integers(0, 2 * QUERIES_MAX))
-def test_a_stress_test_ends_within_a_tenth_below_the_largest_burst_that_keeps_the_slo(
+def test_a_stress_test_ends_a_query_or_2_percent_below_the_largest_burst_that_keeps_the_slo(
     deepest: int,
 ) -> None:
     climb, bursts = Climb(), 0
@@ -93,7 +93,7 @@ def test_a_stress_test_ends_within_a_tenth_below_the_largest_burst_that_keeps_th
         climb.take(kept=climb.size <= deepest)
         bursts += 1
     deepest = min(deepest, QUERIES_MAX)
-    assert climb.depth <= deepest < climb.depth + max(1, climb.depth // 10)
+    assert climb.depth <= deepest < climb.depth + max(1, climb.depth // 50)
     assert climb.size == max(1, climb.depth)
     assert bursts < 20
 
