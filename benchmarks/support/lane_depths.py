@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -72,7 +73,7 @@ def fit_lanes(
 class Climb:
     """One lane's stress test: sizes double until the SLO breaks, then halve what lies between.
 
-    It ends within a query or 2 % of the first size that breaks it. `size` is the next burst's, and
+    It ends within a query or 5 % of the first size that breaks it. `size` is the next burst's, and
     at the end the depth, so that others keep their neighbour.
 
     Mutates: `take` goes on.
@@ -90,7 +91,7 @@ class Climb:
         else:
             self.broken_at = self.size
         between = self.broken_at - self.depth
-        self.is_done = between <= max(1, self.depth // 50)
+        self.is_done = between <= max(1, self.depth // 20)
         if self.is_done:
             self.size = max(1, self.depth)
         elif self.broken_at > QUERIES_MAX:
@@ -131,7 +132,7 @@ class StressTest:
         depths = {name: climb.depth for name, climb in self._climbs.items()}
         return Stressed(depths, self._made, self._seconds)
 
-    def climb(self) -> None:
+    def take_turn(self) -> None:
         """Send bursts of the next sizes, and again where a lane is just beyond the SLO.
 
         One slow moment of the machine would end a lane's climb for good: so twice as many bursts
@@ -164,11 +165,54 @@ class StressTest:
         return {name: float(np.quantile(found, 0.95)) for name, found in seconds.items()}
 
 
-def climb_in_turns(tests: Sequence[StressTest]) -> None:
-    """Run stress tests to their end, a size of each in turns: a slow moment meets all of them."""
-    while growing := [test for test in tests if not test.is_done]:
-        for test in growing:
-            test.climb()
+class Fits:
+    """Fits all lanes for one SLO several times, each time anew. What a fit takes is a turn.
+
+    Args:
+        live: the lanes.
+        slo_s: from sending a burst to its last answer [s].
+        length: of each query [tokens].
+        count: fits that are made.
+
+    Mutates: `found` gets what each fit found, by the lane's name.
+    """
+
+    def __init__(self, live: LiveLanes, slo_s: float, length: int, count: int) -> None:
+        self.found: list[dict[str, Fitted]] = []
+        self._live, self._slo_s, self._length, self._count = live, slo_s, length, count
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all are made."""
+        return len(self.found) == self._count
+
+    def take_turn(self) -> None:
+        """Fit once."""
+        self.found.append(fit_lanes(self._live, (self._slo_s,), self._length))
+
+    def depths(self, name: str) -> list[int]:
+        """Return a lane's depth by each fit, in no order."""
+        return [fits[name].depths[self._slo_s] for fits in self.found]
+
+
+class TakesTurns(Protocol):
+    """A measurement in parts."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no part is left."""
+        ...
+
+    def take_turn(self) -> None:
+        """Measure the next part."""
+        ...
+
+
+def take_turns(measurements: Sequence[TakesTurns]) -> None:
+    """Measure a part of each in turns to their end: a slow moment meets all of them."""
+    while left := [one for one in measurements if not one.is_done]:
+        for one in left:
+            one.take_turn()
 
 
 def within_bound(fitted: int, stressed: int) -> bool:

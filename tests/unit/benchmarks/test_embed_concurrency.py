@@ -14,7 +14,7 @@ from benchmarks.support.lane_depths import (
     QUERIES_MAX,
     Climb,
     StressTest,
-    climb_in_turns,
+    take_turns,
     within_bound,
 )
 from benchmarks.support.lane_pair import LanePair
@@ -53,6 +53,7 @@ def test_a_model_that_is_not_measured_is_refused() -> None:
 def test_the_headline_is_the_worst_gain_of_questions_from_100_ms_on() -> None:
     def row(tokens: int, slo_s: float, gain: float, fit_slow: int) -> dict[str, object]:
         depths = {"fast": 30, "fit_fast": 33, "slow": 10, "fit_slow": fit_slow}
+        fits = {"fits_fast": [30, 33, 34], "fits_slow": [9, fit_slow, fit_slow]}
         return {
             "model": "minilm",
             "tokens": tokens,
@@ -60,6 +61,7 @@ def test_the_headline_is_the_worst_gain_of_questions_from_100_ms_on() -> None:
             "gain": gain,
             "fit_probes": 15,
             **depths,
+            **fits,
         }
 
     questions = [row(QUESTION_TOKENS, slo_s, gain, 11) for slo_s, gain in ((0.05, 0), (0.1, 0.3))]
@@ -70,6 +72,7 @@ def test_the_headline_is_the_worst_gain_of_questions_from_100_ms_on() -> None:
         "gain_100ms_paper_length": 0.1,
         "fit_error_queries": 3,
         "fit_within": pytest.approx(5 / 6),
+        "single_fit_within": pytest.approx((3 * 2 + 2 * 3 + 1) / 18),
         "probes": 15,
     }
     assert "gain_100ms_paper_length" not in _headline(questions)
@@ -84,7 +87,7 @@ def test_a_fit_may_be_off_by_a_query_or_a_tenth(fitted: int, found: int, is_with
 
 
 @given(deepest=st.integers(0, 2 * QUERIES_MAX))
-def test_a_stress_test_ends_a_query_or_2_percent_below_the_largest_burst_that_keeps_the_slo(
+def test_a_stress_test_ends_a_query_or_5_percent_below_the_largest_burst_that_keeps_the_slo(
     deepest: int,
 ) -> None:
     climb, bursts = Climb(), 0
@@ -93,7 +96,7 @@ def test_a_stress_test_ends_a_query_or_2_percent_below_the_largest_burst_that_ke
         climb.take(kept=climb.size <= deepest)
         bursts += 1
     deepest = min(deepest, QUERIES_MAX)
-    assert climb.depth <= deepest < climb.depth + max(1, climb.depth // 50)
+    assert climb.depth <= deepest < climb.depth + max(1, climb.depth // 20)
     assert climb.size == max(1, climb.depth)
     assert bursts < 20
 
@@ -120,6 +123,6 @@ def test_a_lane_just_beyond_the_slo_gets_more_bursts_to_judge_it_by(
     probe = SlowFor(slow)
     monkeypatch.setattr(lane_depths, "LaneProbe", lambda port, clock: probe)
     test = StressTest(live, ("fast",), 0.1, 16, 20)
-    climb_in_turns([test])
+    take_turns([test])
     assert test.found.depths == {"fast": depth}
     assert probe.bursts == 40
