@@ -14,7 +14,7 @@ from heddle.app.lane_probe import LaneProbe, text_of
 from heddle.costs.depth_probing import DepthProbing, Probe
 
 QUERIES_MAX = 512
-NEAR = 1.3  # times the SLO: within it, bursts are sent again before a lane counts as too slow
+NEAR = 1.3  # times the SLO: within it, a size gets another turn before it counts as too slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,9 @@ def fit_lanes(
 class Climb:
     """One lane's stress test: sizes double until the SLO breaks, then halve what lies between.
 
-    It ends within a query or 5 % of the first size that breaks it. `size` is the next burst's, and
-    at the end the depth, so that others keep their neighbour.
+    It ends within a query or 5 % of the first size that breaks it. A size that is just beyond the
+    SLO gets another turn: one slow moment of the machine would end the climb for good. `size` is
+    the next burst's, and at the end the depth, so that others keep their neighbour.
 
     Mutates: `take` goes on.
     """
@@ -82,11 +83,16 @@ class Climb:
     depth: int = 0
     size: int = 1
     broken_at: int = QUERIES_MAX + 1
+    is_doubted: bool = False
     is_done: bool = False
 
-    def take(self, *, kept: bool) -> None:
-        """Take in whether bursts of `size` kept the SLO."""
-        if kept:
+    def take(self, share: float) -> None:
+        """Take in what share of the SLO bursts of `size` took."""
+        is_near = 1 < share <= NEAR
+        self.is_doubted = is_near and not self.is_doubted
+        if self.is_doubted:
+            return
+        if share <= 1:
             self.depth = self.size
         else:
             self.broken_at = self.size
@@ -133,19 +139,13 @@ class StressTest:
         return Stressed(depths, self._made, self._seconds)
 
     def take_turn(self) -> None:
-        """Send bursts of the next sizes, and again where a lane is just beyond the SLO.
-
-        One slow moment of the machine would end a lane's climb for good: so twice as many bursts
-        decide there.
-        """
+        """Send bursts of the next sizes."""
         started_s = time.perf_counter()
-        p95_s = self._p95_s(seconds := self._bursts())
-        growing = {name: climb for name, climb in self._climbs.items() if not climb.is_done}
-        if any(self._slo_s < p95_s[name] <= NEAR * self._slo_s for name in growing):
-            more = self._bursts()
-            p95_s = self._p95_s({name: [*seconds[name], *more[name]] for name in seconds})
-        for name, climb in growing.items():
-            climb.take(kept=p95_s[name] <= self._slo_s)
+        growing = [name for name, climb in self._climbs.items() if not climb.is_done]
+        seconds = self._bursts()
+        for name in growing:
+            p95_s = float(np.quantile(seconds[name], 0.95))
+            self._climbs[name].take(p95_s / self._slo_s)
         self._seconds += time.perf_counter() - started_s
 
     def _bursts(self) -> dict[str, list[float]]:
@@ -159,10 +159,6 @@ class StressTest:
                     seconds[name].append(burst.result().seconds)
         self._made += self._repeats
         return seconds
-
-    @staticmethod
-    def _p95_s(seconds: Mapping[str, Sequence[float]]) -> dict[str, float]:
-        return {name: float(np.quantile(found, 0.95)) for name, found in seconds.items()}
 
 
 class Fits:

@@ -47,8 +47,9 @@ log = logging.getLogger(__name__)
 NO_HEAP_INIT = 1024  # IndexIVF::PARALLEL_MODE_NO_HEAP_INIT
 SEQUENTIAL, BY_QUERY = 0, 3
 # What FastScan's `implem` says: list by list for all queries (its own choice), or one query after
-# another. In lists that stay in a cache the latter takes 15 % less, for one query a quarter less
-# anywhere; among 600,000 vectors, where queries share what is read from memory, a quarter more.
+# another. Where the codes stay in a cache the latter takes 15 % less, for one query 14 to 33 % less
+# anywhere; of many queries among 600,000 vectors, which share what is read from memory, up to a
+# third more (docs/status.md).
 BY_LIST, QUERY_AFTER_QUERY = 0, 11
 CACHED_BYTES = 8 << 20  # codes of all lists
 CANDIDATES_MIN, CANDIDATES_PER_HIT = 100, 10  # of coded vectors, to be refined

@@ -93,7 +93,7 @@ def test_a_stress_test_ends_a_query_or_5_percent_below_the_largest_burst_that_ke
     climb, bursts = Climb(), 0
     while not climb.is_done:
         assert 1 <= climb.size <= QUERIES_MAX
-        climb.take(kept=climb.size <= deepest)
+        climb.take(climb.size / deepest if deepest else 2.0)
         bursts += 1
     deepest = min(deepest, QUERIES_MAX)
     assert climb.depth <= deepest < climb.depth + max(1, climb.depth // 20)
@@ -115,8 +115,8 @@ class SlowFor:
         return SimpleNamespace(seconds=0.105 if self.bursts <= self.slow else 0.1)
 
 
-@pytest.mark.parametrize(("slow", "depth"), [(1, 10), (5, 9)])
-def test_a_lane_just_beyond_the_slo_gets_more_bursts_to_judge_it_by(
+@pytest.mark.parametrize(("slow", "depth"), [(5, 10), (25, 9)])
+def test_a_size_just_beyond_the_slo_gets_another_turn(
     monkeypatch: pytest.MonkeyPatch, slow: int, depth: int
 ) -> None:
     live = SimpleNamespace(ports=[SimpleNamespace(name="fast")], clock=None)
