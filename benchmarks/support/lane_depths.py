@@ -14,6 +14,8 @@ from heddle.app.lane_probe import LaneProbe, text_of
 from heddle.costs.depth_probing import DepthProbing, Probe
 
 QUERIES_MAX = 512
+FEW = 5  # bursts that decide where all take less than this share of the SLO:
+CLEAR = 0.8
 NEAR = 1.3  # times the SLO: within it, a size gets another turn before it counts as too slow
 
 
@@ -114,9 +116,9 @@ class StressTest:
         names: which of them get bursts; a lane's bursts have its neighbours' beside them.
         slo_s: from sending a burst to its last answer [s].
         length: of each query [tokens].
-        repeats: bursts of each size.
+        repeats: bursts of each size; fewer where they decide before.
 
-    Mutates: `climb` goes on.
+    Mutates: `take_turn` goes on.
     """
 
     def __init__(
@@ -142,13 +144,13 @@ class StressTest:
         """Send bursts of the next sizes."""
         started_s = time.perf_counter()
         growing = [name for name, climb in self._climbs.items() if not climb.is_done]
-        seconds = self._bursts()
+        seconds = self._bursts(growing)
         for name in growing:
             p95_s = float(np.quantile(seconds[name], 0.95))
             self._climbs[name].take(p95_s / self._slo_s)
         self._seconds += time.perf_counter() - started_s
 
-    def _bursts(self) -> dict[str, list[float]]:
+    def _bursts(self, growing: Sequence[str]) -> dict[str, list[float]]:
         """Return how long bursts of each lane's present size took, all lanes' at once [s]."""
         seconds: dict[str, list[float]] = {name: [] for name in self._probes}
         texts = {name: [text_of(self._length)] * c.size for name, c in self._climbs.items()}
@@ -157,8 +159,15 @@ class StressTest:
                 sent = {n: pool.submit(probe.burst, texts[n]) for n, probe in self._probes.items()}
                 for name, burst in sent.items():
                     seconds[name].append(burst.result().seconds)
-        self._made += self._repeats
+                self._made += 1
+                if all(self._is_decided(seconds[name]) for name in growing):
+                    break
         return seconds
+
+    def _is_decided(self, seconds: Sequence[float]) -> bool:
+        """Whether more bursts would hardly change it: all are far within, or two are beyond."""
+        is_clear = len(seconds) >= FEW and max(seconds) <= CLEAR * self._slo_s
+        return is_clear or sum(one > self._slo_s for one in seconds) > 1
 
 
 class Fits:
