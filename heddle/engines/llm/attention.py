@@ -25,12 +25,11 @@ class AttentionContext:
     """What the attention of every layer needs to know of a step.
 
     `slots` [t] int64 says where new keys and values go, `runs` the same (empty: only `slots` does);
-    `decodes` are the first rows, if they are
-    computed together, `rows` the others; `blocks` are the parts in which each of these computes
-    its queries, `gathered` the keys of those that read pages of others, and `meters` watch some:
-    both by the row's index there. `rotation` turns stored keys by a distance. Without any row, keys
-    and values are stored and that is all. With `ragged`, one kernel computes all rows: there are
-    no `decodes` and no `blocks` then.
+    `decodes` are the first rows, if they are computed together, `rows` the others; `blocks` are the
+    parts in which each of these computes its queries, `gathered` the keys of those that read pages
+    of others, and `meters` watch some: both by the row's index there. `rotation` turns stored keys
+    by a distance. Without any row, keys and values are stored and that is all. With `ragged`, one
+    kernel computes all rows: there are no `decodes` and no `blocks` then.
     """
 
     store: PageStore

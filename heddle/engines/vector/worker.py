@@ -47,9 +47,8 @@ log = logging.getLogger(__name__)
 NO_HEAP_INIT = 1024  # IndexIVF::PARALLEL_MODE_NO_HEAP_INIT
 SEQUENTIAL, BY_QUERY = 0, 3
 # What FastScan's `implem` says: list by list for all queries (its own choice), or one query after
-# another. Where the codes stay in a cache the latter takes 15 % less, for one query 14 to 33 % less
-# anywhere; of many queries among 600,000 vectors, which share what is read from memory, up to a
-# third more (docs/status.md).
+# another. The latter is faster for one query, and where the codes stay in a cache; many queries
+# among more codes share what is read from memory (docs/status.md).
 BY_LIST, QUERY_AFTER_QUERY = 0, 11
 CACHED_BYTES = 8 << 20  # codes of all lists
 CANDIDATES_MIN, CANDIDATES_PER_HIT = 100, 10  # of coded vectors, to be refined
@@ -153,10 +152,6 @@ class FaissWorker:
         return self._memory is not None
 
     @property
-    def _is_fast_scan(self) -> bool:
-        return CAPABILITIES[type(self._ivf).__name__] is Stepping.MERGE
-
-    @property
     def vectors_per_look(self) -> int:
         """How many vectors are scanned in the time it takes to ask whether a search may stop."""
         return VECTORS_PER_LOOK[type(self._ivf).__name__]
@@ -220,7 +215,7 @@ class FaissWorker:
             self._scan_shared(self._memory, queries, lists, distances, labels, allowed)
             return
         selector = None if allowed is None else _selector(allowed)
-        if not self._is_fast_scan:
+        if CAPABILITIES[type(self._ivf).__name__] is not Stepping.MERGE:
             self._search(queries, lists, distances, labels, selector)
             return
         found = (np.empty_like(distances), np.empty_like(labels))
@@ -272,7 +267,7 @@ class FaissWorker:
         queries, lists = np.ascontiguousarray(queries), np.ascontiguousarray(lists)
         self._params.nprobe = lists.shape[1]
         self._params.sel = selector
-        if self._is_fast_scan:
+        if isinstance(self._ivf, faiss.IndexIVFFastScan):
             is_cached = self._live.count * self._ivf.code_size <= CACHED_BYTES
             is_each = is_cached or len(queries) == 1
             self._ivf.implem = QUERY_AFTER_QUERY if is_each else BY_LIST

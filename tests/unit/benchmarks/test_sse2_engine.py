@@ -11,6 +11,7 @@ from heddle.engines.embedding.build import EmbeddingSettings
 def test_a_torch_that_multiplies_with_another_library_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delenv("MKL_CBWR", raising=False)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
     with pytest.raises(InputError, match="by way of MKL, which this torch doesn't have"):
         build_sse2_engine("slow", 1, EmbeddingSettings())
