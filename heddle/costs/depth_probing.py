@@ -101,10 +101,7 @@ class DepthProbing:
         return BatchCost(float(intercept_s), float(token_s))
 
     def margin(self) -> float:
-        """Return what 95 % of bursts keep, over the fit: the split-conformal bound, at least 1.
-
-        With fewer than 19 bursts that is the slowest, far outliers left out.
-        """
+        """Return what 95 % of bursts keep, over the fit: at least 1. (`time_margin`)"""
         shapes = [BatchShape.uniform(probe.queries, self.length) for probe in self.probes]
         timed = zip(shapes, (probe.seconds for probe in self.probes), strict=True)
         return LaneCost.fitted("", [Sample(*sample) for sample in timed], 0.0).margin

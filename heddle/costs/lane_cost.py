@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.costs.batch_cost import BatchCost, BatchShape
-from heddle.costs.nonnegative_fit import MAD_TO_SIGMA, fit_nonnegative
+from heddle.costs.nonnegative_fit import fit_nonnegative
+from heddle.costs.time_margin import CONFIDENCE, time_margin
 
 WINDOW: Final = 512  # newest batches, for margin and drift
 FITTED_PER_OCTAVE: Final = 48  # newest of each size class: idle hours forget no big batch
@@ -19,11 +20,8 @@ REFIT_EVERY: Final = 64  # batches
 REFIT_AFTER_S: Final = 5.0
 SIZES_MIN: Final = 3  # distinct sizes that tell slope from intercept
 SQUARES_FROM: Final = 128  # padded tokens of a text: of shorter ones a fit's squares are but noise
-CONFIDENCE: Final = 0.95
 CAUTIOUS_UNTIL: Final = 32  # batches after an alarm
 CAUTION: Final = 0.5  # of the depth meanwhile (AIMD)
-OUTLIER_SIGMAS: Final = 4.0
-OUTLIER_RATIO_MIN: Final = 1.3  # times the prediction: less is never called an outlier
 CUSUM_SLACK: Final = 0.1  # log-ratio that counts as no change
 CUSUM_ALARM: Final = 1.2
 CUSUM_STEP_MAX: Final = 0.4  # so that no three batches alone raise an alarm
@@ -172,7 +170,7 @@ class LaneCost:
         ratios = np.array([s.seconds for s in recent]) / self._predicted(
             np.array([(1.0, *s.shape) for s in recent])
         )
-        self._set_margin(ratios)
+        self.margin, self.outlier_share = time_margin(ratios)
         self._since_refit, self._refit_s = 0, now_s
 
     def _predicted(self, shapes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -180,17 +178,6 @@ class LaneCost:
         coefficients = np.array([cost.latency_intercept_s, cost.token_s, cost.square_s])
         predicted: NDArray[np.float64] = np.maximum(shapes @ coefficients, 1e-9)
         return predicted
-
-    def _set_margin(self, ratios: NDArray[np.float64]) -> None:
-        """Set the split-conformal bound; outliers count as long as it can cover them."""
-        sigma = MAD_TO_SIGMA * float(np.median(np.abs(ratios - np.median(ratios))))
-        is_outlier = ratios > max(1 + OUTLIER_SIGMAS * sigma, OUTLIER_RATIO_MIN)
-        self.outlier_share = float(is_outlier.mean())
-        rank = math.ceil((len(ratios) + 1) * CONFIDENCE)
-        if rank > len(ratios) or self.outlier_share > 1 - CONFIDENCE:
-            ratios = ratios[~is_outlier]
-            rank = min(math.ceil((len(ratios) + 1) * CONFIDENCE), len(ratios))
-        self.margin = max(1.0, float(np.sort(ratios)[rank - 1])) if len(ratios) else 1.0
 
     def _news(self, reason: CostChange, message: str, now_s: float) -> CostNews:
         """Count a change; its message is left out where such a one was said a short while ago."""

@@ -103,24 +103,27 @@ def test_a_stress_test_ends_a_query_or_5_percent_below_the_largest_burst_that_ke
 
 @dataclass
 class SlowFor:
-    """A lane's probe: 10 ms a query, but its first bursts of ten queries take 105 ms."""
+    """A lane's probe: 10 ms a query, but its first bursts of ten queries take longer."""
 
-    slow: int
+    slow_s: tuple[float, ...]
     bursts: int = 0
 
     def burst(self, texts: Sequence[str]) -> SimpleNamespace:
         if len(texts) != 10:
             return SimpleNamespace(seconds=0.01 * len(texts))
         self.bursts += 1
-        return SimpleNamespace(seconds=0.105 if self.bursts <= self.slow else 0.1)
+        return SimpleNamespace(seconds=dict(enumerate(self.slow_s, 1)).get(self.bursts, 0.1))
 
 
-@pytest.mark.parametrize(("slow", "depth", "bursts"), [(2, 10, 22), (4, 9, 4)])
+@pytest.mark.parametrize(
+    ("slow_s", "depth", "bursts"),
+    [((0.105,) * 2, 10, 22), ((0.3, 0.105), 10, 22), ((0.105,) * 4, 9, 4), ((0.3, 0.3), 9, 2)],
+)
 def test_a_size_just_beyond_the_slo_gets_another_turn(
-    monkeypatch: pytest.MonkeyPatch, slow: int, depth: int, bursts: int
+    monkeypatch: pytest.MonkeyPatch, slow_s: tuple[float, ...], depth: int, bursts: int
 ) -> None:
     live = SimpleNamespace(ports=[SimpleNamespace(name="fast")], clock=None)
-    probe = SlowFor(slow)
+    probe = SlowFor(slow_s)
     monkeypatch.setattr(lane_depths, "LaneProbe", lambda port, clock: probe)
     test = StressTest(live, ("fast",), 0.1, 16, 20)
     take_turns([test])
