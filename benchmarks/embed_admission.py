@@ -66,7 +66,7 @@ from heddle.engines.embedding.worker import TransformerWorker
 
 LATE_MAX: Final = 0.005
 TUNED_SEEDS: Final = (2001, 2002, 2003)  # some of them: the first ones were 1 to 3
-JUDGED_FROM: Final = 3000  # no seed from here on was looked at while constants were chosen
+JUDGED_FROM: Final = 4000  # no seed from here on was looked at while constants were chosen
 DEFAULT: Final = "predicted finish"
 LIMITS: Final = BatchLimits(512, 64, 256)
 MEAN_TOKENS: Final = 72

@@ -29,22 +29,24 @@ class PredictedFinish:
     """Admit where the query, and all that it delays, will be done in time.
 
     Of several such lanes the one that is done first takes it: the fast one, until its queue is
-    longer than what the slow one needs (spill).
+    longer than what the slow one needs (spill). Where even that takes longer than a full step of
+    the fastest lane, no lane will be idle soon, and the fastest of them takes it: as many tokens
+    are answered, but of more queries, as short ones find room where most of it is.
 
     Deviates: WindVE fills the fast queue to its depth first. In open traffic that leaves the
         other lanes idle until it is too late for them; see `heddle bench embed-admission`.
     """
 
     def choose(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> LaneQueue | None:
-        """Return the lane that is done first of those on which no deadline is missed."""
-        chosen, first_s = None, math.inf
+        """Return a lane on which no deadline is missed: the one done first, or the fastest."""
+        chosen, first_s, fastest = None, math.inf, None
         for lane in lanes:
             finish_s = lane.finish_s(ticket, now_s)
             if finish_s >= first_s or not lane.has_room(ticket):
                 continue
             if lane.excess_s(ticket, finish_s, now_s) <= 0:
-                chosen, first_s = lane, finish_s
-        return chosen
+                chosen, first_s, fastest = lane, finish_s, fastest or lane
+        return fastest if first_s - now_s > lanes[0].full_step_s else chosen
 
     def wait_s(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> float:
         """Return when the first lane will have worked off what is too much.

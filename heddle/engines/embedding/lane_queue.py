@@ -148,6 +148,12 @@ class LaneQueue:
         """Return the time bound of a ticket on this lane when nothing else is there [s]."""
         return self._bound_s(ticket.shape.tokens, ticket.shape.squares)
 
+    @property
+    def full_step_s(self) -> float:
+        """By when a step as large as it may be would be done, from its beginning [s]."""
+        bound_s = self._bound_s(self.batch_tokens_max, 0.0)
+        return bound_s * self.guard.stretch / self.cost.caution
+
     def finish_s(self, ticket: Ticket, now_s: float) -> float:
         """Return by when a new ticket would be done: what is served before it is, then itself."""
         tokens, squares = ticket.shape

@@ -100,6 +100,21 @@ def test_spill_begins_where_the_slow_lane_is_done_first() -> None:
     assert before.lanes[0].finish_s(query(99), 0.0) <= slow.alone_s(query(99))
 
 
+def test_once_all_lanes_have_a_full_step_to_do_the_fastest_takes_what_it_can() -> None:
+    manager = QueueManager([lane("fast"), lane("slow", SLOW)])
+    fast, slow = manager.lanes
+    for number in range(20):
+        fast.add(query(number), 0.0)
+    slow.add(query(20), 0.0)
+    finishes = [q.finish_s(query(99), 0.0) for q in (fast, slow)]
+    assert finishes[1] < min(finishes[0], fast.full_step_s)
+    assert manager.admit(query(99, 1.0), 0.0) == "slow"
+    slow.add(query(21), 0.0)
+    assert slow.finish_s(query(98), 0.0) > fast.full_step_s
+    assert manager.admit(query(98, 1.0), 0.0) == "fast"
+    assert manager.admit(query(97, finishes[0]), 0.0) == "slow", "the fast one would be late"
+
+
 class Worker:
     """An exact lane: a queue served by class and age, in steps that take what the cost says."""
 
