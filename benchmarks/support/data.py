@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.app.cache import cache_directory
+from heddle.core.cache import cache_directory
 from heddle.evals.data_folder import data_file
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.app.cache import cache_root
+from heddle.core.cache import cache_root
 from heddle.core.errors import InputError
 
 if TYPE_CHECKING:

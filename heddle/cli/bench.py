@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from heddle.app.cache import write_json
 from heddle.cli.arguments import add_json
+from heddle.core.cache import write_json
 from heddle.core.errors import InputError, InternalError
 from heddle.hosts.machine import read_machine
 

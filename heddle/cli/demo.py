@@ -15,7 +15,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from heddle.app.cache import write_json
 from heddle.app.indexing import index_paths
 from heddle.app.model_source import model_directory
 from heddle.app.server import Server
@@ -24,6 +23,7 @@ from heddle.cli.ask import passage_line
 from heddle.cli.bench import machine_record, version_record
 from heddle.cli.primitive_times import primitive_times
 from heddle.cli.progress import ProgressLines
+from heddle.core.cache import write_json
 from heddle.core.errors import HeddleError, InputError
 from heddle.demo.corpus import (
     STREAM_QUESTION_COUNT,

@@ -13,7 +13,6 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Final
 
-from heddle.app.cache import cache_root
 from heddle.app.embedding_lanes import (
     QUERY_TOKENS,
     device_lines,
@@ -27,11 +26,13 @@ from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_models, server_settings
 from heddle.cli.bench import version_record
 from heddle.cli.profile import profile_lane, slos_of
+from heddle.core.cache import cache_root
 from heddle.core.errors import ConfigError, HeddleError, InputError, StorageError
 from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_facts
 from heddle.engines.llm.attention_choice import choose_attention
+from heddle.engines.llm.row_kernel import c_compiler
 from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
 from heddle.engines.vector.graph.graph_header import read_header
@@ -66,6 +67,7 @@ class Findings:
     versions: dict[str, str]
     extras: dict[str, bool] = field(default_factory=dict)
     attention: str = ""
+    compiler: str | None = None
     kv_reuse: str = ""
     models: tuple[str, ...] = ()
     model: str = ""
@@ -113,6 +115,7 @@ def examine(config: ServerConfig, slos_s: tuple[float, ...] = ()) -> Findings:
     _look_at_packages(found)
     on_gpu = bool(found.machine.gpus) and config.device != "cpu"
     found.attention = choose_attention(config.attention, on_gpu=on_gpu)
+    found.compiler = c_compiler()
     embedder = _look_at_embedder(found, config.embedder)
     _look_at_model(found, str(config.generator))
     index = None if config.index is None else Path(config.index)
@@ -342,6 +345,8 @@ def _lines(found: Findings) -> Iterable[str]:
         absent = "" if is_here else f"; not installed: {fix}"
         yield f"extra      {name}: {EXTRAS[name]}{absent}"
     yield f"attention  {found.attention}"
+    without = "none: on a CPU, prompts that reuse chunks take longer; install gcc or clang"
+    yield f"C compiler {found.compiler or without}"
     if found.kv_reuse:
         yield f"KV reuse   {found.kv_reuse}"
     yield f"models     {_list(found.models)} installed"

@@ -12,12 +12,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from heddle.app.cache import write_json
 from heddle.cli.arguments import add_json, add_models, add_topk, kv_reuse
 from heddle.cli.bench import machine_record, version_record
 from heddle.cli.progress import ProgressLines
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
+from heddle.core.cache import write_json
 from heddle.core.errors import InputError
 from heddle.evals.catalogue import NAMED, load_dataset
 from heddle.evals.comparison import (

@@ -5,12 +5,12 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from heddle.app.cache import cache_directory, read_json, write_json
 from heddle.cli.arguments import add_models, add_topk
 from heddle.cli.primitive_times import primitive_times
 from heddle.cli.progress import status
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
+from heddle.core.cache import cache_directory, read_json, write_json
 from heddle.graph.pgraph import PGraph, depths, topological_order
 from heddle.graph.primitive import RoundsConfig
 from heddle.graph.render import render_mermaid, render_text

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from heddle.app.cache import write_json
 from heddle.cli.arguments import add_json
+from heddle.core.cache import write_json
 from heddle.core.errors import InputError
 from heddle.simulator.line_plot import Panel, line_plot
 from heddle.simulator.placement import NODE_GPUS, Cluster, Placement

@@ -32,6 +32,7 @@ class AskingWorker(CostModelLlmWorker):
     """Gives a question's queries as well: one number, its position, for each token."""
 
     can_share = False
+    slowdowns = ()
 
     def run(self, batch):
         result = super().run(batch)

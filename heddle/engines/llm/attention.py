@@ -12,6 +12,7 @@ from heddle.engines.llm.gathered_keys import GatheredKeys
 from heddle.engines.llm.key_rotation import KeyRotation
 from heddle.engines.llm.meters import Meter
 from heddle.engines.llm.ragged_attention import RaggedPlan, attend_ragged, plan_ragged
+from heddle.engines.llm.row_attention import RowAttention
 from heddle.engines.llm.step_batch import BatchRow, LastQueries, TokenScores, ValueDeviation
 from heddle.kv.page_store import PageStore
 from heddle.kv.rows import SlotRun
@@ -28,7 +29,8 @@ class AttentionContext:
     `decodes` are the first rows, if they are computed together, `rows` the others; `blocks` are the
     parts in which each of these computes its queries, `gathered` the keys of those that read pages
     of others, and `meters` watch some: both by the row's index there. `rotation` turns stored keys
-    by a distance. Without any row, keys and values are stored and that is all. With `ragged`, one
+    by a distance. Without any row, keys and values are stored and that is all. Rows in `compiled`
+    read all keys where they lie and have neither blocks nor gathered keys. With `ragged`, one
     kernel computes all rows: there are no `decodes` and no `blocks` then.
     """
 
@@ -40,6 +42,7 @@ class AttentionContext:
     rotation: KeyRotation
     meters: Mapping[int, Meter] = field(default_factory=dict)
     gathered: Mapping[int, GatheredKeys] = field(default_factory=dict)
+    compiled: Mapping[int, RowAttention] = field(default_factory=dict)
     ragged: RaggedPlan | None = None
     runs: tuple[SlotRun, ...] = ()
 
@@ -53,7 +56,8 @@ class AttentionContext:
 
     def only_measured(self) -> "AttentionContext":
         """Return the context of a layer whose output nobody wants: rows are only measured."""
-        return replace(self, decodes=None, blocks=((),) * len(self.rows), ragged=None)
+        blocks = ((),) * len(self.rows)
+        return replace(self, decodes=None, blocks=blocks, compiled={}, ragged=None)
 
     def without_checked(self, tokens: int) -> "AttentionContext":
         """Return the context of the first `tokens`: without the rows that are only checked."""
@@ -115,8 +119,10 @@ def attend(
         first = query[:, : len(rows.decodes.rows)]
         parts.append(attend_decodes(rows.decodes, rows.store, layer, first, scaling))
     for index, (row, blocks) in enumerate(zip(rows.rows, rows.blocks, strict=True)):
-        if blocks:
-            own = query[:, row.query_start : row.query_stop]
+        own = query[:, row.query_start : row.query_stop]
+        if index in rows.compiled:
+            parts.append(rows.compiled[index].attend(rows.store, layer, own, scaling))
+        elif blocks:
             parts.append(attend_blocks(own, _read(rows, layer, index), blocks, scaling))
     if not parts:
         return torch.zeros_like(query).transpose(0, 1)

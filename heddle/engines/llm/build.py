@@ -133,6 +133,8 @@ def assemble(
     has_kernel = _has_kernel(settings, model)
     pool_tokens = spec.limits.page_count * spec.limits.page_size
     worker = TransformersWorker(model, pool_tokens, has_kernel=has_kernel)
+    for note in worker.slowdowns:
+        log.warning("%s", note)
     warm_up(worker, spec.limits.context_tokens_max, has_kernel=has_kernel)
     spec = _with_reuse_tried(spec, settings, worker)
     fuser = None

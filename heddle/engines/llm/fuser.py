@@ -129,6 +129,11 @@ class ChunkExporter(QuestionScorer, Protocol):
         """Whether its attention reads pages of others as fast as copies of them."""
         ...
 
+    @property
+    def slowdowns(self) -> tuple[str, ...]:
+        """What makes fused prompts slower here than they could be, if anything does."""
+        ...
+
     def export_chunk(self, slots: NDArray[np.int64], record: ChunkRecord) -> object:
         """Copy a chunk's KV out, as an entry of the store. Shapes: slots [record.tokens]."""
         ...
@@ -272,7 +277,7 @@ class Fuser:
             prompt.reuse,
             dict(sorted(reused.items())),
             now_s,
-            notes,
+            (*notes, *self._exporter.slowdowns),
             can_share=self._exporter.can_share,
         )
         self._held[prompt.id] = tuple(chunk.record.key for chunk in reused.values())

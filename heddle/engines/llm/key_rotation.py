@@ -99,19 +99,19 @@ class PairRotation:
         if tokens == 0:
             out.copy_(keys)
             return
-        torch.mul(as_pairs(keys.float()), self._turns(torch.tensor([tokens])), out=as_pairs(out))
+        torch.mul(as_pairs(keys.float()), self.turns(torch.tensor([tokens])), out=as_pairs(out))
 
     def turning(self, distances: Tensor) -> Turning:
         """Return what turns keys each by its own distance. Shapes: see `KeyRotation`."""
         few, index = torch.unique(distances, return_inverse=True)
-        turns = self._turns(few)[index]
+        turns = self.turns(few)[index]
 
         def turn(keys: Tensor) -> None:
             as_pairs(keys).mul_(turns)
 
         return turn
 
-    def _turns(self, distances: Tensor) -> Tensor:
+    def turns(self, distances: Tensor) -> Tensor:
         """Return the turns of some distances. Shapes: [n] to [n, head_dim / 2] complex64."""
         # In float64, so that a distance adds no rounding of an angle to those of the positions.
         angles = self._frequencies.double() * distances[:, None]

@@ -22,6 +22,8 @@ from heddle.engines.llm.gathered_keys import GatheredKeys
 from heddle.engines.llm.key_rotation import LibraryRotation, PairRotation
 from heddle.engines.llm.meters import KeysToScore, meter_of, scores_of
 from heddle.engines.llm.ragged_attention import RaggedPlan, plan_ragged
+from heddle.engines.llm.row_attention import RowAttention
+from heddle.engines.llm.row_kernel import HEAD_DIM_MAX, FoundKernel, find_row_kernel
 from heddle.engines.llm.sampler import draw_tokens, probabilities_of
 from heddle.engines.llm.step_batch import (
     CHECK_LAYER,
@@ -82,6 +84,7 @@ class TransformersWorker:
         self.store = PageStore(kv_shape(model.config, self._dtype), slots, self._device)
         is_fused = isinstance(self._core.layers[0].self_attn, FusedAttention)
         self._rotation = PairRotation(self._core) if is_fused else LibraryRotation(self._core)
+        self._compiled = self._find_compiled()
 
     @torch.inference_mode()
     def run(self, batch: StepBatch) -> StepResult:
@@ -120,14 +123,19 @@ class TransformersWorker:
         ragged: RaggedPlan | None = None
         blocks: tuple[tuple[QueryBlock, ...], ...] = ()
         gathered: dict[int, GatheredKeys] = {}
+        compiled: dict[int, RowAttention] = {}
         if self._has_kernel:
             ragged = plan_ragged(batch.rows, self.store, heads, self._rotation)
         else:
-            blocks = tuple(query_blocks(row, self._dtype, self._device) for row in others)
+            compiled = self._compiled_rows(others)
+            blocks = tuple(
+                () if index in compiled else query_blocks(row, self._dtype, self._device)
+                for index, row in enumerate(others)
+            )
             gathered = {
                 index: GatheredKeys.of(row, self.store, self._rotation)
                 for index, row in enumerate(others)
-                if row.shared
+                if row.shared and index not in compiled
             }
         return AttentionContext(
             store=self.store,
@@ -139,8 +147,26 @@ class TransformersWorker:
             rotation=self._rotation,
             meters={index: meter for index, meter in meters.items() if meter is not None},
             gathered=gathered,
+            compiled=compiled,
             ragged=ragged,
         )
+
+    def _find_compiled(self) -> FoundKernel:
+        """Return the kernel for rows that read shared pages, where it is meant for this model."""
+        is_paired = isinstance(self._rotation, PairRotation)  # so is float32, on a CPU
+        if self._has_kernel or not is_paired or self.store.shape.head_dim > HEAD_DIM_MAX:
+            return FoundKernel(None)
+        return find_row_kernel()
+
+    def _compiled_rows(self, rows: Sequence[BatchRow]) -> dict[int, RowAttention]:
+        kernel, rotation = self._compiled.kernel, self._rotation
+        if kernel is None or not isinstance(rotation, PairRotation):
+            return {}
+        return {
+            index: RowAttention.of(row, kernel, rotation)
+            for index, row in enumerate(rows)
+            if row.shared
+        }
 
     def _through_layers(self, batch: StepBatch, context: AttentionContext) -> tuple[Tensor, Tensor]:
         """Compute a step; rows that are only checked leave after the first layers.
@@ -226,6 +252,12 @@ class TransformersWorker:
         """
         is_timed = self._device.type == "cpu" and self._dtype is torch.float32
         return is_timed and not self._has_kernel
+
+    @property
+    def slowdowns(self) -> tuple[str, ...]:
+        """What makes fused prompts slower here than they could be, if anything does."""
+        problem = self._compiled.problem
+        return (f"attention to chunks' pages is computed by torch: {problem}",) if problem else ()
 
     @torch.inference_mode()
     def export_kv(

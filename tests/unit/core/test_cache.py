@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from heddle.app.cache import cache_directory, cache_root, read_json, write_json
+from heddle.core.cache import cache_directory, cache_root, read_json, write_json
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

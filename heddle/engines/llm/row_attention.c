@@ -1,0 +1,228 @@
+/* Attention of a row's queries over keys that lie anywhere in the pool. (ADR 23)
+
+   Keys come in groups, each of which was stored turned by some distance: the queries are turned
+   to meet them, so that no key is copied. A task is one head of a tile of queries; threads take
+   tasks as they are done. Scores are laid out with the queries side by side, so that a vector
+   holds one number of several queries, and are kept in base 2. NaN in, NaN out.
+
+   This file needs GCC or Clang, and nothing of torch or Python. */
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define QUERIES 32 /* of a tile */
+#define KEYS 96    /* whose scores are kept at once; with the rest they fit into 32 KiB */
+#define HEAD_DIM_MAX 256
+#define ROWS 6 /* keys or numbers of an output that share a load of queries: 12 sums, 3 operands */
+#define HALF 16
+#define HIDDEN (-INFINITY)
+#define LOG2_E 1.44269504088896341f
+
+typedef float floats __attribute__((vector_size(32), aligned(4)));
+typedef int32_t ints __attribute__((vector_size(32)));
+#define LANES 8
+#define INLINE static inline __attribute__((always_inline))
+
+/* What `row_attention.py` passes, with the same fields in the same order. */
+struct rows {
+    const float *query; /* [heads, queries, head_dim] */
+    int64_t query_head, query_row; /* strides */
+    const float *keys, *values; /* the pool's: [kv_heads, slots, head_dim] */
+    int64_t pool_head;
+    const int32_t *last_seen; /* [queries], ascending: the last place that each query sees */
+    int64_t groups;
+    const int64_t *starts; /* [groups + 1]: keys [starts[g], starts[g + 1]) are a group's */
+    const int32_t *slots, *places; /* [keys]; places ascend in each group */
+    const float *turns; /* [groups, head_dim]: cosine and sine of each pair of numbers */
+    float *out; /* [queries, heads, head_dim] */
+    int64_t heads, kv_heads, queries, head_dim;
+    float scaling;
+    int64_t next_task;
+};
+
+INLINE floats all(float number) {
+    return (floats){number, number, number, number, number, number, number, number};
+}
+
+/* The larger of both; `b` where `b` is NaN. */
+INLINE floats larger(floats a, floats b) {
+    ints first = a > b;
+    return (floats)((first & (ints)a) | (~first & (ints)b));
+}
+
+/* 2^x for x <= 0, to 3e-7 of it. */
+INLINE floats power_of_two(floats x) {
+    x = larger(all(-126.0f), x);
+    floats shifted = x + 12582912.0f; /* its last bits are the nearest whole number */
+    floats rest = x - (shifted - 12582912.0f);
+    floats power = all(1.33976429e-3f);
+    power = power * rest + 9.61834915e-3f;
+    power = power * rest + 5.55034280e-2f;
+    power = power * rest + 2.40226507e-1f;
+    power = power * rest + 6.93147182e-1f;
+    power = power * rest + 1.0f;
+    return power * (floats)(((ints)shifted + 127) << 23);
+}
+
+/* Scores of `rows` keys, for half a tile. */
+INLINE void score(int rows, const float *const *keys, float (*query)[QUERIES], int64_t head_dim,
+                  int at, float (*scores)[QUERIES]) {
+    floats sums[ROWS][2];
+    for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = all(0.0f);
+    for (int64_t i = 0; i < head_dim; i++) {
+        floats a = *(floats *)&query[i][at], b = *(floats *)&query[i][at + LANES];
+        for (int r = 0; r < rows; r++) {
+            floats number = all(keys[r][i]);
+            sums[r][0] += number * a;
+            sums[r][1] += number * b;
+        }
+    }
+    for (int r = 0; r < rows; r++) {
+        *(floats *)&scores[r][at] = sums[r][0];
+        *(floats *)&scores[r][at + LANES] = sums[r][1];
+    }
+}
+
+/* Adds what `count` keys give to `rows` numbers of the output, for half a tile. */
+INLINE void give(int rows, const float *const *values, int64_t first, int count,
+                 float (*shares)[QUERIES], int at, float (*out)[QUERIES]) {
+    floats sums[ROWS][2];
+    for (int r = 0; r < rows; r++) {
+        sums[r][0] = *(floats *)&out[first + r][at];
+        sums[r][1] = *(floats *)&out[first + r][at + LANES];
+    }
+    for (int j = 0; j < count; j++) {
+        const float *value = values[j] + first;
+        floats a = *(floats *)&shares[j][at], b = *(floats *)&shares[j][at + LANES];
+        for (int r = 0; r < rows; r++) {
+            floats number = all(value[r]);
+            sums[r][0] += number * a;
+            sums[r][1] += number * b;
+        }
+    }
+    for (int r = 0; r < rows; r++) {
+        *(floats *)&out[first + r][at] = sums[r][0];
+        *(floats *)&out[first + r][at + LANES] = sums[r][1];
+    }
+}
+
+/* A tile on its way through the keys. */
+struct tile {
+    float query[HEAD_DIM_MAX][QUERIES]; /* turned, scaled */
+    float out[HEAD_DIM_MAX][QUERIES];
+    float scores[KEYS][QUERIES];
+    float largest[QUERIES], weight[QUERIES]; /* score so far, and sum of shares beside it */
+    int32_t last_seen[QUERIES];
+    int count;
+} __attribute__((aligned(64)));
+
+static void turn_queries(struct tile *tile, const struct rows *w, const float *query, int64_t group) {
+    const float *turn = w->turns + group * w->head_dim;
+    float scaling = w->scaling * LOG2_E;
+    for (int q = 0; q < QUERIES; q++) {
+        /* The last query fills up the tile. */
+        const float *own = query + (q < tile->count ? q : tile->count - 1) * w->query_row;
+        for (int64_t i = 0; i < w->head_dim; i += 2) {
+            float real = own[i], imaginary = own[i + 1], cosine = turn[i], sine = turn[i + 1];
+            tile->query[i][q] = (real * cosine - imaginary * sine) * scaling;
+            tile->query[i + 1][q] = (real * sine + imaginary * cosine) * scaling;
+        }
+    }
+}
+
+static void score_keys(struct tile *tile, const float *const *keys, int count, int64_t head_dim) {
+    int j = 0;
+    for (; j + ROWS <= count; j += ROWS)
+        for (int at = 0; at < QUERIES; at += HALF)
+            score(ROWS, keys + j, tile->query, head_dim, at, tile->scores + j);
+    for (; j < count; j++)
+        for (int at = 0; at < QUERIES; at += HALF)
+            score(1, keys + j, tile->query, head_dim, at, tile->scores + j);
+}
+
+static void hide_later_keys(struct tile *tile, const int32_t *places, int count) {
+    for (int j = 0; j < count; j++)
+        for (int q = 0; q < QUERIES; q++)
+            if (places[j] > tile->last_seen[q]) tile->scores[j][q] = HIDDEN;
+}
+
+/* Turns scores into shares, and shrinks what was given before to the new largest score. */
+static void share_out(struct tile *tile, int count, int64_t head_dim) {
+    for (int at = 0; at < QUERIES; at += LANES) {
+        floats before = *(floats *)&tile->largest[at], top = before;
+        for (int j = 0; j < count; j++) top = larger(*(floats *)&tile->scores[j][at], top);
+        floats shrink = power_of_two(before - top);
+        floats weight = *(floats *)&tile->weight[at] * shrink;
+        for (int j = 0; j < count; j++) {
+            floats *score = (floats *)&tile->scores[j][at];
+            *score = power_of_two(*score - top);
+            weight += *score;
+        }
+        *(floats *)&tile->largest[at] = top;
+        *(floats *)&tile->weight[at] = weight;
+        for (int64_t i = 0; i < head_dim; i++) *(floats *)&tile->out[i][at] *= shrink;
+    }
+}
+
+static void give_values(struct tile *tile, const float *const *values, int count, int64_t head_dim) {
+    for (int at = 0; at < QUERIES; at += HALF) {
+        int64_t i = 0;
+        for (; i + ROWS <= head_dim; i += ROWS)
+            give(ROWS, values, i, count, tile->scores, at, tile->out);
+        for (; i < head_dim; i += 2) give(2, values, i, count, tile->scores, at, tile->out);
+    }
+}
+
+/* Keys [first, stop) of one group, which no query of the tile sees the end of. */
+static void attend_keys(struct tile *tile, const struct rows *w, int64_t pool, int64_t first,
+                        int64_t stop) {
+    const float *keys[KEYS], *values[KEYS];
+    for (; first < stop; first += KEYS) {
+        int count = stop - first < KEYS ? stop - first : KEYS;
+        for (int j = 0; j < count; j++) {
+            int64_t at = pool + w->slots[first + j] * w->head_dim;
+            keys[j] = w->keys + at;
+            values[j] = w->values + at;
+        }
+        score_keys(tile, keys, count, w->head_dim);
+        if (w->places[first + count - 1] > tile->last_seen[0])
+            hide_later_keys(tile, w->places + first, count);
+        share_out(tile, count, w->head_dim);
+        give_values(tile, values, count, w->head_dim);
+    }
+}
+
+static void attend_tile(struct rows *w, int64_t head, int64_t first) {
+    struct tile tile;
+    tile.count = w->queries - first < QUERIES ? w->queries - first : QUERIES;
+    const float *query = w->query + head * w->query_head + first * w->query_row;
+    int64_t pool = head / (w->heads / w->kv_heads) * w->pool_head;
+    for (int q = 0; q < QUERIES; q++) {
+        tile.largest[q] = -1e30f;
+        tile.weight[q] = 0.0f;
+        tile.last_seen[q] = w->last_seen[first + (q < tile.count ? q : tile.count - 1)];
+    }
+    memset(tile.out, 0, sizeof(tile.out[0]) * w->head_dim);
+    for (int64_t group = 0; group < w->groups; group++) {
+        int64_t start = w->starts[group], stop = w->starts[group + 1];
+        while (stop > start && w->places[stop - 1] > tile.last_seen[QUERIES - 1]) stop--;
+        if (start == stop) continue;
+        turn_queries(&tile, w, query, group);
+        attend_keys(&tile, w, pool, start, stop);
+    }
+    for (int q = 0; q < tile.count; q++) {
+        float *out = w->out + ((first + q) * w->heads + head) * w->head_dim;
+        for (int64_t i = 0; i < w->head_dim; i++) out[i] = tile.out[i][q] / tile.weight[q];
+    }
+}
+
+/* Run by every thread of a team, with one struct for all. */
+void attend_rows(struct rows *w) {
+    int64_t tiles = (w->queries + QUERIES - 1) / QUERIES;
+    for (;;) {
+        int64_t task = __atomic_fetch_add(&w->next_task, 1, __ATOMIC_RELAXED);
+        if (task >= tiles * w->heads) return;
+        attend_tile(w, task / tiles, task % tiles * QUERIES);
+    }
+}

@@ -1,0 +1,86 @@
+"""Attention of one row over keys where they lie, its own or shared, by a compiled kernel. (ADR 23)
+
+FusionRAG's sparse attention on a CPU: the queries of what is computed anew, each at its own place,
+over keys in the pages of many chunks. (§4.3)
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heddle.engines.llm.key_rotation import PairRotation
+from heddle.engines.llm.row_kernel import RowKernel, Work
+from heddle.engines.llm.step_batch import BatchRow
+from heddle.kv.page_store import PageStore
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowAttention:
+    """Where the keys of one row lie, grouped by how far they are turned; for all layers of a step.
+
+    The queries are turned back for each group, so no key is copied or turned.
+
+    Shapes: last_seen [queries] int32; starts [groups + 1] int64; slots and places [context] int32;
+    turns [groups, head_dim].
+    """
+
+    kernel: RowKernel
+    last_seen: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    slots: NDArray[np.int32]
+    places: NDArray[np.int32]
+    turns: Tensor
+
+    @classmethod
+    def of(cls, row: BatchRow, kernel: RowKernel, rotation: PairRotation) -> "RowAttention":
+        """Return what the kernel needs to know of a row."""
+        slots, rotations = row.key_table()
+        order = np.argsort(rotations, kind="stable")
+        distances, firsts = np.unique(rotations[order], return_index=True)
+        last_seen = row.places
+        if last_seen is None:
+            last_seen = np.arange(row.context - row.queries, row.context)
+        turns = torch.view_as_real(rotation.turns(torch.from_numpy(-distances)))
+        return cls(
+            kernel,
+            last_seen.astype(np.int32),
+            np.append(firsts, row.context).astype(np.int64),
+            slots[order].astype(np.int32),
+            order.astype(np.int32),
+            turns.flatten(1).contiguous(),
+        )
+
+    def attend(self, store: PageStore, layer: int, query: Tensor, scaling: float) -> Tensor:
+        """Return the row's output.
+
+        Shapes: query [heads, queries, head_dim] float32; result [queries, heads, head_dim].
+        """
+        keys, values = store.keys[layer], store.values[layer]
+        heads, queries, head_dim = query.shape
+        own = query if query.stride(2) == 1 else query.contiguous()
+        out = torch.empty(queries, heads, head_dim)
+        work = Work(
+            query=own.data_ptr(),
+            query_head=own.stride(0),
+            query_row=own.stride(1),
+            keys=keys.data_ptr(),
+            values=values.data_ptr(),
+            pool_head=keys.stride(0),
+            last_seen=self.last_seen.ctypes.data,
+            groups=len(self.starts) - 1,
+            starts=self.starts.ctypes.data,
+            slots=self.slots.ctypes.data,
+            places=self.places.ctypes.data,
+            turns=self.turns.data_ptr(),
+            out=out.data_ptr(),
+            heads=heads,
+            kv_heads=len(keys),
+            queries=queries,
+            head_dim=head_dim,
+            scaling=scaling,
+        )
+        self.kernel.run(work, torch.get_num_threads())
+        return out

@@ -1,0 +1,141 @@
+"""The compiled kernel behind `row_attention`: built once, by the machine's own C compiler."""
+
+import ctypes
+import functools
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from heddle.core.cache import cache_directory
+
+SOURCE: Final = Path(__file__).with_name("row_attention.c")
+FLAGS: Final = ("-O3", "-march=native", "-ffp-contract=fast", "-std=gnu11", "-shared", "-fPIC")
+COMPILERS: Final = ("cc", "gcc", "clang")
+COMPILING_S_MAX: Final = 120.0
+HEAD_DIM_MAX: Final = 256
+log = logging.getLogger(__name__)
+
+
+class Work(ctypes.Structure):
+    """What the threads of a team work on: `struct rows` of the C source, field by field."""
+
+    _fields_ = (
+        ("query", ctypes.c_void_p),
+        ("query_head", ctypes.c_int64),
+        ("query_row", ctypes.c_int64),
+        ("keys", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("pool_head", ctypes.c_int64),
+        ("last_seen", ctypes.c_void_p),
+        ("groups", ctypes.c_int64),
+        ("starts", ctypes.c_void_p),
+        ("slots", ctypes.c_void_p),
+        ("places", ctypes.c_void_p),
+        ("turns", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("heads", ctypes.c_int64),
+        ("kv_heads", ctypes.c_int64),
+        ("queries", ctypes.c_int64),
+        ("head_dim", ctypes.c_int64),
+        ("scaling", ctypes.c_float),
+        ("next_task", ctypes.c_int64),
+    )
+
+
+class RowKernel(NamedTuple):
+    """The kernel and the threads that run it: torch's own team, whose threads wait for work anyway.
+
+    Other threads would fight for the cores with those, which spin for a while after each operation.
+    """
+
+    function: ctypes.c_void_p
+    run_on_team: Callable[[ctypes.c_void_p, object, int, int], None]
+
+    def run(self, work: Work, threads: int) -> None:
+        """Compute what `work` describes. Mutates: its `out`."""
+        work.next_task = 0
+        self.run_on_team(self.function, ctypes.byref(work), threads, 0)
+
+
+class FoundKernel(NamedTuple):
+    """The kernel, or why there is none."""
+
+    kernel: RowKernel | None
+    problem: str = ""
+
+
+@functools.cache
+def find_row_kernel() -> FoundKernel:
+    """Return the kernel, compiled now if it hasn't been on this machine; ready within seconds."""
+    try:
+        library = ctypes.CDLL(str(_compiled()))
+        team = ctypes.CDLL(str(_torch_openmp())).GOMP_parallel
+    except subprocess.SubprocessError as error:
+        return FoundKernel(None, f"its C source doesn't compile: {_reason(error)}")
+    except (OSError, AttributeError) as error:
+        return FoundKernel(None, str(error))
+    return FoundKernel(RowKernel(ctypes.cast(library.attend_rows, ctypes.c_void_p), team))
+
+
+def c_compiler() -> str | None:
+    """Return the C compiler's path: $CC, else the first of the usual names; None: there is none."""
+    named = os.environ.get("CC")
+    return next(filter(None, map(shutil.which, (named,) if named else COMPILERS)), None)
+
+
+def _compiled() -> Path:
+    """Return the library, compiled if need be.
+
+    Raises: OSError: there is no compiler, or no room for the library. subprocess.SubprocessError.
+    """
+    compiler = c_compiler()
+    if compiler is None:
+        raise OSError("there is no C compiler: install gcc or clang, or set CC")
+    made_of = (SOURCE.read_text(), compiler, *FLAGS, platform.machine(), _cpu_features())
+    digest = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
+    library = cache_directory("kernels") / f"row-attention-{digest}.so"
+    if not library.is_file():
+        started_s = time.perf_counter()
+        part = library.with_name(f"{library.name}.{os.getpid()}.part")
+        command = [compiler, *FLAGS, str(SOURCE), "-o", str(part)]
+        subprocess.run(command, check=True, capture_output=True, timeout=COMPILING_S_MAX)
+        part.replace(library)
+        log.info("compiled %s in %.1f s", library, time.perf_counter() - started_s)
+    return library
+
+
+def _cpu_features() -> str:
+    """Return what tells this CPU from others that may share the cache; empty where unknown."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
+
+
+def _torch_openmp() -> Path:
+    """Return the OpenMP library that torch has loaded.
+
+    Raises: OSError: it isn't GNU's, or can't be told from another one that is loaded, too.
+    """
+    import torch
+
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    loaded = {Path(line.split()[-1]) for line in maps if "libgomp" in line}
+    own = {path for path in loaded if path.is_relative_to(Path(torch.__file__).parent)} or loaded
+    if len(own) != 1:
+        raise OSError("torch's threads are not those of one GNU OpenMP library")
+    return own.pop()
+
+
+def _reason(error: subprocess.SubprocessError) -> str:
+    said = getattr(error, "stderr", None)
+    lines = said.decode(errors="replace").splitlines() if said else []
+    return next((line for line in lines if "error" in line), str(error))
