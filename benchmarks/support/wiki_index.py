@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.support.data import file_digest, made_from, rows
-from heddle.core.cache import write_json
 from heddle.app.indexing import EmbedProgress, index_paths
 from heddle.cli.progress import ProgressLines
+from heddle.core.cache import write_json
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import default_model_dir
 from heddle.evals.data_folder import data_file

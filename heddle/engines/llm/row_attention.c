@@ -109,7 +109,8 @@ INLINE void give(int rows, const float *const *values, int64_t first, int count,
 
 /* A tile on its way through the keys. */
 struct tile {
-    float query[HEAD_DIM_MAX][QUERIES]; /* turned, scaled */
+    float plain[HEAD_DIM_MAX][QUERIES]; /* its queries, scaled */
+    float query[HEAD_DIM_MAX][QUERIES]; /* turned to meet a group's keys */
     float out[HEAD_DIM_MAX][QUERIES];
     float scores[KEYS][QUERIES];
     float largest[QUERIES], weight[QUERIES]; /* score so far, and sum of shares beside it */
@@ -117,16 +118,22 @@ struct tile {
     int count;
 } __attribute__((aligned(64)));
 
-static void turn_queries(struct tile *tile, const struct rows *w, const float *query, int64_t group) {
-    const float *turn = w->turns + group * w->head_dim;
-    float scaling = w->scaling * LOG2_E;
+static void take_queries(struct tile *tile, const struct rows *w, const float *query) {
     for (int q = 0; q < QUERIES; q++) {
         /* The last query fills up the tile. */
         const float *own = query + (q < tile->count ? q : tile->count - 1) * w->query_row;
-        for (int64_t i = 0; i < w->head_dim; i += 2) {
-            float real = own[i], imaginary = own[i + 1], cosine = turn[i], sine = turn[i + 1];
-            tile->query[i][q] = (real * cosine - imaginary * sine) * scaling;
-            tile->query[i + 1][q] = (real * sine + imaginary * cosine) * scaling;
+        for (int64_t i = 0; i < w->head_dim; i++)
+            tile->plain[i][q] = own[i] * w->scaling * LOG2_E;
+    }
+}
+
+static void turn_queries(struct tile *tile, const float *turn, int64_t head_dim) {
+    for (int64_t i = 0; i < head_dim; i += 2) {
+        for (int at = 0; at < QUERIES; at += LANES) {
+            floats real = *(floats *)&tile->plain[i][at];
+            floats imaginary = *(floats *)&tile->plain[i + 1][at];
+            *(floats *)&tile->query[i][at] = real * turn[i] - imaginary * turn[i + 1];
+            *(floats *)&tile->query[i + 1][at] = real * turn[i + 1] + imaginary * turn[i];
         }
     }
 }
@@ -136,6 +143,9 @@ static void score_keys(struct tile *tile, const float *const *keys, int count, i
     for (; j + ROWS <= count; j += ROWS)
         for (int at = 0; at < QUERIES; at += HALF)
             score(ROWS, keys + j, tile->query, head_dim, at, tile->scores + j);
+    for (; j + 4 <= count; j += 4)
+        for (int at = 0; at < QUERIES; at += HALF)
+            score(4, keys + j, tile->query, head_dim, at, tile->scores + j);
     for (; j < count; j++)
         for (int at = 0; at < QUERIES; at += HALF)
             score(1, keys + j, tile->query, head_dim, at, tile->scores + j);
@@ -168,6 +178,9 @@ static void share_out(struct tile *tile, int count, int64_t head_dim) {
 static void give_values(struct tile *tile, const float *const *values, int count, int64_t head_dim) {
     for (int at = 0; at < QUERIES; at += HALF) {
         int64_t i = 0;
+        /* Fours until sixes fill up the rest: fewer would wait for one another's sums. */
+        for (; (head_dim - i) % ROWS && i + 4 <= head_dim; i += 4)
+            give(4, values, i, count, tile->scores, at, tile->out);
         for (; i + ROWS <= head_dim; i += ROWS)
             give(ROWS, values, i, count, tile->scores, at, tile->out);
         for (; i < head_dim; i += 2) give(2, values, i, count, tile->scores, at, tile->out);
@@ -203,12 +216,13 @@ static void attend_tile(struct rows *w, int64_t head, int64_t first) {
         tile.weight[q] = 0.0f;
         tile.last_seen[q] = w->last_seen[first + (q < tile.count ? q : tile.count - 1)];
     }
+    take_queries(&tile, w, query);
     memset(tile.out, 0, sizeof(tile.out[0]) * w->head_dim);
     for (int64_t group = 0; group < w->groups; group++) {
         int64_t start = w->starts[group], stop = w->starts[group + 1];
         while (stop > start && w->places[stop - 1] > tile.last_seen[QUERIES - 1]) stop--;
         if (start == stop) continue;
-        turn_queries(&tile, w, query, group);
+        turn_queries(&tile, w->turns + group * w->head_dim, w->head_dim);
         attend_keys(&tile, w, pool, start, stop);
     }
     for (int q = 0; q < tile.count; q++) {

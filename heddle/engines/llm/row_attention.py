@@ -4,7 +4,7 @@ FusionRAG's sparse attention on a CPU: the queries of what is computed anew, eac
 over keys in the pages of many chunks. (§4.3)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ class RowAttention:
 
     Shapes: last_seen [queries] int32; starts [groups + 1] int64; slots and places [context] int32;
     turns [groups, head_dim].
+    Mutates: `work`, which points to the others, is of the layer that is computed.
     """
 
     kernel: RowKernel
@@ -33,21 +34,36 @@ class RowAttention:
     slots: NDArray[np.int32]
     places: NDArray[np.int32]
     turns: Tensor
+    work: Work = field(init=False)
+
+    def __post_init__(self) -> None:
+        work = Work(
+            last_seen=self.last_seen.ctypes.data,
+            groups=len(self.turns),
+            starts=self.starts.ctypes.data,
+            slots=self.slots.ctypes.data,
+            places=self.places.ctypes.data,
+            turns=self.turns.data_ptr(),
+            queries=len(self.last_seen),
+            head_dim=self.turns.shape[1],
+        )
+        object.__setattr__(self, "work", work)
 
     @classmethod
     def of(cls, row: BatchRow, kernel: RowKernel, rotation: PairRotation) -> "RowAttention":
         """Return what the kernel needs to know of a row."""
         slots, rotations = row.key_table()
         order = np.argsort(rotations, kind="stable")
-        distances, firsts = np.unique(rotations[order], return_index=True)
+        ordered = rotations[order]
+        firsts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
         last_seen = row.places
         if last_seen is None:
             last_seen = np.arange(row.context - row.queries, row.context)
-        turns = torch.view_as_real(rotation.turns(torch.from_numpy(-distances)))
+        turns = torch.view_as_real(rotation.turns(torch.from_numpy(-ordered[firsts])))
         return cls(
             kernel,
             last_seen.astype(np.int32),
-            np.append(firsts, row.context).astype(np.int64),
+            np.append(firsts, row.context),
             slots[order].astype(np.int32),
             order.astype(np.int32),
             turns.flatten(1).contiguous(),
@@ -62,25 +78,10 @@ class RowAttention:
         heads, queries, head_dim = query.shape
         own = query if query.stride(2) == 1 else query.contiguous()
         out = torch.empty(queries, heads, head_dim)
-        work = Work(
-            query=own.data_ptr(),
-            query_head=own.stride(0),
-            query_row=own.stride(1),
-            keys=keys.data_ptr(),
-            values=values.data_ptr(),
-            pool_head=keys.stride(0),
-            last_seen=self.last_seen.ctypes.data,
-            groups=len(self.starts) - 1,
-            starts=self.starts.ctypes.data,
-            slots=self.slots.ctypes.data,
-            places=self.places.ctypes.data,
-            turns=self.turns.data_ptr(),
-            out=out.data_ptr(),
-            heads=heads,
-            kv_heads=len(keys),
-            queries=queries,
-            head_dim=head_dim,
-            scaling=scaling,
-        )
+        work = self.work
+        work.query, work.query_head, work.query_row = own.data_ptr(), own.stride(0), own.stride(1)
+        work.keys, work.values, work.pool_head = keys.data_ptr(), values.data_ptr(), keys.stride(0)
+        work.heads, work.kv_heads, work.scaling = heads, len(keys), scaling
+        work.out = out.data_ptr()
         self.kernel.run(work, torch.get_num_threads())
         return out

@@ -127,12 +127,17 @@ def _torch_openmp() -> Path:
     """
     import torch
 
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    loaded = {Path(line.split()[-1]) for line in maps if "libgomp" in line}
+    loaded = {path for path in _loaded_files() if path.name.startswith("libgomp")}
     own = {path for path in loaded if path.is_relative_to(Path(torch.__file__).parent)} or loaded
     if len(own) != 1:
         raise OSError("torch's threads are not those of one GNU OpenMP library")
     return own.pop()
+
+
+def _loaded_files() -> set[Path]:
+    """Return the files that are mapped into this process."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return {Path(line.split()[-1]) for line in maps}
 
 
 def _reason(error: subprocess.SubprocessError) -> str:

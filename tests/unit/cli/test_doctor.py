@@ -133,6 +133,18 @@ def test_the_graph_of_a_corpus_is_told(capsys, model: Path, corpus: Path):
     assert "it covers revision 9" in said
 
 
+@pytest.mark.parametrize(
+    ("compiler", "told"),
+    [("/usr/bin/cc", "C compiler /usr/bin/cc"), (None, "install gcc or clang")],
+)
+def test_the_c_compiler_is_told(
+    capsys, model: Path, monkeypatch: pytest.MonkeyPatch, compiler: str | None, told: str
+):
+    monkeypatch.setattr(doctor, "c_compiler", lambda: compiler)
+    main(["doctor", "--model", str(model)])
+    assert told in capsys.readouterr().out
+
+
 def test_json_is_json(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     unbound = MachineFacts((0,), math.inf, "T", frozenset(), 16 * GIB, 16 * GIB, ())
     monkeypatch.setattr(doctor, "read_machine", lambda: unbound)

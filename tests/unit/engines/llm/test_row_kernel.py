@@ -1,0 +1,95 @@
+"""The compiled kernel is built once, and its absence is told, not suffered in silence."""
+
+import shutil
+import subprocess
+
+import pytest
+import torch
+
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.engines.llm import row_kernel, worker
+from heddle.engines.llm.fused_layers import fuse_layers
+from heddle.engines.llm.row_kernel import FoundKernel, c_compiler, find_row_kernel
+from tests.helpers.fused_serving import FusedServing, segments
+from tests.helpers.three_chunks import CHUNKS, PREFIX, QUESTION
+from tests.helpers.tiny_models import tiny_model
+
+needs_compiler = pytest.mark.skipif(c_compiler() is None, reason="there is no C compiler here")
+
+
+@pytest.fixture
+def find(monkeypatch, tmp_path):
+    """Return a search for the kernel that remembers nothing, with a cache of its own."""
+    monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path))
+    return find_row_kernel.__wrapped__
+
+
+@needs_compiler
+def test_it_is_compiled_once(find, monkeypatch, tmp_path):
+    commands, run = [], subprocess.run
+
+    def counted(command, **options):
+        commands.append(command)
+        return run(command, **options)
+
+    monkeypatch.setattr(subprocess, "run", counted)
+    assert find().kernel is not None
+    assert find().problem == ""
+    assert len(commands) == 1
+    assert [path.suffix for path in (tmp_path / "kernels").iterdir()] == [".so"]
+
+
+def test_without_a_compiler_it_says_what_to_install(find, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert find() == FoundKernel(None, "there is no C compiler: install gcc or clang, or set CC")
+
+
+def test_a_compiler_that_is_named_is_the_only_one_looked_for(monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert c_compiler() is None
+
+
+@needs_compiler
+def test_what_the_compiler_says_is_passed_on(find, monkeypatch, tmp_path):
+    broken = tmp_path / "broken.c"
+    broken.write_text("int attend_rows(void) { return nothing; }")
+    monkeypatch.setattr(row_kernel, "SOURCE", broken)
+    kernel, problem = find()
+    assert kernel is None
+    assert problem.startswith("its C source doesn't compile: ")
+    assert "nothing" in problem
+
+
+@needs_compiler
+def test_a_cache_that_cannot_be_written_is_named(find, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path / "file"))
+    assert str(tmp_path / "file") in find().problem
+
+
+@needs_compiler
+def test_threads_of_another_kind_are_told(find, monkeypatch):
+    monkeypatch.setattr(row_kernel, "_loaded_files", lambda: set())
+    assert find().problem == "torch's threads are not those of one GNU OpenMP library"
+
+
+def served(model):
+    serving = FusedServing(model)
+    reuse = KvReuse(ReusePolicy.FUSIONRAG, 0.3)
+    for chunk in CHUNKS:
+        serving.ask(segments(PREFIX, [chunk], QUESTION), reuse)
+    logits = serving.ask(segments(PREFIX, CHUNKS, QUESTION), reuse)
+    fused = next(reversed(serving.prefilled.values())).fused
+    assert fused.tokens_shared
+    return logits, fused
+
+
+def test_without_it_torch_computes_the_same_and_the_receipt_says_so(monkeypatch):
+    model = tiny_model("llama")
+    fuse_layers(model)
+    logits, fused = served(model)
+    assert not fused.fallbacks
+    monkeypatch.setattr(worker, "find_row_kernel", lambda: FoundKernel(None, "no compiler"))
+    again, told = served(model)
+    torch.testing.assert_close(again, logits, rtol=1e-4, atol=1e-4)
+    assert told.fallbacks == ("attention to chunks' pages is computed by torch: no compiler",)
