@@ -15,13 +15,19 @@
 #define KEYS 96    /* whose scores are kept at once; with the rest they fit into 32 KiB */
 #define HEAD_DIM_MAX 256
 #define ROWS 6 /* keys or numbers of an output that share a load of queries: 12 sums, 3 operands */
-#define HALF 16
 #define HIDDEN (-INFINITY)
 #define LOG2_E 1.44269504088896341f
 
-typedef float floats __attribute__((vector_size(32), aligned(4)));
-typedef int32_t ints __attribute__((vector_size(32)));
+#ifndef LANES
+#ifdef __AVX512F__
+#define LANES 16
+#else
 #define LANES 8
+#endif
+#endif
+#define PAIR (2 * LANES) /* queries of the two vectors that are worked on at once */
+typedef float floats __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef int32_t ints __attribute__((vector_size(4 * LANES)));
 #define INLINE static inline __attribute__((always_inline))
 
 /* What `row_attention.py` passes, with the same fields in the same order. */
@@ -41,9 +47,7 @@ struct rows {
     int64_t next_task;
 };
 
-INLINE floats all(float number) {
-    return (floats){number, number, number, number, number, number, number, number};
-}
+INLINE floats all(float number) { return number - (floats){0}; }
 
 /* The larger of both; `b` where `b` is NaN. */
 INLINE floats larger(floats a, floats b) {
@@ -65,7 +69,7 @@ INLINE floats power_of_two(floats x) {
     return power * (floats)(((ints)shifted + 127) << 23);
 }
 
-/* Scores of `rows` keys, for half a tile. */
+/* Scores of `rows` keys, for two vectors of queries. */
 INLINE void score(int rows, const float *const *keys, float (*query)[QUERIES], int64_t head_dim,
                   int at, float (*scores)[QUERIES]) {
     floats sums[ROWS][2];
@@ -84,7 +88,7 @@ INLINE void score(int rows, const float *const *keys, float (*query)[QUERIES], i
     }
 }
 
-/* Adds what `count` keys give to `rows` numbers of the output, for half a tile. */
+/* Adds what `count` keys give to `rows` numbers of the output, for two vectors of queries. */
 INLINE void give(int rows, const float *const *values, int64_t first, int count,
                  float (*shares)[QUERIES], int at, float (*out)[QUERIES]) {
     floats sums[ROWS][2];
@@ -141,13 +145,13 @@ static void turn_queries(struct tile *tile, const float *turn, int64_t head_dim)
 static void score_keys(struct tile *tile, const float *const *keys, int count, int64_t head_dim) {
     int j = 0;
     for (; j + ROWS <= count; j += ROWS)
-        for (int at = 0; at < QUERIES; at += HALF)
+        for (int at = 0; at < QUERIES; at += PAIR)
             score(ROWS, keys + j, tile->query, head_dim, at, tile->scores + j);
     for (; j + 4 <= count; j += 4)
-        for (int at = 0; at < QUERIES; at += HALF)
+        for (int at = 0; at < QUERIES; at += PAIR)
             score(4, keys + j, tile->query, head_dim, at, tile->scores + j);
     for (; j < count; j++)
-        for (int at = 0; at < QUERIES; at += HALF)
+        for (int at = 0; at < QUERIES; at += PAIR)
             score(1, keys + j, tile->query, head_dim, at, tile->scores + j);
 }
 
@@ -176,7 +180,7 @@ static void share_out(struct tile *tile, int count, int64_t head_dim) {
 }
 
 static void give_values(struct tile *tile, const float *const *values, int count, int64_t head_dim) {
-    for (int at = 0; at < QUERIES; at += HALF) {
+    for (int at = 0; at < QUERIES; at += PAIR) {
         int64_t i = 0;
         /* Fours until sixes fill up the rest: fewer would wait for one another's sums. */
         for (; (head_dim - i) % ROWS && i + 4 <= head_dim; i += 4)
