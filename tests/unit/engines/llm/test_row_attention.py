@@ -69,6 +69,15 @@ def attended(row, store, turning, query, scaling=0.3):
     return RowAttention.of(row, KERNEL.kernel, turning).attend(store, 1, query, scaling)
 
 
+def assert_right(row, store, turning, query, scaling=0.3):
+    torch.testing.assert_close(
+        attended(row, store, turning, query, scaling),
+        expected(row, store, turning, query, scaling),
+        rtol=1e-4,
+        atol=2e-5,
+    )
+
+
 @pytest.mark.parametrize("head_dim", [2, 6, 8, 10, 32, 64, 80, 96, 128, 256])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (6, 2), (3, 1)])
 def test_it_is_one_softmax_over_turned_keys(head_dim, heads, kv_heads):
@@ -77,12 +86,7 @@ def test_it_is_one_softmax_over_turned_keys(head_dim, heads, kv_heads):
     asked = row(45, [(100, 7), (97, -300), (3, 0), (193, 7)])
     query = torch.randn(heads, 45, head_dim)
     scaling = head_dim**-0.5
-    torch.testing.assert_close(
-        attended(asked, store, turning, query, scaling),
-        expected(asked, store, turning, query, scaling),
-        rtol=1e-4,
-        atol=2e-5,
-    )
+    assert_right(asked, store, turning, query, scaling)
 
 
 @given(
@@ -99,12 +103,7 @@ def test_any_queries_over_any_chunks(queries, chunks, seed, at_the_end):
     store, turning = pool(2, 16), rotation(16)
     asked = row(queries, chunks, seed, at_the_end=at_the_end)
     query = torch.randn(4, queries, 16)
-    torch.testing.assert_close(
-        attended(asked, store, turning, query),
-        expected(asked, store, turning, query, 0.3),
-        rtol=1e-4,
-        atol=2e-5,
-    )
+    assert_right(asked, store, turning, query)
 
 
 def test_queries_may_lie_apart_in_memory():
@@ -116,12 +115,7 @@ def test_queries_may_lie_apart_in_memory():
         attended(asked, store, turning, query), attended(asked, store, turning, query.contiguous())
     )
     backwards = torch.randn(4, 16, 9).transpose(1, 2)
-    torch.testing.assert_close(
-        attended(asked, store, turning, backwards),
-        expected(asked, store, turning, backwards, 0.3),
-        rtol=1e-4,
-        atol=2e-5,
-    )
+    assert_right(asked, store, turning, backwards)
 
 
 def test_scores_may_be_as_large_as_floats_are_exact():
