@@ -5,7 +5,8 @@ prompt (one causal SDPA call a layer, no prefix cache) against FusionRAG's selec
 ratios. Everything is counted: looking chunks up, copying and turning their keys, the question's
 pass that selects, computing what was selected. Tier `disk`: host memory is empty and every chunk
 is read from its file first (the page cache is warm). Random weights: this is about time, not about
-quality. fp32 on the CPU, bfloat16 on CUDA.
+quality. fp32 on the CPU, bfloat16 on CUDA. On a CPU with a C compiler the attention of prompts that
+reuse chunks is Heddle's own kernel (ADR 23), that of whole prompts torch's.
 
 question: what it sees when it selects. alone: only itself. ahead: only itself, and it has run
 while its passages were looked for, as a server does where retrieval takes longer than `asking_s`;
