@@ -64,6 +64,7 @@ class PromptKeys:
         self._tokens: list[int] = []
         self._sources: list[int | None] = []
         self._paths: list[tuple[bytes, ...]] = []
+        self._canonical: list[bytes] = []  # right behind the prefix, with the owner's salt
 
     def __len__(self) -> int:
         return len(self._chunks)
@@ -90,6 +91,8 @@ class PromptKeys:
         self._tokens.append(len(token_ids))
         self._sources.append(source)
         self._paths.append(tuple(paths))
+        is_own = owned == chunk
+        self._canonical.append(paths[-1] if is_own else digest_of(b"path", self._prefix, owned))
         return len(self._chunks) - 1
 
     def probes(self, index: int, *, primed: bool = False) -> Iterator[Probe]:
@@ -99,7 +102,7 @@ class PromptKeys:
         prompt is best asked for raw: right behind the prefix that is lossless.
         """
         *longer, shortest = self._paths[index]
-        behind_prefix = dict.fromkeys((shortest, self._canonical_key(index)))
+        behind_prefix = dict.fromkeys((shortest, self._canonical[index]))
         if index == 0:
             yield from (Probe(key, HitKind.EXACT) for key in behind_prefix)
         else:
@@ -118,7 +121,7 @@ class PromptKeys:
 
         Primed KV is made of that: any other has seen somebody's prompt, and would hand it on.
         """
-        return Probe(self._canonical_key(index), HitKind.CANONICAL)
+        return Probe(self._canonical[index], HitKind.CANONICAL)
 
     @property
     def chunks(self) -> tuple[bytes, ...]:
@@ -131,7 +134,7 @@ class PromptKeys:
 
     def canonical_record(self, index: int, base: int) -> ChunkRecord:
         """Name raw KV computed right behind the prefix."""
-        return self._record(index, self._canonical_key(index), base, self._owned, saw_others=False)
+        return self._record(index, self._canonical[index], base, self._owned, saw_others=False)
 
     def approximate_record(self, index: int, base: int) -> ChunkRecord:
         """Name raw KV that attended reused KV of the chunks before: found by its alias only.
@@ -146,11 +149,8 @@ class PromptKeys:
         variant = ChunkVariant.PRIMED
         return self._record(index, key, base, self._owned, variant, saw_others=True)
 
-    def _canonical_key(self, index: int) -> bytes:
-        return digest_of(b"path", self._prefix, self._owned[index])
-
     def _primed_key(self, index: int) -> bytes:
-        return digest_of(b"primed path", self._canonical_key(index))
+        return digest_of(b"primed path", self._canonical[index])
 
     def _record(
         self,

@@ -91,9 +91,9 @@ class PageStore:
         """Store new keys and values as `write` does, by plain copies: for few runs of slots."""
         start = 0
         for run in runs:
-            tokens = slice(start, start + run.length)
-            self.keys[layer].narrow(1, run.start, run.length).copy_(keys[:, tokens])
-            self.values[layer].narrow(1, run.start, run.length).copy_(values[:, tokens])
+            for pool, new in ((self.keys[layer], keys), (self.values[layer], values)):
+                part = new if len(runs) == 1 else new.narrow(1, start, run.length)
+                pool.narrow(1, run.start, run.length).copy_(part)
             start += run.length
 
     def read(self, layer: int, runs: tuple[SlotRun, ...]) -> tuple[torch.Tensor, torch.Tensor]:

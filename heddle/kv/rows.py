@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -21,32 +22,38 @@ class SlotRun:
     length: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class SharedKeys:
     """Keys that a row reads from a chunk's pages, which others read and nobody writes.
 
     A row counts the keys that it shows in the order of their positions: these are number `places`
-    in it, and lie in `slots`. `runs` are the slots of all the chunk's tokens that the row has use
-    for, of which only `kept` count (None: all): what is computed anew has slots of the row's own.
-    `rotation` is where they are used minus where they were stored [tokens]: to meet them as they
-    are, a query is turned back by as much.
+    in it. `chunk_slots` are those of all the chunk's tokens that the row has use for, of which only
+    `kept` count (None: all): what is computed anew has slots of the row's own. `rotation` is where
+    they are used minus where they were stored [tokens]: to meet them as they are, a query is turned
+    back by as much.
 
-    Shapes: places, slots and kept [n] int64, n > 0, ascending.
+    Shapes: places and kept [n] int64, n > 0, ascending; chunk_slots [n or more] int64.
     """
 
     places: Numbers
-    slots: Numbers
-    runs: tuple[SlotRun, ...]
+    chunk_slots: Numbers
     kept: Numbers | None = None
     rotation: int = 0
+
+    @cached_property
+    def slots(self) -> Numbers:
+        """Where the keys lie. Shapes: [n] int64."""
+        return self.chunk_slots if self.kept is None else self.chunk_slots[self.kept]
+
+    @cached_property
+    def runs(self) -> tuple[SlotRun, ...]:
+        """The chunk's slots as runs: what decodes read, to leave out all but `kept` then."""
+        return runs_of(self.chunk_slots)
 
     def part(self, start: int, stop: int, shift: int) -> "SharedKeys":
         """Return those of the keys [start, stop), at places `shift` further on."""
         kept = np.arange(len(self.places)) if self.kept is None else self.kept
-        some = slice(start, stop)
-        return replace(
-            self, places=self.places[some] + shift, slots=self.slots[some], kept=kept[some]
-        )
+        return replace(self, places=self.places[start:stop] + shift, kept=kept[start:stop])
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,11 +253,10 @@ class Row:
         if len(positions) <= last - first:
             return ()
         slots = span.slots(positions)
-        runs = runs_of(slots)
         if first == last:
-            return (SharedKeys(positions, slots, runs, None, span.rotation),)
+            return (SharedKeys(positions, slots, None, span.rotation),)
         kept = np.delete(np.arange(len(positions)), self._own[first:last] - span.start)
-        return (SharedKeys(positions[kept], slots[kept], runs, kept, span.rotation),)
+        return (SharedKeys(positions[kept], slots, kept, span.rotation),)
 
 
 def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -35,7 +35,7 @@ class HandRow:
         """Let positions from `start` on read KV where it lies, as it was stored."""
         span = slice(start, start + len(slots))
         self.slots[span], self.chunks[span] = slots, start
-        self.stored[start] = (runs_of(slots), start - base)
+        self.stored[start] = (slots, start - base)
 
     def own(self, places, slots):
         """Give positions slots of their own."""
@@ -58,9 +58,9 @@ class HandRow:
     def _shared(self, chunk, context):
         """Return what the row reads of the chunk that begins there."""
         places = np.flatnonzero(self.chunks[:context] == chunk)
-        runs, rotation = self.stored[chunk]
-        kept = places - chunk if len(places) < sum(run.length for run in runs) else None
-        return SharedKeys(places, self.slots[places], runs, kept, rotation)
+        slots, rotation = self.stored[chunk]
+        kept = places - chunk if len(places) < len(slots) else None
+        return SharedKeys(places, slots, kept, rotation)
 
 
 def compute(worker: RecordingWorker, parts):

@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import torch
 from torch import Tensor
 
+_ONE: Final = torch.ones((), dtype=torch.float64)
 Turning = Callable[[Tensor], None]  # keys [kv_heads, n, head_dim], where they lie
 
 
@@ -87,6 +88,7 @@ class PairRotation:
 
     def __init__(self, core: Any) -> None:  # noqa: ANN401 - transformers' class
         self._frequencies: Tensor = core.rotary_emb.inv_freq
+        self._exact_frequencies = self._frequencies.double()
         self._size = torch.tensor(float(getattr(core.rotary_emb, "attention_scaling", 1.0)))
 
     def embeddings(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
@@ -114,8 +116,8 @@ class PairRotation:
     def turns(self, distances: Tensor) -> Tensor:
         """Return the turns of some distances. Shapes: [n] to [n, head_dim / 2] complex64."""
         # In float64, so that a distance adds no rounding of an angle to those of the positions.
-        angles = self._frequencies.double() * distances[:, None]
-        return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
+        angles = self._exact_frequencies * distances[:, None]
+        return torch.polar(_ONE.expand_as(angles), angles).to(torch.complex64)
 
 
 def as_pairs(states: Tensor) -> Tensor:

@@ -87,7 +87,7 @@ def _reading_step(distance: int) -> StepBatch:
     """Return a step of the last tokens of that text, which reads the others' keys at a distance."""
     places = np.arange(_TOKENS - _ASKING, _TOKENS, dtype=np.int64)
     others = np.arange(_TOKENS - _ASKING, dtype=np.int64)
-    chunk = SharedKeys(others, others, (SlotRun(0, len(others)),), rotation=distance)
+    chunk = SharedKeys(others, others, rotation=distance)
     own = (SlotRun(len(others), _ASKING),)
     row = BatchRow(0, _ASKING, _TOKENS, own, shared=(chunk,))
     return StepBatch(places % 3 + 3, places + distance, places, (row,))

@@ -15,13 +15,14 @@ from heddle.engines.llm.key_rotation import PairRotation
 from heddle.engines.llm.row_kernel import RowKernel, Work
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import PageStore
+from heddle.kv.rows import slots_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowAttention:
-    """Where the keys of one row lie, grouped by how far they are turned; for all layers of a step.
+    """Where the keys of one row lie, for all layers of a step: its own first, then chunk by chunk.
 
-    The queries are turned back for each group, so no key is copied or turned.
+    The queries are turned back for each chunk, so no key is copied or turned.
 
     Shapes: last_seen [queries] int32; starts [groups + 1] int64; slots and places [context] int32;
     turns [groups, head_dim].
@@ -52,21 +53,22 @@ class RowAttention:
     @classmethod
     def of(cls, row: BatchRow, kernel: RowKernel, rotation: PairRotation) -> "RowAttention":
         """Return what the kernel needs to know of a row."""
-        slots, rotations = row.key_table()
-        order = np.argsort(rotations, kind="stable")
-        ordered = rotations[order]
-        firsts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+        is_own = np.ones(row.context, np.bool_)
+        for keys in row.shared:
+            is_own[keys.places] = False
+        places = [np.flatnonzero(is_own), *(keys.places for keys in row.shared)]
+        slots = [slots_of(row.runs), *(keys.slots for keys in row.shared)]
+        back = torch.tensor([0, *(-keys.rotation for keys in row.shared)])
         last_seen = row.places
         if last_seen is None:
             last_seen = np.arange(row.context - row.queries, row.context)
-        turns = torch.view_as_real(rotation.turns(torch.from_numpy(-ordered[firsts])))
         return cls(
             kernel,
             last_seen.astype(np.int32),
-            np.append(firsts, row.context),
-            slots[order].astype(np.int32),
-            order.astype(np.int32),
-            turns.flatten(1).contiguous(),
+            np.cumsum([0, *map(len, places)]),
+            np.concatenate(slots).astype(np.int32),
+            np.concatenate(places).astype(np.int32),
+            torch.view_as_real(rotation.turns(back)).flatten(1),
         )
 
     def attend(self, store: PageStore, layer: int, query: Tensor, scaling: float) -> Tensor:

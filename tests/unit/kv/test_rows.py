@@ -113,9 +113,8 @@ def test_a_row_over_shared_pages_finds_every_position_once(case, data):
     assert found[0].tolist() == [slots[p] for p in wanted]
     assert found[1].tolist() == [turned[p] for p in wanted]
     for keys in shared:
-        of_runs = slots_of(keys.runs)
         kept = slice(None) if keys.kept is None else keys.kept
-        assert keys.slots.tolist() == of_runs[kept].tolist()
+        assert keys.slots.tolist() == slots_of(keys.runs)[kept].tolist()
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -86,7 +87,7 @@ Passes = Generator[Pass, Sequence[Measured], None]
 its slices have measured, in order."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FusedPrompt:
     """A prompt on a row: where its parts lie, and which of its positions hold KV already.
 
@@ -137,7 +138,7 @@ class FusedPrompt:
         start = max(self.layout.question_start, self.exact_tokens)
         return np.arange(start, self.layout.tokens, dtype=np.int64)
 
-    @property
+    @cached_property
     def uncovered(self) -> Positions:
         """The positions that hold neither exact nor stored KV, the question's among them."""
         is_covered = np.zeros(self.layout.tokens, dtype=np.bool_)

@@ -64,7 +64,7 @@ def test_keys_stored_elsewhere_are_turned_to_their_place(rope, is_fused, sizes, 
 
     def moved(rotation):
         head_slots = np.arange(HEAD_RUN.start, HEAD_RUN.start + len(HEAD))
-        head = SharedKeys(np.arange(len(HEAD)), head_slots, (HEAD_RUN,), rotation=rotation)
+        head = SharedKeys(np.arange(len(HEAD)), head_slots, rotation=rotation)
         return rest_behind(worker, rest_at + distance, sizes, shared=(head,))
 
     scale = expected.abs().max()

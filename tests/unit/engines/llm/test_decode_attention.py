@@ -45,9 +45,8 @@ def row(number, runs, queries=1, shared=()):
 def chunk(first_place, runs, rotation, kept=None):
     """Return the keys of a chunk in these slots, from a place on, all or some of its tokens."""
     slots = slots_of(runs)
-    kept_slots = slots if kept is None else slots[kept]
-    places = first_place + np.arange(len(kept_slots))
-    return SharedKeys(places, kept_slots, runs, None if kept is None else np.array(kept), rotation)
+    places = first_place + np.arange(len(slots) if kept is None else len(kept))
+    return SharedKeys(places, slots, None if kept is None else np.array(kept), rotation)
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (6, 2), (3, 1)])

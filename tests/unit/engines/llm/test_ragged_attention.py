@@ -80,7 +80,7 @@ class Rows:
             if rotation:
                 is_shared[start:stop] = True
                 slots = own[start:stop]
-                part = SharedKeys(np.arange(start, stop), slots, runs_of(slots), rotation=rotation)
+                part = SharedKeys(np.arange(start, stop), slots, rotation=rotation)
                 shared.append(part)
         self.rows.append(
             BatchRow(

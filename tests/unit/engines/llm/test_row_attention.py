@@ -42,7 +42,7 @@ def row(queries, chunks, seed=0, *, at_the_end=False):
     shared, start = [], 20
     for tokens, turned in chunks:
         places = np.arange(start, start + tokens)
-        shared.append(SharedKeys(places, slots[places], runs_of(slots[places]), None, turned))
+        shared.append(SharedKeys(places, slots[places], None, turned))
         start += tokens
     own = np.ones(context, bool)
     own[20 : context - 20] = False
