@@ -1,19 +1,21 @@
 """Time to the first token of prompts whose chunks' KV is stored, beside full attention.
 
-Who is compared with whom: the same engine with the same weights, full attention over the whole
-prompt (one causal SDPA call a layer, no prefix cache) against FusionRAG's selection at several
-ratios. Everything is counted: looking chunks up, copying and turning their keys, the question's
-pass that selects, computing what was selected. Tier `disk`: host memory is empty and every chunk
-is read from its file first (the page cache is warm). Random weights: this is about time, not about
-quality. fp32 on the CPU, bfloat16 on CUDA. On a CPU with a C compiler the attention of prompts that
-reuse chunks is Heddle's own kernel (ADR 23), that of whole prompts torch's.
+Who is compared with whom: the same weights, full attention over the whole prompt (no prefix cache)
+against FusionRAG's selection at several ratios. Full attention goes two ways: by torch, one causal
+SDPA call a layer from 2k tokens on (`full`; times over it: x_full), and by what the engine takes by
+itself (`full, own`; times over it: x_own), on a CPU with a C compiler Heddle's own kernel (ADR 23),
+which computes the prompts that reuse chunks as well. Everything is counted: looking chunks up,
+copying and turning their keys, the question's pass that selects, computing what was selected. Tier
+`disk`: host memory is empty and every chunk is read from its file first (the page cache is warm).
+Random weights: this is about time, not about quality. fp32 on the CPU, bfloat16 on CUDA.
 
 question: what it sees when it selects. alone: only itself. ahead: only itself, and it has run
 while its passages were looked for, as a server does where retrieval takes longer than `asking_s`;
 the clock starts when the passages are there. with_context: the reused chunks.
 
---device cpu (what it takes by itself): two small shapes; the headline is the worse of the two, its
-question alone and not ahead; `..._ahead` beside it.
+--device cpu (what it takes by itself): two small shapes; the headline is the worse of the two over
+torch's causal SDPA, its question alone and not ahead; beside it `..._ahead`, and `own_...` over the
+engine's own full attention.
 --device cuda: the shape of a 7B (28 layers of 3584, 28 heads, 4 of them with KV), 27k tokens, all
 of their KV in pinned host memory.
 
@@ -46,6 +48,7 @@ from heddle.core.payloads import AskPayload, Segment, SegmentRole
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Asked
 from heddle.core.tasks import Optimizations
+from heddle.engines.llm.attention_choice import TORCH
 from heddle.engines.llm.build import LlmSettings, assemble
 from heddle.engines.llm.engine import LlmEngine
 
@@ -53,6 +56,7 @@ CHUNK_TOKENS: Final = 256
 PREFIX_TOKENS: Final = 32
 QUESTION_TOKENS: Final = 64
 FULL: Final = "full"
+FULL_OWN: Final = "full, own"
 ALONE: Final = QuestionPass.ALONE.value
 WITH_CONTEXT: Final = QuestionPass.WITH_CONTEXT.value
 AHEAD: Final = "ahead"
@@ -145,8 +149,10 @@ def _headline(rows: list[dict[str, object]], lengths: tuple[int, ...]) -> dict[s
         for ratio in (0.15, 0.0)
     }
     for length in lengths:
-        name = f"x_{_thousands(length)}k_r15_ahead"
-        found[name] = worst(length, 0.15, "x_full", AHEAD)
+        name = f"{_thousands(length)}k_r15"
+        found[f"x_{name}_ahead"] = worst(length, 0.15, "x_full", AHEAD)
+        found[f"own_{name}"] = worst(length, 0.15, "x_own")
+        found[f"own_{_thousands(length)}k_r0"] = worst(length, 0.0, "x_own")
     longest = lengths[-1]
     name = f"share_of_limit_{_thousands(longest)}k_r15"
     return {**found, name: worst(longest, 0.15, "share_of_limit")}
@@ -170,13 +176,14 @@ def _measure(
     repetitions = plan.repetitions * max(plan.lengths) // length
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) if plan.has_disk else None
-        with _engine(model, plan, folder) as engine:
-            driver = EngineDriver(engine)
+        with _engine(model, plan, folder) as engine, _engine(model, plan, None, TORCH) as torchs:
+            driver, causal = EngineDriver(engine), EngineDriver(torchs)
             for chunk in chunks:
                 _ask(driver, (prefix, chunk, question), 0.0)
             asking_s = _ask_ahead(driver, asked)
             for _ in range(repetitions):
-                seconds[FULL, "host", ALONE].append(driver.first_token_s(prompt))
+                seconds[FULL, "host", ALONE].append(causal.first_token_s(prompt))
+                seconds[FULL_OWN, "host", ALONE].append(driver.first_token_s(prompt))
                 for share in plan.ratios:
                     for way, (shown, sees) in ways.items():
                         if share or way == ALONE:  # at 0 no question selects
@@ -186,7 +193,7 @@ def _measure(
             with _engine(model, plan, folder) as cold:
                 taken_s = _ask(EngineDriver(cold), prompt, DISK_RATIO)
                 seconds[DISK_RATIO, "disk", ALONE].append(taken_s)
-    full_s = statistics.median(seconds[FULL, "host", ALONE])
+    full_s, own_s = (statistics.median(seconds[f, "host", ALONE]) for f in (FULL, FULL_OWN))
     rows: list[dict[str, object]] = []
     for (ratio, tier, way), taken in seconds.items():
         row: dict[str, object] = {
@@ -197,6 +204,7 @@ def _measure(
             "question": way,
             "ttft_s": round(statistics.median(taken), 4),
             "x_full": round(full_s / statistics.median(taken), 3),
+            "x_own": round(own_s / statistics.median(taken), 3),
         }
         if isinstance(ratio, float):
             passes = 2 if ratio and way != AHEAD else 1
@@ -241,10 +249,13 @@ def _drawn(length: int, seed: int) -> Prompt:
 
 
 @contextmanager
-def _engine(model: LlamaForCausalLM, plan: Plan, folder: Path | None) -> Iterator[LlmEngine]:
+def _engine(
+    model: LlamaForCausalLM, plan: Plan, folder: Path | None, attention: str = "auto"
+) -> Iterator[LlmEngine]:
     tokens_max = model.config.max_position_embeddings
     settings = LlmSettings(
         Path("in memory"),
+        attention=attention,
         max_num_batched_tokens=tokens_max,
         kv_bytes=plan.kv_bytes,
         context_tokens_max=tokens_max,

@@ -38,8 +38,8 @@ class ServerConfig:
             allocator then keeps up to 512 MiB that an LLM on the CPU frees between its steps.
         dtype: auto, float32 or bfloat16, for both models.
         device: auto, cpu or cuda, for the LLM.
-        attention: what computes the LLM's: torch, or triton on an NVIDIA GPU; auto = triton where
-            it can.
+        attention: what computes the LLM's: torch, triton on an NVIDIA GPU, or what is compiled on
+            this machine for its CPU; auto = the fastest that can.
         heterogeneous: with an accelerator, whether the CPU embeds what it can't take in time.
         long_texts: texts to embed that are longer than the model takes are cut, or read in windows.
         nprobe: clusters a search scans; None = the index's default.

@@ -31,7 +31,7 @@ from heddle.core.errors import ConfigError, HeddleError, InputError, StorageErro
 from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_facts
-from heddle.engines.llm.attention_choice import choose_attention
+from heddle.engines.llm.attention_choice import COMPILED, TORCH, choose_attention
 from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
 from heddle.engines.llm.row_kernel import c_compiler
@@ -114,8 +114,10 @@ def examine(config: ServerConfig, slos_s: tuple[float, ...] = ()) -> Findings:
     found = Findings(machine=read_machine(), versions=_versions(), models=installed_models())
     _look_at_packages(found)
     on_gpu = bool(found.machine.gpus) and config.device != "cpu"
-    found.attention = choose_attention(config.attention, on_gpu=on_gpu)
     found.compiler = c_compiler()
+    found.attention = choose_attention(config.attention, on_gpu=on_gpu)
+    if found.attention == COMPILED and found.compiler is None:
+        found.attention = TORCH
     embedder = _look_at_embedder(found, config.embedder)
     _look_at_model(found, str(config.generator))
     index = None if config.index is None else Path(config.index)
@@ -345,7 +347,7 @@ def _lines(found: Findings) -> Iterable[str]:
         absent = "" if is_here else f"; not installed: {fix}"
         yield f"extra      {name}: {EXTRAS[name]}{absent}"
     yield f"attention  {found.attention}"
-    without = "none: on a CPU, prompts that reuse chunks take longer; install gcc or clang"
+    without = "none: on a CPU torch computes prompts' attention, slower; install gcc or clang"
     yield f"C compiler {found.compiler or without}"
     if found.kv_reuse:
         yield f"KV reuse   {found.kv_reuse}"

@@ -19,6 +19,7 @@ from heddle.core.payloads import (
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Asked, Prefilled, Primed
 from heddle.core.tasks import Identity, Optimizations, Task
+from heddle.engines.llm.attention_choice import COMPILED, TRITON
 from heddle.engines.llm.build import LlmSettings, spec_of
 from heddle.engines.llm.engine import LlmEngine
 from heddle.engines.llm.fuser import Fuser
@@ -79,7 +80,7 @@ class FusedServing:
         )
         limits = spec.limits
         pool_tokens = limits.page_count * limits.page_size
-        self.worker = RecordingWorker(model, pool_tokens, has_kernel=kernel)
+        self.worker = RecordingWorker(model, pool_tokens, attention=TRITON if kernel else COMPILED)
         self.engine = LlmEngine(
             "llm",
             1,

@@ -1,4 +1,4 @@
-"""What computes the attention of an LLM engine: torch, or the Triton kernel."""
+"""What computes the attention of an LLM engine: torch, the Triton kernel, or the compiled one."""
 
 import logging
 import os
@@ -9,15 +9,21 @@ from heddle.core.errors import ConfigError
 
 TORCH: Final = "torch"
 TRITON: Final = "triton"
-ATTENTIONS: Final = ("auto", TORCH, TRITON)
+COMPILED: Final = "compiled"
+ATTENTIONS: Final = ("auto", TORCH, TRITON, COMPILED)
 log = logging.getLogger(__name__)
 
 
 def choose_attention(wanted: str, *, on_gpu: bool) -> str:
-    """Return TORCH or TRITON; auto takes the kernel on an NVIDIA GPU where triton is installed.
+    """Return TORCH, TRITON or COMPILED.
+
+    Auto takes triton on an NVIDIA GPU where it is installed, and on a CPU what the machine's C
+    compiler makes; whether that works, and for which models, the worker finds out (ADR 23).
 
     Raises: ConfigError: the kernel is wanted and can't run.
     """
+    if wanted == COMPILED and on_gpu:
+        raise ConfigError("attention is 'compiled', which runs on a CPU; use auto or triton")
     is_installed = find_spec("triton") is not None
     if wanted == TRITON and not is_installed:
         raise ConfigError(
@@ -27,4 +33,8 @@ def choose_attention(wanted: str, *, on_gpu: bool) -> str:
         raise ConfigError("attention is 'triton', which needs an NVIDIA GPU; use auto or torch")
     if wanted == "auto" and on_gpu and not is_installed:
         log.warning("triton is not installed: attention is slower; pip install 'heddle[gpu]'")
-    return TRITON if wanted == TRITON or (wanted == "auto" and on_gpu and is_installed) else TORCH
+    if wanted != "auto":
+        return wanted
+    if on_gpu:
+        return TRITON if is_installed else TORCH
+    return COMPILED

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heddle.core.errors import ConfigError
-from heddle.engines.llm.attention_choice import ATTENTIONS, TRITON, choose_attention
+from heddle.engines.llm.attention_choice import ATTENTIONS, COMPILED, TRITON, choose_attention
 from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec, TextDecoder
 from heddle.engines.llm.fuser import ChunkCache, Fuser
 from heddle.engines.llm.kept_memory import keep_freed_memory
@@ -130,12 +130,15 @@ def assemble(
     spec = spec_of(settings, model, fingerprint)
     if settings.packs_weights and can_pack(model.device, model.dtype):
         pack_linears(model)
-    has_kernel = _has_kernel(settings, model)
+    attention = _attention(settings, model)
     pool_tokens = spec.limits.page_count * spec.limits.page_size
-    worker = TransformersWorker(model, pool_tokens, has_kernel=has_kernel)
+    worker = TransformersWorker(model, pool_tokens, attention=attention)
     for note in worker.slowdowns:
         log.warning("%s", note)
-    warm_up(worker, spec.limits.context_tokens_max, has_kernel=has_kernel)
+    if settings.attention == COMPILED and not worker.is_compiled:
+        why = next(iter(worker.slowdowns), "it takes a Llama-like model in float32")
+        raise ConfigError(f"attention is 'compiled', which can't run: {why}; use auto")
+    warm_up(worker, spec.limits.context_tokens_max, has_kernel=attention == TRITON)
     spec = _with_reuse_tried(spec, settings, worker)
     fuser = None
     if not spec.reuse_problem:
@@ -144,7 +147,8 @@ def assemble(
     return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), fuser)
 
 
-def _has_kernel(settings: LlmSettings, model: Any) -> bool:  # noqa: ANN401
+def _attention(settings: LlmSettings, model: Any) -> str:  # noqa: ANN401
+    """Return what is to compute the attention. Raises: ConfigError: it can't run."""
     from heddle.engines.llm.ragged_attention import HEAD_DIM_MAX
     from heddle.engines.llm.worker import kv_shape
 
@@ -156,7 +160,7 @@ def _has_kernel(settings: LlmSettings, model: Any) -> bool:  # noqa: ANN401
             f"{head_dim}; use attention torch"
         )
     log.info("attention is computed by %s", attention)
-    return attention == TRITON
+    return attention
 
 
 def _with_reuse_tried(

@@ -5,15 +5,14 @@
    tasks as they are done. Scores are laid out with the queries side by side, so that a vector
    holds one number of several queries, and are kept in base 2. NaN in, NaN out.
 
-   This file needs GCC or Clang, and nothing of torch or Python. */
+   This file needs GCC or Clang, nothing of torch or Python, and from `row_kernel.py` QUERIES, of
+   a tile, and HEAD_DIM_MAX. */
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#define QUERIES 32 /* of a tile */
-#define KEYS 96    /* whose scores are kept at once; with the rest they fit into 32 KiB */
-#define HEAD_DIM_MAX 256
+#define KEYS 96 /* whose scores are kept at once; with the rest they fit into 32 KiB */
 #define LINE 16 /* numbers of a cache line */
 #define ROWS 6 /* keys or numbers of an output that share a load of queries: 12 sums, 3 operands */
 #define HIDDEN (-INFINITY)

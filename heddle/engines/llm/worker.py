@@ -15,6 +15,7 @@ from heddle.engines.llm.attention import (
     AttentionContext,
     attend_rows,
 )
+from heddle.engines.llm.attention_choice import COMPILED, TRITON
 from heddle.engines.llm.block_attention import QueryBlock, query_blocks
 from heddle.engines.llm.decode_attention import decode_rows
 from heddle.engines.llm.fused_layers import FusedAttention
@@ -23,7 +24,12 @@ from heddle.engines.llm.key_rotation import LibraryRotation, PairRotation
 from heddle.engines.llm.meters import KeysToScore, meter_of, scores_of
 from heddle.engines.llm.ragged_attention import RaggedPlan, plan_ragged
 from heddle.engines.llm.row_attention import RowAttention
-from heddle.engines.llm.row_kernel import HEAD_DIM_MAX, FoundKernel, find_row_kernel
+from heddle.engines.llm.row_kernel import (
+    HEAD_DIM_MAX,
+    TILE_QUERIES,
+    FoundKernel,
+    find_row_kernel,
+)
 from heddle.engines.llm.sampler import draw_tokens, probabilities_of
 from heddle.engines.llm.step_batch import (
     CHECK_LAYER,
@@ -67,10 +73,10 @@ class TransformersWorker:
     Args:
         model: an AutoModelForCausalLM of a supported architecture, in evaluation mode.
         slots: size of the KV pool [tokens].
-        has_kernel: whether Triton's kernel computes the attention, not torch.
+        attention: what computes it: TRITON, COMPILED where it can and torch elsewhere, or TORCH.
     """
 
-    def __init__(self, model: Any, slots: int, *, has_kernel: bool = False) -> None:  # noqa: ANN401
+    def __init__(self, model: Any, slots: int, *, attention: str = COMPILED) -> None:  # noqa: ANN401
         self._model = model
         self._core = model.model
         self._core.config._attn_implementation = ATTENTION_NAME
@@ -80,11 +86,11 @@ class TransformersWorker:
         weight = self._core.embed_tokens.weight
         self._device = weight.device
         self._dtype = weight.dtype
-        self._has_kernel = has_kernel
+        self._has_kernel = attention == TRITON
         self.store = PageStore(kv_shape(model.config, self._dtype), slots, self._device)
         is_fused = isinstance(self._core.layers[0].self_attn, FusedAttention)
         self._rotation = PairRotation(self._core) if is_fused else LibraryRotation(self._core)
-        self._compiled = self._find_compiled()
+        self._compiled = self._find_compiled() if attention == COMPILED else FoundKernel(None)
 
     @torch.inference_mode()
     def run(self, batch: StepBatch) -> StepResult:
@@ -152,9 +158,9 @@ class TransformersWorker:
         )
 
     def _find_compiled(self) -> FoundKernel:
-        """Return the kernel for rows that read shared pages, where it is meant for this model."""
+        """Return the compiled kernel, where it is meant for this model."""
         is_paired = isinstance(self._rotation, PairRotation)  # so is float32, on a CPU
-        if self._has_kernel or not is_paired or self.store.shape.head_dim > HEAD_DIM_MAX:
+        if not is_paired or self.store.shape.head_dim > HEAD_DIM_MAX:
             return FoundKernel(None)
         return find_row_kernel()
 
@@ -165,7 +171,7 @@ class TransformersWorker:
         return {
             index: RowAttention.of(row, kernel, rotation)
             for index, row in enumerate(rows)
-            if row.shared
+            if row.shared or row.queries >= TILE_QUERIES
         }
 
     def _through_layers(self, batch: StepBatch, context: AttentionContext) -> tuple[Tensor, Tensor]:
@@ -255,9 +261,14 @@ class TransformersWorker:
 
     @property
     def slowdowns(self) -> tuple[str, ...]:
-        """What makes fused prompts slower here than they could be, if anything does."""
+        """What makes prompts slower here than they could be, if anything does."""
         problem = self._compiled.problem
-        return (f"attention to chunks' pages is computed by torch: {problem}",) if problem else ()
+        return (f"the attention of prompts is computed by torch: {problem}",) if problem else ()
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the compiled kernel computes the attention of prompts."""
+        return self._compiled.kernel is not None
 
     @torch.inference_mode()
     def export_kv(

@@ -134,15 +134,25 @@ def test_the_graph_of_a_corpus_is_told(capsys, model: Path, corpus: Path):
 
 
 @pytest.mark.parametrize(
-    ("compiler", "told"),
-    [("/usr/bin/cc", "C compiler /usr/bin/cc"), (None, "install gcc or clang")],
+    ("compiler", "attention", "said"),
+    [
+        ("/usr/bin/cc", "compiled", "C compiler /usr/bin/cc"),
+        (None, "torch", "install gcc or clang"),
+    ],
 )
 def test_the_c_compiler_is_told(
-    capsys, model: Path, monkeypatch: pytest.MonkeyPatch, compiler: str | None, told: str
+    capsys,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compiler: str | None,
+    attention: str,
+    said: str,
 ):
+    monkeypatch.setattr(doctor, "read_machine", lambda: replace(MACHINE, gpus=()))
     monkeypatch.setattr(doctor, "c_compiler", lambda: compiler)
-    main(["doctor", "--model", str(model)])
-    assert told in capsys.readouterr().out
+    found = told(capsys, "--model", model, code=0)
+    assert said in found
+    assert f"attention  {attention}\n" in found
 
 
 def test_json_is_json(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):

@@ -27,7 +27,9 @@ def machine(monkeypatch):
     [
         ("auto", True, True, "triton"),
         ("auto", True, False, "torch"),
-        ("auto", False, True, "torch"),
+        ("auto", False, True, "compiled"),
+        ("torch", False, True, "torch"),
+        ("compiled", False, False, "compiled"),
         ("torch", True, True, "torch"),
         ("triton", True, True, "triton"),
     ],
@@ -45,10 +47,14 @@ def test_a_gpu_without_triton_is_slower_and_says_so(machine, caplog):
 
 
 @pytest.mark.parametrize(
-    ("on_gpu", "has_triton", "reason"),
-    [(True, False, "not installed"), (False, True, "needs an NVIDIA GPU")],
+    ("wanted", "on_gpu", "has_triton", "reason"),
+    [
+        ("triton", True, False, "not installed"),
+        ("triton", False, True, "needs an NVIDIA GPU"),
+        ("compiled", True, True, "runs on a CPU"),
+    ],
 )
-def test_a_kernel_that_cannot_run_is_refused(machine, on_gpu, has_triton, reason):
+def test_a_kernel_that_cannot_run_is_refused(machine, wanted, on_gpu, has_triton, reason):
     machine(has_triton)
     with pytest.raises(ConfigError, match=reason):
-        choose_attention("triton", on_gpu=on_gpu)
+        choose_attention(wanted, on_gpu=on_gpu)

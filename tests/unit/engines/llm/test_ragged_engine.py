@@ -9,6 +9,7 @@ import torch
 from benchmarks.llm_parity import RecordingWorker
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.engines.llm import attention
+from heddle.engines.llm.attention_choice import TRITON
 from heddle.engines.llm.build import LlmSettings, assemble
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.hand_row import HandRow, chunk_block, compute
@@ -42,7 +43,7 @@ def test_rows_of_a_step(family):
     """Queries are turned in the family's own way: in halves, scaled, interleaved and in part."""
     model = tiny_model(family)
     expected = _steps(RecordingWorker(copy.deepcopy(model), 512))
-    got = _steps(RecordingWorker(model, 512, has_kernel=True))
+    got = _steps(RecordingWorker(model, 512, attention=TRITON))
     assert _rel_diff(got, expected) < 1e-5
 
 
