@@ -3,13 +3,26 @@
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 import torch
 
+from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.engines.llm import row_kernel, worker
+from heddle.engines.llm.attention_choice import COMPILED, TORCH
+from heddle.engines.llm.build import LlmSettings, assemble
 from heddle.engines.llm.fused_layers import fuse_layers
-from heddle.engines.llm.row_kernel import FoundKernel, c_compiler, find_row_kernel
+from heddle.engines.llm.row_kernel import (
+    TILE_QUERIES,
+    FoundKernel,
+    RowKernel,
+    c_compiler,
+    find_row_kernel,
+)
+from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
+from heddle.engines.llm.worker import TransformersWorker
+from heddle.kv.rows import SlotRun
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.three_chunks import CHUNKS, PREFIX, QUESTION
 from tests.helpers.tiny_models import tiny_model
@@ -82,6 +95,40 @@ def served(model):
     fused = next(reversed(serving.prefilled.values())).fused
     assert fused.tokens_shared
     return logits, fused
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("tokens", "attention", "layers"),
+    [
+        (TILE_QUERIES, COMPILED, 2),
+        (TILE_QUERIES - 1, COMPILED, 0),
+        (TILE_QUERIES, TORCH, 0),
+    ],
+)
+def test_it_computes_prompts_that_fill_a_tile(monkeypatch, tokens, attention, layers):
+    model = tiny_model("llama", num_hidden_layers=2)
+    fuse_layers(model)
+    runs, run = [], RowKernel.run
+    monkeypatch.setattr(RowKernel, "run", lambda *args: runs.append(run(*args)))
+    places = np.arange(tokens)
+    row = BatchRow(0, tokens, tokens, (SlotRun(0, tokens),), Draw())
+    TransformersWorker(model, 64, attention=attention).run(
+        StepBatch(places, places, places, (row,))
+    )
+    assert len(runs) == layers
+
+
+def assembled(model):
+    return assemble("llm", 1, LlmSettings("unused", attention=COMPILED), model, "tiny", None)
+
+
+def test_who_insists_on_it_is_told_why_it_cannot_be(monkeypatch):
+    with pytest.raises(ConfigError, match="it takes a Llama-like model in float32; use auto"):
+        assembled(tiny_model("llama").to(torch.bfloat16))
+    monkeypatch.setattr(worker, "find_row_kernel", lambda: FoundKernel(None, "no compiler"))
+    with pytest.raises(ConfigError, match=r"can't run: .* no compiler; use auto"):
+        assembled(tiny_model("llama"))
 
 
 def test_without_it_torch_computes_the_same_and_the_receipt_says_so(monkeypatch):
