@@ -371,8 +371,8 @@ def _answer(
 ) -> None:
     """Answer questions in cells. Mutates: `scores` gets one for each; the model's primed KV."""
     with ProgressLines() as progress:
-        progress.update(f"priming {len(neighbours)} passages", 0, 1)
-        model.prime(neighbours)
+        for done, total in model.prime(neighbours):
+            progress.update("priming", done, total)
         for cell, questions in left.items():
             for done, reply in enumerate(model.replies(questions, cell.reuse), start=1):
                 scores.add(_score(cell, reply))

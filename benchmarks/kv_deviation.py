@@ -101,8 +101,8 @@ def run(
     with tempfile.TemporaryDirectory() as folder, ProgressLines() as progress:
         reusing = ReusingModel(prompts, Path(folder))
         try:
-            progress.update(f"priming {len(passages)} passages", 0, 1)
-            reusing.prime({p: near.of(p, TOP_N) for p in passages})
+            for done, count in reusing.prime({p: near.of(p, TOP_N) for p in passages}):
+                progress.update("priming", done, count)
             for done, question in enumerate(asked.questions, start=1):
                 found.append(_measure(reusing, question))
                 progress.update("measuring", done, len(asked.questions))

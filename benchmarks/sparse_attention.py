@@ -2,12 +2,12 @@
 
 Who is compared with whom: one layer's attention for a share of the positions of one prompt, which
 see all keys before them, as recomputing selected tokens needs it. heddle: what the engine runs,
-the Triton kernel on CUDA and blocks of queries on a CPU; keys lie in pages, in runs of 256 in no
-order; storing the new keys is counted. causal: SDPA over all positions, what full attention
-computes. masked: SDPA of the same queries with a mask. flex: FlexAttention, compiled (CUDA). What
-a step needs once for all its layers is not counted for anyone (heddle's plan, masks, block masks;
-`prepare_ms` tells it). The others get contiguous keys, the masked one expanded to all heads. All
-give the same numbers (`rel_diff`).
+the Triton kernel on CUDA and the compiled one on a CPU (ADR 11, 23); keys lie in pages, in runs of
+256 in no order; storing the new keys is counted. causal: SDPA over all positions, what full
+attention computes. masked: SDPA of the same queries with a mask. flex: FlexAttention, compiled
+(CUDA). What a step needs once for all its layers is not counted for anyone (heddle's plan, masks,
+block masks; `prepare_ms` tells it). The others get contiguous keys, the masked one expanded to all
+heads. All give the same numbers (`rel_diff`).
 
 `--device cuda`: 32 heads of 128 over 8 KV heads, bfloat16, 32k keys; more rows: sixteen decodes,
 and other tiles of the kernel. `--device cpu`: 8 heads of 64, float32, 8k keys. The headline is at
@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
@@ -31,7 +32,10 @@ from heddle.core.errors import InputError
 from heddle.engines.llm import ragged_attention
 from heddle.engines.llm.attention import AttentionContext, attend
 from heddle.engines.llm.block_attention import query_blocks
+from heddle.engines.llm.key_rotation import PairRotation
 from heddle.engines.llm.ragged_attention import LARGE, Tiling, plan_ragged
+from heddle.engines.llm.row_attention import RowAttention
+from heddle.engines.llm.row_kernel import FoundKernel, find_row_kernel
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import KvShape, PageStore
 from heddle.kv.rows import SlotRun
@@ -233,13 +237,20 @@ class _Bench:
     ) -> Callable[[], Tensor]:
         """Return what the engine does in one layer of a step."""
         places = [_slots(row)[row.places] for row in rows]
-        ragged, blocks = None, ()
+        ragged, compiled, blocks = None, {}, ((),) * len(rows)
+        found = find_row_kernel() if self.device.type == "cpu" else FoundKernel(None)
         if has_kernel:
             ragged = plan_ragged(rows, store, query.shape[0], None)  # no key is turned
+        elif found.kernel is not None:
+            angles = SimpleNamespace(inv_freq=torch.zeros(self.shape.head_dim // 2))
+            still = PairRotation(SimpleNamespace(rotary_emb=angles))
+            compiled = {i: RowAttention.of(row, found.kernel, still) for i, row in enumerate(rows)}
         else:
             blocks = tuple(query_blocks(row, self.shape.dtype, self.device) for row in rows)
         slots = torch.from_numpy(np.concatenate(places)).to(self.device)
-        context = AttentionContext(store, slots, None, rows, blocks, None, ragged=ragged)
+        context = AttentionContext(
+            store, slots, None, rows, blocks, None, compiled=compiled, ragged=ragged
+        )
         scaling = self.shape.head_dim**-0.5
         return lambda: attend(context, 0, query, key, value, scaling)
 

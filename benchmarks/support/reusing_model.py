@@ -169,13 +169,20 @@ class ReusingModel:
         """End the engine's threads."""
         self._engine.close()
 
-    def prime(self, neighbours: Mapping[Passage, Sequence[Passage]]) -> None:
-        """Store the KV of every passage, alone and on top of its neighbours', and theirs alone."""
+    def prime(self, neighbours: Mapping[Passage, Sequence[Passage]]) -> Iterator[tuple[int, int]]:
+        """Store the KV of every passage, alone and on top of its neighbours', and theirs alone.
+
+        Yields: after each step, how many are done, and how many there are.
+        """
         alone = {p.chunk_id: (p,) for near in neighbours.values() for p in near}
         alone |= {passage.chunk_id: (passage,) for passage in neighbours}
         primed = [(*reversed(near), passage) for passage, near in neighbours.items() if near]
+        done, total = 0, len(alone) + len(primed)
         for shown in (alone.values(), primed):
-            self._prime(PrimePayload(self._prompts.of_passages(passages)) for passages in shown)
+            payloads = (PrimePayload(self._prompts.of_passages(passages)) for passages in shown)
+            for ended in self._prime(payloads):
+                done += ended
+                yield done, total
 
     def replies(self, questions: Iterable[EvalQuestion], reuse: KvReuse) -> Iterator[Reply]:
         """Answer questions, greedily; give each answer as soon as it is there."""
@@ -221,14 +228,17 @@ class ReusingModel:
         payload = PrefillPayload(self._prompts.of_question(question), reuse=reuse)
         return self._driver.send(PrimitiveKind.PREFILLING, payload, mode)
 
-    def _prime(self, payloads: Iterator[PrimePayload]) -> None:
+    def _prime(self, payloads: Iterator[PrimePayload]) -> Iterator[int]:
+        """Store the KV of chunks; after each step yield how many more are done."""
         open_tasks: set[int] = set()
         while True:
             for payload in islice(payloads, IN_FLIGHT_MAX - len(open_tasks)):
                 open_tasks.add(self._driver.send(PrimitiveKind.PRIMING, payload))
             if not open_tasks:
                 return
-            open_tasks -= {done for done, _ in self._driver.step()}
+            ended = {done for done, _ in self._driver.step()}
+            open_tasks -= ended
+            yield len(ended)
 
 
 def _chunk_spans(segments: Sequence[Segment]) -> tuple[tuple[int, int], ...]:

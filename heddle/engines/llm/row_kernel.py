@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import time
@@ -91,9 +92,16 @@ def find_row_kernel() -> FoundKernel:
 
 
 def c_compiler() -> str | None:
-    """Return the C compiler's path: $CC, else the first of the usual names; None: there is none."""
-    named = os.environ.get("CC")
-    return next(filter(None, map(shutil.which, (named,) if named else COMPILERS)), None)
+    """Return the C compiler's command: $CC, else the first of the usual names; None: there is none.
+
+    $CC may be several words, such as "ccache gcc".
+    """
+    named = shlex.split(os.environ.get("CC", ""))
+    commands = [named] if named else [[name] for name in COMPILERS]
+    for name, *options in commands:
+        if path := shutil.which(name):
+            return shlex.join((path, *options))
+    return None
 
 
 def _compiled() -> Path:
@@ -110,7 +118,7 @@ def _compiled() -> Path:
     if not library.is_file():
         started_s = time.perf_counter()
         part = library.with_name(f"{library.name}.{os.getpid()}.part")
-        command = [compiler, *FLAGS, str(SOURCE), "-o", str(part)]
+        command = [*shlex.split(compiler), *FLAGS, str(SOURCE), "-o", str(part)]
         subprocess.run(command, check=True, capture_output=True, timeout=COMPILING_S_MAX)
         part.replace(library)
         log.info("compiled %s in %.1f s", library, time.perf_counter() - started_s)

@@ -58,8 +58,15 @@ def test_without_a_compiler_it_says_what_to_install(find, monkeypatch):
 
 
 def test_a_compiler_that_is_named_is_the_only_one_looked_for(monkeypatch):
-    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setenv("CC", "no-such-compiler -O1")
     assert c_compiler() is None
+
+
+@needs_compiler
+def test_a_compiler_that_is_named_may_have_options(find, monkeypatch):
+    monkeypatch.setenv("CC", f"env LC_ALL=C {c_compiler()} -O1")
+    assert c_compiler().endswith(" -O1")
+    assert find().problem == ""
 
 
 @needs_compiler
