@@ -220,6 +220,18 @@ static void attend_keys(struct tile *tile, const struct rows *w, int64_t pool, i
     }
 }
 
+/* The first of keys [first, stop) that stands after a place; `stop` if none does. */
+static int64_t after(const int32_t *places, int64_t first, int64_t stop, int32_t place) {
+    while (first < stop) {
+        int64_t middle = first + (stop - first) / 2;
+        if (places[middle] > place)
+            stop = middle;
+        else
+            first = middle + 1;
+    }
+    return stop;
+}
+
 static void attend_tile(struct rows *w, int64_t head, int64_t first) {
     struct tile tile;
     tile.count = w->queries - first < QUERIES ? w->queries - first : QUERIES;
@@ -233,8 +245,8 @@ static void attend_tile(struct rows *w, int64_t head, int64_t first) {
     take_queries(&tile, w, query);
     memset(tile.out, 0, sizeof(tile.out[0]) * w->head_dim);
     for (int64_t group = 0; group < w->groups; group++) {
-        int64_t start = w->starts[group], stop = w->starts[group + 1];
-        while (stop > start && w->places[stop - 1] > tile.last_seen[QUERIES - 1]) stop--;
+        int64_t start = w->starts[group];
+        int64_t stop = after(w->places, start, w->starts[group + 1], tile.last_seen[QUERIES - 1]);
         if (start == stop) continue;
         turn_queries(&tile, w->turns + group * w->head_dim, w->head_dim);
         attend_keys(&tile, w, pool, start, stop);
