@@ -40,7 +40,6 @@ blocking.
 
 import itertools
 import math
-import os
 import statistics
 import tempfile
 import threading
@@ -60,6 +59,7 @@ from benchmarks.support.data import rows as data_rows
 from benchmarks.support.engine_driver import EngineDriver, Prompt
 from benchmarks.support.likely_rate import likely_rate
 from benchmarks.support.open_loop import Arrival, Served, serve
+from benchmarks.support.page_cache import drop_page_cache
 from benchmarks.support.random_llama import Shape, random_llama, random_tokens
 from benchmarks.support.rate_search import RateSearch
 from heddle.core.errors import InputError, InternalError
@@ -318,7 +318,7 @@ def _on_disk(sizes: Sizes, repetitions: Sequence[Arrivals], seed: int) -> Iterat
         def cold(contender: Contender, full_s: float) -> Iterator[ChunkStore]:
             for left in _files(folder) - files:
                 left.unlink()  # what an earlier run has added
-            _drop_page_cache(files)
+            drop_page_cache(files)
             if contender is BLOCKING:
                 saved_token_s = (1 - RATIO) * full_s / prompt_tokens
                 store: ChunkStore = BlockingStore(settings, MODEL, saved_token_s)
@@ -494,16 +494,6 @@ def _beginnings(repetitions: Sequence[Arrivals]) -> list[Prompt]:
 
 def _files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file()}
-
-
-def _drop_page_cache(files: Iterable[Path]) -> None:
-    """Have files read from the disk again, where the system lets a program say so."""
-    if not hasattr(os, "posix_fadvise"):
-        print("the page cache can't be dropped here: files may come from memory")
-        return
-    for path in files:
-        with path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _zipf_prompts(

@@ -5,9 +5,11 @@ against FusionRAG's selection at several ratios. Full attention goes two ways: b
 SDPA call a layer from 2k tokens on (`full`; times over it: x_full), and by what the engine takes by
 itself (`full, own`; times over it: x_own), on a CPU with a C compiler Heddle's own kernel (ADR 23),
 which computes the prompts that reuse chunks as well. Everything is counted: looking chunks up,
-copying and turning their keys, the question's pass that selects, computing what was selected. Tier
-`disk`: host memory is empty and every chunk is read from its file first (the page cache is warm).
+copying and turning their keys, the question's pass that selects, computing what was selected.
 Random weights: this is about time, not about quality. fp32 on the CPU, bfloat16 on CUDA.
+
+--tier host, --tier disk (default: both, on CUDA host): where the chunks' KV lies. On `disk` a new
+engine knows their files only, and the system's page cache is dropped before each prompt. (fig. 19)
 
 question: what it sees when it selects. alone: only itself. ahead: only itself, and it has run
 while its passages were looked for, as a server does where retrieval takes longer than `asking_s`;
@@ -31,7 +33,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -41,6 +43,7 @@ from transformers import LlamaForCausalLM
 
 from benchmarks.llm_parity import NoText
 from benchmarks.support.engine_driver import EngineDriver, Prompt
+from benchmarks.support.page_cache import drop_page_cache
 from benchmarks.support.random_llama import Shape, random_llama, random_tokens
 from heddle.core.errors import EngineError, InputError
 from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
@@ -60,21 +63,23 @@ FULL_OWN: Final = "full, own"
 ALONE: Final = QuestionPass.ALONE.value
 WITH_CONTEXT: Final = QuestionPass.WITH_CONTEXT.value
 AHEAD: Final = "ahead"
-DISK_RATIO: Final = 0.15
+HOST: Final = "host"
+DISK: Final = "disk"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is measured on a device, and how much memory it takes there and beside it.
 
-    `lengths` [tokens] are the prompts' chunks together; `repetitions` are the longest one's.
+    `lengths` [tokens] are the prompts' chunks together; `repetitions` are the longest one's, and
+    those of each on disk.
     """
 
     shapes: tuple[Shape, ...]
     lengths: tuple[int, ...]
     ratios: tuple[float, ...]
     repetitions: int
-    has_disk: bool
+    tiers: tuple[str, ...]
     kv_bytes: int
     chunk_kv_bytes: int
 
@@ -87,33 +92,41 @@ class Plan:
 _RATIOS = (0.0, 0.05, 0.15, 0.30)
 SMALL = (Shape("reader", 6, 256, 8, 256), Shape("8x512", 8, 512, 8, 1376))
 PLANS: Final = {
-    "cpu": Plan(SMALL, (2048, 8192), _RATIOS, 5, True, 2 << 30, 2 << 30),
+    "cpu": Plan(SMALL, (2048, 8192), _RATIOS, 5, (HOST, DISK), 2 << 30, 2 << 30),
     "cuda": Plan(
         (Shape("7B", 28, 3584, 28, 18944, kv_heads=4),),
         (105 * CHUNK_TOKENS,),
         (0.0, 0.15),
         5,
-        False,
+        (HOST,),
         4 << 30,
         4 << 30,
     ),
 }
 QUICK: Final = {
-    "cpu": Plan(SMALL[:1], (1024,), _RATIOS, 2, True, 2 << 30, 2 << 30),
-    "cuda": Plan(SMALL[1:], (8192,), (0.0, 0.15), 2, False, 2 << 30, 2 << 30),
+    "cpu": Plan(SMALL[:1], (1024,), _RATIOS, 2, (HOST, DISK), 2 << 30, 2 << 30),
+    "cuda": Plan(SMALL[1:], (8192,), (0.0, 0.15), 2, (HOST,), 2 << 30, 2 << 30),
 }
 
 
-def run(quick: bool, seed: int, *, device: str = "cpu") -> dict[str, object]:
+def run(
+    quick: bool, seed: int, *, device: str = "cpu", tier: str | None = None
+) -> dict[str, object]:
     """Measure every shape, length and ratio in turns; headline: how many times faster.
 
-    Raises: InputError: the device isn't one of these, or torch finds none.
+    Raises: InputError: the device or tier isn't one of these, or torch finds no such device.
     """
     if device not in PLANS:
         raise InputError(f"device {device!r} is unknown; use one of {', '.join(PLANS)}")
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("torch finds no CUDA device here; run this on a machine with a GPU")
+    if tier not in (None, HOST, DISK):
+        raise InputError(
+            f"tier {tier!r} is unknown; use {HOST} or {DISK}, or leave it out for both"
+        )
     plan = (QUICK if quick else PLANS)[device]
+    if tier is not None:
+        plan = replace(plan, tiers=(tier,))
     rows: list[dict[str, object]] = []
     for shape in plan.shapes:
         model = random_llama(shape, seed, plan.context_tokens_max, device)
@@ -127,35 +140,44 @@ def run(quick: bool, seed: int, *, device: str = "cpu") -> dict[str, object]:
             "repetitions": plan.repetitions,
             "dtype": str(model.dtype),
             "device": device,
+            "tiers": plan.tiers,
             "threads": torch.get_num_threads(),
         },
         "rows": rows,
-        "headline": _headline(rows, plan.lengths),
+        "headline": _headline(rows, plan),
     }
 
 
-def _headline(rows: list[dict[str, object]], lengths: tuple[int, ...]) -> dict[str, float]:
-    def worst(length: int, ratio: float, column: str, question: str = ALONE) -> float:
-        wanted = (length, ratio, "host", question)
+def _headline(rows: list[dict[str, object]], plan: Plan) -> dict[str, float]:
+    """Return the worst shape's figures; those of chunks on disk are called so."""
+
+    def worst(
+        length: int, ratio: float, column: str, question: str = ALONE, tier: str = HOST
+    ) -> float:
+        wanted = (length, ratio, tier, question)
         return min(
             float(str(row[column]))
             for row in rows
             if (row["tokens"], row["ratio"], row["tier"], row["question"]) == wanted
         )
 
-    found = {
-        f"x_{_thousands(length)}k_r{round(100 * ratio)}": worst(length, ratio, "x_full")
-        for length in lengths
+    found: dict[str, float] = {}
+    points = [
+        (f"{_thousands(length)}k_r{round(100 * ratio)}", length, ratio)
+        for length in plan.lengths
         for ratio in (0.15, 0.0)
-    }
-    for length in lengths:
-        name = f"{_thousands(length)}k_r15"
-        found[f"x_{name}_ahead"] = worst(length, 0.15, "x_full", AHEAD)
-        found[f"own_{name}"] = worst(length, 0.15, "x_own")
-        found[f"own_{_thousands(length)}k_r0"] = worst(length, 0.0, "x_own")
-    longest = lengths[-1]
-    name = f"share_of_limit_{_thousands(longest)}k_r15"
-    return {**found, name: worst(longest, 0.15, "share_of_limit")}
+    ]
+    if HOST in plan.tiers:
+        found |= {f"x_{name}": worst(*point, "x_full") for name, *point in points}
+        found |= {f"own_{name}": worst(*point, "x_own") for name, *point in points}
+        for name, length, ratio in points:
+            if ratio:
+                found[f"x_{name}_ahead"] = worst(length, ratio, "x_full", AHEAD)
+        name, length, ratio = points[-2]
+        found[f"share_of_limit_{name}"] = worst(length, ratio, "share_of_limit")
+    if DISK in plan.tiers:
+        found |= {f"disk_{name}": worst(*point, "x_full", tier=DISK) for name, *point in points}
+    return found
 
 
 def _thousands(tokens: int) -> int:
@@ -175,25 +197,26 @@ def _measure(
     seconds: defaultdict[tuple[float | str, str, str], list[float]] = defaultdict(list)
     repetitions = plan.repetitions * max(plan.lengths) // length
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) if plan.has_disk else None
+        folder = Path(name) if DISK in plan.tiers else None
         with _engine(model, plan, folder) as engine, _engine(model, plan, None, TORCH) as torchs:
             driver, causal = EngineDriver(engine), EngineDriver(torchs)
             for chunk in chunks:
                 _ask(driver, (prefix, chunk, question), 0.0)
             asking_s = _ask_ahead(driver, asked)
             for _ in range(repetitions):
-                seconds[FULL, "host", ALONE].append(causal.first_token_s(prompt))
-                seconds[FULL_OWN, "host", ALONE].append(driver.first_token_s(prompt))
-                for share in plan.ratios:
+                seconds[FULL, HOST, ALONE].append(causal.first_token_s(prompt))
+                seconds[FULL_OWN, HOST, ALONE].append(driver.first_token_s(prompt))
+                for share in plan.ratios if HOST in plan.tiers else ():
                     for way, (shown, sees) in ways.items():
                         if share or way == ALONE:  # at 0 no question selects
-                            seconds[share, "host", way].append(_ask(driver, shown, share, sees))
-        for _ in range(plan.repetitions if plan.has_disk else 0):
-            # A new engine knows the files only.
-            with _engine(model, plan, folder) as cold:
-                taken_s = _ask(EngineDriver(cold), prompt, DISK_RATIO)
-                seconds[DISK_RATIO, "disk", ALONE].append(taken_s)
-    full_s, own_s = (statistics.median(seconds[f, "host", ALONE]) for f in (FULL, FULL_OWN))
+                            seconds[share, HOST, way].append(_ask(driver, shown, share, sees))
+        for _ in range(plan.repetitions if folder is not None else 0):
+            for share in plan.ratios:
+                drop_page_cache(path for path in Path(name).rglob("*") if path.is_file())
+                # A new engine knows the files only.
+                with _engine(model, plan, folder) as cold:
+                    seconds[share, DISK, ALONE].append(_ask(EngineDriver(cold), prompt, share))
+    full_s, own_s = (statistics.median(seconds[f, HOST, ALONE]) for f in (FULL, FULL_OWN))
     rows: list[dict[str, object]] = []
     for (ratio, tier, way), taken in seconds.items():
         row: dict[str, object] = {

@@ -2,12 +2,12 @@
 
 Who is compared with whom: one layer's attention for a share of the positions of one prompt, which
 see all keys before them, as recomputing selected tokens needs it. heddle: what the engine runs,
-the Triton kernel on CUDA and the compiled one on a CPU (ADR 11, 23); keys lie in pages, in runs of
-256 in no order; storing the new keys is counted. causal: SDPA over all positions, what full
-attention computes. masked: SDPA of the same queries with a mask. flex: FlexAttention, compiled
-(CUDA). What a step needs once for all its layers is not counted for anyone (heddle's plan, masks,
-block masks; `prepare_ms` tells it). The others get contiguous keys, the masked one expanded to all
-heads. All give the same numbers (`rel_diff`).
+the Triton kernel on CUDA (ADR 11) and the compiled one on a CPU (ADR 23; without a C compiler
+torch, in blocks of queries); keys lie in pages, in runs of 256 in no order; storing the new keys is
+counted. causal: SDPA over all positions, what full attention computes. masked: SDPA of the same
+queries with a mask. flex: FlexAttention, compiled (CUDA). What a step needs once for all its layers
+is not counted for anyone (heddle's plan, masks, block masks; `prepare_ms` tells it). The others get
+contiguous keys, the masked one expanded to all heads. All give the same numbers (`rel_diff`).
 
 `--device cuda`: 32 heads of 128 over 8 KV heads, bfloat16, 32k keys; more rows: sixteen decodes,
 and other tiles of the kernel. `--device cpu`: 8 heads of 64, float32, 8k keys. The headline is at

@@ -19,7 +19,7 @@ from heddle.hosts.machine import read_machine
 REPORTED = ("heddle", "torch", "transformers", "faiss-cpu", "numpy", "tokenizers")
 PREPARE = "prepare"
 # What some benchmarks take besides: keyword arguments of their `run`, explained in their files.
-OWN_OPTIONS: Final = ("model", "dataset", "questions", "bar", "device")
+OWN_OPTIONS: Final = ("model", "dataset", "questions", "bar", "device", "tier")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--dataset", metavar="NAME", help="one data set instead of all")
     own.add_argument("--questions", type=int, metavar="N", help="of each data set")
     own.add_argument("--device", metavar="cpu-or-cuda", help="where it computes")
+    own.add_argument("--tier", metavar="host-or-disk", help="where stored KV lies; default: both")
     own.add_argument("--bar", action="store_true", default=None, help="only what decides the bar")
     parser.set_defaults(run=run)
 

@@ -346,7 +346,8 @@ def _lines(found: Findings) -> Iterable[str]:
         fix = _pip_install(f'"heddle[{name}]"')
         absent = "" if is_here else f"; not installed: {fix}"
         yield f"extra      {name}: {EXTRAS[name]}{absent}"
-    yield f"attention  {found.attention}"
+    for_whom = " (float32 models of the Llama family; others by torch)"
+    yield f"attention  {found.attention}{for_whom if found.attention == COMPILED else ''}"
     without = "none: on a CPU torch computes prompts' attention, slower; install gcc or clang"
     yield f"C compiler {found.compiler or without}"
     if found.kv_reuse:

@@ -19,7 +19,7 @@ from heddle.core.payloads import (
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Asked, Prefilled, Primed
 from heddle.core.tasks import Identity, Optimizations, Task
-from heddle.engines.llm.attention_choice import COMPILED, TRITON
+from heddle.engines.llm.attention_choice import COMPILED
 from heddle.engines.llm.build import LlmSettings, spec_of
 from heddle.engines.llm.engine import LlmEngine
 from heddle.engines.llm.fuser import Fuser
@@ -58,7 +58,7 @@ class FusedServing:
         step_tokens=512,
         pages=256,
         fingerprint="tiny",
-        kernel=False,
+        attention=COMPILED,
         store_class=InstantStore,
         **store,
     ):
@@ -80,7 +80,7 @@ class FusedServing:
         )
         limits = spec.limits
         pool_tokens = limits.page_count * limits.page_size
-        self.worker = RecordingWorker(model, pool_tokens, attention=TRITON if kernel else COMPILED)
+        self.worker = RecordingWorker(model, pool_tokens, attention=attention)
         self.engine = LlmEngine(
             "llm",
             1,

@@ -30,10 +30,10 @@ class LlmSettings:
     """How to load and serve a model.
 
     `dtype` auto is bfloat16 on CUDA and on CPUs with AMX, else float32. `device` auto is CUDA
-    where there is one. `attention` torch or triton, a kernel for NVIDIA GPUs that auto takes where
-    it can. `context_tokens_max` None is the model's own, or what the KV pool of
-    `kv_bytes` holds if that is less. `packs_weights` keeps a second copy of the weights, for
-    decoding, on CPUs in float32. A step for nobody who waits, such as priming, aims to take
+    where there is one. `attention` torch, triton (a kernel for NVIDIA GPUs) or compiled (one for
+    CPUs, ADR 23); auto takes a kernel where it can. `context_tokens_max` None is the model's own,
+    or what the KV pool of `kv_bytes` holds if that is less. `packs_weights` keeps a second copy of
+    the weights, for decoding, on CPUs in float32. A step for nobody who waits, such as priming, aims to take
     `background_step_s` at most. `threads` 0 leaves torch's setting as it is. `chunk_kv_bytes` of
     host memory keep the KV of retrieved chunks for reuse, 0 = none, as `chunk_kv_encoding` says;
     `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`. What is deleted from the corpus in
@@ -133,10 +133,12 @@ def assemble(
     attention = _attention(settings, model)
     pool_tokens = spec.limits.page_count * spec.limits.page_size
     worker = TransformersWorker(model, pool_tokens, attention=attention)
+    log.info("attention is computed by %s", worker.attention)
     for note in worker.slowdowns:
         log.warning("%s", note)
-    if settings.attention == COMPILED and not worker.is_compiled:
-        why = next(iter(worker.slowdowns), "it takes a Llama-like model in float32")
+    if settings.attention == COMPILED and worker.attention != COMPILED:
+        unsuited = "it takes a model of the Llama family in float32, heads of up to 256 numbers"
+        why = next(iter(worker.slowdowns), unsuited)
         raise ConfigError(f"attention is 'compiled', which can't run: {why}; use auto")
     warm_up(worker, spec.limits.context_tokens_max, has_kernel=attention == TRITON)
     spec = _with_reuse_tried(spec, settings, worker)
@@ -159,7 +161,6 @@ def _attention(settings: LlmSettings, model: Any) -> str:  # noqa: ANN401
             f"attention {TRITON} takes heads of up to {HEAD_DIM_MAX} numbers, the model's have "
             f"{head_dim}; use attention torch"
         )
-    log.info("attention is computed by %s", attention)
     return attention
 
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from heddle.engines.llm.key_rotation import KeyRotation, Turning
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import PageStore
-from heddle.kv.rows import slots_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,8 +119,7 @@ def _is_decode(row: BatchRow) -> bool:
 
 def _slots(row: BatchRow) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     """Return where each key lies, the row's own first. Shapes: result [context] int32."""
-    slots = [slots_of(row.runs), *(part.slots for part in row.shared)]
-    return np.concatenate(slots).astype(np.int32)
+    return np.concatenate(row.slots_by_part()).astype(np.int32)
 
 
 def _grouped(queries: Tensor, kv_heads: int) -> Tensor:

@@ -7,9 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 PACKED_ROWS_MAX: Final = 96  # beyond it the plain product is as fast
-PACKED_FOR_ROWS: Final = (
-    4  # of all layouts that oneDNN makes, the best one for 2 to 32 rows and as good as any for 64
-)
+# Of all layouts that oneDNN makes, the best one for 2 to 32 rows, and as good as any for 64.
+PACKED_FOR_ROWS: Final = 4
 
 
 class PackedLinear(nn.Module):

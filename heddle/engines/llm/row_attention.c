@@ -15,7 +15,6 @@
 #define KEYS 96 /* whose scores are kept at once; with the rest they fit into 32 KiB */
 #define LINE 16 /* numbers of a cache line */
 #define ROWS 6 /* keys or numbers of an output that share a load of queries: 12 sums, 3 operands */
-#define HIDDEN (-INFINITY)
 #define LOG2_E 1.44269504088896341f
 
 #ifndef LANES
@@ -26,6 +25,7 @@
 #endif
 #endif
 #define PAIR (2 * LANES) /* queries of the two vectors that are worked on at once */
+_Static_assert(QUERIES % PAIR == 0, "a tile is made of pairs of vectors");
 typedef float floats __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
 #define INLINE static inline __attribute__((always_inline))
@@ -49,7 +49,7 @@ struct rows {
 
 INLINE floats all(float number) { return number - (floats){0}; }
 
-/* The larger of both; `b` where `b` is NaN. A loop, which compilers know as one instruction. */
+/* The larger of both; `b` where `b` is NaN. A loop: compilers know better instructions than masks. */
 INLINE floats larger(floats a, floats b) {
     floats most;
     for (int i = 0; i < LANES; i++) most[i] = a[i] > b[i] ? a[i] : b[i];
@@ -165,10 +165,10 @@ static void score_keys(struct tile *tile, const float *const *keys, const float 
             score(1, keys + j, tile->query, head_dim, at, tile->scores + j);
 }
 
-static void hide_later_keys(struct tile *tile, const int32_t *places, int count) {
+static void hide_later_keys(struct tile *tile, const int32_t *places, int count, float as) {
     for (int j = 0; j < count; j++)
         for (int q = 0; q < QUERIES; q++)
-            if (places[j] > tile->last_seen[q]) tile->scores[j][q] = HIDDEN;
+            if (places[j] > tile->last_seen[q]) tile->scores[j][q] = as;
 }
 
 /* Turns scores into shares, and shrinks what was given before to the new largest score. */
@@ -213,9 +213,11 @@ static void attend_keys(struct tile *tile, const struct rows *w, int64_t pool, i
             values[j] = w->values + at;
         }
         score_keys(tile, keys, values, count, w->head_dim);
-        if (w->places[first + count - 1] > tile->last_seen[0])
-            hide_later_keys(tile, w->places + first, count);
+        int hides = w->places[first + count - 1] > tile->last_seen[0];
+        if (hides) hide_later_keys(tile, w->places + first, count, -INFINITY);
         share_out(tile, count, w->head_dim);
+        /* `power_of_two` never gives 0: too little to weigh, but their values may be large. */
+        if (hides) hide_later_keys(tile, w->places + first, count, 0.0f);
         give_values(tile, values, count, w->head_dim);
     }
 }

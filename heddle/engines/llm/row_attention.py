@@ -1,7 +1,7 @@
 """Attention of one row over keys where they lie, its own or shared, by a compiled kernel. (ADR 23)
 
-FusionRAG's sparse attention on a CPU: the queries of what is computed anew, each at its own place,
-over keys in the pages of many chunks. (§4.3)
+For whole prompts, and as FusionRAG's sparse attention on a CPU: the queries of what is computed
+anew, each at its own place, over keys in the pages of many chunks. (§4.3)
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,6 @@ from heddle.engines.llm.key_rotation import PairRotation
 from heddle.engines.llm.row_kernel import RowKernel, Work
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import PageStore
-from heddle.kv.rows import slots_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,11 +52,10 @@ class RowAttention:
     @classmethod
     def of(cls, row: BatchRow, kernel: RowKernel, rotation: PairRotation) -> "RowAttention":
         """Return what the kernel needs to know of a row."""
-        is_own = np.ones(row.context, np.bool_)
-        for keys in row.shared:
-            is_own[keys.places] = False
-        places = [np.flatnonzero(is_own), *(keys.places for keys in row.shared)]
-        slots = [slots_of(row.runs), *(keys.slots for keys in row.shared)]
+        places = [row.own_places(), *(keys.places for keys in row.shared)]
+        slots = row.slots_by_part()
+        # The kernel reads as many of one as there are of the other.
+        assert [*map(len, slots)] == [*map(len, places)], "keys without slots"
         back = torch.tensor([0, *(-keys.rotation for keys in row.shared)])
         last_seen = row.places
         if last_seen is None:

@@ -101,12 +101,21 @@ class BatchRow:
         Shapes: [context] int64 each, in the order of positions.
         """
         slots, rotations = np.empty(self.context, np.int64), np.zeros(self.context, np.int64)
-        is_own = np.ones(self.context, np.bool_)
+        slots[self.own_places()] = slots_of(self.runs)
         for keys in self.shared:
             slots[keys.places], rotations[keys.places] = keys.slots, keys.rotation
-            is_own[keys.places] = False
-        slots[is_own] = slots_of(self.runs)
         return slots, rotations
+
+    def own_places(self) -> Numbers:
+        """Return the places of the keys in `runs`. Shapes: result [n] int64, ascending."""
+        is_own = np.ones(self.context, np.bool_)
+        for keys in self.shared:
+            is_own[keys.places] = False
+        return np.flatnonzero(is_own)
+
+    def slots_by_part(self) -> list[Numbers]:
+        """Return where the keys lie: the row's own, then those of each chunk."""
+        return [slots_of(self.runs), *(keys.slots for keys in self.shared)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

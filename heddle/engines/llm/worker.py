@@ -15,7 +15,7 @@ from heddle.engines.llm.attention import (
     AttentionContext,
     attend_rows,
 )
-from heddle.engines.llm.attention_choice import COMPILED, TRITON
+from heddle.engines.llm.attention_choice import COMPILED, TORCH, TRITON
 from heddle.engines.llm.block_attention import QueryBlock, query_blocks
 from heddle.engines.llm.decode_attention import decode_rows
 from heddle.engines.llm.fused_layers import FusedAttention
@@ -87,6 +87,7 @@ class TransformersWorker:
         self._device = weight.device
         self._dtype = weight.dtype
         self._has_kernel = attention == TRITON
+        self._wanted = attention
         self.store = PageStore(kv_shape(model.config, self._dtype), slots, self._device)
         is_fused = isinstance(self._core.layers[0].self_attn, FusedAttention)
         self._rotation = PairRotation(self._core) if is_fused else LibraryRotation(self._core)
@@ -266,9 +267,10 @@ class TransformersWorker:
         return (f"the attention of prompts is computed by torch: {problem}",) if problem else ()
 
     @property
-    def is_compiled(self) -> bool:
-        """Whether the compiled kernel computes the attention of prompts."""
-        return self._compiled.kernel is not None
+    def attention(self) -> str:
+        """What computes the attention of prompts."""
+        is_torch = self._wanted == COMPILED and self._compiled.kernel is None
+        return TORCH if is_torch else self._wanted
 
     @torch.inference_mode()
     def export_kv(

@@ -38,18 +38,34 @@ def test_the_gpu_s_model_has_the_shape_of_a_7b():
     assert round(max(PLANS["cuda"].lengths) / 1000) == 27
 
 
-def test_every_ratio_and_tier_is_measured():
+def test_a_tier_that_is_unknown_is_refused():
+    with pytest.raises(InputError, match="use host or disk"):
+        fusion_ttft.run(True, 0, tier="tape")
+
+
+@pytest.mark.parametrize("tiers", [("host", "disk"), ("disk",), ("host",)])
+def test_every_ratio_and_tier_is_measured(tiers):
     tiny = Shape("tiny", 2, 32, 2, 64)
     plan = replace(QUICK["cpu"], shapes=(tiny,), lengths=(2 * CHUNK_TOKENS,), repetitions=1)
-    plan = replace(plan, kv_bytes=1 << 24, chunk_kv_bytes=1 << 24)
+    plan = replace(plan, kv_bytes=1 << 24, chunk_kv_bytes=1 << 24, tiers=tiers)
     model = random_llama(tiny, 0, plan.context_tokens_max)
     rows = fusion_ttft._measure(model, plan, tiny, plan.lengths[0], seed=0)
     measured = [(row["ratio"], row["tier"], row["question"]) for row in rows]
     ways = {
         ratio: ["alone", "ahead", "with_context"] if ratio else ["alone"] for ratio in plan.ratios
     }
-    ratios = [(ratio, "host", name) for ratio in plan.ratios for name in ways[ratio]]
-    full, disk = ("full", "host", "alone"), (0.15, "disk", "alone")
-    assert measured == [full, *ratios, disk]
+    wanted = [("full", "host", "alone"), ("full, own", "host", "alone")]
+    if "host" in tiers:
+        wanted += [(ratio, "host", name) for ratio in plan.ratios for name in ways[ratio]]
+    if "disk" in tiers:
+        wanted += [(ratio, "disk", "alone") for ratio in plan.ratios]
+    assert measured == wanted
     assert all(row["ttft_s"] > 0 for row in rows)
-    assert [row["question"] for row in rows if row.get("asking_s", 0) > 0] == ["ahead"] * 3
+    aheads = 3 if "host" in tiers else 0
+    assert [row["question"] for row in rows if row.get("asking_s", 0) > 0] == ["ahead"] * aheads
+    headline = fusion_ttft._headline(rows, plan)
+    names = {name: name.split("_")[0] for name in headline}
+    assert set(names.values()) == {
+        *(("x", "own", "share") if "host" in tiers else ()),
+        *(("disk",) if "disk" in tiers else ()),
+    }

@@ -152,7 +152,7 @@ def test_the_c_compiler_is_told(
     monkeypatch.setattr(doctor, "c_compiler", lambda: compiler)
     found = told(capsys, "--model", model, code=0)
     assert said in found
-    assert f"attention  {attention}\n" in found
+    assert f"attention  {attention}" in found
 
 
 def test_json_is_json(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):

@@ -9,7 +9,7 @@ import torch
 from benchmarks.llm_parity import RecordingWorker
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.engines.llm import attention
-from heddle.engines.llm.attention_choice import TRITON
+from heddle.engines.llm.attention_choice import TORCH, TRITON
 from heddle.engines.llm.build import LlmSettings, assemble
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.hand_row import HandRow, chunk_block, compute
@@ -53,8 +53,8 @@ def test_rows_of_a_step(family):
 def test_fused_prompts_beside_plain_ones(policy):
     model = tiny_model("llama", num_hidden_layers=2)
     found = []
-    for kernel in (False, True):
-        serving = FusedServing(copy.deepcopy(model), kernel=kernel)
+    for way in (TORCH, TRITON):
+        serving = FusedServing(copy.deepcopy(model), attention=way)
         for chunk in CHUNKS:
             serving.ask(segments(PREFIX, [chunk], prompt(3, 9)))
         fused = segments(PREFIX, CHUNKS[::-1], QUESTION)

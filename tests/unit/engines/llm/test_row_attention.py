@@ -117,11 +117,15 @@ def test_a_whole_prompt_is_causal(tokens):
     assert_right(last_of(tokens, tokens, slots), store, turning, torch.randn(4, tokens, 16))
 
 
-def test_what_is_computed_beside_a_query_changes_no_bit():
+@pytest.mark.parametrize("first_value", [None, 0.0, 1e30])
+def test_what_is_computed_beside_a_query_changes_no_bit(first_value):
     torch.manual_seed(0)
     store, turning = pool(2, 16), rotation(16)
     slots = np.random.default_rng(0).permutation(SLOTS)
     query = torch.randn(4, 300, 16)
+    if first_value is not None:
+        store.values[1][:, slots[:77]] = 0.0  # then what is hidden must weigh nothing at all
+        store.values[1][:, slots[77:]] = first_value
     whole = attended(last_of(300, 300, slots), store, turning, query)
     in_parts = [
         attended(last_of(stop - start, stop, slots), store, turning, query[:, start:stop])

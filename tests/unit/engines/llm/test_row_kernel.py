@@ -24,10 +24,13 @@ from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
 from heddle.engines.llm.worker import TransformersWorker
 from heddle.kv.rows import SlotRun
 from tests.helpers.fused_serving import FusedServing, segments
-from tests.helpers.three_chunks import CHUNKS, PREFIX, QUESTION
-from tests.helpers.tiny_models import tiny_model
+from tests.helpers.three_chunks import CHUNKS, PREFIX, QUESTION, TOLERANCE, rel_diff
+from tests.helpers.tiny_models import prompt, tiny_model
 
 needs_compiler = pytest.mark.skipif(c_compiler() is None, reason="there is no C compiler here")
+needs_kernel = pytest.mark.skipif(
+    find_row_kernel().kernel is None, reason=f"no kernel here: {find_row_kernel().problem}"
+)
 
 
 @pytest.fixture
@@ -59,6 +62,8 @@ def test_without_a_compiler_it_says_what_to_install(find, monkeypatch):
 
 def test_a_compiler_that_is_named_is_the_only_one_looked_for(monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler -O1")
+    assert c_compiler() is None
+    monkeypatch.setenv("CC", "gcc '")
     assert c_compiler() is None
 
 
@@ -104,7 +109,7 @@ def served(model):
     return logits, fused
 
 
-@needs_compiler
+@needs_kernel
 @pytest.mark.parametrize(
     ("tokens", "attention", "layers"),
     [
@@ -130,12 +135,42 @@ def assembled(model):
     return assemble("llm", 1, LlmSettings("unused", attention=COMPILED), model, "tiny", None)
 
 
+@needs_kernel
+def test_who_insists_on_it_gets_it(caplog):
+    caplog.set_level("INFO", logger="heddle")
+    assembled(tiny_model("llama"))
+    assert "attention is computed by compiled" in caplog.text
+
+
+def test_a_model_that_it_does_not_suit_is_computed_by_torch(caplog):
+    caplog.set_level("INFO", logger="heddle")
+    assemble("llm", 1, LlmSettings("unused"), tiny_model("llama").bfloat16(), "tiny", None)
+    assert "attention is computed by torch" in caplog.text
+
+
 def test_who_insists_on_it_is_told_why_it_cannot_be(monkeypatch):
-    with pytest.raises(ConfigError, match="it takes a Llama-like model in float32; use auto"):
-        assembled(tiny_model("llama").to(torch.bfloat16))
+    with pytest.raises(ConfigError, match="it takes a model of the Llama family in float32"):
+        assembled(tiny_model("llama").bfloat16())
     monkeypatch.setattr(worker, "find_row_kernel", lambda: FoundKernel(None, "no compiler"))
     with pytest.raises(ConfigError, match=r"can't run: .* no compiler; use auto"):
         assembled(tiny_model("llama"))
+
+
+@needs_kernel
+@pytest.mark.parametrize("policy", ReusePolicy)
+def test_prompts_of_every_policy_are_those_of_torch(policy):
+    """Rows that are only checked, whose attention is logged, whose tokens lie apart."""
+    model = tiny_model("llama")
+    fuse_layers(model)
+    question = prompt(TILE_QUERIES + 13, 4)
+    reuse = KvReuse(policy, 0.3)
+    found = []
+    for attention in (TORCH, COMPILED):
+        serving = FusedServing(model, attention=attention)
+        for chunk in CHUNKS:
+            serving.ask(segments(PREFIX, [chunk], question), reuse)
+        found.append(serving.ask(segments(PREFIX, CHUNKS[::-1], question), reuse))
+    assert rel_diff(found[1], found[0]) < TOLERANCE
 
 
 def test_without_it_torch_computes_the_same_and_the_receipt_says_so(monkeypatch):
