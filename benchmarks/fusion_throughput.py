@@ -32,7 +32,7 @@ Both prefill what they predict to be sooner there so.
 
 Cut, to end within 15 minutes on two cores: the model is 8 layers of 256; requests come for 9 times
 as long as full attention takes for a prompt, so some 10 to the slowest contender; a rate is found
-to 15 %; chunks are short, on disk most of all; ragpulse has only prefix_cache and fusionrag.
+to 15 %; chunks are short, on disk most of all; ragpulse has no contender with context.
 
 Headline: fusionrag over prefix_cache with Poisson arrivals and with RAGPulse's, async over
 blocking.
@@ -139,7 +139,7 @@ WITH_CONTEXT: Final = Contender(
     "fusionrag_with_context", replace(FUSIONRAG.reuse, question=QuestionPass.WITH_CONTEXT)
 )
 POISSON_CONTENDERS: Final = (PREFIX_CACHE, CACHEBLEND, FUSIONRAG, WITH_CONTEXT)
-RAGPULSE_CONTENDERS: Final = (PREFIX_CACHE, FUSIONRAG)
+RAGPULSE_CONTENDERS: Final = (PREFIX_CACHE, CACHEBLEND, FUSIONRAG)
 ASYNC: Final = Contender("async", FUSIONRAG.reuse)
 BLOCKING: Final = Contender("blocking", FUSIONRAG.reuse)
 

@@ -2,9 +2,11 @@
 
 Who is compared with whom: one layer's attention for a share of the positions of one prompt, which
 see all keys before them, as recomputing selected tokens needs it. heddle: what the engine runs,
-the Triton kernel on CUDA (ADR 11) and the compiled one on a CPU (ADR 23; without a C compiler
-torch, in blocks of queries); keys lie in pages, in runs of 256 in no order; storing the new keys is
-counted. causal: SDPA over all positions, what full attention computes. masked: SDPA of the same
+the Triton kernel on CUDA (ADR 11), on a CPU the compiled one over chunks that were stored elsewhere
+(ADR 23); keys lie in pages, in runs of 256 in no order; storing the new keys is counted. On a CPU,
+what it could do instead: copies, the compiled kernel over chunks that were turned and copied before
+(not counted); gathered, chunks brought together and turned for torch, which it does without a C
+compiler. causal: SDPA over all positions, what full attention computes. masked: SDPA of the same
 queries with a mask. flex: FlexAttention, compiled (CUDA). What a step needs once for all its layers
 is not counted for anyone (heddle's plan, masks, block masks; `prepare_ms` tells it). The others get
 contiguous keys, the masked one expanded to all heads. All give the same numbers (`rel_diff`).
@@ -18,7 +20,8 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -31,14 +34,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from heddle.core.errors import InputError
 from heddle.engines.llm import ragged_attention
 from heddle.engines.llm.attention import AttentionContext, attend
+from heddle.engines.llm.attention_choice import COMPILED, TORCH, TRITON
 from heddle.engines.llm.block_attention import query_blocks
+from heddle.engines.llm.gathered_keys import GatheredKeys
 from heddle.engines.llm.key_rotation import PairRotation
 from heddle.engines.llm.ragged_attention import LARGE, Tiling, plan_ragged
 from heddle.engines.llm.row_attention import RowAttention
-from heddle.engines.llm.row_kernel import FoundKernel, find_row_kernel
+from heddle.engines.llm.row_kernel import find_row_kernel
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import KvShape, PageStore
-from heddle.kv.rows import SlotRun
+from heddle.kv.rows import SharedKeys, SlotRun
 
 RATIOS = (0.05, 0.15, 0.30, 1.0)
 HEADLINE_RATIO = 0.15
@@ -132,7 +137,9 @@ class _Bench:
         new = (keys[:, index], values[:, index])
         on_gpu = self.device.type == "cuda"
         prepared = {
-            "heddle": lambda: self._attend(store, rows, queries, *new, has_kernel=on_gpu),
+            name: partial(self._attend, store, shown, queries, *new, way)
+            for name, (shown, way) in self._ways(rows).items()
+        } | {
             "causal": lambda: _sdpa(whole, keys, values, is_causal=True),
             "masked": lambda: self._masked(index, queries, keys, values),
         }
@@ -144,7 +151,7 @@ class _Bench:
                 calls[name] = prepare()
             prepare_s[name] = taken[0]
         outputs = {name: call() for name, call in calls.items()}
-        outputs["heddle"] = outputs["heddle"].transpose(0, 1)
+        outputs |= {name: outputs[name].transpose(0, 1) for name in self._ways(rows)}
         outputs["causal"] = outputs["causal"][:, index]
         seconds = self._seconds(calls)
         flops = 4.0 * shape.heads * shape.head_dim * float((places + 1).sum())
@@ -168,8 +175,8 @@ class _Bench:
         query = self._noise(self.shape.heads, DECODES)
         new = self._noise(self.shape.kv_heads, DECODES)
         calls = {
-            name: self._attend(store, rows, query, new, new, has_kernel=name == "heddle")
-            for name in ("heddle", "torch")
+            name: self._attend(store, rows, query, new, new, way)
+            for name, way in (("heddle", TRITON), ("torch", TORCH))
         }
         seconds = self._seconds(calls)
         item = self.shape.dtype.itemsize * self.shape.head_dim * self.shape.kv_heads
@@ -196,11 +203,24 @@ class _Bench:
         calls = {}
         for tiling in (LARGE[shape.dtype.itemsize], *TILINGS):
             with patch.dict(ragged_attention.LARGE, {shape.dtype.itemsize: tiling}):
-                calls[str(tiling)] = self._attend(store, rows, query, new, new, has_kernel=True)
+                calls[str(tiling)] = self._attend(store, rows, query, new, new, TRITON)
         return [
             {"operator": tiling, "ms": round(1e3 * seconds, 4)}
             for tiling, seconds in self._seconds(calls).items()
         ]
+
+    def _ways(self, rows: tuple[BatchRow, ...]) -> dict[str, tuple[tuple[BatchRow, ...], str]]:
+        """Return what the engine runs, and could run, on the rows that it would show."""
+        if self.device.type == "cuda":
+            return {"heddle": (rows, TRITON)}
+        shared = tuple(map(_in_chunks, rows))
+        if find_row_kernel().kernel is None:
+            return {"heddle": (shared, TORCH)}
+        return {
+            "heddle": (shared, COMPILED),
+            "copies": (rows, COMPILED),
+            "gathered": (shared, TORCH),
+        }
 
     def _noise(self, heads: int, tokens: int | None = None) -> Tensor:
         """Return random states. Shapes: result [heads, tokens, head_dim]."""
@@ -232,25 +252,29 @@ class _Bench:
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        *,
-        has_kernel: bool,
+        way: str,
     ) -> Callable[[], Tensor]:
         """Return what the engine does in one layer of a step."""
-        places = [_slots(row)[row.places] for row in rows]
-        ragged, compiled, blocks = None, {}, ((),) * len(rows)
-        found = find_row_kernel() if self.device.type == "cpu" else FoundKernel(None)
-        if has_kernel:
-            ragged = plan_ragged(rows, store, query.shape[0], None)  # no key is turned
-        elif found.kernel is not None:
-            angles = SimpleNamespace(inv_freq=torch.zeros(self.shape.head_dim // 2))
-            still = PairRotation(SimpleNamespace(rotary_emb=angles))
-            compiled = {i: RowAttention.of(row, found.kernel, still) for i, row in enumerate(rows)}
-        else:
-            blocks = tuple(query_blocks(row, self.shape.dtype, self.device) for row in rows)
+        places = [row.key_table()[0][row.places] for row in rows]
         slots = torch.from_numpy(np.concatenate(places)).to(self.device)
-        context = AttentionContext(
-            store, slots, None, rows, blocks, None, compiled=compiled, ragged=ragged
-        )
+        blocks = ((),) * len(rows)
+        # Turned by no angle, however far: the numbers stay comparable, and the work is done.
+        angles = SimpleNamespace(inv_freq=torch.zeros(self.shape.head_dim // 2))
+        still = PairRotation(SimpleNamespace(rotary_emb=angles))
+        context = AttentionContext(store, slots, None, rows, blocks, still)
+        if way == TRITON:
+            context = replace(context, ragged=plan_ragged(rows, store, query.shape[0], still))
+        elif way == COMPILED:
+            kernel = find_row_kernel().kernel
+            compiled = {i: RowAttention.of(row, kernel, still) for i, row in enumerate(rows)}
+            context = replace(context, compiled=compiled)
+        else:
+            shared = {i: row for i, row in enumerate(rows) if row.shared}
+            context = replace(
+                context,
+                blocks=tuple(query_blocks(row, self.shape.dtype, self.device) for row in rows),
+                gathered={i: GatheredKeys.of(row, store, still) for i, row in shared.items()},
+            )
         scaling = self.shape.head_dim**-0.5
         return lambda: attend(context, 0, query, key, value, scaling)
 
@@ -279,6 +303,17 @@ class _Bench:
 def _slots(row: BatchRow) -> np.ndarray:
     """Return where each key of a row lies."""
     return np.concatenate([np.arange(run.start, run.start + run.length) for run in row.runs])
+
+
+def _in_chunks(row: BatchRow) -> BatchRow:
+    """Return a row whose runs are chunks, each stored some other tokens further on."""
+    shared, start = [], 0
+    for number, run in enumerate(row.runs):
+        places = np.arange(start, start + run.length)
+        slots = np.arange(run.start, run.start + run.length)
+        shared.append(SharedKeys(places, slots, rotation=start - 100 * number - 1))
+        start += run.length
+    return replace(row, runs=(), shared=tuple(shared))
 
 
 def _sdpa(query: Tensor, keys: Tensor, values: Tensor, **options: object) -> Callable[[], Tensor]:
