@@ -11,7 +11,8 @@ only itself, as one that runs while its passages are looked for.
 The headline compares policies as published, primed with the 10 nearest; but FusionRAG's question
 selects alone. nf1 is normalised F1 in percent: 0 = as bad as full reuse, 100 = as good as full
 attention. gain_over_best_other is FusionRAG's F1 at 15 % minus that of the best other policy at
-15 %, raw or primed, paired by question: low95 is its lower 95 % bound. drop_KIND is what full reuse
+15 %, raw or primed, paired by question: low95 is its lower 95 % bound; gain_primed_0 is that of
+primed KV over raw, both at 0 %. drop_KIND is what full reuse
 loses in F1 on a kind of question. Names with "preceding" are of ADR 20's neighbours: preceding_gain
 is their F1 minus that of the nearest only, at the same ratio.
 Where full reuse loses less than 0.10 in all, the questions don't measure what they should.
@@ -240,6 +241,7 @@ class Table:
             "f1_full": self._mean(FULL),
             "f1_reuse": self._mean(REUSE),
             "f1_primed_0": self._mean(PRIMED),
+            "gain_primed_0_low95": self._gain(PRIMED, REUSE).low,
             **{f"drop_{kind}": self._drop(kind) for kind in KINDS if kind in self.kinds},
             "preceding_nf1_fusionrag_15": self._nf1(PRECEDING),
             "preceding_nf1_primed_0": self._nf1(PRECEDING_0),
@@ -271,7 +273,8 @@ class Table:
             )
             print(f"{row['cell']:<{width}}" + "".join(f"{text:>13}" for text in shown))
         best = self.best_other
-        for one, other in ((FUSIONRAG, best), (PRECEDING, FUSIONRAG), (PRECEDING_0, PRIMED)):
+        pairs = ((FUSIONRAG, best), (PRIMED, REUSE), (PRECEDING, FUSIONRAG), (PRECEDING_0, PRIMED))
+        for one, other in pairs:
             gain = self._gain(one, other)
             print(
                 f"{one.name} − {other.name}, paired: {gain.mean:+.3f} "

@@ -106,6 +106,7 @@ def test_the_headline():
             "f1_full": 1.0,
             "f1_reuse": 0.25,
             "f1_primed_0": 0.5,
+            "gain_primed_0_low95": 0.0,
             "drop_coreference": 1.0,
             "drop_two_hop": 0.5,
             "preceding_nf1_fusionrag_15": 100.0,
