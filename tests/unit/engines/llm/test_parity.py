@@ -6,7 +6,7 @@ from benchmarks.llm_parity import CONTEXT, LENGTHS, MODES, NEW_TOKENS, Serving, 
 from heddle.core.payloads import Sampling
 from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
 
-TOLERANCE = 1e-5
+TOLERANCE = 5e-6
 
 
 @pytest.fixture(scope="module", params=FAMILIES)

@@ -22,6 +22,7 @@ from tests.helpers.three_chunks import (
 from tests.helpers.tiny_models import FAMILIES, tiny_model
 
 TOLERANCE = 4e-2
+PREFIX_TOLERANCE = 2e-2
 REORDERED = [CHUNKS[i] for i in (2, 0, 1)]
 ASKED = segments(PREFIX, REORDERED, QUESTION)
 
@@ -40,6 +41,18 @@ def test_full_attention_ratio_one_and_full_reuse_keep_to_bfloat16s_rounding(mode
     assert rel_diff(serving.ask(ASKED, KvReuse(ReusePolicy.FUSIONRAG, 1.0)), full) < TOLERANCE
     assert rel_diff(serving.ask(ASKED, EVERYTHING), reused_logits(exact, REORDERED)) < TOLERANCE
     assert rel_diff(serving.ask(ASKED, KvReuse()), full) < TOLERANCE
+
+
+def test_chunks_without_a_prefix_keep_to_bfloat16s_rounding(models):
+    asked = segments([], REORDERED, QUESTION)
+    got, expected = (served(model, prefix=[]).ask(asked, EVERYTHING) for model in models)
+    assert rel_diff(got, expected) < TOLERANCE
+
+
+def test_the_first_chunk_right_behind_its_prefix_is_the_prefix_cache(models):
+    rounded, exact = models
+    got = served(rounded).ask(segments(PREFIX, CHUNKS[:1], QUESTION), EVERYTHING)
+    assert rel_diff(got, full_logits(exact, ids_of(CHUNKS[:1]))) < PREFIX_TOLERANCE
 
 
 def test_some_computed_anew_is_the_oracle_alone_in_a_batch_in_slices_and_preempted(models):
