@@ -17,11 +17,7 @@ loses in F1 on a kind of question. Names with "preceding" are of ADR 20's neighb
 is their F1 minus that of the nearest only, at the same ratio.
 Where full reuse loses less than 0.10 in all, the questions don't measure what they should.
 reader-notes is asked without its comparisons: the reader that ships guesses them (half of them are
-right, under full attention as under full reuse), which only adds noise to every cell. Of the real
-multi-hop questions SmolLM2 is asked hotpotqa's alone: full reuse lost less than 0.10 on 75 of all,
-for it guesses where there are two possible answers, as two thirds of 2wikimultihopqa have, and
-under full attention its F1 on the other questions of hotpotqa is 0.17, of 2wikimultihopqa 0.04, of
-musique 0.01.
+right, under full attention as under full reuse), which only adds noise to every cell.
 
 Other data sets than reader-notes are asked in fewer cells: at 0 and 15 %, by FusionRAG and the best
 other policy. Their prompts are five times as long, for models that can answer them.
@@ -46,7 +42,6 @@ from benchmarks.support.neighbours import Neighbourhood, shown_passages
 from benchmarks.support.reusing_model import Prompts, Reply, ReusingModel
 from benchmarks.support.score_file import Score, ScoreFile
 from heddle.app.model_source import DEFAULT_MODEL
-from heddle.app.smollm2 import SMOLLM2
 from heddle.cli.progress import ProgressLines
 from heddle.core.errors import InputError
 from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
@@ -62,13 +57,9 @@ from heddle.evals.metrics.token_f1 import token_f1
 from heddle.evals.question import EvalQuestion
 
 # Of each data set; the real prompts are five times as long.
-WIKI_MULTIHOP: Final = "wiki_multihop"
-QUESTIONS: Final = {READER_NOTES: 250, WIKI_MULTIHOP: 50}
-# Kinds that a model guesses or can't answer, so that no policy can be told from another by them.
-TELLING_NOTHING: Final = {
-    (READER_NOTES, DEFAULT_MODEL): ("comparison",),
-    (WIKI_MULTIHOP, SMOLLM2): ("2wikimultihopqa", "musique"),
-}
+QUESTIONS: Final = {READER_NOTES: 250, "wiki_multihop": 50}
+# Kinds that a model guesses, so that no policy can be told from another by them.
+GUESSED: Final = {(READER_NOTES, DEFAULT_MODEL): ("comparison",)}
 TOP_N: Final = 10
 TOP_NS: Final = (2, 5, 10, 15)
 RATIO: Final = 0.15
@@ -198,8 +189,8 @@ def _with_passages(name: str) -> Dataset:
 
 
 def tellable(whole: Dataset, model: str) -> Dataset:
-    """Return a data set without the kinds that tell nothing with a model."""
-    left_out = TELLING_NOTHING.get((whole.name, model), ())
+    """Return a data set without the kinds that a model guesses."""
+    left_out = GUESSED.get((whole.name, model), ())
     return replace(whole, questions=tuple(q for q in whole.questions if q.kind not in left_out))
 
 
