@@ -23,7 +23,8 @@ come. `tokens_computed` is the mean of what requests put through the model, sele
 ratio is what a contender could gain at best.
 
 disk: a model whose KV has the shape of a 7B's (28 layers, 4 heads of 128: 57 kB a token in
-bfloat16, really written and read) while the rest of it is narrow. Prompts of 4 of 48 chunks of 128
+bfloat16, really written and read) while the rest of it is narrow: 512, so that a chunk takes about
+twice as long to prefill as to load, and there is something to load (a 7B's takes longer). Prompts of 4 of 48 chunks of 128
 tokens, else as Poisson's. Host memory holds a third of them and is empty at the start, the page
 cache is dropped, the disk tier is held to 100 MB/s.
 * async: loads run beside the engine's steps, behind other prompts they cost nothing;
@@ -90,7 +91,7 @@ TRACE_PARTS: Final = ("system", "passages", "history", "web", "user")
 HOST_BYTES: Final = 4 << 30
 DISK_BYTES_PER_S: Final = 100e6
 DISK_CHUNKS: Final = 4
-KV_OF_7B: Final = Shape("7B's KV", 28, 256, 4, 256, kv_heads=4, head_dim=128)
+KV_OF_7B: Final = Shape("7B's KV", 28, 512, 4, 512, kv_heads=4, head_dim=128)
 MODEL: Final = "random Llama"  # what the stored KV belongs to
 
 

@@ -13,6 +13,7 @@ from heddle.engines.llm.key_rotation import KeyRotation
 from heddle.engines.llm.meters import Meter
 from heddle.engines.llm.ragged_attention import RaggedPlan, attend_ragged, plan_ragged
 from heddle.engines.llm.row_attention import RowAttention
+from heddle.engines.llm.row_kernel import RowKernel
 from heddle.engines.llm.step_batch import BatchRow, LastQueries, TokenScores, ValueDeviation
 from heddle.kv.page_store import PageStore
 from heddle.kv.rows import SlotRun
@@ -31,7 +32,8 @@ class AttentionContext:
     of others, and `meters` watch some: both by the row's index there. `rotation` turns stored keys
     by a distance. Without any row, keys and values are stored and that is all. Rows in `compiled`
     read all keys where they lie and have neither blocks nor gathered keys. With `ragged`, one
-    kernel computes all rows: there are no `decodes` and no `blocks` then.
+    kernel computes all rows: there are no `decodes` and no `blocks` then. `kernel` is the compiled
+    one, where there is one.
     """
 
     store: PageStore
@@ -45,6 +47,7 @@ class AttentionContext:
     compiled: Mapping[int, RowAttention] = field(default_factory=dict)
     ragged: RaggedPlan | None = None
     runs: tuple[SlotRun, ...] = ()
+    kernel: RowKernel | None = None
 
     @property
     def wants_scores_alone(self) -> bool:
@@ -109,6 +112,14 @@ def attend(
     [t, heads, head_dim].
     """
     _write(rows, layer, key, value)
+    return attend_stored(rows, layer, query, scaling)
+
+
+def attend_stored(rows: AttentionContext, layer: int, query: Tensor, scaling: float) -> Tensor:
+    """Return what the queries of a layer get whose keys and values are stored.
+
+    Shapes: query [heads, t, head_dim]; result [t, heads, head_dim].
+    """
     for index, meter in rows.meters.items():
         row = rows.rows[index]
         meter.see(layer, query[:, row.query_start : row.query_stop], scaling)

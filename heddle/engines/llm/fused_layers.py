@@ -7,8 +7,9 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heddle.engines.llm.attention import AttentionContext, attend
+from heddle.engines.llm.attention import AttentionContext, attend, attend_stored
 from heddle.engines.llm.key_rotation import as_pairs
+from heddle.engines.llm.token_store import store_tokens
 
 FUSED_TYPES: Final = ("llama", "mistral", "qwen2", "qwen3")
 PAIRED: Final = "+pairs"  # says in a fingerprint that keys are stored as pairs
@@ -80,16 +81,29 @@ class FusedAttention(nn.Module):
         Shapes: hidden_states and result [1, t, hidden]; position_embeddings one of
         [1, t, head_dim / 2] complex64.
         """
-        tokens, heads, turned_heads = hidden_states.shape[1], self._heads, self._turned_heads
-        joined = self.qkv_proj.forward(hidden_states).view(tokens, -1, self.head_dim)
+        joined = self.qkv_proj.forward(hidden_states)
+        turns, layer = position_embeddings[0], self.layer_idx
+        if rows.kernel is not None and self.q_norm is None:
+            query = store_tokens(rows.kernel, rows.store, layer, rows.slots, joined, turns)
+            out = attend_stored(rows, layer, query, self._scaling)
+        else:
+            out = attend(rows, layer, *self._turned(joined, turns), self._scaling)
+        return self.o_proj.forward(out.reshape(1, joined.shape[1], -1)), None
+
+    def _turned(self, joined: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values, the first two normed and turned to their places.
+
+        Shapes: joined [1, t, all of them]; turns [1, t, head_dim / 2] complex64; results [heads or
+        kv_heads, t, head_dim].
+        """
+        tokens, heads, turned_heads = joined.shape[1], self._heads, self._turned_heads
+        joined = joined.view(tokens, -1, self.head_dim)
         states = joined[:, :turned_heads]
         if self.q_norm is not None and self.k_norm is not None:
             states = torch.cat((self.q_norm(states[:, :heads]), self.k_norm(states[:, heads:])), 1)
-        turned = torch.view_as_real(as_pairs(states) * position_embeddings[0][0, :, None])
+        turned = torch.view_as_real(as_pairs(states) * turns[0, :, None])
         states = turned.view(tokens, turned_heads, self.head_dim).transpose(0, 1)
-        values = joined[:, turned_heads:].transpose(0, 1)
-        out = attend(rows, self.layer_idx, states[:heads], states[heads:], values, self._scaling)
-        return self.o_proj.forward(out.reshape(1, tokens, -1)), None
+        return states[:heads], states[heads:], joined[:, turned_heads:].transpose(0, 1)
 
     def _pairs_of(self, rows: Tensor) -> Tensor:
         """Put the halves of each head side by side. Shapes: [heads * head_dim, ...]."""

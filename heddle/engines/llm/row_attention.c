@@ -259,6 +259,50 @@ static void attend_tile(struct rows *w, int64_t head, int64_t first) {
     }
 }
 
+/* What `token_store.py` passes: a layer's new queries, keys and values as one product gives them. */
+struct tokens {
+    const float *joined; /* [tokens, heads + 2 * kv_heads, head_dim] */
+    const float *turns; /* [tokens, head_dim]: cosine and sine of each pair of numbers */
+    const int64_t *slots; /* [tokens] */
+    float *query; /* [tokens, heads, head_dim] */
+    float *keys, *values; /* the pool's: [kv_heads, slots, head_dim] */
+    int64_t pool_head;
+    int64_t tokens, heads, kv_heads, head_dim;
+    int64_t next_task;
+};
+#define TOKENS 16 /* of a task */
+
+static void turn_to(float *restrict to, const float *restrict from, const float *restrict turn,
+                    int64_t head_dim) {
+    for (int64_t i = 0; i < head_dim; i += 2) {
+        to[i] = from[i] * turn[i] - from[i + 1] * turn[i + 1];
+        to[i + 1] = from[i] * turn[i + 1] + from[i + 1] * turn[i];
+    }
+}
+
+static void store_token(const struct tokens *w, int64_t token) {
+    int64_t size = w->head_dim;
+    const float *from = w->joined + token * (w->heads + 2 * w->kv_heads) * size;
+    const float *turn = w->turns + token * size;
+    for (int64_t head = 0; head < w->heads; head++, from += size)
+        turn_to(w->query + (token * w->heads + head) * size, from, turn, size);
+    int64_t place = w->slots[token] * size;
+    for (int64_t head = 0; head < w->kv_heads; head++, from += size)
+        turn_to(w->keys + head * w->pool_head + place, from, turn, size);
+    for (int64_t head = 0; head < w->kv_heads; head++, from += size)
+        memcpy(w->values + head * w->pool_head + place, from, sizeof(float) * size);
+}
+
+/* Turns queries and keys to their places, and stores keys and values; run as `attend_rows`. */
+void store_tokens(struct tokens *w) {
+    for (;;) {
+        int64_t task = __atomic_fetch_add(&w->next_task, 1, __ATOMIC_RELAXED);
+        int64_t stop = (task + 1) * TOKENS < w->tokens ? (task + 1) * TOKENS : w->tokens;
+        if (task * TOKENS >= stop) return;
+        for (int64_t token = task * TOKENS; token < stop; token++) store_token(w, token);
+    }
+}
+
 /* Run by every thread of a team, with one struct for all. */
 void attend_rows(struct rows *w) {
     int64_t tiles = (w->queries + QUERIES - 1) / QUERIES;

@@ -56,19 +56,44 @@ class Work(ctypes.Structure):
     )
 
 
+class NewTokens(ctypes.Structure):
+    """The new queries, keys and values of a layer: `struct tokens` of the C source."""
+
+    _fields_ = (
+        ("joined", ctypes.c_void_p),
+        ("turns", ctypes.c_void_p),
+        ("slots", ctypes.c_void_p),
+        ("query", ctypes.c_void_p),
+        ("keys", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("pool_head", ctypes.c_int64),
+        ("tokens", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("kv_heads", ctypes.c_int64),
+        ("head_dim", ctypes.c_int64),
+        ("next_task", ctypes.c_int64),
+    )
+
+
 class RowKernel(NamedTuple):
     """The kernel and the threads that run it: torch's own team, whose threads wait for work anyway.
 
     Other threads would fight for the cores with those, which spin for a while after each operation.
     """
 
-    function: ctypes.c_void_p
+    attend_rows: ctypes.c_void_p
+    store_tokens: ctypes.c_void_p
     run_on_team: Callable[[ctypes.c_void_p, object, int, int], None]
 
     def run(self, work: Work, threads: int) -> None:
         """Compute what `work` describes. Mutates: its `out`."""
         work.next_task = 0
-        self.run_on_team(self.function, ctypes.byref(work), threads, 0)
+        self.run_on_team(self.attend_rows, ctypes.byref(work), threads, 0)
+
+    def store(self, tokens: NewTokens, threads: int) -> None:
+        """Turn new queries and keys, and store keys and values. Mutates: `query` and the pool."""
+        tokens.next_task = 0
+        self.run_on_team(self.store_tokens, ctypes.byref(tokens), threads, 0)
 
 
 class FoundKernel(NamedTuple):
@@ -88,7 +113,11 @@ def find_row_kernel() -> FoundKernel:
         return FoundKernel(None, f"its C source doesn't compile: {_reason(error)}")
     except (OSError, AttributeError) as error:
         return FoundKernel(None, str(error))
-    return FoundKernel(RowKernel(ctypes.cast(library.attend_rows, ctypes.c_void_p), team))
+    attend, store = (
+        ctypes.cast(function, ctypes.c_void_p)
+        for function in (library.attend_rows, library.store_tokens)
+    )
+    return FoundKernel(RowKernel(attend, store, team))
 
 
 def c_compiler() -> str | None:

@@ -156,6 +156,7 @@ class TransformersWorker:
             gathered=gathered,
             compiled=compiled,
             ragged=ragged,
+            kernel=self._compiled.kernel,
         )
 
     def _find_compiled(self) -> FoundKernel:
