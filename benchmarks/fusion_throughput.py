@@ -24,9 +24,9 @@ ratio is what a contender could gain at best.
 
 disk: a model whose KV has the shape of a 7B's (28 layers, 4 heads of 128: 57 kB a token in
 bfloat16, really written and read) while the rest of it is narrow: 512, so that a chunk takes about
-twice as long to prefill as to load, and there is something to load (a 7B's takes longer). Prompts of 4 of 48 chunks of 128
-tokens, else as Poisson's. Host memory holds a third of them and is empty at the start, the page
-cache is dropped, the disk tier is held to 100 MB/s.
+twice as long to prefill as to load, and there is something to load (a 7B's takes longer). Prompts
+of 4 of 48 chunks of 128 tokens, else as Poisson's. Host memory holds a third of them and is empty
+at the start, the page cache is dropped, the disk tier is held to 100 MB/s.
 * async: loads run beside the engine's steps, behind other prompts they cost nothing;
 * blocking: the engine takes no step until what it has asked for is there.
 Both prefill what they predict to be sooner there so.
