@@ -1,4 +1,5 @@
-/* Attention of a row's queries over keys that lie anywhere in the pool. (ADR 23)
+/* Attention of a row's queries over keys that lie anywhere in the pool, and before it, storing the
+   keys and values of new tokens there. (ADR 23)
 
    Keys come in groups, each of which was stored turned by some distance: the queries are turned
    to meet them, so that no key is copied. A task is one head of a tile of queries; threads take

@@ -1,4 +1,4 @@
-"""The compiled kernel behind `row_attention`: built once, by the machine's own C compiler."""
+"""The compiled kernel behind `row_attention` and `token_store`: built once, by the machine."""
 
 import ctypes
 import functools
@@ -21,7 +21,7 @@ COMPILERS: Final = ("cc", "gcc", "clang")
 COMPILING_S_MAX: Final = 120.0
 HEAD_DIM_MAX: Final = 256
 # A row's queries are computed so many at once. Of fewer, torch's attention computes no more than
-# there are, and is faster where no keys need to be brought together (2 queries: up to 3.6 times).
+# there are, and is faster where no keys need to be brought together (2 queries: up to three times).
 TILE_QUERIES: Final = 32
 FLAGS: Final = (
     *("-O3", "-march=native", "-ffp-contract=fast", "-std=gnu11", "-shared", "-fPIC"),

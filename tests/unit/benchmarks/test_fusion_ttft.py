@@ -64,8 +64,7 @@ def test_every_ratio_and_tier_is_measured(tiers):
     aheads = 3 if "host" in tiers else 0
     assert [row["question"] for row in rows if row.get("asking_s", 0) > 0] == ["ahead"] * aheads
     headline = fusion_ttft._headline(rows, plan)
-    names = {name: name.split("_")[0] for name in headline}
-    assert set(names.values()) == {
+    assert {name.split("_")[0] for name in headline} == {
         *(("x", "own", "share") if "host" in tiers else ()),
         *(("disk",) if "disk" in tiers else ()),
     }

@@ -40,7 +40,7 @@ def find(monkeypatch, tmp_path):
     return find_row_kernel.__wrapped__
 
 
-@needs_compiler
+@needs_kernel
 def test_it_is_compiled_once(find, monkeypatch, tmp_path):
     commands, run = [], subprocess.run
 
@@ -67,7 +67,7 @@ def test_a_compiler_that_is_named_is_the_only_one_looked_for(monkeypatch):
     assert c_compiler() is None
 
 
-@needs_compiler
+@needs_kernel
 def test_a_compiler_that_is_named_may_have_options(find, monkeypatch):
     monkeypatch.setenv("CC", f"env LC_ALL=C {c_compiler()} -O1")
     assert c_compiler().endswith(" -O1")
