@@ -25,9 +25,7 @@ from heddle.engines.vector.build import VectorSettings
 from heddle.engines.vector.graph_path import graph_path
 from heddle.engines.vector.hot.setting import AUTO, HotSettings, hot_settings
 from heddle.engines.vector.index_bytes import index_bytes, mode_of
-from heddle.engines.vector.locality.setting import SPECULATIVE, target_recall
 from heddle.engines.vector.pool.build import PREFILL_SLO_S, PoolSettings
-from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.part import WHOLE, Part
 from heddle.engines.vector.shards.port import LostShard, ShardedPort
 from heddle.hosts.devices import DeviceKind, detect_devices, is_heterogeneous
@@ -66,7 +64,7 @@ def plan_for(config: ServerConfig, machine: MachineFacts, store: CorpusStore | N
         shards=config.shards,
         llm_roles=lane_roles(config.llm_lanes),
     )
-    return plan_placement(machine, demand, config.kv_bytes)
+    return plan_placement(machine, demand, config.kv_cache_bytes)
 
 
 def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFacts) -> str:
@@ -168,12 +166,10 @@ def _numbered(name: str, part: Part) -> str:
 def _vector(config: ServerConfig, threads: int, hot: HotSettings | None, part: Part) -> EngineSpec:
     assert config.index is not None, "a vector engine needs a corpus"
     pool = None
-    if config.pool is not None:
-        slo_s = PREFILL_SLO_S if config.pool_slo_s is None else config.pool_slo_s
+    if config.search_pool is not None:
+        slo_s = PREFILL_SLO_S if config.search_pool_slo_s is None else config.search_pool_slo_s
         prefill_lanes = lane_roles(config.llm_lanes).count(LaneRole.PREFILL)
-        pool = PoolSettings(
-            PoolPolicy(config.pool), prefill_slo_s=slo_s, prefill_lanes=prefill_lanes
-        )
+        pool = PoolSettings(config.search_pool, prefill_slo_s=slo_s, prefill_lanes=prefill_lanes)
     settings = VectorSettings(
         Path(config.index),
         config.nprobe,
@@ -182,8 +178,8 @@ def _vector(config: ServerConfig, threads: int, hot: HotSettings | None, part: P
         hot=hot,
         part=part,
         topm=config.topm,
-        target_recall=target_recall(config.search),
-        speculates=config.search == SPECULATIVE,
+        target_recall=config.recall,
+        speculates=config.speculate,
         memory_left=memory_left,
     )
     return EngineSpec(
@@ -219,7 +215,7 @@ def _llm(
     config: ServerConfig, placement: Placement, name: str, role: LaneRole, threads: int
 ) -> EngineSpec:
     assert config.generator is not None, "an LLM engine needs a model"
-    keeps_chunks = config.optimizations is Optimizations.APPROX and role.prefills
+    keeps_chunks = config.optimizations_max is Optimizations.APPROX and role.prefills
     settings = LlmSettings(
         model_directory(config.generator),
         dtype=config.dtype,
@@ -230,8 +226,8 @@ def _llm(
         background_step_s=config.background_step_s,
         kv_bytes=placement.kv_bytes,
         context_tokens_max=config.context_tokens_max,
-        chunk_kv_bytes=config.chunk_kv_bytes if keeps_chunks else 0,
-        chunk_kv_encoding=KvEncoding(config.chunk_kv_encoding),
+        chunk_kv_bytes=config.kv_reuse_memory_bytes if keeps_chunks else 0,
+        chunk_kv_encoding=KvEncoding(config.kv_reuse_encoding),
         corpus_dir=None if config.index is None else Path(config.index),
         chunk_kv_dir=None if config.index is None else chunk_kv_directory(config.index),
         chunk_kv_disk_bytes=disk_bytes_max(config) if keeps_chunks else 0,
@@ -250,7 +246,7 @@ def _llm(
 
 def has_embedding_lanes(config: ServerConfig) -> bool:
     """Whether accelerators have embedding lanes: engines in the server's process have none."""
-    return config.index is not None and config.host == "process"
+    return config.index is not None and config.engine_host == "process"
 
 
 def _packing_pays(config: ServerConfig, machine: MachineFacts) -> bool:

@@ -192,8 +192,8 @@ class Repriming:
 def repriming_of(server: PrimingServer) -> Repriming | None:
     """Return what primes a server's chunks anew; None where it keeps no primed KV."""
     config, store = server.config, server.store
-    is_approximate = config.optimizations is Optimizations.APPROX
-    keeps = config.chunk_kv_bytes > 0 and config.chunk_kv_disk_bytes != 0
+    is_approximate = config.optimizations_max is Optimizations.APPROX
+    keeps = config.kv_reuse_memory_bytes > 0 and config.kv_reuse_disk_bytes != 0
     if store is None or config.generator is None or not (is_approximate and keeps):
         return None
     return Repriming(server, store) if config.reprime else None

@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar, Unpack
 
 from heddle.app.application import App
 from heddle.app.documents import (
@@ -47,26 +47,27 @@ from heddle.app.model_source import model_directory
 from heddle.app.priming import NEIGHBOURS_DEFAULT, prime_chunks
 from heddle.app.priming_plan import PrimingPlan, PrimingProgress, PrimingReport
 from heddle.app.repriming import Repriming, repriming_of
-from heddle.app.request_arguments import input_values, member_named, patience_s, tenant_name
+from heddle.app.request_arguments import input_values, tenant_name
+from heddle.app.request_options import (
+    CheckedEmbedding,
+    CheckedRequest,
+    EmbeddingOptions,
+    RequestOptions,
+)
 from heddle.app.server_config import ServerConfig
+from heddle.app.server_settings import ServerSettings
 from heddle.app.server_state import EngineState, ServerState
 from heddle.app.tally import RequestWatch, Tally
 from heddle.core.commands import KvSent, Steer
 from heddle.core.errors import ConfigError, HeddleError, InputError
-from heddle.core.kv_reuse import KvReuse, kv_reuse_of
-from heddle.core.payloads import EmbedPayload, TextRole
+from heddle.core.payloads import EmbedPayload
 from heddle.core.ports import EnginePort
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
-from heddle.core.search_scope import where_of
-from heddle.core.tasks import Optimizations, Priority
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.encoder_directory import EncoderDirectory
-from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.token_estimate import TokenEstimate
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
-from heddle.engines.vector.locality.setting import SPECULATIVE
-from heddle.engines.vector.shards.port import LostShard
 from heddle.hosts.devices import detect_devices
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.machine import read_machine
@@ -84,20 +85,20 @@ from heddle.runtime.supervision import LaneState
 from heddle.workflow.nodes import RetrievalNode
 from heddle.workflow.presets import preset
 from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.searches import ChangedWorkflows
 from heddle.workflow.workflow import Workflow
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-STRENGTH = {Optimizations.OFF: 0, Optimizations.EXACT: 1, Optimizations.APPROX: 2}
 
 
 class Server:
     """Runs workflows on a model and an index. (HedraRAG Listing 1)
 
-    `Server(generator="reader", index="corpus-dir")` takes every field of ServerConfig by name.
-    `kv_reuse` may also be a text such as "fusionrag,0.15", `long_texts` "cut" or "window".
-    The engines live in processes of their own unless host="inline"; the runtime in a thread of
-    this process. Use it as a context manager, or call close().
+    `Server(generator="reader", index="corpus-dir")` takes every field of ServerConfig as a
+    keyword; texts stand for enums and for a KvReuse, as in `ServerConfig.of`. The engines live in
+    processes of their own unless engine_host="inline"; the runtime lives in a thread of this
+    process. Use it as a context manager, or call close().
 
     Raises:
         ConfigError, InputError: the configuration, the model or the corpus can't be used.
@@ -107,20 +108,32 @@ class Server:
         self,
         generator: str | Path | None = "reader",
         index: str | Path | None = None,
-        **settings: Any,  # noqa: ANN401 - ServerConfig's fields, checked by it
+        **settings: Unpack[ServerSettings],
     ) -> None:
-        if "kv_reuse" in settings:
-            settings["kv_reuse"] = kv_reuse_of(settings["kv_reuse"])
-        if "long_texts" in settings:
-            settings["long_texts"] = member_named(LongTexts, settings["long_texts"], "long_texts")
-        try:
-            self.config = ServerConfig(generator=generator, index=index, **settings)
-        except TypeError as error:
-            raise ConfigError(f"Server: {error}") from error
+        self._begin(ServerConfig.of(generator, index, settings), needs_vectors=True)
+
+    @classmethod
+    def from_config(cls, config: ServerConfig, *, needs_vectors: bool = True) -> Self:
+        """Start a server with this configuration.
+
+        Args:
+            config: what it is made of.
+            needs_vectors: refuse a corpus without vectors; indexing says False.
+
+        Raises:
+            ConfigError, InputError: the model or the corpus can't be used.
+        """
+        server = cls.__new__(cls)
+        server._begin(config, needs_vectors=needs_vectors)
+        return server
+
+    def _begin(self, config: ServerConfig, *, needs_vectors: bool) -> None:
+        self.config = config
         self.clock = SystemClock()
         self.trace = StepTrace()
         self._tally = Tally()
         self._workflows: dict[str, Workflow] = {}
+        self._changed = ChangedWorkflows()
         self._lanes: tuple[ProcessLane, ...] = ()
         self._embedding: EmbeddingService | None = None
         self._repriming: Repriming | None = None
@@ -132,7 +145,7 @@ class Server:
             self._started.callback(self._event_loop.close)
             self._tools = ToolThreads("tools", self.config.tool_threads, self.clock)
             self._started.callback(self._tools.close)
-            self.store = self._open_store()
+            self.store = self._open_store(needs_vectors=needs_vectors)
             self.placement = plan_for(self.config, read_machine(), self.store)
             self._start()
         except BaseException:
@@ -153,48 +166,37 @@ class Server:
         self,
         workflow: "str | RAGraph | Workflow | App",
         inputs: str | Mapping[str, object],
-        *,
-        deadline_s: float | None = None,
-        priority: Priority | str = Priority.NORMAL,
-        tenant: str = "",
-        optimizations: Optimizations | str | None = None,
-        kv_reuse: KvReuse | str | None = None,
-        where: Mapping[str, object] | None = None,
+        **options: Unpack[RequestOptions],
     ) -> Handle:
         """Admit a request and return its handle.
 
         Args:
             workflow: a ready-made workflow's name, a graph, or an App.
             inputs: the question, or a value for every input.
-            deadline_s: seconds until the answer is worthless.
-            priority: "interactive", "normal" or "bulk".
-            tenant: whose request this is: it finds this tenant's documents and those of nobody;
-                prefix caches are never shared between tenants.
-            optimizations: "off", "exact" or "approx"; at most what the server allows.
-            kv_reuse: how prompts use stored chunk KV, which needs "approx": a KvReuse or a text
-                such as "fusionrag,0.15"; None = as the server does, where the request's
-                `optimizations` are "approx".
-            where: metadata that found documents must have, for every search: {"lang": "en",
-                "year": [2020, 2021]} asks for the value, or one of the list, of each key.
+            options:
+                topk: passages of each search; None = as the workflow has it.
+                hybrid: search by words (BM25) as well as by meaning; None = as the workflow does.
+                where: metadata that found documents must have, for every search: {"lang": "en",
+                    "year": [2020, 2021]} asks for the value, or one of the list, of each key.
+                tenant: searches find this tenant's documents and those without a tenant; prefix
+                    caches are never shared between tenants.
+                deadline_s: seconds until the answer is worthless; None = the server's default.
+                priority: "interactive", "normal" or "bulk".
+                optimizations: "off", "exact" or "approx"; at most what the server allows.
+                kv_reuse: how prompts use stored chunk KV, which needs "approx": a KvReuse or a
+                    text such as "fusionrag,0.15"; None = as the server does, if the request's
+                    `optimizations` are "approx".
 
         Raises:
             Busy: too many requests are in flight; nothing was started.
             InputError, WorkflowError, ConfigError: the request can't be run as it is.
         """
-        compiled = self._compiled(workflow)
+        asked = CheckedRequest.of(options, self.config)
+        compiled = self._changed.changed(
+            self._compiled(workflow), topk=asked.topk, hybrid=asked.hybrid
+        )
         values = input_values(inputs)
-        mode = self._optimizations(optimizations)
-        reuse = self.config.kv_reuse if kv_reuse is None else kv_reuse_of(kv_reuse)
-        if kv_reuse is not None and reuse.is_approximate and mode is not Optimizations.APPROX:
-            raise ConfigError(
-                f"kv_reuse {reuse.policy.value!r} gives approximate answers: allow them with "
-                "optimizations='approx' (for the server, too)"
-            )
-        level = member_named(Priority, priority, "priority")
-        time_s = patience_s(deadline_s)
-        owner = tenant_name(tenant)
-        wanted = where_of(where or {})
-        if wanted and not any(isinstance(n, RetrievalNode) for n in compiled.nodes.values()):
+        if asked.where and not any(isinstance(n, RetrievalNode) for n in compiled.nodes.values()):
             raise InputError(f"where: workflow {compiled.name!r} retrieves nothing: leave it out")
         request_id = 0
 
@@ -211,7 +213,7 @@ class Server:
             now_s = self.clock.now_s()
             push = handle.push
             sink = push if self._repriming is None else self._repriming.watched(push)
-            watch = RequestWatch(self._tally, sink, self.clock, compiled, level, now_s)
+            watch = RequestWatch(self._tally, sink, self.clock, compiled, asked.priority, now_s)
             try:
                 self._check_topk(compiled)
                 admitted = self._loop.runtime.submit(
@@ -219,15 +221,15 @@ class Server:
                     values,
                     watch.push,
                     now_s=now_s,
-                    deadline_s=time_s,
-                    priority=level,
-                    tenant=owner,
-                    optimizations=mode,
-                    kv_reuse=reuse,
-                    where=wanted,
+                    deadline_s=asked.deadline_s,
+                    priority=asked.priority,
+                    tenant=asked.tenant,
+                    optimizations=asked.optimizations,
+                    kv_reuse=asked.kv_reuse,
+                    where=asked.where,
                 )
             except HeddleError as error:
-                self._tally.failed(level, error)
+                self._tally.failed(asked.priority, error)
                 raise
             self._loop.wake()
             return admitted
@@ -235,28 +237,19 @@ class Server:
         request_id = self._on_loop(submit)
         return handle
 
-    def embed(
-        self,
-        texts: Sequence[str],
-        *,
-        role: TextRole | str = TextRole.PLAIN,
-        deadline_s: float | None = None,
-        priority: Priority | str = Priority.NORMAL,
-        tenant: str = "",
-        dimensions: int | None = None,
-        long_texts: LongTexts | str | None = None,
-    ) -> Vectors:
+    def embed(self, texts: Sequence[str], **options: Unpack[EmbeddingOptions]) -> Vectors:
         """Embed texts on the lanes that workflows use, or refuse at once. (WindVE)
 
         Args:
             texts: each gets a vector.
-            role: "plain", "query" or "passage": which of the model's prompts stands before them.
-            deadline_s: seconds until the vectors are worthless; None = the server's default.
-            priority: "interactive", "normal" or "bulk"; bulk waits for what the others leave.
-            tenant: whose texts they are; cached vectors are never shared between tenants.
-            dimensions: the length of the vectors, where the model allows a shorter one.
-            long_texts: "cut" or "window", for texts longer than the model takes, which the result
-                counts; None = as the server does.
+            options:
+                role: "plain", "query" or "passage": the prompt of the model to put before them.
+                deadline_s: seconds until the vectors are worthless; None = the server's default.
+                priority: "interactive", "normal" or "bulk"; bulk waits for the others.
+                tenant: the tenant of the texts; cached vectors are never shared between tenants.
+                dimensions: the length of the vectors, where the model allows a shorter one.
+                long_texts: "cut" or "window", for texts longer than the model's limit; the result
+                    counts them; None = as the server does.
 
         Raises:
             Busy: they would be late; `wait_s` says when to come again.
@@ -264,47 +257,25 @@ class Server:
             ConfigError: the server has no corpus and so no embedder.
             EngineError: a lane failed.
         """
-        answer = self.submit_embedding(
-            texts,
-            role=role,
-            deadline_s=deadline_s,
-            priority=priority,
-            tenant=tenant,
-            dimensions=dimensions,
-            long_texts=long_texts,
-        )
-        return answer.result()
+        return self.submit_embedding(texts, **options).result()
 
     def submit_embedding(
-        self,
-        texts: Sequence[str],
-        *,
-        role: TextRole | str = TextRole.PLAIN,
-        deadline_s: float | None = None,
-        priority: Priority | str = Priority.NORMAL,
-        tenant: str = "",
-        dimensions: int | None = None,
-        long_texts: LongTexts | str | None = None,
+        self, texts: Sequence[str], **options: Unpack[EmbeddingOptions]
     ) -> Future[Vectors]:
         """Admit texts as `embed` does and return their future vectors, which may be cancelled."""
-        in_windows = None
-        if long_texts is not None:
-            in_windows = member_named(LongTexts, long_texts, "long_texts") is LongTexts.WINDOW
-        which = member_named(TextRole, role, "role")
-        payload = EmbedPayload(checked_texts(texts), which, in_windows)
-        time_s = patience_s(deadline_s)
-        level = member_named(Priority, priority, "priority")
-        owner = tenant_name(tenant)
+        asked = CheckedEmbedding.of(options)
+        payload = EmbedPayload(checked_texts(texts), asked.role, asked.in_windows)
 
         def submit() -> Future[Vectors]:
             if self._embedding is None:
                 raise ConfigError("this server has no embedder: give it an index")
+            default_s = self.config.deadline_s
             answer = self._embedding.submit(
                 payload,
-                seconds_left=self.config.limits.deadline_s if time_s is None else time_s,
-                priority=level,
-                tenant=owner,
-                dimensions=dimensions,
+                seconds_left=default_s if asked.deadline_s is None else asked.deadline_s,
+                priority=asked.priority,
+                tenant=asked.tenant,
+                dimensions=asked.dimensions,
             )
             self._loop.wake()
             return answer
@@ -399,8 +370,8 @@ class Server:
     def health(self) -> dict[str, object]:
         """Return the state of every lane and of the runtime, as /health shows it.
 
-        It is degraded when a lane is not ready, or when an engine goes another way than meant:
-        then the answers are right all the same, and `ready` stays true.
+        It is degraded when a lane is not ready, or when an engine runs degraded: the
+        answers stay right, and `ready` stays true.
         """
         runtime = self._loop.runtime
         lanes = {lane.name: lane.health for lane in self._lanes}
@@ -484,12 +455,12 @@ class Server:
 
     # -- construction -------------------------------------------------------------------------
 
-    def _open_store(self) -> CorpusStore | None:
+    def _open_store(self, *, needs_vectors: bool) -> CorpusStore | None:
         if self.config.index is None:
             return None
         store = CorpusStore.open(Path(self.config.index))
         self._started.callback(store.close)
-        if self.config.needs_vectors and store.vector_count == 0:
+        if needs_vectors and store.vector_count == 0:
             raise InputError(
                 f"the corpus {str(self.config.index)!r} holds nothing to search; "
                 f"run: heddle index PATH... --into {self.config.index}"
@@ -515,7 +486,7 @@ class Server:
         hot = hot_clusters_on(self.config, read_machine())
         lanes = self._embedding_lanes(dtype)
         specs = lane_specs(self.config, self.placement, dtype, lanes, hot)
-        if self.config.host == "process":
+        if self.config.engine_host == "process":
             self._lanes = start_lanes(specs)
             for lane in self._lanes:
                 self._started.callback(lane.close)
@@ -553,7 +524,7 @@ class Server:
     def _assemble(self, specs: tuple[LaneSpec, ...]) -> RuntimeLoop:
         """Join ports, runtime and loop; runs on the loop's thread, where inline engines step."""
         ports: list[EnginePort] = [port for lane in self._lanes for port in lane.ports.values()]
-        if self.config.host == "inline":
+        if self.config.engine_host == "inline":
             for host in inline_hosts(specs, self.clock):
                 self._close_on_loop(host.close)
                 ports.append(host)
@@ -570,7 +541,7 @@ class Server:
             numerics="batch-dependent",
             tracers=(self.trace, self._tally),
             clock=self.clock,
-            speculates=self.config.search == SPECULATIVE,
+            speculates=self.config.speculate,
         )
         loop = RuntimeLoop(runtime, self.clock, self._event_loop)
         loop.start()
@@ -606,7 +577,7 @@ class Server:
         parts = [port for port in ports if PrimitiveKind.SEARCHING in port.kinds]
         if len(parts) < 2:
             return ports
-        whole = sharded(parts, LostShard(self.config.lost_shard), is_ready)
+        whole = sharded(parts, self.config.lost_shard, is_ready)
         return [*(port for port in ports if port not in parts), whole]
 
     def _disaggregated(self, ports: list[EnginePort]) -> list[EnginePort]:
@@ -615,7 +586,7 @@ class Server:
         lanes = [port for port in ports if port.name in names]
         if len(lanes) < 2:
             return ports
-        pools = [p for p in ports if self.config.pool and PrimitiveKind.SEARCHING in p.kinds]
+        pools = [p for p in ports if self.config.search_pool and PrimitiveKind.SEARCHING in p.kinds]
 
         def on_sent(kv_sent: KvSent) -> None:
             for pool in pools:
@@ -651,17 +622,6 @@ class Server:
                     f"retrieval node {node.id!r}: topk is {node.topk} and the corpus holds {held} "
                     "chunks; lower topk, or add the node with allow_fewer=True"
                 )
-
-    def _optimizations(self, wanted: Optimizations | str | None) -> Optimizations:
-        if wanted is None:
-            return self.config.optimizations
-        mode = member_named(Optimizations, wanted, "optimizations")
-        if STRENGTH[mode] > STRENGTH[self.config.optimizations]:
-            raise ConfigError(
-                f"optimizations={mode.value!r} is more than this server allows "
-                f"({self.config.optimizations.value!r})"
-            )
-        return mode
 
     def _on_loop(self, work: Callable[[], T]) -> T:
         """Run on the runtime's thread and return the result, or raise what it raised."""

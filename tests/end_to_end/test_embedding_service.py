@@ -15,6 +15,7 @@ from heddle.app.server import Server
 from heddle.core.errors import Busy, ConfigError, EngineError, HeddleError, InputError
 from heddle.corpus.store import CorpusStore
 from heddle.workflow.ragraph import RAGraph
+from tests.helpers.empty_server import serve_empty
 
 TEXTS = ["the tide", "a loom weaves cloth from yarn", "the harbour of the old town"]
 
@@ -28,7 +29,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(empty: Path) -> Iterator[Server]:
-    with Server(None, empty, needs_vectors=False) as running:
+    with serve_empty(empty) as running:
         yield running
 
 
@@ -78,7 +79,7 @@ def test_two_lanes_answer_for_one_service(
         EmbeddingLane("embedding-b", "cpu", "float32", tokenizer_cpus=()),
     )
     monkeypatch.setattr("heddle.app.server.plan_embedding_lanes", lambda *_, **__: lanes)
-    with Server(None, empty, needs_vectors=False) as two:
+    with serve_empty(empty) as two:
         shown = two.health()
         assert set(shown["lanes"]) == {"retrieval", "embedding-a", "embedding-b"}
         assert set(shown["embedding"]) == {"embedding-a", "embedding-b"}
@@ -96,7 +97,7 @@ def test_a_lane_that_dies_is_started_again_and_the_other_answers_meanwhile(
 ) -> None:
     lanes = tuple(EmbeddingLane(f"embedding-{name}", "cpu", "float32") for name in "ab")
     monkeypatch.setattr("heddle.app.server.plan_embedding_lanes", lambda *_, **__: lanes)
-    with Server(None, empty, needs_vectors=False) as server:
+    with serve_empty(empty) as server:
         [victim] = [lane for lane in server._lanes if lane.name == "embedding-a"]
         os.kill(victim.health.pid, signal.SIGKILL)
         answers = 0
@@ -108,7 +109,7 @@ def test_a_lane_that_dies_is_started_again_and_the_other_answers_meanwhile(
 
 def test_long_texts_are_read_in_windows_where_the_server_or_the_call_says_so(empty: Path) -> None:
     long = "word " * 300
-    with Server(None, empty, needs_vectors=False, long_texts="window") as server:
+    with serve_empty(empty, long_texts="window") as server:
         vectors = server.embed([long, "word"])
         assert (vectors.windowed, vectors.truncated) == (1, 0)
         assert vectors.tokens > 300
@@ -120,7 +121,7 @@ def test_long_texts_are_read_in_windows_where_the_server_or_the_call_says_so(emp
 
 
 def test_closing_ends_what_is_under_way(empty: Path) -> None:
-    server = Server(None, empty, needs_vectors=False)
+    server = serve_empty(empty)
     failed: list[BaseException] = []
 
     def ask() -> None:

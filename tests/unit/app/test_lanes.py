@@ -27,7 +27,7 @@ def machine(flags: frozenset[str] = frozenset(), gpus: tuple[str, ...] = ()) -> 
 
 
 def test_the_limits_of_the_model_reach_its_lane(model: Path):
-    config = ServerConfig(generator=model, context_tokens_max=2047, kv_bytes=5 << 20)
+    config = ServerConfig(generator=model, context_tokens_max=2047, kv_cache_bytes=5 << 20)
     (lane,) = lane_specs(config, plan_for(config, machine(), None), "float32")
     settings = lane.engines[0].settings
     assert (settings.context_tokens_max, settings.kv_bytes) == (2047, 5 << 20)
@@ -104,7 +104,7 @@ def test_more_llm_lanes_than_cores_are_refused(model: Path):
 
 def test_a_pool_knows_how_many_lanes_send_kv(tmp_path: Path):
     def prefill_lanes(**settings: str) -> int:
-        config = ServerConfig(generator=None, index=tmp_path, pool="adaptive", **settings)
+        config = ServerConfig.of(None, tmp_path, {"search_pool": "adaptive", **settings})
         placement = plan_placement(machine(), Demand(0, 0, 0))
         (lane,) = lane_specs(config, placement, "float32")
         return lane.engines[-1].settings.pool.prefill_lanes
