@@ -109,7 +109,7 @@ class Receipt:
     fallbacks: tuple[str, ...]
     numerics: str
     spans: tuple[Span, ...]
-    fused: tuple[FusedKv, ...] = ()
+    kv_reuse: tuple[FusedKv, ...] = ()
     splices: tuple[Splice, ...] = ()
     nodes_opened: int = 0
     search_wait_s: float = 0.0
@@ -141,7 +141,7 @@ class ReceiptDraft:
     passes: list[str] = field(default_factory=list)
     fallbacks: list[str] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
-    fused: list[FusedKv] = field(default_factory=list)
+    kv_reuse: list[FusedKv] = field(default_factory=list)
     splices: dict[str, Splice] = field(default_factory=dict)
     nodes_opened: int = 0
     search_wait_s: float = 0.0
@@ -167,7 +167,7 @@ class ReceiptDraft:
         self.prompt_tokens_reused += result.tokens_reused
         self.preemptions += result.preemptions
         if result.fused is not None:
-            self.fused.append(result.fused)
+            self.kv_reuse.append(result.fused)
             self.fall_back(FallbackKind.CHUNK_KV, *result.fused.fallbacks)
         if prefill in self.splices:
             self.splices[prefill] = replace(
@@ -202,7 +202,7 @@ class ReceiptDraft:
             fallbacks=tuple(self.fallbacks),
             numerics=numerics,
             spans=tuple(self.spans),
-            fused=tuple(self.fused),
+            kv_reuse=tuple(self.kv_reuse),
             splices=tuple(self.splices.values()),
             nodes_opened=self.nodes_opened,
             search_wait_s=self.search_wait_s,

@@ -81,16 +81,16 @@ ENGINE_GAUGES: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
         },
     ),
     (
-        Name("heddle_chunk_kv_bytes", "Stored KV of chunks, by tier."),
+        Name("heddle_kv_reuse_bytes", "Stored KV of chunks, by tier."),
         {"host": gauges.CHUNK_KV_HOST_BYTES, "disk": gauges.CHUNK_KV_DISK_BYTES},
     ),
     (
-        Name("heddle_chunk_kv_evicted", "Entries that left a tier since the engine started."),
+        Name("heddle_kv_reuse_evicted", "Entries that left a tier since the engine started."),
         {"host": gauges.CHUNK_KV_HOST_EVICTED, "disk": gauges.CHUNK_KV_DISK_EVICTED},
     ),
     (
         Name(
-            "heddle_chunk_kv_moves",
+            "heddle_kv_reuse_moves",
             "Entries since the engine started: loaded from disk, not loaded (the file was gone, "
             "torn or foreign), not written (the disk or its queue was full).",
         ),
@@ -108,7 +108,7 @@ ENGINE_GAUGES: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
 """What engines tell of their state, by the value of the label `state`."""
 
 PLAIN_GAUGES: Final[Mapping[str, Name]] = {
-    gauges.CHUNK_KV_ENTRIES: Name("heddle_chunk_kv_entries", "Stored KV of chunks."),
+    gauges.CHUNK_KV_ENTRIES: Name("heddle_kv_reuse_entries", "Stored KV of chunks."),
     gauges.POOL_WAITING: Name("heddle_pool_waiting", "Searches that wait for a slot of the pool."),
     gauges.INDEX_REVISION: Name("heddle_index_revision", "Corpus revision that the index covers."),
     gauges.INDEX_VECTORS: Name("heddle_index_vectors", "Vectors in the index: one for each chunk."),
@@ -189,14 +189,14 @@ def _tallied(tally: Tally) -> Iterator[Metric]:
     for field, (name, help_) in RECEIPT_COUNTERS.items():
         yield CounterMetricFamily(name, help_, tally.receipts[field])
     yield _counter(
-        Name("heddle_chunk_kv_lookups", "Chunks looked up among the stored KV, by kind of hit."),
+        Name("heddle_kv_reuse_lookups", "Chunks looked up among the stored KV, by kind of hit."),
         "kind",
         {kind.value: tally.chunks[kind.value] for kind in HitKind},
     )
     yield _counter(
         Name(
             "heddle_fallbacks",
-            "What went another way than asked, by kind; the receipts say it in words.",
+            "Where requests ran degraded, by kind; the receipts say how.",
         ),
         "kind",
         {kind.value: tally.fallbacks[kind.value] for kind in FallbackKind},
