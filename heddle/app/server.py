@@ -358,8 +358,8 @@ class Server:
             on_progress: told after each chunk.
 
         Raises:
-            ConfigError: the server keeps no chunk KV, or kv_reuse_memory_bytes or kv_reuse_disk_bytes
-                can't hold it.
+            ConfigError: the server keeps no chunk KV, or kv_reuse_memory_bytes or
+                kv_reuse_disk_bytes can't hold it.
             StorageError: the corpus directory can't be written, or its disk is full.
             EngineError: the disk refused while it ran; what is stored by then stays.
         """
