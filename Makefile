@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 TORCH ?= torch==2.13.0
 EXTRAS ?= server,dev
 
-.PHONY: setup demo test check format lint types mutants reader sim clean
+.PHONY: setup demo test check format lint types mutants reader sim reference clean
 
 setup: $(STAMP)
 
@@ -48,6 +48,10 @@ mutants: setup
 reader: setup
 	cd models/reader && ../../$(BIN)/python -m training.train \
 		--profile $(or $(PROFILE),cpu) --export heddle_reader/model
+
+# Write docs/reference from the code.
+reference: setup
+	$(BIN)/python -m tools.reference
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build *.egg-info

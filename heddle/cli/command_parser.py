@@ -33,7 +33,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the options; positional arguments may stand on both sides of an option."""
-        self.usage = self._usage_line()
+        self.usage = self.usage_line()
         return self.parse_intermixed_args(arguments)
 
     def format_common_help(self) -> str:
@@ -43,7 +43,7 @@ class CommandParser(argparse.ArgumentParser):
         for action, shown in zip((a for a in common if a.option_strings), optional, strict=True):
             shown.help = self._short.get(action, action.help)
         formatter = self._get_formatter()
-        formatter.add_usage(self.usage or self._usage_line(), (), ())
+        formatter.add_usage(self.usage or self.usage_line(), (), ())
         formatter.add_text(self.description)
         for heading, actions in (
             ("arguments", [action for action in common if not action.option_strings]),
@@ -54,7 +54,7 @@ class CommandParser(argparse.ArgumentParser):
             formatter.end_section()
         return formatter.format_help()
 
-    def _usage_line(self) -> str:
+    def usage_line(self) -> str:
         """Return the usage in one line: what is required, and that there are options."""
         words = [self.prog]
         for action in self._actions:

@@ -25,6 +25,9 @@ class DocumentRequest(BaseModel):
         max_length=TENANT_CHARS_MAX,
         description="tenant whose searches find it; empty = every search",
     )
+    collection: str = Field(
+        default="", description="documents whose chunks' KV may be computed with its chunks'"
+    )
     metadata: dict[str, object] | None = Field(
         default=None, description="values by key, for `where`"
     )

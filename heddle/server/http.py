@@ -164,6 +164,7 @@ def _add_documents(app: FastAPI, server: Server, *, takes_changes: bool) -> None
                 title=put.title,
                 metadata=put.metadata,
                 tenant=put.tenant,
+                collection=put.collection,
             )
         return _reply(200, change_json(change))
 

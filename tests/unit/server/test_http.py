@@ -414,6 +414,7 @@ def change(server: FakeServer, method: str, *, takes_changes: bool = True, **how
 def test_a_document_is_put_and_what_that_did_is_told():
     server = FakeCorpus()
     body = {"id": "a/b c", "text": "Ada", "tenant": "ann", "metadata": {"year": 2020}}
+    body["collection"] = "tides"
     response = change(server, "POST", json=body)
     assert response.status_code == 200
     assert response.json() == {
@@ -423,7 +424,7 @@ def test_a_document_is_put_and_what_that_did_is_told():
         "windowed": 0,
         "revision": 7,
     }
-    how = {"title": "", "metadata": {"year": 2020}, "tenant": "ann"}
+    how = {"title": "", "metadata": {"year": 2020}, "tenant": "ann", "collection": "tides"}
     assert server.asked == [("a/b c", "Ada", how)]
 
 
