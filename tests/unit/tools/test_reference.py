@@ -72,7 +72,7 @@ def test_a_docstring_as_markdown():
         "- `ValueError`: it can't be.",
     ]
     assert parse(DOCSTRING).entries("Args")["two"] == "what it is done with."
-    assert list(markdown(None)) == [""]
+    assert list(markdown(None)) == []
 
 
 def test_a_field_that_its_docstring_forgets_is_told():
