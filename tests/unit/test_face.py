@@ -143,3 +143,15 @@ def test_options_of_a_request_are_checked():
         CheckedRequest.of({"kv_reuse": "epic"}, config)
     with pytest.raises(InputError, match=r"'roll' is no option .*did you mean 'role'"):
         CheckedEmbedding.of({"roll": "query"})
+
+
+def test_what_the_pages_for_users_import_is_exported():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    imported: set[str] = set()
+    for page in pages:
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
+            for names in re.findall(r"^from heddle import \(?([^)\n]*)", block, re.M):
+                imported |= {name.strip() for name in names.split(",") if name.strip()}
+            assert "from heddle." not in block, f"{page.name} imports what is not exported"
+    assert imported
+    assert imported <= set(heddle.__all__)
