@@ -11,6 +11,7 @@ from heddle.app.placement import Demand, Placement, plan_placement
 from heddle.app.server_config import ServerConfig
 from heddle.core.commands import KvSent
 from heddle.core.credits import Credits
+from heddle.core.dtypes import auto_dtype
 from heddle.core.errors import InputError
 from heddle.core.ports import Clock, EnginePort
 from heddle.core.primitives import PrimitiveKind
@@ -78,7 +79,7 @@ def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFa
         return wanted
     if stored is not None:
         return stored.dtype
-    return "bfloat16" if machine.has_amx or machine.gpus else "float32"
+    return auto_dtype(has_fast_bfloat16=machine.has_amx or bool(machine.gpus))
 
 
 def hot_clusters_on(config: ServerConfig, machine: MachineFacts) -> HotSettings | None:
@@ -256,8 +257,10 @@ def has_embedding_lanes(config: ServerConfig) -> bool:
 def _packing_pays(config: ServerConfig, machine: MachineFacts) -> bool:
     """Whether the LLM runs in float32 on the CPU. (ADR 8)"""
     on_cpu = config.device == "cpu" or (config.device == "auto" and not machine.gpus)
-    is_float32 = config.dtype == "float32" or (config.dtype == "auto" and not machine.has_amx)
-    return on_cpu and is_float32
+    dtype = config.dtype
+    if dtype == "auto":
+        dtype = auto_dtype(has_fast_bfloat16=machine.has_amx)
+    return on_cpu and dtype == "float32"
 
 
 def _weight_bytes(directory: Path) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heddle.core.dtypes import DTYPES, auto_dtype
 from heddle.core.errors import ConfigError
 from heddle.engines.llm.attention_choice import ATTENTIONS, COMPILED, TRITON, choose_attention
 from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec, TextDecoder
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from heddle.engines.llm.worker import TransformersWorker
     from heddle.kv.chunk_store import ChunkStore
 
-DTYPES = ("auto", "float32", "bfloat16")
 log = logging.getLogger(__name__)
 
 
@@ -305,9 +305,8 @@ def _dtype(wanted: str, device: "torch.device") -> "torch.dtype":
     import torch
 
     if wanted == "auto":
-        # Without AMX a CPU computes bfloat16 several times slower than float32.
-        has_fast_bfloat16 = device.type == "cuda" or torch.cpu._is_amx_tile_supported()
-        return torch.bfloat16 if has_fast_bfloat16 else torch.float32
+        has_amx = torch.cpu._is_amx_tile_supported()
+        wanted = auto_dtype(has_fast_bfloat16=device.type == "cuda" or has_amx)
     return torch.float32 if wanted == "float32" else torch.bfloat16
 
 
