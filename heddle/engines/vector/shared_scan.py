@@ -13,6 +13,7 @@ from numba import carray
 from numpy.typing import NDArray
 
 from heddle.engines.vector.pointers import float32_pointer, int64_pointer
+from heddle.engines.vector.sum_order import squared_l2
 
 BLOCK = 64  # vectors that stay in the cache while all queries are compared with them
 ROUNDING = 2.0**-22  # of a sum, at most, for each of its terms
@@ -29,6 +30,7 @@ def scan_shared(
     lists: NDArray[np.int64],
     distances: NDArray[np.float32],
     labels: NDArray[np.int64],
+    order: int,
 ) -> None:
     """Bring the vectors of lists into the heaps of the queries that scan them.
 
@@ -37,7 +39,7 @@ def scan_shared(
     Shapes: codes, ids and sizes [nlist]: the addresses of each list's vectors, float32 [size, d],
     and of their ids, int64, and its size; `allowed` bits, bit i says whether id i may be found, or
     empty = every one; queries [n, d]; lists [n, w], what each scans, -1 = nothing; distances and
-    labels [n, k], the running heaps, the farthest first.
+    labels [n, k], the running heaps, the farthest first; `order`, the `SumOrder` of the distances.
     Mutates: distances and labels.
     """
     starts = np.zeros(len(sizes) + 1, np.int64)
@@ -57,7 +59,7 @@ def scan_shared(
         if len(sharing):
             vectors = carray(float32_pointer(codes[number]), (sizes[number], queries.shape[1]))
             labels_here = carray(int64_pointer(ids[number]), (sizes[number],))
-            _scan_list(vectors, labels_here, allowed, queries, sharing, distances, labels)
+            _scan_list(vectors, labels_here, allowed, queries, sharing, distances, labels, order)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -69,6 +71,7 @@ def _scan_list(
     rows: NDArray[np.int64],
     distances: NDArray[np.float32],
     labels: NDArray[np.int64],
+    order: int,
 ) -> None:
     margin = np.float32(1 + ROUNDING * queries.shape[1])
     last = len(rows) - 1
@@ -80,20 +83,20 @@ def _scan_list(
                 for i in range(block, stop):
                     near = _roughly(vectors, i, queries, row)
                     if near <= distances[row, 0] * margin:
-                        _offer(vectors, i, ids[i], allowed, queries, row, distances, labels)
+                        _offer(vectors, i, ids[i], allowed, queries, row, distances, labels, order)
                 continue
             a, b = rows[first], rows[first + 1]
             c, d = rows[min(first + 2, last)], rows[min(first + 3, last)]
             for i in range(block, stop):
                 near_a, near_b, near_c, near_d = _roughly_four(vectors, i, queries, a, b, c, d)
                 if near_a <= distances[a, 0] * margin:
-                    _offer(vectors, i, ids[i], allowed, queries, a, distances, labels)
+                    _offer(vectors, i, ids[i], allowed, queries, a, distances, labels, order)
                 if near_b <= distances[b, 0] * margin:
-                    _offer(vectors, i, ids[i], allowed, queries, b, distances, labels)
+                    _offer(vectors, i, ids[i], allowed, queries, b, distances, labels, order)
                 if first + 2 <= last and near_c <= distances[c, 0] * margin:
-                    _offer(vectors, i, ids[i], allowed, queries, c, distances, labels)
+                    _offer(vectors, i, ids[i], allowed, queries, c, distances, labels, order)
                 if first + 3 <= last and near_d <= distances[d, 0] * margin:
-                    _offer(vectors, i, ids[i], allowed, queries, d, distances, labels)
+                    _offer(vectors, i, ids[i], allowed, queries, d, distances, labels, order)
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
@@ -141,11 +144,12 @@ def _offer(
     row: int,
     distances: NDArray[np.float32],
     labels: NDArray[np.int64],
+    order: int,
 ) -> None:
     """Put a vector into a heap if it is nearer than the farthest there."""
     if len(allowed) and not (label >> 3 < len(allowed) and allowed[label >> 3] >> (label & 7) & 1):
         return
-    distance = _as_faiss(vectors, i, queries, row)
+    distance = squared_l2(vectors, i, queries, row, order)
     if distance > distances[row, 0]:
         return
     if distance == distances[row, 0] and not label < labels[row, 0]:
@@ -170,24 +174,3 @@ def _offer(
 @numba.njit(cache=True, nogil=True)
 def _is_farther(distance: np.float32, label: int, than: np.float32, than_label: int) -> bool:
     return bool(distance > than or (distance == than and label > than_label))
-
-
-@numba.njit(cache=True, nogil=True)
-def _as_faiss(
-    vectors: NDArray[np.float32], i: int, queries: NDArray[np.float32], row: int
-) -> np.float32:
-    """Squared L2 in FAISS's order: eight sums, then their halves, without fused operations."""
-    sums = np.zeros(8, np.float32)
-    whole = queries.shape[1] // 8 * 8
-    for j in range(0, whole, 8):
-        for lane in range(8):
-            difference = vectors[i, j + lane] - queries[row, j + lane]
-            sums[lane] += difference * difference
-    for half in (4, 2, 1):
-        for lane in range(half):
-            sums[lane] += sums[lane + half]
-    total = np.float32(sums[0])
-    for j in range(whole, queries.shape[1]):
-        difference = vectors[i, j] - queries[row, j]
-        total += difference * difference
-    return total

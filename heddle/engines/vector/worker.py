@@ -40,6 +40,7 @@ from heddle.engines.vector.scheduler import NO_LIST
 from heddle.engines.vector.search import SortedHits, ascending
 from heddle.engines.vector.shared_scan import scan_shared
 from heddle.engines.vector.source import VectorSource, store_in
+from heddle.engines.vector.sum_order import SumOrder
 from heddle.engines.vector.word_searches import WordSearches
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ BY_LIST, QUERY_AFTER_QUERY = 0, 11
 CACHED_BYTES = 8 << 20  # codes of all lists
 CANDIDATES_MIN, CANDIDATES_PER_HIT = 100, 10  # of coded vectors, to be refined
 SPARE_MAX = 4000  # candidates beyond the hits wanted
-SHARES_NOTHING = "FAISS sums distances in another order here: queries share no scans"
+SUM_ORDERS = tuple(SumOrder)  # which the self-test tries
 SELF_TEST_ROWS, SELF_TEST_LISTS, SELF_TEST_K = 4, 8, 10
 
 
@@ -125,7 +126,7 @@ class FaissWorker:
         self._ivf: IvfIndex = None
         self._memory: ListMemory | None = None  # where our kernel scans
         self._is_prepared = False
-        self._notes: tuple[str, ...] = ()
+        self._order = SumOrder.AVX2  # of that kernel
         self._centroids = np.zeros((0, 0), np.float32)
         self._prepare()
 
@@ -160,7 +161,7 @@ class FaissWorker:
     def notes(self) -> tuple[str, ...]:
         """What every search is told: where it goes another way than meant."""
         problem = "" if self._rebuild is None else self._rebuild.problem
-        return (*self._notes, problem) if problem else self._notes
+        return (problem,) if problem else ()
 
     @property
     def revision(self) -> int:
@@ -234,7 +235,17 @@ class FaissWorker:
     ) -> None:
         memory.locate(lists)
         bits = self._every_id if allowed is None else allowed.bits
-        scan_shared(memory.codes, memory.ids, memory.sizes, bits, queries, lists, distances, labels)
+        scan_shared(
+            memory.codes,
+            memory.ids,
+            memory.sizes,
+            bits,
+            queries,
+            lists,
+            distances,
+            labels,
+            int(self._order),
+        )
 
     def hits(
         self,
@@ -447,7 +458,6 @@ class FaissWorker:
         self._places = ChunkPlaces(self._live)
         self._ivf = ivf = self._live.ivf
         self._hot = self._memory = None
-        self._notes = ()
         if ivf is None:
             return
         check_steppable(ivf)
@@ -457,8 +467,7 @@ class FaissWorker:
         ivf.parallel_mode = SEQUENTIAL if stepping is Stepping.MERGE else mode | NO_HEAP_INIT
         is_shared = stepping is Stepping.SHARED and self._threads == 1
         if is_shared and not self._uses_own_kernel():
-            log.warning(SHARES_NOTHING)
-            self._notes = (SHARES_NOTHING,)
+            log.info("FAISS sums distances in an unknown order here: queries share no scans")
         if not self._steps_change_nothing():
             raise ConfigError(
                 f"FAISS {faiss.__version__} searches in steps with other results than at once; "
@@ -468,14 +477,20 @@ class FaissWorker:
             self._hot = self._make_hot(ivf)
 
     def _uses_own_kernel(self) -> bool:
-        """Scan by our kernel if its distances are FAISS's bit for bit; return whether they are."""
+        """Scan by our kernel if one of its orders of sums is FAISS's; return whether one is.
+
+        Equal means bit for bit. Without one FAISS scans for each query: the hits are the same, only
+        no query shares what another one reads.
+        """
         queries = self._test_queries()
         expected, _ = self.search_at_once(queries, SELF_TEST_K, SELF_TEST_LISTS)
         self._memory = ListMemory(self._ivf)
-        found, _ = self.search_at_once(queries, SELF_TEST_K, SELF_TEST_LISTS)
-        if not np.array_equal(expected, found):
-            self._memory = None
-        return self._memory is not None
+        for self._order in SUM_ORDERS:
+            found, _ = self.search_at_once(queries, SELF_TEST_K, SELF_TEST_LISTS)
+            if np.array_equal(expected, found):
+                return True
+        self._memory = None
+        return False
 
     def _test_queries(self) -> NDArray[np.float32]:
         """Return a few random queries of unit length, [n, d]."""

@@ -6,6 +6,9 @@ import pytest
 
 from heddle.engines.vector.list_memory import ListMemory
 from heddle.engines.vector.shared_scan import scan_shared
+from heddle.engines.vector.sum_order import SumOrder
+
+pytestmark = pytest.mark.numerics
 
 EVERY_ID = np.zeros(0, np.uint8)
 
@@ -18,7 +21,7 @@ def index_of(vectors, nlist=7):
     return index
 
 
-def scanned(index, queries, lists, k, allowed=EVERY_ID, steps=1):
+def scanned(index, queries, lists, k, allowed=EVERY_ID, steps=1, order=SumOrder.AVX2):
     """Sorted hits of lists [n, w], a part of the columns in each step."""
     memory = ListMemory(index)
     memory.locate(lists)
@@ -26,22 +29,30 @@ def scanned(index, queries, lists, k, allowed=EVERY_ID, steps=1):
     labels = np.full((len(queries), k), -1)
     for part in np.array_split(lists, steps, axis=1):
         scan_shared(
-            memory.codes, memory.ids, memory.sizes, allowed, queries, part, distances, labels
+            memory.codes,
+            memory.ids,
+            memory.sizes,
+            allowed,
+            queries,
+            part,
+            distances,
+            labels,
+            int(order),
         )
         assert (distances[:, 0] == distances.max(axis=1)).all()  # still heaps
     order = np.lexsort((labels, distances), axis=1)
     return np.take_along_axis(distances, order, 1), np.take_along_axis(labels, order, 1)
 
 
-@pytest.mark.parametrize("dims", [8, 16, 384])
+@pytest.mark.parametrize("dims", [8, 16, 20, 384])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 9])
-def test_hits_are_those_of_faiss(tools, dims, rows):
+def test_hits_are_those_of_faiss(tools, faiss_order, dims, rows):
     vectors, queries = tools.clustered(900, dims=dims), tools.clustered(rows, 3, dims)
     index = index_of(vectors)
     index.nprobe = 4
     distances, labels = index.search(queries, 10)
     _, lists = index.quantizer.search(queries, 4)
-    found = scanned(index, queries, lists, 10)
+    found = scanned(index, queries, lists, 10, order=faiss_order)
     np.testing.assert_array_equal(found[0], distances)
     np.testing.assert_array_equal(found[1], labels)
 

@@ -15,6 +15,8 @@ from heddle.engines.vector.worker import (
     one_shot,
 )
 
+pytestmark = pytest.mark.numerics
+
 
 def ivf(tools, kind="IVF4,Flat", metric=faiss.METRIC_L2):
     index = faiss.index_factory(tools.dims, kind, metric)
@@ -160,22 +162,28 @@ def test_the_self_test_notices_codes_whose_heaps_are_carried(tools, source, monk
         FaissWorker(live, source)
 
 
-def test_where_faiss_sums_in_another_order_it_scans_itself(tools, source, monkeypatch, caplog):
-    scan = worker_module.scan_shared
-
-    def inexact(*arguments):
-        scan(*arguments)
-        arguments[-2][:] *= np.float32(1 + 1e-6)
-
-    monkeypatch.setattr(worker_module, "scan_shared", inexact)
+def test_the_self_test_finds_the_order_of_faiss(tools, faiss_order):
+    source = tools.Source(tools.clustered(3000, dims=384))
     live = LiveIndex.build(source)
-    worker = FaissWorker(live, source)
+    worker, queries = FaissWorker(live, source), tools.clustered(8, seed=3, dims=384)
+    assert worker.shares_lists
+    np.testing.assert_array_equal(
+        worker.search_at_once(queries, 9, 7)[0], one_shot(live.index, queries, 9, 7)[0]
+    )
+
+
+def test_an_unknown_order_of_sums_is_ordinary(tools, source, monkeypatch, caplog):
+    monkeypatch.setattr(worker_module, "SUM_ORDERS", ())
+    live = LiveIndex.build(source)
+    with caplog.at_level("INFO", logger=worker_module.log.name):
+        worker = FaissWorker(live, source)
     assert not worker.shares_lists
     assert "queries share no scans" in caplog.text
+    assert not [record for record in caplog.records if record.levelname != "INFO"]
     engine = VectorEngine("vector", 0, worker, tools.Clock())
     engine.apply(tools.search(1, tools.clustered(2)))
-    [note] = tools.terminals(tools.drain(engine))[1].result.notes
-    assert "queries share no scans" in note
+    assert tools.terminals(tools.drain(engine))[1].result.notes == ()
+    assert worker.notes == ()
     queries = tools.clustered(8, seed=3)
     found = worker.search_at_once(queries, 9, 7)
     np.testing.assert_array_equal(found[0], one_shot(live.index, queries, 9, 7)[0])
