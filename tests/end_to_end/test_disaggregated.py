@@ -72,6 +72,7 @@ def rounds() -> RAGraph:
     )
 
 
+@pytest.mark.numerics
 def test_two_processes_answer_as_one_engine(lanes: Server, inline_server: Server):
     for name in ("oneshot", "hyde"):
         together = lanes.app(name).batch([QUESTION] * 3)
