@@ -18,8 +18,8 @@ from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.vector.build import refresh_index
+from heddle.engines.vector.files.index_kind import SearchMode
 from heddle.engines.vector.graph.progress import OnPhase
-from heddle.engines.vector.index_kind import SearchMode
 from heddle.hosts.machine import read_machine
 from heddle.kv.forget_files import forget_files
 

@@ -23,10 +23,10 @@ from heddle.engines.llm.build import LlmSettings
 from heddle.engines.llm.disaggregated_port import LLM_KINDS, DisaggregatedPort, LlmLane
 from heddle.engines.llm.lane_role import LaneRole, lane_names, lane_roles
 from heddle.engines.vector.build import VectorSettings
-from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.hot.setting import AUTO, HotSettings, hot_settings
-from heddle.engines.vector.index_bytes import index_bytes, mode_of
-from heddle.engines.vector.locality.setting import SPECULATIVE, target_recall
+from heddle.engines.vector.files.index_bytes import index_bytes, mode_of
+from heddle.engines.vector.files.manifest import graph_path
+from heddle.engines.vector.ivf.early_stop.setting import SPECULATIVE, target_recall
+from heddle.engines.vector.ivf.hot.setting import AUTO, HotSettings, hot_settings
 from heddle.engines.vector.pool.build import PREFILL_SLO_S, PoolSettings
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.part import WHOLE, Part

@@ -65,7 +65,7 @@ from heddle.engines.embedding.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.token_estimate import TokenEstimate
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
-from heddle.engines.vector.locality.setting import SPECULATIVE
+from heddle.engines.vector.ivf.early_stop.setting import SPECULATIVE
 from heddle.engines.vector.shards.port import LostShard
 from heddle.hosts.devices import detect_devices
 from heddle.hosts.lane_spec import LaneSpec

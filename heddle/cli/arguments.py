@@ -20,8 +20,8 @@ from heddle.core.tasks import Optimizations
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.llm.lane_role import ROLES, LaneRole, lane_roles
 from heddle.engines.vector.graph.scheduler import TOPM
-from heddle.engines.vector.hot.setting import AUTO
-from heddle.engines.vector.locality.setting import EXACT, SEARCH_FORM, target_recall
+from heddle.engines.vector.ivf.early_stop.setting import EXACT, SEARCH_FORM, target_recall
+from heddle.engines.vector.ivf.hot.setting import AUTO
 from heddle.engines.vector.pool.build import PREFILL_SLO_S
 from heddle.engines.vector.shards.port import LostShard
 from heddle.kv.kv_encoding import KvEncoding

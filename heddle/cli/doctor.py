@@ -35,9 +35,8 @@ from heddle.engines.llm.attention_choice import COMPILED, TORCH, choose_attentio
 from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
 from heddle.engines.llm.row_kernel import c_compiler
+from heddle.engines.vector.files.manifest import graph_path, read_manifest
 from heddle.engines.vector.graph.graph_header import read_header
-from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.manifest import read_manifest
 from heddle.hosts.devices import detect_devices
 from heddle.hosts.machine import MachineFacts, read_machine
 

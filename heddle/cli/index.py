@@ -24,7 +24,7 @@ from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
 from heddle.corpus.ingestion import IngestProgress
 from heddle.engines.embedding.long_texts import LongTexts
-from heddle.engines.vector.index_kind import SearchMode
+from heddle.engines.vector.files.index_kind import SearchMode
 
 SEARCH_MODES: Final = tuple(mode.value for mode in SearchMode)
 PRIMING_STEP_S: Final = 2.0  # nobody asks this process anything: few long steps are faster

@@ -11,7 +11,7 @@ from heddle.app.placement import PROCESS_BYTES, Demand, plan_placement
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
-from heddle.engines.vector.graph_path import graph_path
+from heddle.engines.vector.files.manifest import graph_path
 from heddle.hosts.machine import MachineFacts
 
 

@@ -22,9 +22,9 @@ from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.costs.batch_cost import BatchCost, queue_depth
 from heddle.engines.vector.build import refresh_index
+from heddle.engines.vector.files.index_kind import SearchMode
+from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph.graph_header import PAGE
-from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.index_kind import SearchMode
 from heddle.hosts.machine import MachineFacts
 
 GIB = 1 << 30

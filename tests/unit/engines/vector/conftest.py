@@ -12,7 +12,7 @@ from heddle.core.frames import TERMINAL
 from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Priority, Task
-from heddle.engines.vector.sum_order import SumOrder
+from heddle.engines.vector.kernels.sum_order import SumOrder
 
 DIMS = 16
 FAISS_LEVELS = {
