@@ -44,12 +44,12 @@ from heddle.core.results import (
 from heddle.core.tasks import Optimizations, Priority, Task
 from heddle.costs.prefill import prefill_token_s
 from heddle.costs.step_report import StepReport
-from heddle.engines.llm.asked_questions import Asking
-from heddle.engines.llm.fuser import Fuser
+from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ScoredAhead
 from heddle.engines.llm.fusion.ratio_choice import RatioChoice, chosen_ratio
-from heddle.engines.llm.primer import Primer, fitting
 from heddle.engines.llm.requests import change_segment, refusal
+from heddle.engines.llm.reuse.fuser import Fuser
+from heddle.engines.llm.reuse.primer import Primer, fitting
 from heddle.engines.llm.scheduler import Scheduler, SchedulerLimits, StepPlan
 from heddle.engines.llm.sequence import Decode, Sequence
 from heddle.engines.llm.step_batch import StepBatch, StepResult

@@ -9,7 +9,7 @@ from heddle.core.commands import Amend, AmendMode, Cancel, Release
 from heddle.core.frames import Cancelled, Failed
 from heddle.core.payloads import Pause
 from heddle.core.results import FinishReason, KvHandle
-from heddle.engines.llm.text_stream import TextDecoder
+from heddle.engines.llm.text.text_stream import TextDecoder
 from tests.unit.engines.llm.fake_worker import EOS, Lane, greedy
 
 PROMPT = tuple(range(10, 20))

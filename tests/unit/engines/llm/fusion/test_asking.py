@@ -8,9 +8,9 @@ import torch
 
 from heddle.core.commands import Amend, AmendMode, Cancel
 from heddle.core.kv_reuse import AUTO, KvReuse, QuestionPass, ReusePolicy
-from heddle.engines.llm.asked_questions import AskedQuestions
 from heddle.engines.llm.engine import ASKINGS_MAX
-from heddle.engines.llm.fused_layers import fuse_layers
+from heddle.engines.llm.fusion.asked_questions import AskedQuestions
+from heddle.engines.llm.model.fused_layers import fuse_layers
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.three_chunks import (
     CHUNKS,

@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from heddle.engines.llm.fused_layers import fuse_layers
+from heddle.engines.llm.model.fused_layers import fuse_layers
+from heddle.engines.llm.model.worker import TransformersWorker
 from heddle.engines.llm.step_batch import BatchRow, SlotLoad, StepBatch
-from heddle.engines.llm.worker import TransformersWorker
 from heddle.kv.rows import SlotRun
 from tests.helpers.fused_serving import segments
 from tests.helpers.ropes import DISTANCES, PAIRED, ROPES, angle_tolerance, roped_model

@@ -15,7 +15,7 @@ from heddle.core.frames import Done
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import Segment, SegmentRole
 from heddle.core.results import Prefilled
-from heddle.engines.llm.fused_layers import fuse_layers
+from heddle.engines.llm.model.fused_layers import fuse_layers
 from tests.helpers.fused_serving import EVERYTHING, FusedServing, segments
 from tests.helpers.three_chunks import CHUNKS as ABC
 from tests.helpers.three_chunks import PREFIX, QUESTION, ids_of, rel_diff, served
