@@ -33,7 +33,7 @@ class LlmSettings:
     there is one. `attention` torch, triton (a kernel for NVIDIA GPUs) or compiled (one for CPUs,
     ADR 23); auto takes a kernel where it can. `context_tokens_max` None is the model's own, or what
     the KV pool of `kv_bytes` holds if that is less. `packs_weights` keeps a second copy of the
-    weights, for decoding, on CPUs in float32. A step for nobody who waits, such as priming, aims to
+    weights, for decoding, on CPUs in float32. A step in the background, such as priming, aims to
     take `background_step_s` at most. `threads` 0 leaves torch's setting as it is. `chunk_kv_bytes`
     of host memory keep the KV of retrieved chunks for reuse, 0 = none, as `chunk_kv_encoding` says;
     `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`. What is deleted from the corpus in

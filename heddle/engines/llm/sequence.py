@@ -23,7 +23,7 @@ class Decode:
     """A decode task that continues a sequence.
 
     The first `num_continued_tokens` of `output_ids` were written by earlier decodes. `transfer`
-    tells how its prompt came from another lane.
+    says how its prompt came from another lane.
 
     Mutates: the engine appends to `output_ids` and moves `reported` along.
     """

@@ -20,8 +20,8 @@ SOURCE: Final = Path(__file__).with_name("compiled_kernel.c")
 COMPILERS: Final = ("cc", "gcc", "clang")
 COMPILING_S_MAX: Final = 120.0
 HEAD_DIM_MAX: Final = 256
-# A row's queries are computed so many at once. Of fewer, torch's attention computes no more than
-# there are, and is faster where no keys need to be brought together (2 queries: up to three times).
+# Queries of a row that the kernel computes at once. For fewer, torch's attention computes only
+# those that there are: up to three times faster for 2 queries whose keys lie in one place.
 TILE_QUERIES: Final = 32
 FLAGS: Final = (
     *("-O3", "-march=native", "-ffp-contract=fast", "-std=gnu11", "-shared", "-fPIC"),
@@ -158,7 +158,7 @@ def _compiled() -> Path:
 
 
 def _cpu_features() -> str:
-    """Return what tells this CPU from others that may share the cache; empty where unknown."""
+    """Return what distinguishes this CPU from others that share the cache; empty if unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -169,7 +169,7 @@ def _cpu_features() -> str:
 def _torch_openmp() -> Path:
     """Return the OpenMP library that torch has loaded.
 
-    Raises: OSError: it isn't GNU's, or can't be told from another one that is loaded, too.
+    Raises: OSError: it isn't GNU's, or several are loaded and torch's is not recognised.
     """
     import torch
 

@@ -51,14 +51,14 @@ class AttentionContext:
 
     @property
     def wants_scores_alone(self) -> bool:
-        """Whether the last layer's output is wanted by nobody: a pass that selects tokens."""
+        """Whether no row needs the last layer's output: the step only scores tokens."""
         return self.decodes is None and all(
             isinstance(row.measure, TokenScores | LastQueries) and row.draw is None
             for row in self.rows
         )
 
     def only_measured(self) -> "AttentionContext":
-        """Return the context of a layer whose output nobody wants: rows are only measured."""
+        """Return the context of a layer whose output is not needed: rows are only measured."""
         blocks = ((),) * len(self.rows)
         return replace(self, decodes=None, blocks=blocks, compiled={}, ragged=None)
 

@@ -1,4 +1,4 @@
-"""Turning keys and queries to their positions, by whoever knows how a model's numbers pair up."""
+"""Rotating keys and queries to their positions (RoPE), for each way a model pairs dimensions."""
 
 import sys
 from collections.abc import Callable

@@ -8,7 +8,7 @@ from torch import Tensor
 from heddle.engines.llm.attention.compiled_kernel import NewTokens, RowKernel
 from heddle.kv.page_store import PageStore
 
-TOKENS_ALONE_MAX: Final = 128  # so many are done before another thread has begun
+TOKENS_ALONE_MAX: Final = 128  # fewer are written before a second thread starts
 
 
 def store_tokens(

@@ -15,7 +15,7 @@ from heddle.engines.llm.step_batch import BatchRow
 CAUSAL_BLOCKS_MAX = 2048  # queries of a whole prompt that are cut into blocks on a CPU
 BLOCK_QUERIES = 256  # read the keys that none of them hides in one call: longer products
 PART_QUERIES = 64  # read the others with a mask: of 32 to 256 as fast as any, and the least memory
-SHARED_KEYS_MIN = 512  # from so many on, keys that no query of a block hides are read without mask
+SHARED_KEYS_MIN = 512  # fewer keys, though no query of a block hides one, are read with a mask
 
 
 class KeyPart(NamedTuple):
@@ -99,7 +99,7 @@ def _block(
         own = places[first : first + PART_QUERIES]
         begin, end = int(own[0]), int(own[-1]) + 1
         mask = torch.zeros(len(own), end - shared, dtype=dtype, device=device)
-        # Whatever lies before the part's first query is hidden from none of them.
+        # No query of the part hides a key that lies before the part's first query.
         hidden = torch.arange(begin, end, device=device) > torch.from_numpy(own).to(device)[:, None]
         mask[:, begin - shared :].masked_fill_(hidden, float("-inf"))
         parts.append(BlockPart(start + first, start + first + len(own), shared, end, mask))

@@ -31,7 +31,7 @@ PART_KEYS_MIN: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a launch cuts its work, and what Triton's compiler is told.
+    """How a launch cuts its work, and the options of Triton's compiler.
 
     Where a key lies is loaded, too (`slots`), which takes pipeline stages: with 5, a block of keys
     has the time of a whole block before it to arrive; with 3 or 4, none (seen in the code that is
@@ -203,7 +203,7 @@ def _places(row: BatchRow) -> NDArray[np.int64]:
 def _segments(
     rows: Sequence[BatchRow], firsts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the longest stretches of keys that share a rotation, whatever rows they belong to.
+    """Return the longest stretches of keys that share a rotation, across all rows.
 
     Shapes: firsts [rows + 1]; result [segments, 2] (start, stop), and rotations [segments].
     """
@@ -225,8 +225,8 @@ def _query_turns(
 ) -> QueryTurns:
     """Return how queries are turned for keys that are stored `rotations` further back.
 
-    What the model's own rotation makes of each unit vector shows which dimensions it pairs, in
-    whatever layout, and by how much.
+    The model's own rotation is applied to each unit vector. The result shows which dimensions it
+    pairs, in any layout, and by which angle.
 
     Shapes: rotations [segments].
     """

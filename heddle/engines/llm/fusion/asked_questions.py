@@ -55,8 +55,8 @@ class Asking:
 class AskedQuestions:
     """Keeps questions' queries by tenant and tokens; those used longest ago go first.
 
-    A prompt finds them by what it ends with, so nothing has to be given back, and a question that
-    was changed finds nothing.
+    A prompt finds them by its last tokens, so no entry has to be given back, and a changed
+    question finds none.
     """
 
     def __init__(self, scorer: QuestionScorer, bytes_max: int = BYTES_MAX) -> None:
@@ -105,7 +105,7 @@ class AskedQuestions:
         blocks = [(c.block, start - (c.span.start - c.record.base)) for c in wanted]
         try:
             scores = self._scorer.scores(self._kept[salt, token_ids], blocks)
-        except Exception as error:  # whatever the device raised: the other pass is still there
+        except Exception as error:  # any error of the device: the other pass still works
             log.exception("a question that was run ahead could not be scored")
             problem = f"{type(error).__name__} while scoring the question that was run ahead"
             return ScoredAhead({}, f"{problem}: it ran with its prompt")

@@ -27,7 +27,7 @@ LLM_KINDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class LlmLane:
-    """A lane, what it does, and how many prompts it decodes at once (`seats`)."""
+    """A lane, its role, and how many prompts it decodes at once (`seats`)."""
 
     port: EnginePort
     role: LaneRole
@@ -89,7 +89,7 @@ class DisaggregatedPort:
     _prompts: dict[int, _Prompt] = field(default_factory=dict)  # leased, by the prefill
     _decodes: dict[int, _Decode] = field(default_factory=dict)
     _events: list[Event] = field(default_factory=list)
-    _stepped_s: float = 0.0  # by prefill lanes since they were told of
+    _stepped_s: float = 0.0  # of prefill lanes, not yet reported [s]
     _last: dict[int, Frame] = field(default_factory=dict)  # each lane's newest, no events
     _wake: Callable[[], None] = lambda: None
 
@@ -278,7 +278,7 @@ class DisaggregatedPort:
     def _whole(self, frame: Frame) -> Frame:
         """Return a lane's frame under this engine's name, with the state of all of them.
 
-        What steps cost is told by lanes that prefill: the runtime asks it of prompts only.
+        Only lanes that prefill report what steps cost: the runtime needs it for prompts only.
         """
         last = [self._last[number] for number in sorted(self._last)]
         prefilling = [f for n, f in sorted(self._last.items()) if self.lanes[n].role.prefills]

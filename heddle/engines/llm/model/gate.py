@@ -97,7 +97,7 @@ def fingerprint(model_dir: Path, dtype: str) -> str:
 
     Of every tensor some bytes are read, at places that depend on its size alone: all of a small
     one. So a model whose weights were trained on or merged has another digest wherever that was,
-    and gigabytes are told apart in milliseconds; a few numbers changed by hand may be missed.
+    and gigabytes are compared in milliseconds; a few numbers changed by hand may be missed.
 
     Raises: ConfigError: a file of weights has no safetensors header, or one that names places
         outside of it.

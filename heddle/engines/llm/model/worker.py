@@ -67,7 +67,7 @@ class TransformersWorker:
     """An `LlmWorker` over a causal language model of transformers.
 
     The linear layers see all tokens of a step at once, packed into one sequence [1, t]; only
-    the attention tells the rows apart. The last norm and the vocabulary head see the last token
+    the attention treats rows separately. The last norm and the vocabulary head see the last token
     of the rows that want one.
 
     Args:
@@ -228,7 +228,7 @@ class TransformersWorker:
     def _attention_alone(
         self, number: int, hidden: Tensor, cos_sin: tuple[Tensor, ...], context: AttentionContext
     ) -> None:
-        """Write the keys and values of one layer and measure; nobody wants its output.
+        """Write the keys and values of one layer and measure; its output is not needed.
 
         Shapes: hidden [1, t, hidden]; cos_sin [1, t, ...].
         """

@@ -87,7 +87,7 @@ class ChunkCache(Protocol):
         now_s: float,
         ended: Callable[[str | None], None] | None = None,
     ) -> bool:
-        """Store an entry; `ended` is told when it is on disk, or why not."""
+        """Store an entry; `ended` gets None once it is on disk, else the reason."""
         ...
 
     def keeps(self, record: ChunkRecord) -> bool:
@@ -105,7 +105,7 @@ class ChunkCache(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why it doesn't keep KV as it was told to; empty where it does."""
+        """Why it doesn't keep KV as configured; empty where it does."""
         ...
 
     def gauges(self) -> Mapping[str, float]:
@@ -165,7 +165,7 @@ class Fuser:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why the store doesn't keep KV as it was told to; empty where it does."""
+        """Why the store doesn't keep KV as configured; empty where it does."""
         return self._cache.notes
 
     def gauges(self) -> Mapping[str, float]:
@@ -179,8 +179,9 @@ class Fuser:
     def begin(self, prompt: Prompt, now_s: float, prefill_token_s: float, busy_s: float) -> None:
         """Look for stored KV; without any the prompt stays an ordinary one.
 
-        What takes longer to load than to prefill, at so many seconds a token and while the engine
-        is busy with others for so long, is left on disk, and the receipt says so.
+        A chunk is left on disk if loading it takes longer than prefilling it. Prefilling takes
+        `prefill_token_s` a token and begins after `busy_s`, when the engine has finished other
+        requests' work. The receipt says so.
         """
         policy = prompt.reuse.policy
         layout = layout_of(prompt.segments)
@@ -324,7 +325,7 @@ class Fuser:
         now_s: float,
         ended: Callable[[str | None], None] | None = None,
     ) -> None:
-        """Store the KV of one chunk; `ended` is told when it is on disk (None), or why not."""
+        """Store a chunk's KV; `ended` gets None once it is on disk, else the reason."""
         record = capture.record
         if prompt.attention is not None:
             record = replace(record, attention=prompt.attention.of_chunk_at(capture.start))

@@ -18,18 +18,18 @@ AS_STORED = KvReuse(ReusePolicy.FULL_REUSE, ratio=0.0, primed=False)
 
 
 class Primer:
-    """Puts priming prompts on their way, and tells when a chunk's KV lies on disk. (FusionRAG §3.1)
+    """Starts priming prompts and reports when a chunk's KV lies on disk. (FusionRAG §3.1)
 
-    The neighbours' raw KV is reused as it is; what of it isn't stored is computed in its place.
-    Keys are stored as they were computed, behind the neighbours: the entry says at which
-    position, and whoever uses it turns them from there.
+    The neighbours' raw KV is reused as it is; a neighbour that isn't stored is computed in its
+    place. Keys are stored as computed, behind the neighbours. The entry records their position,
+    and a prompt that reuses it rotates them from there.
 
     Mutates: a prompt's `primes`, and what fusion changes of it.
     """
 
     def __init__(self, fuser: Fuser) -> None:
         self._fuser = fuser
-        self._wake: Callable[[], None] = _nobody
+        self._wake: Callable[[], None] = _no_subscriber
         self._storing: dict[int, Primed] = {}  # by the prompt's id
         self._written: deque[tuple[int, str | None]] = deque()  # from the store's own threads
 
@@ -100,5 +100,5 @@ def fitting(segments: Sequence[Segment], tokens_max: int) -> tuple[Segment, ...]
     return tuple(kept)
 
 
-def _nobody() -> None:
+def _no_subscriber() -> None:
     """Stand in for a subscriber until there is one."""

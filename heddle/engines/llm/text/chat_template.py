@@ -22,7 +22,7 @@ MARKER = "heddle0content0marker"  # letters and digits: no template trims or esc
 class ChatTemplate:
     """A template split at the user's content: rendered text = head + content + tail.
 
-    `source` is the template itself; what it writes literally are the model's control tokens.
+    `source` is the template itself; its literal text holds the model's control tokens.
     """
 
     head: str

@@ -248,7 +248,7 @@ def bytes_tokenizer(tmp_path_factory):
 
 
 def spoken(bytes_tokenizer, text, pauses, **sampling):
-    """Have the model say a text in rounds; return what it streamed and its results."""
+    """Have the model say a text in rounds; return its stream and its results."""
     tokenizer, decoder = bytes_tokenizer
     ids = tuple(tokenizer.encode(text).ids)
     lane = Lane(pages=64, decoder=decoder)

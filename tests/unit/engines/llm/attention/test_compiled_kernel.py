@@ -1,4 +1,4 @@
-"""The compiled kernel is built once, and its absence is told, not suffered in silence."""
+"""The compiled kernel is built once, and its absence is reported."""
 
 import shutil
 import subprocess

@@ -28,7 +28,7 @@ def store(kv_heads, dtype=torch.float32, device="cpu"):
 
 
 class Stretch:
-    """Stands in for a rotation that can be told from any other: a factor for each distance."""
+    """Stands in for a rotation that differs from any other: a factor for each distance."""
 
     def turning(self, distances):
         def turn(keys):

@@ -59,7 +59,7 @@ def selected_alone(case, ratio=RATIO):
 
 
 def in_slices(serving):
-    """Let steps have room for so many prompt tokens only."""
+    """Let steps have room for 13 prompt tokens only."""
     return patch.object(serving.engine, "_prefill_tokens_within", return_value=13)
 
 
@@ -69,7 +69,7 @@ def assert_nothing_held(serving):
     assert not serving.engine._sequences
 
 
-# --- what it selects -------------------------------------------------------------------------
+# --- selecting -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("step_tokens", [512, 19])
@@ -175,7 +175,7 @@ def test_equal_runs_give_equal_numbers(model, case):
 
 
 def test_a_preempted_prompt_keeps_its_selection(model, case):
-    """It has drawn tokens by what it selected first: it is put together again in the same way."""
+    """It has drawn tokens after its first selection: the second one has to be the same."""
     serving = asked(model)
     expected = serving.ask(case.segments, ALONE)
     number = serving.start(case.segments, ALONE, 6)

@@ -206,7 +206,7 @@ def _with_ids(chunks):
 
 
 def _follow(serving):
-    """Take a step; whoever has its answer lets its pages go, whoever failed has none."""
+    """Take a step; an answered request gives its pages back, a failed one has none."""
     for event in serving.engine.step(0.0, float("inf")).events:
         if isinstance(event, Done) and isinstance(event.result, Prefilled):
             serving.prefilled[event.task_id] = event.result

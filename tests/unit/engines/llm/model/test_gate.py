@@ -101,7 +101,7 @@ def test_the_fingerprint_follows_configuration_and_dtype(tmp_path):
 
 @pytest.mark.parametrize("changed", range(40))
 def test_the_fingerprint_follows_every_tensor_wherever_it_lies(tmp_path, changed):
-    """Such as a LoRA that was merged into one layer: neither header nor size tells."""
+    """Such as a LoRA that was merged into one layer: header and size stay the same."""
     tensors = {f"layer.{number:02}": torch.full((25_000,), 1.0) for number in range(40)}
     first = fingerprint_of(tmp_path, tensors)
     tensors[f"layer.{changed:02}"] += 2**-10

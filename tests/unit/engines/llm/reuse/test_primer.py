@@ -1,4 +1,4 @@
-"""A chunk's KV, computed on top of its neighbours' and stored: what it is, and when it is made."""
+"""A chunk's KV, computed after its neighbours' and stored: its content and its time."""
 
 import copy
 import os

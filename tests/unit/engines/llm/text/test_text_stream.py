@@ -1,4 +1,4 @@
-"""The pieces of a stream join to the decoded text, whatever the tokenizer and the chunks."""
+"""The pieces of a stream join to the decoded text, for every tokenizer and every cut."""
 
 import functools
 import json
