@@ -46,7 +46,7 @@ from heddle.cli.progress import ProgressLines
 from heddle.core.errors import InputError
 from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
 from heddle.core.passages import Passage
-from heddle.engines.llm import model_gate
+from heddle.engines.llm.model import gate as model_gate
 from heddle.evals.catalogue import READER_NOTES, load_dataset
 from heddle.evals.context import sample
 from heddle.evals.dataset import Dataset

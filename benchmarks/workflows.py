@@ -34,7 +34,7 @@ from heddle.app.model_source import model_directory
 from heddle.app.server_config import ServerConfig
 from heddle.core.ports import EnginePort
 from heddle.corpus.store import CorpusStore
-from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.hosts.machine import read_machine
 from heddle.hosts.process import start_lanes
 from heddle.passes.runner import PassRunner

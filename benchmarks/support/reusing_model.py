@@ -24,7 +24,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Generated, Prefilled
 from heddle.core.tasks import Optimizations
 from heddle.engines.llm.build import LlmSettings, build_engine
-from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.evals.question import EvalQuestion
 from heddle.kv.page_store import KvBlock
 from heddle.workflow.presets import ANSWER, ANSWER_TOKENS

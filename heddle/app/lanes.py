@@ -20,8 +20,8 @@ from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import EmbeddingSettings, default_model_dir
 from heddle.engines.llm.build import LlmSettings
-from heddle.engines.llm.disaggregated_port import LLM_KINDS, DisaggregatedPort, LlmLane
-from heddle.engines.llm.lane_role import LaneRole, lane_names, lane_roles
+from heddle.engines.llm.lanes.disaggregated_port import LLM_KINDS, DisaggregatedPort, LlmLane
+from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names, lane_roles
 from heddle.engines.vector.build import VectorSettings
 from heddle.engines.vector.files.index_bytes import index_bytes, mode_of
 from heddle.engines.vector.files.manifest import graph_path

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from heddle.core.errors import ConfigError
-from heddle.engines.llm.lane_role import LaneRole, lane_names
+from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names
 from heddle.hosts.machine import MachineFacts
 
 MEMORY_SHARE: Final = 0.8  # of the cgroup's limit; the rest is the system's and the page cache's

@@ -15,8 +15,8 @@ from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError
 from heddle.core.passages import Passage
 from heddle.corpus.store import CorpusStore
-from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
-from heddle.engines.llm.stored_size import stored_size
+from heddle.engines.llm.reuse.stored_size import stored_size
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.kv.kv_encoding import KvEncoding
 from heddle.workflow.presets import ANSWER
 

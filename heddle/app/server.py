@@ -64,7 +64,7 @@ from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.token_estimate import TokenEstimate
-from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.engines.vector.ivf.early_stop.setting import SPECULATIVE
 from heddle.engines.vector.shards.port import LostShard
 from heddle.hosts.devices import detect_devices

@@ -18,7 +18,7 @@ from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse, kv_reuse_of
 from heddle.core.tasks import Optimizations
 from heddle.engines.embedding.long_texts import LongTexts
-from heddle.engines.llm.lane_role import ROLES, LaneRole, lane_roles
+from heddle.engines.llm.lanes.lane_role import ROLES, LaneRole, lane_roles
 from heddle.engines.vector.graph.scheduler import TOPM
 from heddle.engines.vector.ivf.early_stop.setting import EXACT, SEARCH_FORM, target_recall
 from heddle.engines.vector.ivf.hot.setting import AUTO

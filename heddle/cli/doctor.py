@@ -31,10 +31,10 @@ from heddle.core.errors import ConfigError, HeddleError, InputError, StorageErro
 from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_facts
-from heddle.engines.llm.attention_choice import COMPILED, TORCH, choose_attention
+from heddle.engines.llm.attention.choice import COMPILED, TORCH, choose_attention
+from heddle.engines.llm.attention.compiled_kernel import c_compiler
 from heddle.engines.llm.build import LlmSettings, build_engine
-from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
-from heddle.engines.llm.row_kernel import c_compiler
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.engines.vector.files.manifest import graph_path, read_manifest
 from heddle.engines.vector.graph.graph_header import read_header
 from heddle.hosts.devices import detect_devices

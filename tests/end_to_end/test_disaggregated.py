@@ -11,7 +11,7 @@ import pytest
 from heddle import RAGraph, Server
 from heddle.core.gauges import KV_PAGES_HELD
 from heddle.core.tasks import Optimizations
-from heddle.engines.llm.disaggregated_port import DisaggregatedPort
+from heddle.engines.llm.lanes.disaggregated_port import DisaggregatedPort
 from heddle.runtime.events import Answer
 from tests.end_to_end.conftest import KV_BYTES
 from tests.helpers.server_state import eventually, holds_nothing

@@ -19,7 +19,7 @@ from heddle.app.placement import (
     share_cores,
 )
 from heddle.core.errors import ConfigError
-from heddle.engines.llm.lane_role import LaneRole
+from heddle.engines.llm.lanes.lane_role import LaneRole
 from heddle.hosts.machine import MachineFacts
 
 GIB = 1 << 30

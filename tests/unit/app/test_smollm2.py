@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from heddle.app import smollm2
 from heddle.app.model_source import model_directory
 from heddle.core.errors import InputError
-from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from tests.helpers.tiny_models import tiny_model
 
 CONTROLS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
