@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.support.engine_driver import EngineDriver
-from heddle.app.model_source import model_directory
-from heddle.app.smollm2 import SMOLLM2
+from heddle.app.models.model_source import model_directory
+from heddle.app.models.smollm2 import SMOLLM2
 from heddle.core.kv_reuse import KvReuse
 from heddle.core.passages import Passage
 from heddle.core.payloads import (

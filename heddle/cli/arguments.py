@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from heddle.app.model_source import DEFAULT_MODEL
+from heddle.app.models.model_source import DEFAULT_MODEL
 from heddle.app.server_config import (
     CHUNK_KV_BYTES_DEFAULT,
     CHUNK_KV_ENCODINGS,

@@ -13,15 +13,15 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Final
 
-from heddle.app.embedding_lanes import (
+from heddle.app.assembly.embedding_lanes import (
     QUERY_TOKENS,
     device_lines,
     plan_embedding_lanes,
     retrieval_embedder,
 )
-from heddle.app.lanes import decoding_device, embedder_dtype, plan_for
-from heddle.app.model_source import DEFAULT_MODEL, installed_models, model_directory
-from heddle.app.placement import Placement
+from heddle.app.assembly.lanes import decoding_device, embedder_dtype, plan_for
+from heddle.app.assembly.placement import Placement
+from heddle.app.models.model_source import DEFAULT_MODEL, installed_models, model_directory
 from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_models, server_settings
 from heddle.cli.bench import version_record

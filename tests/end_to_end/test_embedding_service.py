@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heddle.app.embedding_lanes import EmbeddingLane
+from heddle.app.assembly.embedding_lanes import EmbeddingLane
 from heddle.app.server import Server
 from heddle.core.dtypes import DTYPES
 from heddle.core.errors import Busy, ConfigError, EngineError, HeddleError, InputError

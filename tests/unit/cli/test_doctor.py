@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heddle.app.embedding_lanes import EmbeddingLane
+from heddle.app.assembly.embedding_lanes import EmbeddingLane
 from heddle.cli import doctor
 from heddle.cli.main import main
 from heddle.cli.profile import LaneProfile
@@ -205,7 +205,7 @@ def test_a_missing_model_has_its_command(capsys, corpus: Path):
 
 
 def test_the_reader_is_installed_by_its_package(capsys, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("heddle.app.model_source.entry_points", lambda group: [])
+    monkeypatch.setattr("heddle.app.models.model_source.entry_points", lambda group: [])
     said = told(capsys, code=1)
     assert f"fix: in the checkout: {sys.executable} -m pip install ./models/reader" in said
 
