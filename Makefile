@@ -51,7 +51,7 @@ mutants: setup
 
 # Retrain the reader from nothing; PROFILE=gpu on a machine with one. Resumable.
 reader: setup
-	cd models/reader && ../../$(BIN)/python -m training.train \
+	cd models/reader && PYTHONPATH=../.. ../../$(BIN)/python -m training.train \
 		--profile $(or $(PROFILE),cpu) --export heddle_reader/model
 
 clean:

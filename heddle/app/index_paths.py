@@ -1,4 +1,4 @@
-"""Indexing as bulk requests on the runtime: chunk -> Embedding -> Ingestion. (DESIGN §2)"""
+"""Indexing as bulk requests on the runtime: chunk -> Embedding -> Ingestion."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress

@@ -73,7 +73,8 @@ def plan_for(config: ServerConfig, machine: MachineFacts, store: CorpusStore | N
 def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFacts) -> str:
     """Return the dtype to embed with: as asked, else as the corpus was embedded, else the fastest.
 
-    One dtype for passages and questions: vectors of two are close, but not equal. (DESIGN §3)
+    One dtype for passages and questions: vectors of two are close, but not equal.
+    (docs/architecture.md#exactness)
     """
     if wanted != "auto":
         return wanted

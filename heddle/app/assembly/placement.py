@@ -1,4 +1,4 @@
-"""The placement plan: which cores, threads and bytes each lane gets. (DESIGN §1)"""
+"""The placement plan: cores, threads and bytes of each lane. (docs/architecture.md#lanes)"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

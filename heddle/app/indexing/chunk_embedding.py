@@ -1,4 +1,4 @@
-"""Chunks get their vectors: batches of them as requests on the runtime. (DESIGN §2)"""
+"""Chunks get their vectors: batches of them as requests on the runtime."""
 
 from collections import deque
 from collections.abc import Callable, Iterable

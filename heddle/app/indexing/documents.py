@@ -1,4 +1,4 @@
-"""Single documents of a corpus, put and deleted while it is served. (DESIGN §7)"""
+"""Single documents of a corpus, put and deleted while it is served."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -57,10 +57,7 @@ from heddle.engines.llm.step_batch import StepBatch, StepResult
 KINDS = frozenset(
     {
         PrimitiveKind.PREFILLING,
-        PrimitiveKind.PARTIAL_PREFILLING,
-        PrimitiveKind.FULL_PREFILLING,
         PrimitiveKind.DECODING,
-        PrimitiveKind.PARTIAL_DECODING,
         PrimitiveKind.PRIMING,
         PrimitiveKind.ASKING,
     }

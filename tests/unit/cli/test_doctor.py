@@ -112,7 +112,6 @@ def test_how_a_corpus_is_searched_is_told(capsys, model: Path, corpus: Path):
 
 
 def test_the_graph_of_a_corpus_is_told(capsys, model: Path, corpus: Path):
-    pytest.importorskip("numba", reason="graph search needs the extra `graph`")
     refresh_index(corpus, SearchMode.GRAPH)
     said = told(capsys, "--model", model, "--index", corpus, code=0)
     with CorpusStore.open(corpus) as store:

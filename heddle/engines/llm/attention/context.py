@@ -1,4 +1,4 @@
-"""Attention over rows: each sequence reads its own keys where they lie. (DESIGN §6)"""
+"""Attention over rows: each sequence reads its own keys where they lie. (ADR 11)"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("numba", reason="graph search needs the extra `graph`")
-
 from heddle.engines.vector.graph.graph_index import build_graph
 from heddle.engines.vector.graph.graph_searches import PRIOR_S as MEASURED_S
 from heddle.engines.vector.graph.graph_searches import GraphEngine

@@ -54,7 +54,6 @@ def ivf_engine(tools, clock):
 
 
 def graph_engine(tools, clock):
-    pytest.importorskip("numba", reason="graph search needs the extra `graph`")
     from heddle.engines.vector.graph.graph_index import build_graph
     from heddle.engines.vector.graph.graph_searches import PRIOR_S as GRAPH_PRIOR_S
     from heddle.engines.vector.graph.graph_searches import GraphEngine

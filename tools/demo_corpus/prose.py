@@ -7,9 +7,9 @@ a pronoun always means the person (or firm) of the paragraph.
 
 from random import Random
 
-from heddle.demo import lexicon
 from heddle.demo.corpus import PARAGRAPH_BORDER, DemoDocument
-from heddle.demo.world import Building, Club, Deck, Event, Firm, Person, World
+from tools.demo_corpus import lexicon
+from tools.demo_corpus.world import Building, Club, Deck, Event, Firm, Person, World
 
 
 def write_documents(world: World, rng: Random) -> tuple[DemoDocument, ...]:

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from heddle.demo import lexicon
 from heddle.demo.corpus import (
     STREAM_QUESTION_COUNT,
     DemoDocument,
     DemoQuestion,
     QuestionKind,
 )
-from heddle.demo.world import Building, Club, Deck, Event, Firm, Person, World
+from tools.demo_corpus import lexicon
+from tools.demo_corpus.world import Building, Club, Deck, Event, Firm, Person, World
 
 STREAM_COUNTS = {
     QuestionKind.SINGLE_HOP: 18,

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from random import Random
 
-from heddle.demo import lexicon
+from tools.demo_corpus import lexicon
 
 
 class Deck:

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from heddle.demo import lexicon, world
 from heddle.demo.corpus import QuestionKind
-from heddle.demo.generate import generated_files
-from heddle.demo.questions import Candidate, Passage, gold_passages
+from tools.demo_corpus import lexicon, world
+from tools.demo_corpus.generate import generated_files
+from tools.demo_corpus.questions import Candidate, Passage, gold_passages
 
 BYTES_MAX = 1_000_000
 FOUNDING = Passage("d1", 0, "Oak Mill", "Oak Mill was founded by Ann Reed.")
@@ -32,7 +32,9 @@ def _two_hop(**changes: object) -> Candidate:
 def test_the_committed_files_are_what_the_script_writes() -> None:
     for file_name, text in generated_files().items():
         committed = resources.files("heddle.demo").joinpath("data", file_name)
-        assert committed.read_text(encoding="utf-8") == text, "run: python -m heddle.demo.generate"
+        assert committed.read_text(encoding="utf-8") == text, (
+            "run: python -m tools.demo_corpus.generate"
+        )
 
 
 def test_the_data_stay_small() -> None:

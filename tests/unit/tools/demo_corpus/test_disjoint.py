@@ -14,9 +14,9 @@ from random import Random
 
 import pytest
 
-from heddle.demo import lexicon
+from tools.demo_corpus import lexicon
 
-READER = Path(__file__).parents[3] / "models" / "reader"
+READER = Path(__file__).parents[4] / "models" / "reader"
 TRAINING = READER / "training"
 NAMES_DRAWN = 3000
 

@@ -1,4 +1,4 @@
-"""Write the demo corpus: `python -m heddle.demo.generate` rewrites the package's data files.
+"""Write the demo corpus: `python -m tools.demo_corpus.generate` rewrites the data files.
 
 Everything follows from one seed and `lexicon.py`; a test compares the committed files with what
 this script would write.
@@ -11,10 +11,11 @@ from pathlib import Path
 from random import Random
 
 from heddle.demo.corpus import DOCUMENTS_FILE, QUESTIONS_FILE
-from heddle.demo.prose import write_documents
-from heddle.demo.questions import ask
-from heddle.demo.world import draw_world
+from tools.demo_corpus.prose import write_documents
+from tools.demo_corpus.questions import ask
+from tools.demo_corpus.world import draw_world
 
+DATA = Path(__file__).resolve().parents[2] / "heddle" / "demo" / "data"
 SEED = 5  # of seeds 1 to 12, the one whose gold passages MiniLM ranks highest
 
 
@@ -31,10 +32,9 @@ def generated_files(seed: int = SEED) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the data files beside this module and print what was written."""
-    folder = Path(__file__).with_name("data")
+    """Write the data files of `heddle.demo` and print what was written."""
     for file_name, text in generated_files().items():
-        (folder / file_name).write_text(text, encoding="utf-8")
+        (DATA / file_name).write_text(text, encoding="utf-8")
         sys.stdout.write(f"{file_name}: {text.count(chr(10))} rows, {len(text)} bytes\n")
 
 
