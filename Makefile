@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 TORCH ?= torch==2.13.0
 EXTRAS ?= server,dev
 
-.PHONY: setup demo test check format lint types mutants reader sim clean
+.PHONY: setup demo test test-numerics check format lint types mutants reader sim clean
 
 setup: $(STAMP)
 
@@ -25,6 +25,11 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -q
+
+# The tests that depend on the dtype or on FAISS's order of sums, as other machines run them.
+test-numerics: setup
+	HEDDLE_AUTO_DTYPE=bfloat16 FAISS_SIMD_LEVEL=AVX2 $(BIN)/python -m pytest -q -m numerics
+	HEDDLE_AUTO_DTYPE=float32 FAISS_SIMD_LEVEL=NONE $(BIN)/python -m pytest -q -m numerics
 
 check: setup format lint types test
 

@@ -46,11 +46,11 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.core.tasks import Identity, Task
 from heddle.corpus.store import CorpusStore
-from heddle.engines.vector.graph.engine import GraphEngine
 from heddle.engines.vector.graph.gpu.search import extend_by_kernel
 from heddle.engines.vector.graph.graph_file import open_graph, write_graph
 from heddle.engines.vector.graph.graph_header import MAGIC
 from heddle.engines.vector.graph.graph_index import GraphIndex, build_graph
+from heddle.engines.vector.graph.graph_searches import GraphEngine
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
 

@@ -45,12 +45,12 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.core.tasks import Identity, Task
-from heddle.engines.vector.engine import VectorEngine
-from heddle.engines.vector.index_kind import IndexKind
-from heddle.engines.vector.live_index import LiveIndex, nlist_for
-from heddle.engines.vector.locality.orders import CACHED_HITS
+from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.ivf.early_stop.orders import CACHED_HITS
+from heddle.engines.vector.ivf.ivf_searches import VectorEngine
+from heddle.engines.vector.ivf.live_index import LiveIndex, nlist_for
+from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.perf_clock import PerfClock
-from heddle.engines.vector.worker import FaissWorker
 
 K: Final = 10
 TARGET: Final = 0.96

@@ -28,10 +28,10 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.core.tasks import Identity, Task
-from heddle.engines.vector.engine import VectorEngine
-from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.ivf.ivf_searches import VectorEngine
+from heddle.engines.vector.ivf.live_index import LiveIndex
+from heddle.engines.vector.ivf.worker import FaissWorker, one_shot
 from heddle.engines.vector.perf_clock import PerfClock
-from heddle.engines.vector.worker import FaissWorker, one_shot
 
 NPROBES = (64, 256)
 T = TypeVar("T")

@@ -36,9 +36,9 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.core.tasks import Identity, Task
-from heddle.engines.vector.engine import VectorEngine
-from heddle.engines.vector.live_index import LiveIndex
-from heddle.engines.vector.worker import FaissWorker, one_shot
+from heddle.engines.vector.ivf.ivf_searches import VectorEngine
+from heddle.engines.vector.ivf.live_index import LiveIndex
+from heddle.engines.vector.ivf.worker import FaissWorker, one_shot
 from heddle.passes.cycle_view import CycleView, EngineView, SetBudget
 from heddle.passes.split_substages import SplitSubstages
 from heddle.runtime.lane import smoothed_s

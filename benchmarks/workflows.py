@@ -29,12 +29,12 @@ from benchmarks.contenders.hand_written import HAND_WRITTEN
 from benchmarks.contenders.port_client import BarrierClient, PortClient
 from benchmarks.support.data import rows
 from benchmarks.support.wiki_index import wiki_index
-from heddle.app.lanes import embedder_dtype, lane_specs, plan_for
-from heddle.app.model_source import model_directory
+from heddle.app.assembly.lanes import embedder_dtype, lane_specs, plan_for
+from heddle.app.models.model_source import model_directory
 from heddle.app.server_config import ServerConfig
 from heddle.core.ports import EnginePort
 from heddle.corpus.store import CorpusStore
-from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.hosts.machine import read_machine
 from heddle.hosts.process import start_lanes
 from heddle.passes.runner import PassRunner

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from heddle.app.server_state import EmbeddingLaneState, EmbeddingState
-from heddle.app.tally import Outcome, outcome_of
+from heddle.app.observe.server_state import EmbeddingLaneState, EmbeddingState
+from heddle.app.observe.tally import Outcome, outcome_of
 from heddle.core.errors import Cancelled, EngineError, HeddleError, InputError, InternalError
 from heddle.core.frames import Done, Event, Failed
 from heddle.core.payloads import EmbedPayload

@@ -13,15 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from heddle.app.application import App
-from heddle.app.documents import (
-    DocumentChange,
-    corpus_of,
-    delete_document,
-    document_of,
-    put_document,
-)
-from heddle.app.embedder_source import embedder_facts
-from heddle.app.embedding_lanes import (
+from heddle.app.assembly.embedding_lanes import (
     EmbeddingLane,
     device_lines,
     embedding_pool,
@@ -29,8 +21,7 @@ from heddle.app.embedding_lanes import (
     plan_embedding_lanes,
     retrieval_embedder,
 )
-from heddle.app.embedding_service import EmbeddingService, checked_texts
-from heddle.app.lanes import (
+from heddle.app.assembly.lanes import (
     decoding_device,
     disaggregated,
     embedder_directory,
@@ -43,14 +34,23 @@ from heddle.app.lanes import (
     plan_for,
     sharded,
 )
-from heddle.app.model_source import model_directory
-from heddle.app.priming import NEIGHBOURS_DEFAULT, prime_chunks
-from heddle.app.priming_plan import PrimingPlan, PrimingProgress, PrimingReport
-from heddle.app.repriming import Repriming, repriming_of
+from heddle.app.embedding_service import EmbeddingService, checked_texts
+from heddle.app.indexing.documents import (
+    DocumentChange,
+    corpus_of,
+    delete_document,
+    document_of,
+    put_document,
+)
+from heddle.app.models.embedder_source import embedder_facts
+from heddle.app.models.model_source import model_directory
+from heddle.app.observe.server_state import EngineState, ServerState
+from heddle.app.observe.tally import RequestWatch, Tally
+from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport
+from heddle.app.priming.prime import NEIGHBOURS_DEFAULT, prime_chunks
+from heddle.app.priming.reprime import Repriming, repriming_of
 from heddle.app.request_arguments import input_values, member_named, patience_s, tenant_name
 from heddle.app.server_config import ServerConfig
-from heddle.app.server_state import EngineState, ServerState
-from heddle.app.tally import RequestWatch, Tally
 from heddle.core.commands import KvSent, Steer
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.core.kv_reuse import KvReuse, kv_reuse_of
@@ -64,8 +64,8 @@ from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.token_estimate import TokenEstimate
-from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
-from heddle.engines.vector.locality.setting import SPECULATIVE
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
+from heddle.engines.vector.ivf.early_stop.setting import SPECULATIVE
 from heddle.engines.vector.shards.port import LostShard
 from heddle.hosts.devices import detect_devices
 from heddle.hosts.lane_spec import LaneSpec

@@ -9,9 +9,9 @@ from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.tasks import Optimizations
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.llm.engine import BACKGROUND_STEP_S
-from heddle.engines.llm.lane_role import LaneRole, lane_roles
-from heddle.engines.vector.hot.setting import hot_settings
-from heddle.engines.vector.locality.setting import EXACT, SPECULATIVE, target_recall
+from heddle.engines.llm.lanes.lane_role import LaneRole, lane_roles
+from heddle.engines.vector.ivf.early_stop.setting import EXACT, SPECULATIVE, target_recall
+from heddle.engines.vector.ivf.hot.setting import hot_settings
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
 from heddle.kv.kv_encoding import KvEncoding

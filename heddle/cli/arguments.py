@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from heddle.app.model_source import DEFAULT_MODEL
+from heddle.app.models.model_source import DEFAULT_MODEL
 from heddle.app.server_config import (
     CHUNK_KV_BYTES_DEFAULT,
     CHUNK_KV_ENCODINGS,
@@ -18,10 +18,10 @@ from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse, kv_reuse_of
 from heddle.core.tasks import Optimizations
 from heddle.engines.embedding.long_texts import LongTexts
-from heddle.engines.llm.lane_role import ROLES, LaneRole, lane_roles
+from heddle.engines.llm.lanes.lane_role import ROLES, LaneRole, lane_roles
 from heddle.engines.vector.graph.scheduler import TOPM
-from heddle.engines.vector.hot.setting import AUTO
-from heddle.engines.vector.locality.setting import EXACT, SEARCH_FORM, target_recall
+from heddle.engines.vector.ivf.early_stop.setting import EXACT, SEARCH_FORM, target_recall
+from heddle.engines.vector.ivf.hot.setting import AUTO
 from heddle.engines.vector.pool.build import PREFILL_SLO_S
 from heddle.engines.vector.shards.port import LostShard
 from heddle.kv.kv_encoding import KvEncoding

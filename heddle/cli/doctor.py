@@ -13,15 +13,15 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Final
 
-from heddle.app.embedding_lanes import (
+from heddle.app.assembly.embedding_lanes import (
     QUERY_TOKENS,
     device_lines,
     plan_embedding_lanes,
     retrieval_embedder,
 )
-from heddle.app.lanes import decoding_device, embedder_dtype, plan_for
-from heddle.app.model_source import DEFAULT_MODEL, installed_models, model_directory
-from heddle.app.placement import Placement
+from heddle.app.assembly.lanes import decoding_device, embedder_dtype, plan_for
+from heddle.app.assembly.placement import Placement
+from heddle.app.models.model_source import DEFAULT_MODEL, installed_models, model_directory
 from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_models, server_settings
 from heddle.cli.bench import version_record
@@ -31,13 +31,12 @@ from heddle.core.errors import ConfigError, HeddleError, InputError, StorageErro
 from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_facts
-from heddle.engines.llm.attention_choice import COMPILED, TORCH, choose_attention
+from heddle.engines.llm.attention.choice import COMPILED, TORCH, choose_attention
+from heddle.engines.llm.attention.compiled_kernel import c_compiler
 from heddle.engines.llm.build import LlmSettings, build_engine
-from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
-from heddle.engines.llm.row_kernel import c_compiler
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
+from heddle.engines.vector.files.manifest import graph_path, read_manifest
 from heddle.engines.vector.graph.graph_header import read_header
-from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.manifest import read_manifest
 from heddle.hosts.devices import detect_devices
 from heddle.hosts.machine import MachineFacts, read_machine
 

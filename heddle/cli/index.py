@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from heddle.app.chunk_kv_disk import readable_size
-from heddle.app.documents import delete_documents
-from heddle.app.indexing import EmbedProgress, IndexReport, index_paths
-from heddle.app.priming import NEIGHBOURS_DEFAULT
-from heddle.app.priming_plan import PrimingPlan, PrimingProgress, PrimingReport, PrimingStage
+from heddle.app.index_paths import EmbedProgress, IndexReport, index_paths
+from heddle.app.indexing.documents import delete_documents
+from heddle.app.priming.chunk_kv_disk import readable_size
+from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport, PrimingStage
+from heddle.app.priming.prime import NEIGHBOURS_DEFAULT
 from heddle.app.server import Server
 from heddle.cli.arguments import (
     add_chunk_kv,
@@ -24,7 +24,7 @@ from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
 from heddle.corpus.ingestion import IngestProgress
 from heddle.engines.embedding.long_texts import LongTexts
-from heddle.engines.vector.index_kind import SearchMode
+from heddle.engines.vector.files.index_kind import SearchMode
 
 SEARCH_MODES: Final = tuple(mode.value for mode in SearchMode)
 PRIMING_STEP_S: Final = 2.0  # nobody asks this process anything: few long steps are faster

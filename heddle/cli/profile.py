@@ -8,16 +8,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from heddle.app.embedder_source import embedder_facts
-from heddle.app.embedding_lanes import (
+from heddle.app.assembly.embedding_lanes import (
     QUERY_TOKENS,
     EmbeddingLane,
     plan_embedding_lanes,
     retrieval_embedder,
 )
-from heddle.app.lane_probe import TOKENS_AROUND, LaneProbe
-from heddle.app.lanes import decoding_device, embedder_directory, embedder_dtype, plan_for
-from heddle.app.model_source import DEFAULT_MODEL
+from heddle.app.assembly.lane_probe import TOKENS_AROUND, LaneProbe
+from heddle.app.assembly.lanes import decoding_device, embedder_directory, embedder_dtype, plan_for
+from heddle.app.models.embedder_source import embedder_facts
+from heddle.app.models.model_source import DEFAULT_MODEL
 from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_heterogeneous, add_json
 from heddle.core.errors import InputError

@@ -11,7 +11,7 @@ import pytest
 from heddle import RAGraph, Server
 from heddle.core.gauges import KV_PAGES_HELD
 from heddle.core.tasks import Optimizations
-from heddle.engines.llm.disaggregated_port import DisaggregatedPort
+from heddle.engines.llm.lanes.disaggregated_port import DisaggregatedPort
 from heddle.runtime.events import Answer
 from tests.end_to_end.conftest import KV_BYTES
 from tests.helpers.server_state import eventually, holds_nothing
@@ -72,6 +72,7 @@ def rounds() -> RAGraph:
     )
 
 
+@pytest.mark.numerics
 def test_two_processes_answer_as_one_engine(lanes: Server, inline_server: Server):
     for name in ("oneshot", "hyde"):
         together = lanes.app(name).batch([QUESTION] * 3)

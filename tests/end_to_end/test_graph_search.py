@@ -10,7 +10,7 @@ import pytest
 from heddle import RAGraph, Server
 from heddle.app.application import App
 from heddle.cli.main import main
-from heddle.engines.vector.graph_path import graph_path
+from heddle.engines.vector.files.manifest import graph_path
 from tests.helpers.tiny_server import index_documents, write_documents
 
 TOPK = 5

@@ -210,6 +210,7 @@ def restarts(server: Server, name: str) -> int:
     return server.health()["lanes"][name]["restarts"]
 
 
+@pytest.mark.numerics
 def test_a_killed_retrieval_lane_costs_a_retry(server: Server):
     before = restarts(server, "retrieval")
     kill_lane(server, "retrieval")
@@ -220,6 +221,7 @@ def test_a_killed_retrieval_lane_costs_a_retry(server: Server):
     eventually(lambda: holds_nothing(server))
 
 
+@pytest.mark.numerics
 def test_a_killed_llm_lane_fails_who_has_read_tokens_and_serves_the_next(server: Server):
     before = restarts(server, "llm")
     handle = server.submit(talker(1900), QUESTION)

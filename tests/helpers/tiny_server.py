@@ -12,7 +12,7 @@ from unittest import mock
 
 import torch
 
-from heddle.app.indexing import index_paths
+from heddle.app.index_paths import index_paths
 from heddle.app.server import Server
 from tests.helpers.tiny_models import tiny_model
 
@@ -43,7 +43,7 @@ def write_documents(folder: Path) -> Path:
 
 def index_documents(paths: list[Path], into: Path, *, prune: bool = False) -> Path:
     """Index files with the packaged MiniLM, in this process: a lane would first load torch."""
-    with mock.patch("heddle.app.indexing.Server", partial(Server, host="inline")):
+    with mock.patch("heddle.app.index_paths.Server", partial(Server, host="inline")):
         index_paths(
             paths, into, prune=prune, on_documents=lambda _: None, on_vectors=lambda _: None
         )

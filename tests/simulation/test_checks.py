@@ -10,7 +10,7 @@ from heddle.core.credits import Credits
 from heddle.core.errors import InternalError
 from heddle.core.frames import Done
 from heddle.engines.llm.engine import LlmEngine
-from heddle.engines.vector.engine import VectorEngine
+from heddle.engines.vector.ivf.ivf_searches import VectorEngine
 from heddle.kv.prefix_index import PageChain
 from heddle.runtime.events import Answer
 from heddle.runtime.frame_intake import FrameIntake

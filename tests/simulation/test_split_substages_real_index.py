@@ -12,11 +12,11 @@ from heddle.core.frames import Done, Frame
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
 from heddle.core.search_scope import SearchScope
-from heddle.engines.vector.engine import VectorEngine
-from heddle.engines.vector.index_kind import IndexKind
-from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.ivf.ivf_searches import VectorEngine
+from heddle.engines.vector.ivf.live_index import LiveIndex
+from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.perf_clock import PerfClock
-from heddle.engines.vector.worker import FaissWorker
 from heddle.hosts.inline import InlineHost
 from heddle.passes.runner import PassRunner
 from heddle.passes.split_substages import SplitSubstages

@@ -9,7 +9,7 @@ from heddle.core.frames import Progress
 from heddle.core.payloads import SearchPayload
 from heddle.core.results import Hits, RankedHits
 from heddle.core.tasks import Priority
-from heddle.engines.vector.allowed import Allowed
+from heddle.engines.vector.corpus.allowed import Allowed
 
 TOPK_MAX = 65_536
 

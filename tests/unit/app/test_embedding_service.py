@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from heddle.app.embedding_service import EmbeddingService, checked_texts, shortened
-from heddle.app.server_state import EmbeddingLaneState
-from heddle.app.tally import Outcome
+from heddle.app.observe.server_state import EmbeddingLaneState
+from heddle.app.observe.tally import Outcome
 from heddle.core.errors import Busy, Cancelled, EngineError, InputError
 from heddle.core.frames import Cancelled as CancelledEvent
 from heddle.core.frames import Done, Event, Failed

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from heddle.app.observe.tally import Outcome
 from heddle.app.server import Server
-from heddle.app.tally import Outcome
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.core.frames import Frame
 from heddle.core.tasks import Priority
@@ -78,7 +78,7 @@ def serve_inline(
         built.append(spec.name)
         return Closing(spec, closed)
 
-    monkeypatch.setattr("heddle.app.lanes.call_factory", build)
+    monkeypatch.setattr("heddle.app.assembly.lanes.call_factory", build)
     CorpusStore.open(directory, create=True).close()
     try:
         server = Server(None, directory, host="inline", needs_vectors=False)
@@ -110,7 +110,9 @@ def test_an_engine_is_closed_when_the_next_one_can_not_be_built(
 
 @pytest.fixture
 def empty_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr("heddle.app.lanes.call_factory", lambda spec, epoch: Closing(spec, []))
+    monkeypatch.setattr(
+        "heddle.app.assembly.lanes.call_factory", lambda spec, epoch: Closing(spec, [])
+    )
     CorpusStore.open(tmp_path, create=True).close()
     with Server(None, tmp_path, host="inline", needs_vectors=False) as server:
         yield server

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heddle.app.embedding_lanes import EmbeddingLane
+from heddle.app.assembly.embedding_lanes import EmbeddingLane
 from heddle.cli import doctor
 from heddle.cli.main import main
 from heddle.cli.profile import LaneProfile
@@ -22,9 +22,9 @@ from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.costs.batch_cost import BatchCost, queue_depth
 from heddle.engines.vector.build import refresh_index
+from heddle.engines.vector.files.index_kind import SearchMode
+from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph.graph_header import PAGE
-from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.index_kind import SearchMode
 from heddle.hosts.machine import MachineFacts
 
 GIB = 1 << 30
@@ -204,7 +204,7 @@ def test_a_missing_model_has_its_command(capsys, corpus: Path):
 
 
 def test_the_reader_is_installed_by_its_package(capsys, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("heddle.app.model_source.entry_points", lambda group: [])
+    monkeypatch.setattr("heddle.app.models.model_source.entry_points", lambda group: [])
     said = told(capsys, code=1)
     assert f"fix: in the checkout: {sys.executable} -m pip install ./models/reader" in said
 

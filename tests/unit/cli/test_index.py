@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from heddle.app.documents import Embedded
-from heddle.app.indexing import IndexReport
+from heddle.app.index_paths import IndexReport
+from heddle.app.indexing.documents import Embedded
 from heddle.cli.index import _print_report, add_arguments
 from heddle.corpus.file_discovery import FileNote
 from heddle.corpus.ingestion import IngestReport

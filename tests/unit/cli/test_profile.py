@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from heddle.app import lanes
-from heddle.app.embedding_lanes import EmbeddingLane
+from heddle.app.assembly import lanes
+from heddle.app.assembly.embedding_lanes import EmbeddingLane
 from heddle.cli import profile as module
 from heddle.cli.main import main
 from heddle.cli.profile import LaneProfile, lines, slos_of

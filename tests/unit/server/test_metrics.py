@@ -7,14 +7,14 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from heddle import __version__
-from heddle.app.server_state import (
+from heddle.app.observe.server_state import (
     EmbeddingLaneState,
     EmbeddingState,
     EngineState,
     ReprimingState,
     ServerState,
 )
-from heddle.app.tally import RECEIPT_COUNTS, Outcome, Tally
+from heddle.app.observe.tally import RECEIPT_COUNTS, Outcome, Tally
 from heddle.core import gauges
 from heddle.core.errors import HeddleError
 from heddle.core.frames import Frame, Load

@@ -6,11 +6,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from heddle.engines.vector.graph.engine import GraphEngine
+from heddle.engines.vector.files.index_bytes import MemoryLeft, check_memory
+from heddle.engines.vector.files.index_kind import SearchMode
+from heddle.engines.vector.graph.graph_searches import GraphEngine
 from heddle.engines.vector.graph.progress import OnPhase
-from heddle.engines.vector.index_bytes import MemoryLeft, check_memory
-from heddle.engines.vector.index_kind import SearchMode
-from heddle.engines.vector.locality.self_check import SelfCheck
+from heddle.engines.vector.recall.self_check import SelfCheck
 from heddle.engines.vector.shards.part import Part
 from heddle.engines.vector.shards.source import open_source
 
@@ -40,10 +40,10 @@ def build_engine(
         HeddleError: the corpus can't be opened.
     """
     # Late, because settings are made in processes that never compile anything.
+    from heddle.engines.vector.corpus.rebuild import Rebuild
     from heddle.engines.vector.graph.corpus_graph import FollowedGraph, build_live, read_live
     from heddle.engines.vector.graph.worker import NumbaWorker
     from heddle.engines.vector.perf_clock import PerfClock
-    from heddle.engines.vector.rebuild import Rebuild
 
     def build_again() -> "LiveGraph":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

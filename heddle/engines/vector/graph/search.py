@@ -11,7 +11,7 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.results import Hits, RankedHits
 from heddle.core.search_scope import EVERYBODYS
 from heddle.core.tasks import Priority
-from heddle.engines.vector.allowed import Allowed
+from heddle.engines.vector.corpus.allowed import Allowed
 from heddle.engines.vector.graph.scheduler import TOPM_MAX
 from heddle.engines.vector.search import SortedHits, search_refusal
 

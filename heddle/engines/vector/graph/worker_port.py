@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.search_scope import SearchScope
-from heddle.engines.vector.allowed import Allowed
-from heddle.engines.vector.locality.index_port import Piece
+from heddle.engines.vector.corpus.allowed import Allowed
+from heddle.engines.vector.corpus.word_searcher import WordSearcher
+from heddle.engines.vector.recall.exact_index import Piece
 from heddle.engines.vector.search import SortedHits
-from heddle.engines.vector.worker_port import WordSearcher
 
 
 class Advanced(NamedTuple):

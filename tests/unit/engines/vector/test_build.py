@@ -9,10 +9,10 @@ from heddle.core.frames import Progress
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document
 from heddle.corpus.store import CorpusStore, EmbedderStamp
-from heddle.engines.vector import live_index
 from heddle.engines.vector.build import VectorSettings, build_engine, refresh_index
-from heddle.engines.vector.index_file import open_index
-from heddle.engines.vector.manifest import read_manifest
+from heddle.engines.vector.files.manifest import read_manifest
+from heddle.engines.vector.ivf import live_index
+from heddle.engines.vector.ivf.index_file import open_index
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_settings_out_of_range_are_refused_by_name(tmp_path, bad):
 
 def test_what_decides_loads_no_faiss():
     code = (
-        "import sys, heddle.engines.vector.engine, heddle.engines.vector.build;"
+        "import sys, heddle.engines.vector.ivf.ivf_searches, heddle.engines.vector.build;"
         "assert not {'faiss', 'torch', 'sqlite3'} & set(sys.modules), 'too much is loaded'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

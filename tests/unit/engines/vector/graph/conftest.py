@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from heddle.engines.vector.graph.engine import PRIOR_S as MEASURED_S
-from heddle.engines.vector.graph.engine import GraphEngine
 from heddle.engines.vector.graph.graph_index import build_graph
+from heddle.engines.vector.graph.graph_searches import PRIOR_S as MEASURED_S
+from heddle.engines.vector.graph.graph_searches import GraphEngine
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
 

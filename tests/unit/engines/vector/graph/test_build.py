@@ -8,11 +8,11 @@ from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document
 from heddle.corpus.store import CorpusStore, EmbedderStamp
 from heddle.engines.vector.build import VectorSettings, build_engine, refresh_index
-from heddle.engines.vector.engine import TOPM_UNUSED, VectorEngine
-from heddle.engines.vector.graph.engine import NO_CLUSTERS, GraphEngine
-from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.hot.setting import HotSettings
-from heddle.engines.vector.index_kind import SearchMode
+from heddle.engines.vector.files.index_kind import SearchMode
+from heddle.engines.vector.files.manifest import graph_path
+from heddle.engines.vector.graph.graph_searches import NO_CLUSTERS, GraphEngine
+from heddle.engines.vector.ivf.hot.setting import HotSettings
+from heddle.engines.vector.ivf.ivf_searches import TOPM_UNUSED, VectorEngine
 from heddle.engines.vector.pool.build import PoolSettings
 from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.policies import PoolPolicy

@@ -11,15 +11,16 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import EVERYBODYS, SearchScope, where_of
 from heddle.core.tasks import Identity, Task
-from heddle.engines.vector import allowed, refine_store
-from heddle.engines.vector.graph import engine as engine_module
+from heddle.engines.vector.corpus import allowed
+from heddle.engines.vector.corpus.rebuild import Rebuild
+from heddle.engines.vector.files import refine_store
+from heddle.engines.vector.graph import graph_searches as engine_module
 from heddle.engines.vector.graph import live_graph
 from heddle.engines.vector.graph.corpus_graph import FollowedGraph
-from heddle.engines.vector.graph.engine import GraphEngine
 from heddle.engines.vector.graph.graph_index import build_graph
+from heddle.engines.vector.graph.graph_searches import GraphEngine
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
-from heddle.engines.vector.rebuild import Rebuild
 
 COUNT, ADDED = 600, 40
 SHARES = {"half": 0.5, "tenth": 0.1, "few": 0.02, "two": 2 / COUNT, "all": 1.0}

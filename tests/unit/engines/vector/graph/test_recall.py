@@ -7,10 +7,10 @@ from heddle.core.commands import Admit
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
-from heddle.engines.vector.graph.engine import NPROBE_UNUSED, GraphEngine
+from heddle.engines.vector.graph.graph_searches import NPROBE_UNUSED, GraphEngine
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
-from heddle.engines.vector.locality.self_check import OPEN_MAX, SelfCheck
+from heddle.engines.vector.recall.self_check import OPEN_MAX, SelfCheck
 
 
 def checked(graph, index=None):
@@ -57,8 +57,8 @@ def test_searches_are_run_again_exactly_when_nobody_waits(graph, topm):
 
 
 def test_a_sample_is_given_up_when_the_graph_follows_the_corpus(graph, tools, tmp_path):
+    from heddle.engines.vector.corpus.rebuild import Rebuild
     from heddle.engines.vector.graph.corpus_graph import FollowedGraph, build_live
-    from heddle.engines.vector.rebuild import Rebuild
 
     source = tools.Source(tools.clustered(300))
     live = build_live(tmp_path, source, lambda *_: None)

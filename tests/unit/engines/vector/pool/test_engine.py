@@ -13,16 +13,16 @@ from heddle.core.frames import Cancelled, Done
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Priority, Task
-from heddle.engines.vector.engine import VectorEngine
-from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.ivf.ivf_searches import VectorEngine
+from heddle.engines.vector.ivf.live_index import LiveIndex
+from heddle.engines.vector.ivf.step_counts import PRIOR_S
+from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.pool.build import stage_of
 from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.kv_link import KvLink
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
-from heddle.engines.vector.step_counts import PRIOR_S
-from heddle.engines.vector.worker import FaissWorker
 
 COUNT, ENGINE_SLOTS = 1500, 12
 
@@ -54,9 +54,9 @@ def ivf_engine(tools, clock):
 
 
 def graph_engine(tools, clock):
-    from heddle.engines.vector.graph.engine import PRIOR_S as GRAPH_PRIOR_S
-    from heddle.engines.vector.graph.engine import GraphEngine
     from heddle.engines.vector.graph.graph_index import build_graph
+    from heddle.engines.vector.graph.graph_searches import PRIOR_S as GRAPH_PRIOR_S
+    from heddle.engines.vector.graph.graph_searches import GraphEngine
     from heddle.engines.vector.graph.live_graph import LiveGraph
     from heddle.engines.vector.graph.worker import NumbaWorker
 

@@ -1,0 +1,70 @@
+"""What a server knows of itself at one moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from heddle.app.observe.tally import Outcome, Tally
+from heddle.core.frames import Frame
+from heddle.runtime.counters import Counters
+from heddle.runtime.supervision import LaneHealth
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """An engine: primitives that wait for it, tasks that it has, the newest that it told."""
+
+    queued: int
+    in_flight: int
+    last: Frame | None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingLaneState:
+    """A lane of the embedding service by its books; `refits` of its cost, by reason."""
+
+    queries: int
+    stretch: float
+    refits: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingState:
+    """The embedding service: how embeddings ended, texts that wait for a lane, the lanes."""
+
+    outcomes: Mapping[Outcome, int]
+    held: int
+    lanes: Mapping[str, EmbeddingLaneState]
+
+
+@dataclass(frozen=True, slots=True)
+class ReprimingState:
+    """Chunks that are primed once requests have met them without primed KV.
+
+    So many wait, the one under way included; since the server started so many were primed, failed,
+    or were dropped because too many waited. `problem` says why none is primed now; empty where
+    nothing is in the way.
+    """
+
+    waiting: int
+    primed: int
+    failed: int
+    dropped: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """A server: engines and lanes by name, `requests` in flight, what was counted so far.
+
+    `embedding` and `corpus_revision` are None where there is no corpus, `repriming` where nothing
+    is primed anew.
+    """
+
+    engines: Mapping[str, EngineState]
+    lanes: Mapping[str, LaneHealth]
+    requests: int
+    tally: Tally
+    counters: Counters
+    embedding: EmbeddingState | None = None
+    corpus_revision: int | None = None
+    repriming: ReprimingState | None = None
