@@ -151,7 +151,7 @@ PIP: Final = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 
 
 def run(*command: str, folder: Path = ROOT) -> str:
-    """Run a command and return what it prints.
+    """Run a command and return its output.
 
     Raises:
         DistError: it failed; the message has the end of its output.

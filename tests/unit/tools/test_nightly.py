@@ -1,4 +1,4 @@
-"""The night's jobs: which there are, and that each is run and noted, whatever another did."""
+"""The night's jobs: each is run and noted, also after another has failed."""
 
 import datetime
 import json
