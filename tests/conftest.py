@@ -4,6 +4,12 @@ import os
 import signal
 
 from heddle.hosts.machine import read_machine
+from tests.helpers.needed_tools import (
+    pytest_make_collect_report,
+    pytest_runtest_makereport,
+)
+
+__all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
 
 # A script that starts the suite in the background has it ignore Ctrl-C, and children inherit that:
 # those that a test interrupts would never end.

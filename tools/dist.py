@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 import venv
 import zipfile
 from collections.abc import Iterator
@@ -46,10 +47,13 @@ class Package:
     module: str
 
 
-PACKAGES: Final = (
-    Package(ROOT, "heddle"),
-    Package(ROOT / "models" / "reader", "heddle_reader"),
-)
+def packages() -> Iterator[Package]:
+    """Yield Heddle and the packages of its models."""
+    yield Package(ROOT, "heddle")
+    for project in sorted((ROOT / "models").glob("*/pyproject.toml")):
+        tools = tomllib.loads(project.read_text(encoding="utf-8"))["tool"]
+        (module,) = tools["setuptools"]["packages"]
+        yield Package(project.parent, module)
 
 
 def build(package: Package, into: Path) -> Path:
@@ -147,7 +151,7 @@ PIP: Final = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 
 
 def run(*command: str, folder: Path = ROOT) -> str:
-    """Run a command and return what it prints.
+    """Run a command and return its output.
 
     Raises:
         DistError: it failed; the message has the end of its output.
@@ -185,8 +189,9 @@ def main() -> int:
     options.into.mkdir(parents=True)
     try:
         with timed("wheels built and checked"):
-            wheels = [build(package, options.into) for package in PACKAGES]
-            for wheel, package in zip(wheels, PACKAGES, strict=True):
+            wheels = []
+            for package in packages():
+                wheels.append(wheel := build(package, options.into))
                 if found := list(problems(wheel, package)):
                     raise DistError(f"{wheel.name}: {'; '.join(found)}")
         with tempfile.TemporaryDirectory() as temporary:

@@ -10,6 +10,7 @@ import pytest
 
 from heddle.core.primitives import UNBUILT_KINDS, PrimitiveKind
 from heddle.engines.llm.engine import KINDS as LLM_KINDS
+from tests.helpers.pages import anchors
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -61,11 +62,6 @@ def test_a_package_that_no_line_imports_would_be_seen() -> None:
 def test_only_heddle_is_installed() -> None:
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     assert tools["setuptools"]["packages"]["find"]["include"] == ["heddle*"]
-
-
-def anchors(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
-    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 def citations() -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(name: str, argument: object, folder: Path) -> str:
-    """Run an example in a folder of its own and return what it printed."""
+    """Run an example in a folder of its own and return its output."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, EXAMPLES / name, str(argument)],
@@ -30,7 +30,7 @@ def run(name: str, argument: object, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Return the folder with the corpus that the first example made, and what it printed."""
+    """Return the folder with the corpus that the first example made, and its output."""
     folder = tmp_path_factory.mktemp("examples")
     return folder, run("index_and_ask.py", "corpus", folder)
 

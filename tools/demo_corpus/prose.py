@@ -1,6 +1,6 @@
 """Turn the facts of the town into documents of plain English.
 
-A paragraph opens with the sentence that says what it is about; the sentences that follow change
+A paragraph opens with the sentence that names its subject; the sentences that follow change
 their order from document to document. A sentence that names a second person comes last, so that
 a pronoun always means the person (or firm) of the paragraph.
 """

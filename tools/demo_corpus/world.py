@@ -26,7 +26,7 @@ class Deck:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """One inhabitant; every field is a fact that one passage tells."""
+    """One inhabitant; every field is a fact of one passage."""
 
     name: str
     is_woman: bool

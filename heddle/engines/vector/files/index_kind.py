@@ -42,7 +42,7 @@ def panorama_levels(dims: int) -> int:
     """Return into how many pieces Panorama cuts a vector, 4 to 8.
 
     Equal ones if any are, of full registers, about six: of 4 to 24 pieces of 384 dimensions six
-    were fastest (docs/status.md).
+    were fastest (docs/development/notebook.md).
     """
 
     def rank(levels: int) -> tuple[bool, bool, int]:

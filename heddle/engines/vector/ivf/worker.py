@@ -49,7 +49,7 @@ NO_HEAP_INIT = 1024  # IndexIVF::PARALLEL_MODE_NO_HEAP_INIT
 SEQUENTIAL, BY_QUERY = 0, 3
 # What FastScan's `implem` says: list by list for all queries (its own choice), or one query after
 # another. The latter is faster for one query, and where the codes stay in a cache; many queries
-# among more codes share what is read from memory (docs/status.md).
+# among more codes share what is read from memory (docs/development/notebook.md).
 BY_LIST, QUERY_AFTER_QUERY = 0, 11
 CACHED_BYTES = 8 << 20  # codes of all lists
 CANDIDATES_MIN, CANDIDATES_PER_HIT = 100, 10  # of coded vectors, to be refined
