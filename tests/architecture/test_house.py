@@ -11,7 +11,6 @@ from tools.house import ROOT, House, working_tree
 FILES_SIDE_BY_SIDE_MAX: Final = 24
 MAY_STAY_FLAT: Final = {
     "heddle/runtime": "small files, which its __init__ lists in reading order",
-    "heddle/app": "being cut: assembly, models, indexing, priming and observe get folders",
     "heddle/engines/vector": "being cut: IVF, corpus, files, kernels and recall get folders",
 }
 MAY_BE_LARGE: Final = {
@@ -23,7 +22,6 @@ MAY_BE_LARGE: Final = {
     "VectorEngine": "being cut: one life of a search",
     "GraphEngine": "being cut: one life of a search",
     "FaissWorker": "being cut into what scans, what follows, what tests itself",
-    "Server": "being cut: verbs only",
 }
 HOUSE: Final = House.of(working_tree())
 
