@@ -158,15 +158,15 @@ def plan_server(
     if config.generator is not None:
         generator = generator_files(model_directory(config.generator))
     roles = lane_roles(config.llm_lanes)
-    dtype = embedder_dtype(config.dtype, None if store is None else store.embedder, machine)
     # Engines in the server's own process have no embedding lanes beside them.
     embeds_on = devices if encoder is not None and config.host == "process" else ()
     decodes_on = _decoding_device(config, machine)
+    packed_bytes = generator.loaded_bytes_max if generator and _packs(config, machine) else 0
     demand = Demand(
         0 if generator is None else generator.loaded_bytes_max,
         0 if embedder is None else embedder.loaded_bytes_max,
         _index_bytes(store),
-        packed_bytes=generator.loaded_bytes_max if generator and _packs(config, machine) else 0,
+        packed_bytes=packed_bytes,
         llm_on_cpu=decodes_on is None,
         accelerators=sum(device.kind is not DeviceKind.CPU for device in embeds_on),
         spills=is_heterogeneous(embeds_on, config.heterogeneous),
@@ -174,6 +174,7 @@ def plan_server(
         llm_roles=roles,
     )
     placement = plan_placement(machine, demand, config.kv_bytes)
+    dtype = embedder_dtype(config.dtype, None if store is None else store.embedder, machine)
     embedding: tuple[EmbeddingLane, ...] = ()
     if embeds_on:
         embedding = plan_embedding_lanes(embeds_on, placement, dtype, decodes_on=decodes_on)

@@ -130,9 +130,7 @@ def start(
         ending.callback(thread.dispose)
         tools = ToolThreads("tools", config.tool_threads, clock)
         ending.callback(tools.close)
-        store = _open_corpus(config)
-        if store is not None:
-            ending.callback(store.close)
+        store = _open_corpus(config, ending)
         plan = plan_server(config, store)
         _check_embedder(plan, store)
         _log_lanes(plan)
@@ -171,12 +169,12 @@ def start(
         )
 
 
-def _open_corpus(config: ServerConfig) -> CorpusStore | None:
+def _open_corpus(config: ServerConfig, ending: ExitStack) -> CorpusStore | None:
     if config.index is None:
         return None
     store = CorpusStore.open(Path(config.index))
+    ending.callback(store.close)
     if config.needs_vectors and store.vector_count == 0:
-        store.close()
         raise InputError(
             f"the corpus {str(config.index)!r} holds nothing to search; "
             f"run: heddle index PATH... --into {config.index}"
