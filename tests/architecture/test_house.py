@@ -21,7 +21,6 @@ MAY_BE_LARGE: Final = {
     "VectorEngine": "being cut: one life of a search",
     "GraphEngine": "being cut: one life of a search",
     "FaissWorker": "being cut into what scans, what follows, what tests itself",
-    "Server": "being cut: verbs only",
 }
 HOUSE: Final = House.of(working_tree())
 
