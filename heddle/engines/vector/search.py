@@ -61,7 +61,7 @@ class RunningSearch(ABC):
 
     @abstractmethod
     def hits(self) -> Hits:
-        """Return the final result, without what every search is told."""
+        """Return the final result, without the notes and the recall of its index."""
 
     def nothing(self) -> SortedHits:
         """Return what its rows have found before the first of them has ended."""

@@ -129,7 +129,7 @@ class SearchTasks(Generic[S]):
         return self.settle_scope(search)
 
     def settle_scope(self, search: S) -> bool:
-        """Settle which vectors a search may find; return whether that could be told."""
+        """Settle which vectors a search may find; return whether the corpus could say."""
         if self._corpus is None:
             return True
         with self.failing("what the search may find is unknown", lambda: [search.task_id]):
@@ -145,7 +145,7 @@ class SearchTasks(Generic[S]):
         self._report.tell(progress)
 
     def finish(self, search: S) -> None:
-        """End a search that has its hits, once it has its hits by words as well."""
+        """End a search that has its hits; where hits by words are still looked for, once they are there."""
         self._forget(search)
         if search.payload.words is None or search.by_words is not None:
             self._report.done(search.task_id, self._hits(search))
@@ -159,7 +159,7 @@ class SearchTasks(Generic[S]):
         self._report.done(search.task_id, self._hits(search))
 
     def drop(self, task_id: int) -> bool:
-        """Forget a search and free what it holds; return whether it was there."""
+        """Forget a search and free its slots; return whether it was there."""
         if self._corpus is not None:
             self._corpus.words.cancel(task_id)
         if self._lacking_words.pop(task_id, None) is not None:

@@ -6,7 +6,7 @@ from heddle.core.cost_snapshot import CostSnapshot
 from heddle.engines.vector.graph.scheduler import soft_deadline_s
 from heddle.engines.vector.graph.search import GraphSearch
 
-PRIOR_SHARE_MIN = 0.1  # of its first guess that an extend is taken for, whatever was measured
+PRIOR_SHARE_MIN = 0.1  # of the first guess: an extend is never taken to cost less
 EXTENDS_PER_TOPM = 1.2  # before anything is measured
 LEARNT_SHARE = 0.05  # of what is learnt from one more finished search
 

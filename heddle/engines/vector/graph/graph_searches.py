@@ -271,7 +271,7 @@ class GraphSearches:
         return compared
 
     def _compare_row(self, slot: int, row: ComparedRow, vectors_max: int) -> int:
-        """Compare a row with so many vectors, or a piece more; return how many it were."""
+        """Compare a row with `vectors_max` vectors, or a piece more; return how many it was."""
         compared = 0
         while compared < vectors_max:
             heap = row.distances, row.labels
@@ -321,7 +321,7 @@ class GraphSearches:
             search.take(slot, distances[i, :k], labels[i, :k])
 
     def _tell_progress(self) -> None:
-        """Tell the hits so far of those that asked for it and go on."""
+        """Report the hits so far of those that asked for it and go on."""
         for search in self._tasks.reporting.values():
             extended = [slot for slot in search.rows_of if self._slots.is_extended(slot)]
             begun = [slot for slot in extended if self._worker.extends[slot]]

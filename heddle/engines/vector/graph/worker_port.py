@@ -20,7 +20,7 @@ class Advanced(NamedTuple):
 
 
 class GraphWorker(Protocol):
-    """What touches the graph; a test's or the simulator's computes what it likes.
+    """What touches the graph; tests have workers of their own.
 
     Shapes: slots [m] int64, numbers in [0, slot_count).
     """

@@ -152,7 +152,7 @@ class IvfSearches:
         self._substages.drop(search)
 
     def queue(self, now_s: float) -> None:
-        """Do nothing: searches wait by class and arrival, whatever the time."""
+        """Do nothing: searches wait by class and arrival, not by deadline."""
 
     def follow(self) -> int:
         """Bring a piece of the corpus's changes into the index; return the number of changes."""
