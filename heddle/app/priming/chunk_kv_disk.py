@@ -28,8 +28,8 @@ def disk_bytes_max(config: ServerConfig) -> int:
     """
     if config.index is None:
         return 0
-    if config.chunk_kv_disk_bytes is not None:
-        return config.chunk_kv_disk_bytes
+    if config.kv_reuse_disk_bytes is not None:
+        return config.kv_reuse_disk_bytes
     return max(DISK_BYTES_DEFAULT, bytes_held(chunk_kv_directory(config.index)))
 
 
@@ -49,7 +49,7 @@ def check_room(config: ServerConfig, wanted_bytes: int) -> None:
     if wanted_bytes > budget:
         raise ConfigError(
             f"the chunk KV of this corpus takes about {readable_size(wanted_bytes)} on disk and "
-            f"may take {readable_size(budget)}: raise chunk_kv_disk_bytes (--kv-disk)"
+            f"may take {readable_size(budget)}: raise kv_reuse_disk_bytes"
         )
     problem = write_problem(directory)
     if problem:

@@ -208,8 +208,8 @@ def repriming_of(
         store: its corpus, if it has one.
         submit: Server.submit.
     """
-    is_approximate = config.optimizations is Optimizations.APPROX
-    keeps = config.chunk_kv_bytes > 0 and config.chunk_kv_disk_bytes != 0
+    is_approximate = config.optimizations_max is Optimizations.APPROX
+    keeps = config.kv_reuse_memory_bytes > 0 and config.kv_reuse_disk_bytes != 0
     if store is None or generator is None or not (is_approximate and keeps and config.reprime):
         return None
     return Repriming(store, generator.name, submit)

@@ -15,6 +15,7 @@ from heddle.corpus.store import CorpusStore
 from heddle.hosts.lane_spec import EngineSpec
 from heddle.workflow.ragraph import RAGraph
 from tests.helpers.echo_engine import EchoEngine, EchoSettings
+from tests.helpers.empty_server import serve_empty
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +51,7 @@ def test_engines_that_can_not_be_built(tmp_path: Path):
     CorpusStore.open(tmp_path, create=True).close()
     (tmp_path / "weights.safetensors").touch()
     with pytest.raises(HeddleError, match=r"config\.json"):
-        Server(None, tmp_path, embedder=tmp_path, host="inline", needs_vectors=False)
+        serve_empty(tmp_path, embedder=tmp_path, engine_host="inline")
 
 
 class Closing(EchoEngine):
@@ -81,7 +82,7 @@ def serve_inline(
     monkeypatch.setattr("heddle.app.assembly.assemble.call_factory", build)
     CorpusStore.open(directory, create=True).close()
     try:
-        server = Server(None, directory, host="inline", needs_vectors=False)
+        server = serve_empty(directory, engine_host="inline")
     except ConfigError:
         return built, closed
     assert not closed
@@ -114,7 +115,7 @@ def empty_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Se
         "heddle.app.assembly.assemble.call_factory", lambda spec, epoch: Closing(spec, [])
     )
     CorpusStore.open(tmp_path, create=True).close()
-    with Server(None, tmp_path, host="inline", needs_vectors=False) as server:
+    with serve_empty(tmp_path, engine_host="inline") as server:
         yield server
 
 
