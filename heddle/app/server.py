@@ -68,7 +68,14 @@ class Server:
             raise ConfigError(f"Server: {error}") from error
         self.clock = SystemClock()
         self.trace = StepTrace()
-        self._running = start(self.config, self.clock, Tally(), self.trace, self.submit)
+        self._running = start(
+            self.config,
+            self.clock,
+            Tally(),
+            self.trace,
+            self.submit,
+            needs_vectors=self.config.needs_vectors,
+        )
 
     @property
     def plan(self) -> ServerPlan:

@@ -101,6 +101,8 @@ def start(
     tally: Tally,
     tracer: Tracer,
     submit: Callable[..., Handle],
+    *,
+    needs_vectors: bool,
 ) -> RunningServer:
     """Start a server; what was started before an error is ended again.
 
@@ -121,6 +123,7 @@ def start(
         tally: counts requests and steps.
         tracer: sees every step, too.
         submit: Server.submit, for chunks that are primed again.
+        needs_vectors: whether a corpus without vectors is refused.
 
     Raises:
         ConfigError, InputError: the configuration, a model or the corpus can't be used.
@@ -130,7 +133,7 @@ def start(
         ending.callback(thread.dispose)
         tools = ToolThreads("tools", config.tool_threads, clock)
         ending.callback(tools.close)
-        store = _open_corpus(config, ending)
+        store = _open_corpus(config, ending, needs_vectors=needs_vectors)
         plan = plan_server(config, store)
         _check_embedder(plan, store)
         _log_lanes(plan)
@@ -169,12 +172,14 @@ def start(
         )
 
 
-def _open_corpus(config: ServerConfig, ending: ExitStack) -> CorpusStore | None:
+def _open_corpus(
+    config: ServerConfig, ending: ExitStack, *, needs_vectors: bool
+) -> CorpusStore | None:
     if config.index is None:
         return None
     store = CorpusStore.open(Path(config.index))
     ending.callback(store.close)
-    if config.needs_vectors and store.vector_count == 0:
+    if needs_vectors and store.vector_count == 0:
         raise InputError(
             f"the corpus {str(config.index)!r} holds nothing to search; "
             f"run: heddle index PATH... --into {config.index}"

@@ -81,7 +81,8 @@ def submit(*_: object, **__: object) -> Handle:
 
 
 def started(config: ServerConfig) -> RunningServer:
-    return start(config, SystemClock(), Tally(), StepTrace(), submit)
+    tracer, vectors = StepTrace(), config.needs_vectors
+    return start(config, SystemClock(), Tally(), tracer, submit, needs_vectors=vectors)
 
 
 @pytest.fixture
