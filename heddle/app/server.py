@@ -264,14 +264,14 @@ class Server:
 
         Args:
             neighbours_max: neighbours of each chunk, fewer where more don't fit into the context.
-            on_plan: told what it will take, before anything is computed.
-            on_progress: told after each chunk.
+            on_plan: called with the plan, before anything is computed.
+            on_progress: called after each chunk.
 
         Raises:
             ConfigError: the server keeps no chunk KV, or kv_reuse_memory_bytes or
                 kv_reuse_disk_bytes can't hold it.
             StorageError: the corpus directory can't be written, or its disk is full.
-            EngineError: the disk refused while it ran; what is stored by then stays.
+            EngineError: the disk refused on the way; KV that is stored already stays.
         """
         return prime_chunks(self, neighbours_max, on_plan, on_progress)
 

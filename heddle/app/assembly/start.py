@@ -102,7 +102,7 @@ def start(
     tracer: Tracer,
     submit: Callable[..., Handle],
     *,
-    needs_vectors: bool = True,
+    needs_vectors: bool,
 ) -> RunningServer:
     """Start a server; what was started before an error is ended again.
 
@@ -123,7 +123,7 @@ def start(
         tally: counts requests and steps.
         tracer: sees every step, too.
         submit: Server.submit, for chunks that are primed again.
-        needs_vectors: refuse a corpus without vectors; indexing says False.
+        needs_vectors: whether a corpus without vectors is refused.
 
     Raises:
         ConfigError, InputError: the configuration, a model or the corpus can't be used.

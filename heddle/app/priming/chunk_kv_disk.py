@@ -1,4 +1,4 @@
-"""The disk tier of the chunk KV store: where it lies in a corpus, and what it may take."""
+"""The disk tier of the chunk KV store: its folder in a corpus, and its budget."""
 
 import shutil
 import tempfile
@@ -22,9 +22,9 @@ def bytes_held(directory: Path) -> int:
 
 
 def disk_bytes_max(config: ServerConfig) -> int:
-    """Return what the disk tier may take: as configured, else 1 GiB, or what it holds already.
+    """Return the disk tier's budget: as configured, else 1 GiB, or its present size if larger.
 
-    So what was primed under a larger budget is not thrown away by who doesn't name it.
+    A caller who names no budget thus keeps all that was primed under a larger one.
     """
     if config.index is None:
         return 0

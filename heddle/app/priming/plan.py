@@ -1,4 +1,4 @@
-"""What priming a corpus takes, how far it is, and what it did."""
+"""Priming a corpus: its costs, its progress, and its result."""
 
 import math
 from collections import Counter

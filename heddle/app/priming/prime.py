@@ -92,7 +92,7 @@ class _Run:
         self._started_s = server.clock.now_s()
 
     def prime_all(self, store: CorpusStore, at_once: int) -> None:
-        """Have the KV of every chunk stored; whatever ends this takes its requests back."""
+        """Have the KV of every chunk stored; an error cancels the requests in flight."""
         in_flight: deque[Handle] = deque()
         self._report()
         try:

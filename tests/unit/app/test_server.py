@@ -47,7 +47,7 @@ def test_an_empty_corpus(tmp_path: Path):
 
 
 def test_engines_that_can_not_be_built(tmp_path: Path):
-    """The runtime's thread runs already by then; it has to end again."""
+    """What was started before the error has to end again."""
     CorpusStore.open(tmp_path, create=True).close()
     (tmp_path / "weights.safetensors").touch()
     with pytest.raises(HeddleError, match=r"config\.json"):
@@ -55,7 +55,7 @@ def test_engines_that_can_not_be_built(tmp_path: Path):
 
 
 class Closing(EchoEngine):
-    """An engine that tells when it is closed."""
+    """An engine that notes its name when it is closed."""
 
     def __init__(self, spec: EngineSpec, told: list[str]) -> None:
         super().__init__(spec.name, 1, EchoSettings())
@@ -183,4 +183,4 @@ def test_a_search_for_more_than_the_corpus_holds(empty_server: Server):
         RAGraph("search").add_retrieval("find", topk=7, allow_fewer=True),
         RAGraph("search").add_retrieval("find"),
     ):
-        empty_server.submit(fewer, "why").cancel_soon()  # it is taken, whatever comes of it
+        empty_server.submit(fewer, "why").cancel_soon()  # it is taken; its end doesn't matter

@@ -26,7 +26,7 @@ NEIGHBOURS = 2
 
 
 class FakeServer:
-    """Answers priming requests as it is told to, and notes them."""
+    """Answers priming requests as the test scripts it, and notes them."""
 
     def __init__(self, store, model):
         self.store = store
