@@ -43,7 +43,7 @@ from heddle.engines.vector.files.index_kind import IndexKind
 from heddle.engines.vector.ivf.early_stop.orders import Planned, soft_order
 from heddle.engines.vector.ivf.early_stop.scans import Scans
 from heddle.engines.vector.ivf.early_stop.stop_rule import StopRule
-from heddle.engines.vector.ivf.ivf_searches import VectorEngine
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.perf_clock import PerfClock
@@ -121,7 +121,7 @@ class Searcher:
         check = SelfCheck(self._worker, share=1.0)
         turns = self._hard_order if order == "hard" else soft_order
         self._stops = NotedStops(self._worker, check, TARGET, turns)
-        self._engine = VectorEngine(
+        self._engine = ivf_engine(
             "vector", 0, self._worker, PerfClock(), check=check, stops=self._stops
         )
         self._tasks = 0

@@ -5,9 +5,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from heddle.app.assembly.lanes import embedder_dtype
+from heddle.app.assembly.server_plan import embedder_dtype
 from heddle.app.indexing.chunk_embedding import BATCH_ROWS, Embedded, embed_batches
-from heddle.app.models.embedder_source import embedder_facts
+from heddle.app.models.embedder_source import open_embedder
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory
 from heddle.app.server import Server
 from heddle.core.errors import InputError
@@ -69,10 +69,10 @@ def index_paths(
             chunking.
         StorageError: the disk refuses; what was committed stays.
     """
-    facts = embedder_facts(embedder)
+    encoder = open_embedder(embedder)
     with _made_or_opened(directory) as store:
         dtype = embedder_dtype("auto", store.embedder, read_machine())
-        store.set_embedder(EmbedderStamp(facts.name, facts.dims, dtype))
+        store.set_embedder(EmbedderStamp(encoder.name, encoder.dims, dtype))
         report = ingest_documents(store, paths, on_documents, prune=prune)
         if store.stats().chunks == 0 and not report.removed:
             raise InputError(_nothing(report))

@@ -11,8 +11,6 @@ from tools.house import ROOT, House, working_tree
 FILES_SIDE_BY_SIDE_MAX: Final = 24
 MAY_STAY_FLAT: Final = {
     "heddle/runtime": "small files, which its __init__ lists in reading order",
-    "heddle/app": "being cut: assembly, models, indexing, priming and observe get folders",
-    "heddle/engines/vector": "being cut: IVF, corpus, files, kernels and recall get folders",
 }
 MAY_BE_LARGE: Final = {
     "LlmEngine": "carved in the second part of the house",
@@ -20,10 +18,7 @@ MAY_BE_LARGE: Final = {
     "ChunkStore": "carved in the second part of the house",
     "CorpusChunkStore": "a ChunkStore that follows the corpus: as large as its base",
     "CorpusStore": "carved in the second part of the house",
-    "VectorEngine": "being cut: one life of a search",
-    "GraphEngine": "being cut: one life of a search",
     "FaissWorker": "being cut into what scans, what follows, what tests itself",
-    "Server": "being cut: verbs only",
 }
 HOUSE: Final = House.of(working_tree())
 

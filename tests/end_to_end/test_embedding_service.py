@@ -81,7 +81,9 @@ def test_two_lanes_answer_for_one_service(
         EmbeddingLane("embedding-a", "cpu", dtype),
         EmbeddingLane("embedding-b", "cpu", dtype, tokenizer_cpus=()),
     )
-    monkeypatch.setattr("heddle.app.server.plan_embedding_lanes", lambda *_, **__: lanes)
+    monkeypatch.setattr(
+        "heddle.app.assembly.server_plan.plan_embedding_lanes", lambda *_, **__: lanes
+    )
     with Server(None, empty, needs_vectors=False) as two:
         shown = two.health()
         assert set(shown["lanes"]) == {"retrieval", "embedding-a", "embedding-b"}
@@ -102,9 +104,11 @@ def test_a_lane_that_dies_is_started_again_and_the_other_answers_meanwhile(
     empty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lanes = tuple(EmbeddingLane(f"embedding-{name}", "cpu", "float32") for name in "ab")
-    monkeypatch.setattr("heddle.app.server.plan_embedding_lanes", lambda *_, **__: lanes)
+    monkeypatch.setattr(
+        "heddle.app.assembly.server_plan.plan_embedding_lanes", lambda *_, **__: lanes
+    )
     with Server(None, empty, needs_vectors=False) as server:
-        [victim] = [lane for lane in server._lanes if lane.name == "embedding-a"]
+        [victim] = [lane for lane in server._running.lanes if lane.name == "embedding-a"]
         os.kill(victim.health.pid, signal.SIGKILL)
         answers = 0
         while not (answers > 2 and victim.health.restarts and victim.health.pid):

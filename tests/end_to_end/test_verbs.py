@@ -201,7 +201,7 @@ def test_a_deadline_ends_a_request_and_frees_everything(server: Server):
 
 
 def kill_lane(server: Server, name: str) -> None:
-    lane = next(lane for lane in server._lanes if lane.name == name)
+    lane = next(lane for lane in server._running.lanes if lane.name == name)
     assert lane.health.pid is not None
     os.kill(lane.health.pid, signal.SIGKILL)
 

@@ -12,7 +12,7 @@ from heddle.core.frames import Done
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
-from heddle.engines.vector.ivf.ivf_searches import VectorEngine
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.step_counts import PRIOR_S
 from heddle.engines.vector.pool.build import PREFILL_SLO_S, stage_of
 from heddle.engines.vector.pool.engine import PoolEngine
@@ -75,7 +75,7 @@ def served(prefill_wait_s, wait_s, *, shares_lists, seed):
     clock = Clock()
     worker = PricedWorker(clock, shares_lists=shares_lists)
     pool = PoolEngine(
-        VectorEngine("vector", 1, worker, clock),
+        ivf_engine("vector", 1, worker, clock),
         stage_of,
         PoolScheduler(SLOTS, knobs=PoolKnobs(0.5, prefill_wait_s, wait_s)),
         prefill_slo_s=PREFILL_SLO_S,

@@ -1,4 +1,4 @@
-"""From an embedder's name to what a corpus has to know of it."""
+"""From an embedder's name to what its directory says of it."""
 
 import json
 from pathlib import Path
@@ -6,25 +6,24 @@ from typing import Final
 
 from heddle.app.models.model_source import model_directory
 from heddle.core.errors import ConfigError
-from heddle.engines.embedding.build import ModelFacts, model_facts
+from heddle.engines.embedding.encoder_directory import EncoderDirectory
 
 # How architectures end that write text: their token states are no vectors of a text's meaning.
 GENERATES: Final = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 
-def embedder_facts(embedder: str | Path | None) -> ModelFacts:
-    """Return the facts of an embedder; None is the packaged MiniLM.
+def open_embedder(embedder: str | Path | None) -> EncoderDirectory:
+    """Find an embedder and read its directory; None is the packaged MiniLM.
 
     Raises:
         InputError: there is no such model.
         ConfigError: the embedding engine can't run it, or it is made to generate text.
     """
     if embedder is None:
-        return model_facts()
-    directory = model_directory(embedder)
-    facts = model_facts(str(directory))
-    _refuse_generator(str(embedder), directory)
-    return facts
+        return EncoderDirectory.open(None)
+    encoder = EncoderDirectory.open(str(model_directory(embedder)))
+    _refuse_generator(str(embedder), encoder.path)
+    return encoder
 
 
 def _refuse_generator(name: str, directory: Path) -> None:

@@ -20,10 +20,19 @@ class EngineState:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingLaneState:
-    """A lane of the embedding service by its books; `refits` of its cost, by reason."""
+    """A lane of the embedding service by its books.
+
+    It holds `queries`. A step of it takes `latency_intercept_s` and `token_s` for each token [s].
+    Predictions are multiplied by `margin`, and by `stretch` after late answers. `outlier_share` of
+    the timed steps fits no cost. `refits` counts how often the cost was fitted anew, by reason.
+    """
 
     queries: int
+    latency_intercept_s: float
+    token_s: float
+    margin: float
     stretch: float
+    outlier_share: float
     refits: Mapping[str, int]
 
 
@@ -57,7 +66,7 @@ class ServerState:
     """A server: engines and lanes by name, `requests` in flight, what was counted so far.
 
     `embedding` and `corpus_revision` are None where there is no corpus, `repriming` where nothing
-    is primed anew.
+    is primed anew. A request that is refused now may be let in after `predicted_wait_s`.
     """
 
     engines: Mapping[str, EngineState]
@@ -68,3 +77,4 @@ class ServerState:
     embedding: EmbeddingState | None = None
     corpus_revision: int | None = None
     repriming: ReprimingState | None = None
+    predicted_wait_s: float = 0.0

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.app.models.model_source import model_directory
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError
 from heddle.core.passages import Passage
@@ -75,20 +75,17 @@ class PrimingReport:
     seconds: float
 
 
-def model_name(config: ServerConfig) -> str:
-    """Return what a corpus calls the model whose KV of its chunks is primed."""
-    assert config.generator is not None, "priming was refused without a generator"
-    return model_directory(config.generator).name
-
-
-def plan_priming(config: ServerConfig, store: CorpusStore) -> PrimingPlan:
+def plan_priming(config: ServerConfig, directory: Path, store: CorpusStore) -> PrimingPlan:
     """Count the tokens of every chunk as prompts show them, and what their KV takes.
+
+    Args:
+        config: says how the KV is stored.
+        directory: the model's.
+        store: the corpus.
 
     Raises:
         ConfigError, InputError: the model's directory can't be used.
     """
-    assert config.generator is not None, "priming was refused without a generator"
-    directory = model_directory(config.generator)
     tokenizer = PromptTokenizer.from_directory(directory)
     size = stored_size(directory, KvEncoding(config.chunk_kv_encoding))
     lengths = []

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from heddle.app.batch import Patience, submit_patiently
+from heddle.app.models.model_files import ModelFiles
 from heddle.app.priming.chunk_kv_disk import check_room
 from heddle.app.priming.plan import (
     IN_FLIGHT_MAX,
@@ -22,7 +23,6 @@ from heddle.app.priming.plan import (
     PrimingStage,
     chunks_at_once,
     hits_wanted,
-    model_name,
     plan_priming,
     searchable_chunks,
 )
@@ -50,12 +50,12 @@ def prime_chunks(
     on_progress: Callable[[PrimingProgress], None],
 ) -> PrimingReport:
     """Compute and store the KV of every chunk of a server's corpus; see Server.prime."""
-    store = _corpus_of(server, neighbours_max)
-    plan = plan_priming(server.config, store)
+    store, model = _corpus_and_model(server, neighbours_max)
+    plan = plan_priming(server.config, model.directory, store)
     on_plan(plan)
     check_room(server.config, plan.disk_bytes)
     at_once = chunks_at_once(server.config, plan, neighbours_max)
-    store.set_primed_with(model_name(server.config), neighbours_max)
+    store.set_primed_with(model.name, neighbours_max)
     started_s = server.clock.now_s()
     raw = _Run(server, PrimingStage.RAW, 0, plan, on_progress)
     raw.prime_all(store, IN_FLIGHT_MAX)
@@ -119,7 +119,7 @@ class _Run:
             owned = self._plan.owned.get(owner, 1)  # one that came after the plan has few
             hits = hits_wanted(owned, self._plan.chunks, self._neighbours_max)
             self._workflows[owner] = priming_workflow(self._neighbours_max, hits)
-        submit, inputs = chunk.request(self._server, self._workflows[owner])
+        submit, inputs = chunk.request(self._server.submit, self._workflows[owner])
         return submit_patiently(submit, inputs, in_flight, Patience(PATIENCE_S))
 
     def _take(self, handle: Handle) -> None:
@@ -155,14 +155,14 @@ class _Run:
         )
 
 
-def _corpus_of(server: PrimingServer, neighbours_max: int) -> CorpusStore:
-    """Return the corpus of a server that can prime it.
+def _corpus_and_model(server: PrimingServer, neighbours_max: int) -> tuple[CorpusStore, ModelFiles]:
+    """Return the corpus of a server that can prime it, and the model that it is primed for.
 
     Raises:
         ConfigError: it can't; the message names the setting.
     """
     config = server.config
-    if server.store is None or config.generator is None:
+    if server.store is None or server.generator is None:
         raise ConfigError("priming needs a generator and an index; the server lacks one of them")
     if config.optimizations is not Optimizations.APPROX:
         raise ConfigError(
@@ -175,4 +175,4 @@ def _corpus_of(server: PrimingServer, neighbours_max: int) -> CorpusStore:
         )
     if neighbours_max < 1:
         raise ConfigError(f"neighbours_max (--top-n) must be at least 1, got {neighbours_max}")
-    return server.store
+    return server.store, server.generator

@@ -10,18 +10,21 @@ What a stop leaves undone is met again.
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from heddle.app.batch import WAIT_S_MIN
+from heddle.app.models.model_files import ModelFiles
 from heddle.app.observe.server_state import ReprimingState
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory, write_problem
-from heddle.app.priming.plan import hits_wanted, model_name
-from heddle.app.priming.request import ChunkToPrime, PrimingServer, primed_by, priming_workflow
+from heddle.app.priming.plan import hits_wanted
+from heddle.app.priming.request import ChunkToPrime, primed_by, priming_workflow
+from heddle.app.server_config import ServerConfig
 from heddle.core.errors import Busy, Cancelled, HeddleError, InputError
 from heddle.core.tasks import Optimizations
 from heddle.corpus.store import CorpusStore
 from heddle.runtime.events import Answer, RequestEvent
+from heddle.runtime.handle import Handle
 from heddle.runtime.request import EventSink
 from heddle.workflow.workflow import Workflow
 
@@ -39,8 +42,9 @@ class Repriming:
     without neighbours, and those that the disk's budget has no room for.
 
     Args:
-        server: whose corpus and engines it uses.
         store: the corpus.
+        model: the name by which the corpus records the model that it is primed for.
+        submit: Server.submit.
         waiting_max: chunks that may wait.
         retry_s: how long it rests after a failure [s].
 
@@ -49,16 +53,17 @@ class Repriming:
 
     def __init__(
         self,
-        server: PrimingServer,
         store: CorpusStore,
+        model: str,
+        submit: Callable[..., Handle],
         waiting_max: int = WAITING_MAX,
         retry_s: float = RETRY_S,
     ) -> None:
-        self._server = server
         self._store = store
+        self._model = model
+        self._submit = submit
         self._waiting_max = waiting_max
         self._retry_s = retry_s
-        self._model = model_name(server.config)
         self._waiting: dict[int, None] = {}
         self._settled: OrderedDict[int, tuple[int, int]] = OrderedDict()  # by revision and count
         self._primed = self._failed = self._dropped = 0
@@ -178,10 +183,10 @@ class Repriming:
 
     def _compute(self, chunk: ChunkToPrime, workflow: Workflow) -> bool:
         """Have KV of a chunk on disk; return whether it is new there."""
-        submit, inputs = chunk.request(self._server, workflow)
+        ask, inputs = chunk.request(self._submit, workflow)
         while True:
             try:
-                return primed_by(submit(inputs)).is_new
+                return primed_by(ask(inputs)).is_new
             except Busy as busy:
                 wait_s = max(busy.wait_s, WAIT_S_MIN)
             with self._changed:
@@ -189,11 +194,22 @@ class Repriming:
                     raise Cancelled("nothing is primed any more")
 
 
-def repriming_of(server: PrimingServer) -> Repriming | None:
-    """Return what primes a server's chunks anew; None where it keeps no primed KV."""
-    config, store = server.config, server.store
+def repriming_of(
+    config: ServerConfig,
+    generator: ModelFiles | None,
+    store: CorpusStore | None,
+    submit: Callable[..., Handle],
+) -> Repriming | None:
+    """Return what primes a server's chunks again; None where it keeps no primed KV.
+
+    Args:
+        config: the server's.
+        generator: its LLM's files, if it has one.
+        store: its corpus, if it has one.
+        submit: Server.submit.
+    """
     is_approximate = config.optimizations is Optimizations.APPROX
     keeps = config.chunk_kv_bytes > 0 and config.chunk_kv_disk_bytes != 0
-    if store is None or config.generator is None or not (is_approximate and keeps):
+    if store is None or generator is None or not (is_approximate and keeps and config.reprime):
         return None
-    return Repriming(server, store) if config.reprime else None
+    return Repriming(store, generator.name, submit)

@@ -1,6 +1,6 @@
 """One chunk's priming as a bulk request: a Searching in the corpus's own index, then a Priming."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.app.batch import Submit
+from heddle.app.models.model_files import ModelFiles
 from heddle.app.priming.plan import PREFIX
 from heddle.app.server_config import ServerConfig
 from heddle.core.passages import Passage
@@ -30,7 +31,12 @@ class PrimingServer(Protocol):
 
     @property
     def config(self) -> ServerConfig:
-        """What it is made of."""
+        """Its configuration."""
+        ...
+
+    @property
+    def generator(self) -> ModelFiles | None:
+        """Its LLM's files, if it has one."""
         ...
 
     @property
@@ -60,22 +66,22 @@ class ChunkToPrime:
     vector: NDArray[np.float32]
 
     def request(
-        self, server: PrimingServer, workflow: Workflow
+        self, submit: Callable[..., Handle], workflow: Workflow
     ) -> tuple[Submit, Mapping[str, object]]:
-        """Return how the chunk's KV is asked for, and the inputs to do it with."""
+        """Return how Server.submit is asked for the chunk's KV, and with which inputs."""
         values: dict[str, object] = {
             "passage": self.passage,
             "before": self.before,
             "vectors": Vectors(self.vector[None]),
         }
-        submit = partial(
-            server.submit,
+        ask = partial(
+            submit,
             workflow,
             priority=Priority.BULK,
             tenant=self.passage.tenant,
             deadline_s=PATIENCE_S,
         )
-        return submit, {slot: values[slot] for slot in workflow.inputs}
+        return ask, {slot: values[slot] for slot in workflow.inputs}
 
 
 def primed_by(handle: Handle) -> Primed:
@@ -83,7 +89,7 @@ def primed_by(handle: Handle) -> Primed:
 
     Raises:
         InputError: the chunk is longer than the model's context.
-        HeddleError: whatever else ended the request.
+        HeddleError: the request ended with another error.
     """
     primed = handle.result().slots[STORED]
     assert isinstance(primed, Primed), f"priming gave a {type(primed).__name__}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from heddle.core.errors import ConfigError
 from heddle.core.ports import SteppedEngine
+from heddle.engines.vector.engine import SearchEngine
 from heddle.engines.vector.files.index_bytes import MemoryLeft, check_memory, mode_of, unlimited
 from heddle.engines.vector.files.index_kind import SearchMode
 from heddle.engines.vector.files.manifest import graph_path
@@ -20,7 +21,8 @@ from heddle.engines.vector.graph.scheduler import TOPM, TOPM_MAX
 from heddle.engines.vector.ivf.early_stop.finality import Finality
 from heddle.engines.vector.ivf.early_stop.target_stops import TargetStops
 from heddle.engines.vector.ivf.hot.setting import HotSettings
-from heddle.engines.vector.ivf.ivf_searches import TOPM_UNUSED, VectorEngine
+from heddle.engines.vector.ivf.ivf_searches import TOPM_UNUSED, ivf_engine
+from heddle.engines.vector.ivf.search import IvfSearch
 from heddle.engines.vector.pool.build import PoolSettings, pooled
 from heddle.engines.vector.recall.self_check import SelfCheck
 from heddle.engines.vector.shards.folders import remove_other_divisions
@@ -137,7 +139,7 @@ def _unused_by_graph(settings: VectorSettings) -> tuple[str, ...]:
     return notes
 
 
-def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine:
+def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> SearchEngine[IvfSearch]:
     # Late, because settings are made in processes that never load FAISS.
     import faiss
 
@@ -167,7 +169,7 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine
     target = settings.target_recall
     if settings.topm is not None:
         log.warning("%s", TOPM_UNUSED)
-    return VectorEngine(
+    return ivf_engine(
         name,
         epoch,
         worker,

@@ -78,7 +78,7 @@ def serve_inline(
         built.append(spec.name)
         return Closing(spec, closed)
 
-    monkeypatch.setattr("heddle.app.assembly.lanes.call_factory", build)
+    monkeypatch.setattr("heddle.app.assembly.assemble.call_factory", build)
     CorpusStore.open(directory, create=True).close()
     try:
         server = Server(None, directory, host="inline", needs_vectors=False)
@@ -111,7 +111,7 @@ def test_an_engine_is_closed_when_the_next_one_can_not_be_built(
 @pytest.fixture
 def empty_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(
-        "heddle.app.assembly.lanes.call_factory", lambda spec, epoch: Closing(spec, [])
+        "heddle.app.assembly.assemble.call_factory", lambda spec, epoch: Closing(spec, [])
     )
     CorpusStore.open(tmp_path, create=True).close()
     with Server(None, tmp_path, host="inline", needs_vectors=False) as server:
@@ -139,7 +139,7 @@ def test_arguments_of_a_wrong_type_start_nothing(
 
 
 def test_health_tells_what_goes_another_way_than_meant(empty_server: Server):
-    name, lane = next(iter(empty_server._loop.runtime.lanes.items()))
+    name, lane = next(iter(empty_server._running.loop.runtime.lanes.items()))
     lane.last = Frame(name, 1, 0.0, ())
     health = empty_server.health()
     assert (health["status"], health["ready"], health["notes"]) == ("ok", True, {})

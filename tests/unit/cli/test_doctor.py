@@ -26,22 +26,12 @@ from heddle.engines.vector.files.index_kind import SearchMode
 from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph.graph_header import PAGE
 from heddle.hosts.machine import MachineFacts
+from tests.helpers.bare_model import write_bare_model
 
 GIB = 1 << 30
 MACHINE = MachineFacts(
     (0, 1, 2, 3), 2.5, "Test 9000", frozenset({"avx2"}), 16 * GIB, 8 * GIB, ("NVIDIA H200",)
 )
-TOKENIZER = {
-    "version": "1.0",
-    "truncation": None,
-    "padding": None,
-    "added_tokens": [],
-    "normalizer": None,
-    "pre_tokenizer": None,
-    "post_processor": None,
-    "decoder": None,
-    "model": {"type": "WordLevel", "vocab": {"a": 0, "<unk>": 1}, "unk_token": "<unk>"},
-}
 
 
 @pytest.fixture(autouse=True)
@@ -52,12 +42,7 @@ def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text('{"max_position_embeddings": 512}')
-    (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
-    (folder / "model.safetensors").write_bytes(bytes(GIB >> 10))
-    return folder
+    return write_bare_model(tmp_path / "model", weight_bytes=GIB >> 10)
 
 
 @pytest.fixture

@@ -28,5 +28,5 @@ class WordSearcher(Protocol):
         ...
 
     def cancel(self, task_id: int) -> None:
-        """Forget a search, if there is one; nothing is told of it any more."""
+        """Forget a search, if there is one; its end is not reported."""
         ...

@@ -6,10 +6,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from heddle.engines.vector.engine import SearchEngine
 from heddle.engines.vector.files.index_bytes import MemoryLeft, check_memory
 from heddle.engines.vector.files.index_kind import SearchMode
-from heddle.engines.vector.graph.graph_searches import GraphEngine
+from heddle.engines.vector.graph.graph_searches import graph_engine
 from heddle.engines.vector.graph.progress import OnPhase
+from heddle.engines.vector.graph.search import GraphSearch
 from heddle.engines.vector.recall.self_check import SelfCheck
 from heddle.engines.vector.shards.part import Part
 from heddle.engines.vector.shards.source import open_source
@@ -30,7 +32,7 @@ def build_engine(
     slots: int,
     memory_left: MemoryLeft,
     notes: tuple[str, ...],
-) -> GraphEngine:
+) -> SearchEngine[GraphSearch]:
     """Open a part of a corpus and its graph, and return an engine over them.
 
     A graph that can't be used, or that the corpus has outgrown, is built again in the background.
@@ -56,7 +58,7 @@ def build_engine(
     worker = NumbaWorker(live, slots)
     followed = FollowedGraph(live, worker, source, Rebuild(build_again, PerfClock()))
     check = SelfCheck(worker)
-    return GraphEngine(
+    return graph_engine(
         name, epoch, worker, PerfClock(), followed, topm=topm, check=check, notes=notes
     )
 

@@ -1,4 +1,4 @@
-"""What a step of the vector engine did: the features of its cost model."""
+"""What a step over inverted lists did: the features of its cost model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,24 +33,14 @@ class StepCounts:
     scans: int = 0
     rows: int = 0
     compared: int = 0
-    stored: int = 0
-    followed: int = 0
-
-    @property
-    def has_any(self) -> bool:
-        """Whether the step did anything that takes time."""
-        return bool(self.lists or self.rows or self.compared or self.stored or self.followed)
 
     def features(self) -> dict[str, float]:
         """Return the counts by the names that the cost model knows."""
         return {
-            "call": 1.0,
-            "lists": float(self.lists),
-            "vectors": float(self.vectors),
-            "ridden": float(self.ridden),
-            "scans": float(self.scans),
-            "rows": float(self.rows),
-            "compared": float(self.compared),
-            "stored": float(self.stored),
-            "followed": float(self.followed),
+            "lists": self.lists,
+            "vectors": self.vectors,
+            "ridden": self.ridden,
+            "scans": self.scans,
+            "rows": self.rows,
+            "compared": self.compared,
         }

@@ -35,7 +35,7 @@ class HeldSearch:
     parks: int = 0
 
 
-class SearchEngine(SteppedEngine, Protocol):
+class PooledEngine(SteppedEngine, Protocol):
     """An engine that a pool can stand in front of."""
 
     def work(self, payload: SearchPayload) -> float:
@@ -60,7 +60,7 @@ class PoolEngine:
 
     def __init__(
         self,
-        engine: SearchEngine,
+        engine: PooledEngine,
         stage_of: Callable[[Task], Stage],
         scheduler: PoolScheduler,
         *,

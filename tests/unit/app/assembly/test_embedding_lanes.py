@@ -17,6 +17,7 @@ from heddle.app.assembly.embedding_lanes import (
 )
 from heddle.app.assembly.lanes import lane_specs
 from heddle.app.assembly.placement import Placement
+from heddle.app.assembly.server_plan import plan_server
 from heddle.app.server_config import ServerConfig
 from heddle.core.credits import Credits
 from heddle.costs.batch_cost import BatchCost
@@ -103,9 +104,9 @@ def test_without_whole_cores_nothing_is_pinned() -> None:
 
 @pytest.mark.parametrize("lanes", [(), (EmbeddingLane("embedding-cuda0", "cuda:0", "float32"),)])
 def test_lanes_of_their_own_leave_the_retrieval_lane(lanes: tuple[EmbeddingLane, ...]) -> None:
-    config = ServerConfig(generator=None, index="corpus")
-    plan = Placement((0,), (), 0, 1 << 30, 1 << 31, is_pinned=False)
-    specs = lane_specs(config, plan, "float32", lanes)
+    placement = Placement((0,), (), 0, 1 << 30, 1 << 31, is_pinned=False)
+    plan = plan_server(ServerConfig(generator=None, index="corpus"), None)
+    specs = lane_specs(replace(plan, placement=placement, embedding=lanes))
     engines = {spec.name: [engine.name for engine in spec.engines] for spec in specs}
     if lanes:
         assert engines == {"retrieval": ["vector"], "embedding-cuda0": ["embedding-cuda0"]}
@@ -114,9 +115,9 @@ def test_lanes_of_their_own_leave_the_retrieval_lane(lanes: tuple[EmbeddingLane,
 
 
 def test_shards_share_the_retrieval_cores() -> None:
-    config = ServerConfig(generator=None, index="corpus", shards=2)
-    plan = replace(ALONE, retrieval_cpus=(0, 1, 2, 3), is_pinned=False)
-    specs = lane_specs(config, plan, "float32")
+    placement = replace(ALONE, retrieval_cpus=(0, 1, 2, 3), is_pinned=False)
+    plan = plan_server(ServerConfig(generator=None, index="corpus", shards=2), None)
+    specs = lane_specs(replace(plan, placement=placement, embedding=()))
     assert [spec.threads for spec in specs] == [2, 2]
 
 

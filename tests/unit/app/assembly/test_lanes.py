@@ -6,44 +6,47 @@ from pathlib import Path
 
 import pytest
 
-from heddle.app.assembly.lanes import hot_clusters_on, lane_specs, plan_for
-from heddle.app.assembly.placement import PROCESS_BYTES, Demand, plan_placement
+from heddle.app.assembly.lanes import lane_specs
+from heddle.app.assembly.placement import PROCESS_BYTES
+from heddle.app.assembly.server_plan import plan_server
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
 from heddle.engines.vector.files.manifest import graph_path
+from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.machine import MachineFacts
+from tests.helpers.bare_model import write_bare_model
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    (tmp_path / "model.safetensors").write_bytes(bytes(1000))
-    return tmp_path
+    return write_bare_model(tmp_path / "model")
 
 
 def machine(flags: frozenset[str] = frozenset(), gpus: tuple[str, ...] = ()) -> MachineFacts:
     return MachineFacts((0, 1), math.inf, "Test", flags, 8 << 30, 8 << 30, gpus)
 
 
+def lanes_of(config: ServerConfig, facts: MachineFacts) -> tuple[LaneSpec, ...]:
+    return lane_specs(plan_server(config, None, facts))
+
+
 def test_the_limits_of_the_model_reach_its_lane(model: Path):
     config = ServerConfig(generator=model, context_tokens_max=2047, kv_bytes=5 << 20)
-    (lane,) = lane_specs(config, plan_for(config, machine(), None), "float32")
+    (lane,) = lanes_of(config, machine())
     settings = lane.engines[0].settings
     assert (settings.context_tokens_max, settings.kv_bytes) == (2047, 5 << 20)
 
 
 def test_the_shards_of_an_index_are_planned_for(model: Path):
-    one, three = (
-        plan_for(ServerConfig(None, model, embedder=model, shards=shards), machine(), None)
-        for shards in (1, 3)
-    )
+    configs = [ServerConfig(None, model, embedder=model, shards=shards) for shards in (1, 3)]
+    one, three = (plan_server(config, None, machine()).placement for config in configs)
     assert three.total_bytes - one.total_bytes == 2 * PROCESS_BYTES
 
 
 def test_the_effort_of_a_graph_reaches_its_lane(model: Path):
     config = ServerConfig(None, model, embedder=model, topm=200)
-    (lane,) = lane_specs(config, plan_for(config, machine(), None), "float32")
+    (lane,) = lanes_of(config, machine())
     assert lane.engines[-1].settings.topm == 200
 
 
@@ -52,11 +55,11 @@ def test_nothing_of_a_graph_lies_on_a_gpu_unless_that_is_asked_for(model: Path):
     auto, asked = (
         ServerConfig(None, model, hot_clusters=share, embedder=model) for share in ("auto", "30%")
     )
-    assert hot_clusters_on(auto, with_gpu) is not None
+    assert plan_server(auto, None, with_gpu).hot is not None
     graph_path(model).parent.mkdir()
     graph_path(model).touch()
-    assert hot_clusters_on(auto, with_gpu) is None
-    assert hot_clusters_on(asked, with_gpu) is not None
+    assert plan_server(auto, None, with_gpu).hot is None
+    assert plan_server(asked, None, with_gpu).hot is not None
 
 
 @pytest.mark.parametrize(
@@ -75,9 +78,9 @@ def test_weights_are_packed_for_float32_on_the_cpu(
     model: Path, settings: dict, facts: MachineFacts, packs: bool
 ):
     config = ServerConfig(generator=model, **settings)
-    placement = plan_for(config, facts, None)
-    (lane,) = lane_specs(config, placement, "float32")
-    assert placement.packs_weights == packs
+    plan = plan_server(config, None, facts)
+    (lane,) = lane_specs(plan)
+    assert plan.placement.packs_weights == packs
     assert lane.engines[0].settings.packs_weights == packs
 
 
@@ -86,7 +89,7 @@ def test_llm_lanes_with_roles_divide_the_cores(model: Path):
         generator=model, llm_lanes="prefill,decode,decode", optimizations=Optimizations.APPROX
     )
     facts = replace(machine(), cpus=tuple(range(16)), cpu_quota=8.0)  # so none is pinned
-    lanes = lane_specs(config, plan_for(config, facts, None), "float32")
+    lanes = lanes_of(config, facts)
     assert [lane.name for lane in lanes] == ["llm-prefill", "llm-decode-0", "llm-decode-1"]
     assert [lane.cpus for lane in lanes] == [()] * 3
     settings = [lane.engines[0].settings for lane in lanes]
@@ -99,14 +102,13 @@ def test_llm_lanes_with_roles_divide_the_cores(model: Path):
 def test_more_llm_lanes_than_cores_are_refused(model: Path):
     config = ServerConfig(generator=model, llm_lanes="prefill,decode,decode")
     with pytest.raises(ConfigError, match=r"llm_lanes \(--llm-lanes\) names 3 lanes, .* 2 cores"):
-        plan_for(config, machine(), None)
+        plan_server(config, None, machine())
 
 
 def test_a_pool_knows_how_many_lanes_send_kv(tmp_path: Path):
     def prefill_lanes(**settings: str) -> int:
         config = ServerConfig(generator=None, index=tmp_path, pool="adaptive", **settings)
-        placement = plan_placement(machine(), Demand(0, 0, 0))
-        (lane,) = lane_specs(config, placement, "float32")
+        (lane,) = lanes_of(config, machine())
         return lane.engines[-1].settings.pool.prefill_lanes
 
     assert prefill_lanes() == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heddle.app.models.embedder_source import embedder_facts
+from heddle.app.models.embedder_source import open_embedder
 from heddle.core.errors import ConfigError, InputError
 
 
@@ -25,7 +25,7 @@ def write_model(folder: Path, **config: object) -> Path:
 def test_a_model_that_generates_is_refused(tmp_path: Path, architecture: str):
     model = write_model(tmp_path / "llm", architectures=[architecture])
     with pytest.raises(ConfigError, match=f"is a language model \\({architecture}\\).*BERT-like"):
-        embedder_facts(model)
+        open_embedder(model)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_model_that_generates_is_refused(tmp_path: Path, architecture: str):
 )
 def test_an_encoder_is_taken(tmp_path: Path, architectures: list[str] | None):
     model = write_model(tmp_path / "encoder", architectures=architectures)
-    assert embedder_facts(model).dims == 8
+    assert open_embedder(model).dims == 8
 
 
 def test_a_model_with_a_pooling_of_its_own_is_taken(tmp_path: Path):
@@ -42,10 +42,10 @@ def test_a_model_with_a_pooling_of_its_own_is_taken(tmp_path: Path):
     (model / "modules.json").write_text(json.dumps(modules))
     (model / "1_Pooling").mkdir()
     (model / "1_Pooling/config.json").write_text('{"pooling_mode": "mean"}')
-    assert embedder_facts(model).dims == 8
+    assert open_embedder(model).dims == 8
 
 
 def test_a_missing_one_is_named():
     with pytest.raises(InputError, match="'nope' is no directory"):
-        embedder_facts("nope")
-    assert embedder_facts(None).dims == 384
+        open_embedder("nope")
+    assert open_embedder(None).dims == 384

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from heddle.app.models.model_files import ModelFiles
 from heddle.app.observe.server_state import ReprimingState
 from heddle.app.priming import reprime
 from heddle.app.priming.reprime import Repriming, repriming_of
@@ -78,7 +79,7 @@ def running(server, store):
     made = []
 
     def start(**settings):
-        made.append(Repriming(server, store, **settings))
+        made.append(Repriming(store, "model", server.submit, **settings))
         return made[-1]
 
     yield start
@@ -171,8 +172,11 @@ def test_a_chunk_that_was_deleted_meanwhile_is_skipped(server, store, running):
 
 
 def test_only_a_server_that_keeps_primed_kv_primes_anew(server, store):
-    assert repriming_of(server) is not None
     model, index = server.config.generator, server.config.index
+    files = ModelFiles(model, 1, "model-00000000")
+    made = repriming_of(server.config, files, store, server.submit)
+    assert made is not None
+    assert made._model == "model"
     for changes in (
         {"optimizations": Optimizations.EXACT},
         {"chunk_kv_bytes": 0},
@@ -180,16 +184,16 @@ def test_only_a_server_that_keeps_primed_kv_primes_anew(server, store):
         {"reprime": False},
     ):
         given = {"optimizations": Optimizations.APPROX, **changes}
-        server.config = ServerConfig(model, index, **given)
-        assert repriming_of(server) is None
-    server.config = ServerConfig(None, index, optimizations=Optimizations.APPROX)
-    assert repriming_of(server) is None
+        config = ServerConfig(model, index, **given)
+        assert repriming_of(config, files, store, server.submit) is None
+    assert repriming_of(server.config, None, store, server.submit) is None
+    assert repriming_of(server.config, files, None, server.submit) is None
 
 
 def test_a_corpus_that_can_not_be_written_turns_it_off(server, store, monkeypatch, caplog):
     caplog.set_level("INFO", logger=reprime.__name__)
     monkeypatch.setattr(reprime, "write_problem", lambda _: "kv: read-only file system")
-    one = Repriming(server, store)
+    one = Repriming(store, "model", server.submit)
     one.met(ids_of(store))
     assert one.state() == ReprimingState(0, 0, 0, 0, "kv: read-only file system")
     assert "nothing is primed again: kv: read-only file system" in caplog.text
@@ -279,7 +283,7 @@ def test_a_broken_invariant_ends_it_visibly(server, store, running, caplog):
 
 
 def test_stopped_before_anything_was_met_it_ends(server, store):
-    one = Repriming(server, store)
+    one = Repriming(store, "model", server.submit)
     one.stop()
     one.join()
     one.met(ids_of(store))

@@ -13,7 +13,7 @@ from heddle.core.results import KvHandle
 from heddle.core.tasks import Priority
 from heddle.engines.vector.files.index_kind import IndexKind
 from heddle.engines.vector.ivf.early_stop.finality import Finality
-from heddle.engines.vector.ivf.ivf_searches import VectorEngine
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.ivf.worker import FaissWorker, are_settled
 
@@ -57,7 +57,7 @@ def engine_over(worker, tools, **options):
     }
     clock = tools.Clock()
     timed = TimedWorker(worker, clock)
-    return VectorEngine("vector", 0, timed, clock, prior_s=prior_s, **options)
+    return ivf_engine("vector", 0, timed, clock, prior_s=prior_s, **options)
 
 
 def queries_of(tools, count, seed):
@@ -246,7 +246,7 @@ def test_a_watched_search_that_never_ends_is_forgotten(served, tools, ending):
     if ending == "cancel":
         engine.apply(Cancel(1))
     else:
-        engine._fail(1, "it broke")
+        engine.method._tasks.fail([1], "it broke")
     assert not finality._watched
     tools.drain(engine)
 

@@ -16,7 +16,7 @@ from heddle.core.tasks import Identity, Task
 from heddle.engines.vector.corpus import allowed as allowed_module
 from heddle.engines.vector.files.index_kind import IndexKind
 from heddle.engines.vector.ivf.early_stop.finality import SEEN_MIN, Finality
-from heddle.engines.vector.ivf.ivf_searches import VectorEngine
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.ivf.worker import FaissWorker
 
@@ -89,7 +89,7 @@ def check_filled(hits, source, share, topk):
 def test_k_hits_or_all_that_match_whatever_else_is_searched(
     served, tools, shares, topk, nprobe, budget_s
 ):
-    engine = VectorEngine("vector", 0, served, tools.Clock(), slots=5)
+    engine = ivf_engine("vector", 0, served, tools.Clock(), slots=5)
     queries = tools.clustered(3, seed=7)
     for task_id, share in enumerate(shares):
         engine.apply(search(task_id, queries, topk, share, nprobe))
@@ -100,7 +100,7 @@ def test_k_hits_or_all_that_match_whatever_else_is_searched(
 
 
 def test_what_filtered_searches_teach_says_nothing_of_others(served, tools, no_few):
-    engine = VectorEngine("vector", 0, served, tools.Clock(), lists_per_step=1, finality=Finality())
+    engine = ivf_engine("vector", 0, served, tools.Clock(), lists_per_step=1, finality=Finality())
     said = {"half": [], None: []}
     for number, query in enumerate(tools.clustered(2 * SEEN_MIN, seed=9)):
         for share in ("half", None) if number >= SEEN_MIN else ("half",):
@@ -114,7 +114,7 @@ def test_what_filtered_searches_teach_says_nothing_of_others(served, tools, no_f
 
 @pytest.mark.parametrize("share", ["half", "tenth", "few"])
 def test_every_list_is_scanned_for_what_matches(served, tools, no_few, share):
-    engine = VectorEngine("vector", 0, served, tools.Clock())
+    engine = ivf_engine("vector", 0, served, tools.Clock())
     queries = tools.clustered(20, seed=3)
     topk = len(matching(served._source, share)) // 2 if share == "few" else 10
     engine.apply(search(1, queries, topk, share, nprobe=len(served.list_sizes)))
@@ -127,7 +127,7 @@ def test_every_list_is_scanned_for_what_matches(served, tools, no_few, share):
 
 
 def test_a_search_of_few_lists_goes_on_until_it_has_enough(served, tools, no_few):
-    engine = VectorEngine("vector", 0, served, tools.Clock())
+    engine = ivf_engine("vector", 0, served, tools.Clock())
     engine.apply(search(1, tools.clustered(4, seed=3), 20, "few", nprobe=1))
     engine.apply(search(2, tools.clustered(4, seed=3), 20, nprobe=1))
     ended = tools.terminals(tools.drain(engine, 1e-9))
@@ -139,7 +139,7 @@ def test_a_search_of_few_lists_goes_on_until_it_has_enough(served, tools, no_few
 def test_the_few_that_match_are_compared_one_by_one(tools):
     source = corpus(tools)
     served = FaissWorker(LiveIndex.build(source, kind=IndexKind.PQ), source)
-    engine = VectorEngine("vector", 0, served, tools.Clock())
+    engine = ivf_engine("vector", 0, served, tools.Clock())
     queries = tools.clustered(20, seed=3)
     engine.apply(search(1, queries, 10, "few"))
     frame = engine.step(0.0, 1e-9)
@@ -153,7 +153,7 @@ def test_comparing_is_bounded_in_a_step(tools, monkeypatch):
     monkeypatch.setattr("heddle.engines.vector.ivf.ivf_searches.FEW_MAX", 60)
     source = corpus(tools)
     served = FaissWorker(LiveIndex.build(source, kind=IndexKind.PQ), source)
-    engine = VectorEngine("vector", 0, served, tools.Clock())
+    engine = ivf_engine("vector", 0, served, tools.Clock())
     queries = tools.clustered(5, seed=3)
     engine.apply(search(1, queries, 3, "few"))
     engine.apply(search(2, queries, 3, "few"))
@@ -167,7 +167,7 @@ def test_comparing_is_bounded_in_a_step(tools, monkeypatch):
 
 
 def test_a_filter_that_nothing_matches_is_refused(served, tools):
-    engine = VectorEngine("vector", 0, served, tools.Clock())
+    engine = ivf_engine("vector", 0, served, tools.Clock())
     engine.apply(search(1, tools.clustered(2), 3, lang=["en", "de"]))
     engine.apply(search(2, tools.clustered(2), 3))
     ended = tools.terminals(tools.drain(engine))
@@ -187,7 +187,7 @@ def test_nothing_allowed_is_not_everything_to_a_scan(served, tools):
 
 def test_a_filter_that_can_not_be_looked_up_fails_its_search_alone(tools):
     source = corpus(tools)
-    engine = VectorEngine("vector", 0, FaissWorker(LiveIndex.build(source), source), tools.Clock())
+    engine = ivf_engine("vector", 0, FaissWorker(LiveIndex.build(source), source), tools.Clock())
 
     def refuse(scope):
         raise OSError("the disk failed")
@@ -201,7 +201,7 @@ def test_a_filter_that_can_not_be_looked_up_fails_its_search_alone(tools):
 
 def test_a_filter_follows_the_corpus(tools):
     source = corpus(tools)
-    engine = VectorEngine(
+    engine = ivf_engine(
         "vector", 0, FaissWorker(LiveIndex.build(source, kind=IndexKind.PQ), source), tools.Clock()
     )
     queries = tools.clustered(2, seed=3)
@@ -218,7 +218,7 @@ def test_a_filter_follows_the_corpus(tools):
 
 
 def test_what_is_found_by_words_comes_besides(served, tools):
-    engine = VectorEngine("vector", 0, served, tools.Clock())
+    engine = ivf_engine("vector", 0, served, tools.Clock())
     source = served._source
     few = matching(source, "few").tolist()
     other = next(i for i in source.rows if i not in few)

@@ -15,14 +15,14 @@ from heddle.core.frames import Cancelled, Done, Failed, Progress
 from heddle.engines.vector.corpus.rebuild import Rebuild
 from heddle.engines.vector.files.index_kind import IndexKind
 from heddle.engines.vector.ivf import live_index
-from heddle.engines.vector.ivf.ivf_searches import VectorEngine
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex, nlist_for
 from heddle.engines.vector.ivf.worker import FaissWorker
 
 
 def serve(tools, source, rebuild=None, **options):
     worker = FaissWorker(LiveIndex.build(source), source, rebuild=rebuild)
-    return VectorEngine("vector", 0, worker, tools.Clock(), **options)
+    return ivf_engine("vector", 0, worker, tools.Clock(), **options)
 
 
 def found(tools, engine, queries, topk=1):
@@ -462,7 +462,7 @@ def test_a_search_without_a_filter_never_sees_what_comes_of_others(tools, kind, 
     vectors = tools.clustered(900)
     source = tools.Source(vectors[:799])
     live = LiveIndex.build(source, kind=kind)
-    engine = VectorEngine("vector", 0, FaissWorker(live, source), tools.Clock(), lists_per_step=1)
+    engine = ivf_engine("vector", 0, FaissWorker(live, source), tools.Clock(), lists_per_step=1)
     queries = vectors[800:804]
     engine.apply(tools.search(1, queries, 5, report_every=1))
     told = [*engine.step(0.0, 1e9).events]

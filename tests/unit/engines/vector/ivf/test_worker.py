@@ -5,7 +5,7 @@ import pytest
 from heddle.core.errors import ConfigError, StorageError
 from heddle.engines.vector.files.index_kind import IndexKind
 from heddle.engines.vector.ivf import worker as worker_module
-from heddle.engines.vector.ivf.ivf_searches import VectorEngine
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.ivf.worker import (
     FaissWorker,
@@ -180,7 +180,7 @@ def test_an_unknown_order_of_sums_is_ordinary(tools, source, monkeypatch, caplog
     assert not worker.shares_lists
     assert "queries share no scans" in caplog.text
     assert not [record for record in caplog.records if record.levelname != "INFO"]
-    engine = VectorEngine("vector", 0, worker, tools.Clock())
+    engine = ivf_engine("vector", 0, worker, tools.Clock())
     engine.apply(tools.search(1, tools.clustered(2)))
     assert tools.terminals(tools.drain(engine))[1].result.notes == ()
     assert worker.notes == ()

@@ -5,7 +5,7 @@ import pytest
 
 from heddle.core.commands import Cancel
 from heddle.engines.vector.files.index_kind import IndexKind
-from heddle.engines.vector.ivf.ivf_searches import VectorEngine
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.recall.self_check import OPEN_MAX, Sample, SelfCheck
@@ -108,7 +108,7 @@ def test_samples_are_given_up_when_another_index_takes_over_at_the_same_revision
     source = tools.Source(tools.clustered(COUNT))
     rebuild = GivenRebuild()
     worker = FaissWorker(LiveIndex.build(source, kind=IndexKind.FLAT), source, rebuild=rebuild)
-    engine = VectorEngine("v", 0, worker, tools.Clock(), check=SelfCheck(worker, share=1.0))
+    engine = ivf_engine("v", 0, worker, tools.Clock(), check=SelfCheck(worker, share=1.0))
     engine.apply(tools.search(1, tools.clustered(OPEN_MAX, seed=1), 5))
     while (before := engine.step(0.0, 60.0).recall) is None:
         pass
@@ -149,7 +149,7 @@ def test_pieces_compare_every_vector_exactly(served, tools):
 
 def test_an_engine_tells_what_its_searches_find(served, tools):
     check = SelfCheck(served, share=1.0)
-    engine = VectorEngine("vector", 0, served, tools.Clock(), check=check)
+    engine = ivf_engine("vector", 0, served, tools.Clock(), check=check)
     assert engine.step(0.0, 1.0).recall is None
     for number in range(20):
         engine.apply(tools.search(number, tools.clustered(1, seed=number), 200, nprobe=2))
@@ -167,7 +167,7 @@ def test_an_engine_tells_what_its_searches_find(served, tools):
 def test_a_full_search_finds_what_the_exact_one_does(tools):
     source = tools.Source(tools.clustered(COUNT))
     worker = FaissWorker(LiveIndex.build(source, kind=IndexKind.FLAT), source)
-    engine = VectorEngine("v", 0, worker, tools.Clock(), check=SelfCheck(worker, share=1.0))
+    engine = ivf_engine("v", 0, worker, tools.Clock(), check=SelfCheck(worker, share=1.0))
     for number in range(30):
         engine.apply(tools.search(number, tools.clustered(3, seed=number), 5))
         engine.apply(Cancel(number - 1))

@@ -12,7 +12,7 @@ from heddle.core.tasks import Optimizations
 from heddle.engines.vector.files.index_kind import IndexKind
 from heddle.engines.vector.ivf.early_stop.calibration import SAMPLE_MIN
 from heddle.engines.vector.ivf.early_stop.target_stops import TargetStops
-from heddle.engines.vector.ivf.ivf_searches import FILTERED_IN_FULL, VectorEngine
+from heddle.engines.vector.ivf.ivf_searches import FILTERED_IN_FULL, ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.recall.self_check import OPEN_MAX, SelfCheck
@@ -37,7 +37,7 @@ def worker(tools, request):
 def engine_over(worker, tools, target=TARGET, **options):
     check = SelfCheck(worker, **options)
     stops = TargetStops(worker, check, target)
-    return VectorEngine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
+    return ivf_engine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
 
 
 def questions(tools, count, seed):
@@ -180,7 +180,7 @@ def test_what_a_request_found_before_is_compared_before_any_list(worker, tools):
     query, exact, of_lists = missed(worker, tools, planned)
     check = SelfCheck(worker)
     stops = NotedStops(worker, check, TARGET)
-    engine = VectorEngine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
+    engine = ivf_engine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
     everywhere = len(worker.list_sizes)
     later = {}
     for number, (request, nprobe) in enumerate([(7, everywhere), (7, planned), (8, planned)]):
@@ -205,7 +205,7 @@ def test_lists_are_not_expected_to_hold_what_is_known(worker, tools):
     [query] = questions(tools, 1, 12)
     check = SelfCheck(worker)
     stops = NotedStops(worker, check, TARGET)
-    engine = VectorEngine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
+    engine = ivf_engine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
     hits = []
     for number in range(2):
         engine.apply(approximate(tools, number, query[None], 7))
@@ -292,7 +292,7 @@ def test_searches_looked_at_together_stop_where_each_would_alone(worker, tools):
         other = together[1000 + number].result
         np.testing.assert_array_equal(hits.labels, other.labels)
         assert hits.lists_scanned == other.lists_scanned
-    assert engine.rows_in_flight == engine._stops._courses.count == 0
+    assert engine.rows_in_flight == engine.method._stops._courses.count == 0
 
 
 def test_where_scanning_is_as_fast_as_asking_nothing_is_asked(tools):

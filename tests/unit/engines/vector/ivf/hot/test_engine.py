@@ -6,7 +6,7 @@ import pytest
 from heddle.core.frames import Done
 from heddle.engines.vector.files.index_kind import IndexKind
 from heddle.engines.vector.ivf.hot.build import CPU, build_hot_clusters
-from heddle.engines.vector.ivf.ivf_searches import VectorEngine
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.ivf.worker import FaissWorker
 
@@ -22,7 +22,7 @@ def engine_over(tools, source, *, is_hot):
     )
     live = LiveIndex.build(source, kind=IndexKind.PANORAMA)
     worker = FaissWorker(live, source, make_hot=make if is_hot else None)
-    return VectorEngine("vector", 0, worker, tools.Clock(), lists_per_step=4)
+    return ivf_engine("vector", 0, worker, tools.Clock(), lists_per_step=4)
 
 
 @pytest.fixture

@@ -1,0 +1,245 @@
+"""A vector lane's engine: the life of searches and ingestions, over any kind of index."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Generic
+
+from heddle.core.commands import Admit, Cancel, Command, Steer
+from heddle.core.frames import Frame, Load
+from heddle.core.gauges import INDEX_REVISION, INDEX_VECTORS
+from heddle.core.payloads import IngestPayload, SearchPayload
+from heddle.core.ports import Clock
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Ingested
+from heddle.core.tasks import Task
+from heddle.costs.step_report import StepReport
+from heddle.engines.vector.corpus.followed_corpus import FollowedCorpus
+from heddle.engines.vector.corpus.ingest_queue import IngestQueue, WaitingIngest, ingest_refusal
+from heddle.engines.vector.method import S, SearchMethod
+from heddle.engines.vector.recall.self_check import SelfCheck
+from heddle.engines.vector.search import dims_refusal
+from heddle.engines.vector.search_tasks import SearchTasks
+
+
+class SearchEngine(Generic[S]):
+    """Searches in flight over one index, advanced together in each step.
+
+    A step takes in hits by words, brings the index up to the corpus, lets waiting searches begin,
+    advances those in flight, stores an ingestion, and runs a sample again where nothing waits.
+    A search sees all that was committed to the corpus before it came, by any process.
+
+    Args:
+        name: the lane's name.
+        epoch: the lane's epoch.
+        clock: measures steps.
+        make_method: makes what carries searches out, given the tasks it reports to.
+        corpus: what the index follows, and where vectors are stored; None = the index is fixed.
+        substage_budget_s: time for one step where the caller names none [s].
+        prior_s: the cost model's first guess.
+        check: runs a share of the searches again, exactly; None = none.
+        notes: where this engine runs degraded; every search reports it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        epoch: int,
+        clock: Clock,
+        make_method: Callable[[SearchTasks[S]], SearchMethod[S]],
+        corpus: FollowedCorpus | None,
+        *,
+        substage_budget_s: float,
+        prior_s: Mapping[str, float],
+        check: SelfCheck | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self._report = StepReport(name, epoch, clock, prior_s)
+        self._tasks = SearchTasks[S](self._report, self._free, corpus, check, notes)
+        self.method = make_method(self._tasks)
+        self._corpus, self._check = corpus, check
+        self._budget_s = substage_budget_s
+        self._ingests = IngestQueue()
+        self._has_new_search = False  # it has to see what is committed now
+        self._revision_wanted = 0
+
+    @property
+    def name(self) -> str:
+        """The lane's name."""
+        return self._report.lane
+
+    @property
+    def kinds(self) -> frozenset[PrimitiveKind]:
+        """The primitives it carries out."""
+        if self._corpus is None:
+            return frozenset({PrimitiveKind.SEARCHING})
+        return frozenset({PrimitiveKind.SEARCHING, PrimitiveKind.INGESTION})
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do something."""
+        return self._report.has_events or self._goes_on
+
+    @property
+    def rows_in_flight(self) -> int:
+        """Queries that hold a slot."""
+        return self.method.rows_in_flight
+
+    def apply(self, command: Command) -> None:
+        """Take a command in; unknown tasks and commands of no use to an index are ignored."""
+        match command:
+            case Admit(task=task, report_every=report_every):
+                self._admit(task, report_every)
+            case Cancel(task_id=task_id):
+                if self._tasks.drop(task_id) or self._ingests.remove(task_id):
+                    self._report.cancelled(task_id)
+            case Steer():
+                self._steer(command)
+            case _:
+                pass
+
+    def step(self, now_s: float, budget_s: float) -> Frame:
+        """Advance the searches in flight, or store vectors.
+
+        Args:
+            now_s: the lane's time; deadlines are counted on it [s].
+            budget_s: time to work for [s]; inf = the engine's own step size.
+        """
+        self._report.begin()
+        self._tasks.take_words()
+        self.method.queue(now_s)
+        may_begin, followed = self._follow()
+        budget_s = self._budget_s if math.isinf(budget_s) else budget_s
+        done = self.method.advance(budget_s, may_begin=may_begin)
+        stored = self._ingest()
+        compared = done["compared"] + self._run_again()
+        counts = {**done, "compared": compared, "followed": followed, "stored": stored}
+        return self._report.frame(
+            {"call": 1.0, **{name: float(count) for name, count in counts.items()}},
+            Load(self.rows_in_flight, self.method.rows_waiting + self._ingests.rows),
+            has_computed=any(counts.values()),
+            has_work=self._goes_on,
+            recall=self._tasks.recall,
+            notes=self._tasks.notes,
+            gauges=self._gauges(),
+        )
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever a search by words has ended beside the steps."""
+        if self._corpus is not None:
+            self._corpus.words.subscribe(wake)
+
+    def close(self) -> None:
+        """Release the corpus; nothing is called afterwards."""
+        if self._corpus is not None:
+            self._corpus.close()
+
+    def predicted_step_s(self) -> float:
+        """Return how long the next step should take, by the cost model [s]."""
+        advance_s = self.method.predicted_step_s(self._budget_s, goes_on=self._goes_on)
+        stored = self._ingests.rows_of_largest
+        return advance_s + self._report.costs.predict_s({"stored": stored})
+
+    def work(self, payload: SearchPayload) -> float:
+        """Return the size of a search in units of its method, at least 1."""
+        return self.method.work(payload)
+
+    # Tasks ------------------------------------------------------------------------------------
+
+    @property
+    def _goes_on(self) -> bool:
+        return self._has_tasks or (self._check is not None and self._check.has_work)
+
+    @property
+    def _has_tasks(self) -> bool:
+        return self._tasks.has_any or bool(self._ingests)
+
+    def _gauges(self) -> dict[str, float]:
+        if self._corpus is None:
+            return {}
+        return {INDEX_REVISION: self.method.revision, INDEX_VECTORS: self.method.vectors}
+
+    def _admit(self, task: Task, report_every: int) -> None:
+        task_id, payload = task.task_id, task.payload
+        if task_id in self._tasks or task_id in self._ingests:
+            return
+        refusal: str | None
+        if isinstance(payload, SearchPayload):
+            refusal = self.method.refusal(payload)
+            if refusal is None:
+                self._add(self.method.search_of(task, payload, report_every))
+        elif isinstance(payload, IngestPayload) and self._corpus is not None:
+            refusal = ingest_refusal(payload)
+            if refusal is None:
+                self._ingests.add(WaitingIngest(task_id, payload, task.identity.priority))
+        else:
+            refusal = f"{self.name} carries out no {type(payload).__name__}"
+        if refusal is not None:
+            self._report.failed(task_id, refusal, is_input=True)
+
+    def _add(self, search: S) -> None:
+        self._tasks.add(search)
+        self.method.add(search)
+        self._has_new_search = True
+
+    def _free(self, search: S) -> None:
+        self.method.drop(search)
+
+    def _steer(self, command: Steer) -> None:
+        if command.budget_s is not None:
+            self._budget_s = command.budget_s
+        if command.task_id is None or command.priority is None:
+            return
+        search = self._tasks.running.get(command.task_id)
+        if search is not None and search.priority is not command.priority:
+            search.priority = command.priority
+            self.method.prioritise(search)
+        self._ingests.prioritise(command.task_id, command.priority)
+
+    # One step ---------------------------------------------------------------------------------
+
+    def _follow(self) -> tuple[bool, int]:
+        """Bring the index up to what was committed when the newest search came.
+
+        Returns: whether waiting searches may begin, and how many changes were followed.
+        """
+        corpus = self._corpus
+        if corpus is None:
+            return True, 0
+        with self._tasks.failing("the index can't follow the corpus", self.method.held_up):
+            if self._has_new_search:
+                self._revision_wanted = corpus.newest_revision()
+                self._has_new_search = False
+            is_covered = corpus.covers(self._revision_wanted)
+            if is_covered or not self.method.may_follow:
+                return is_covered, 0
+            if self._check is not None:
+                self._check.index_changes()
+            followed = self.method.follow()
+            return corpus.covers(self._revision_wanted), followed
+        return False, 0
+
+    def _ingest(self) -> int:
+        """Store one waiting ingestion, unless more urgent searches go on; return its rows."""
+        ingest = self._ingests.next(search.priority for search in self._tasks.running.values())
+        if ingest is None:
+            return 0
+        assert self._corpus is not None, "a fixed index took vectors to store"
+        task_id, payload = ingest.task_id, ingest.payload
+        self._ingests.remove(task_id)
+        refusal = dims_refusal(payload.vectors.shape[1], self.method.dims)
+        if refusal is not None:
+            self._report.failed(task_id, refusal, is_input=True)
+            return 0
+        try:
+            revision = self._corpus.store(payload.chunk_ids, payload.vectors)
+        except Exception as error:
+            self._report.failed(task_id, f"storing vectors failed: {error}")
+            return 0
+        self._report.done(task_id, Ingested(payload.rows, revision))
+        return payload.rows
+
+    def _run_again(self) -> int:
+        """Advance a sample's exact answer if no task waits; return how many were compared."""
+        if self._check is None or not self._check.has_work or self._has_tasks:
+            return 0
+        return self._check.advance()
