@@ -10,8 +10,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
-pytestmark = pytest.mark.slow
-
 
 def run(name: str, argument: object, folder: Path) -> str:
     """Run an example in a folder of its own and return its output."""
