@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 TORCH ?= torch==2.13.0
 EXTRAS ?= server,dev
 
-.PHONY: setup demo test check format lint types mutants reader sim clean
+.PHONY: setup demo test check format lint types mutants reader extractor sim clean
 
 setup: $(STAMP)
 
@@ -48,6 +48,11 @@ mutants: setup
 reader: setup
 	cd models/reader && ../../$(BIN)/python -m training.train \
 		--profile $(or $(PROFILE),cpu) --export heddle_reader/model
+
+# Train the extractor from the packaged MiniLM, on one core and behind everything else. Resumable.
+extractor: setup
+	cd models/extractor && ../../$(BIN)/python -m extractor_training.train \
+		--export heddle_extractor/model
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build *.egg-info
