@@ -1,4 +1,10 @@
 # `make demo` and `make test` set everything up themselves: they need Python 3.11 or newer and a C compiler.
+#   setup, setup-all            install into .venv; setup-all adds what CI tests besides
+#   demo                        index a town's archive, answer 40 questions
+#   test, test-fast             the whole suite; what takes seconds, in under three minutes
+#   check                       format, lint, types, test
+#   dist                        build the wheels, try them in an empty environment
+#   nightly                     what is too long for CI; BENCHES="NAME ..." adds benchmarks
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +12,8 @@ STAMP := $(VENV)/.installed
 TORCH ?= torch==2.13.0
 EXTRAS ?= server,dev
 
-.PHONY: setup demo test check format lint types mutants reader sim reference clean
+.PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
+.PHONY: mutants reader extractor sim reference clean
 
 setup: $(STAMP)
 
@@ -20,19 +27,33 @@ $(STAMP): pyproject.toml constraints.txt models/reader/pyproject.toml
 		-c constraints.txt -e ".[$(EXTRAS)]" ./models/reader
 	touch $(STAMP)
 
+# What tests need beyond `make test`: Triton, whose kernels run in its interpreter. What needs
+# Chromium, Node, PostgreSQL or Ray is installed here, too, once there is any. See tests/README.md.
+setup-all:
+	$(MAKE) setup EXTRAS=server,dev,gpu STAMP=$(VENV)/.installed-all
+	touch $(STAMP)
+
 demo: setup
 	$(BIN)/heddle demo
 
 test: setup
 	$(BIN)/python -m pytest -q
 
+test-fast: setup
+	$(BIN)/python -m pytest -q -m "not slow and not device"
+
+# The tests that depend on the dtype or on FAISS's order of sums, as other machines run them.
+test-numerics: setup
+	HEDDLE_AUTO_DTYPE=bfloat16 FAISS_SIMD_LEVEL=AVX2 $(BIN)/python -m pytest -q -m numerics
+	HEDDLE_AUTO_DTYPE=float32 FAISS_SIMD_LEVEL=NONE $(BIN)/python -m pytest -q -m numerics
+
 check: setup format lint types test
 
 format: setup
-	$(BIN)/ruff format --check heddle tests benchmarks tools
+	$(BIN)/ruff format --check heddle tests benchmarks tools examples
 
 lint: setup
-	$(BIN)/ruff check heddle tests benchmarks tools
+	$(BIN)/ruff check heddle tests benchmarks tools examples
 
 types: setup
 	$(BIN)/mypy
@@ -40,18 +61,31 @@ types: setup
 sim: setup
 	$(BIN)/python -m heddle.simulator --seed $(or $(SEED),0)
 
+# Wheels of Heddle and of its reader in dist/, installed into an empty environment and asked.
+dist: setup
+	$(BIN)/python -m tools.dist --torch "$(TORCH)"
+
+# An hour or more; the last night's result lies in docs/results/nightly.json.
+nightly: setup
+	$(BIN)/python -m tools.nightly $(addprefix --bench ,$(BENCHES))
+
 # Break KV fusion on purpose, one mutation at a time, and see a test turn red (10 to 20 minutes).
 mutants: setup
 	$(BIN)/python -m tools.mutants --json docs/results/mutants.json
 
 # Retrain the reader from nothing; PROFILE=gpu on a machine with one. Resumable.
 reader: setup
-	cd models/reader && ../../$(BIN)/python -m training.train \
+	cd models/reader && PYTHONPATH=../.. ../../$(BIN)/python -m training.train \
 		--profile $(or $(PROFILE),cpu) --export heddle_reader/model
 
 # Write docs/reference from the code.
 reference: setup
 	$(BIN)/python -m tools.reference
 
+# Train the extractor from the packaged MiniLM, on one core and behind everything else. Resumable.
+extractor: setup
+	cd models/extractor && ../../$(BIN)/python -m extractor_training.train \
+		--export heddle_extractor/model
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

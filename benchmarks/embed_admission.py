@@ -50,7 +50,7 @@ from benchmarks.support.virtual_lanes import (
     VirtualService,
     traffic,
 )
-from heddle.app.lane_probe import WORD
+from heddle.app.assembly.lane_probe import WORD
 from heddle.core.errors import Busy, InputError
 from heddle.core.frames import Event
 from heddle.core.payloads import EmbedPayload

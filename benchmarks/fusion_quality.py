@@ -41,12 +41,12 @@ from benchmarks.support.data import file_digest, made_from
 from benchmarks.support.neighbours import Neighbourhood, shown_passages
 from benchmarks.support.reusing_model import Prompts, Reply, ReusingModel
 from benchmarks.support.score_file import Score, ScoreFile
-from heddle.app.model_source import DEFAULT_MODEL
+from heddle.app.models.model_source import DEFAULT_MODEL
 from heddle.cli.progress import ProgressLines
 from heddle.core.errors import InputError
 from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
 from heddle.core.passages import Passage
-from heddle.engines.llm import model_gate
+from heddle.engines.llm.model import gate as model_gate
 from heddle.evals.catalogue import READER_NOTES, load_dataset
 from heddle.evals.context import sample
 from heddle.evals.dataset import Dataset

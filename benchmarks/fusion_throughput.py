@@ -70,7 +70,7 @@ from heddle.core.tasks import Optimizations
 from heddle.costs.load_choice import choose_loads
 from heddle.engines.llm.build import LlmSettings, assemble
 from heddle.engines.llm.engine import LlmEngine
-from heddle.engines.llm.worker import WorkerClock
+from heddle.engines.llm.model.worker import WorkerClock
 from heddle.kv.chunk_directory import Fetch, Found
 from heddle.kv.chunk_entry import ChunkEntry
 from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings

@@ -51,7 +51,7 @@ from heddle.core.payloads import AskPayload, Segment, SegmentRole
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Asked
 from heddle.core.tasks import Optimizations
-from heddle.engines.llm.attention_choice import TORCH
+from heddle.engines.llm.attention.choice import TORCH
 from heddle.engines.llm.build import LlmSettings, assemble
 from heddle.engines.llm.engine import LlmEngine
 

@@ -46,12 +46,14 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.core.tasks import Identity, Task
 from heddle.corpus.store import CorpusStore
-from heddle.engines.vector.graph.engine import GraphEngine
+from heddle.engines.vector.engine import SearchEngine
 from heddle.engines.vector.graph.gpu.search import extend_by_kernel
 from heddle.engines.vector.graph.graph_file import open_graph, write_graph
 from heddle.engines.vector.graph.graph_header import MAGIC
 from heddle.engines.vector.graph.graph_index import GraphIndex, build_graph
+from heddle.engines.vector.graph.graph_searches import graph_engine
 from heddle.engines.vector.graph.live_graph import LiveGraph
+from heddle.engines.vector.graph.search import GraphSearch
 from heddle.engines.vector.graph.worker import NumbaWorker
 
 K: Final = 10
@@ -233,7 +235,9 @@ def _equal_recall(
             yield {"contender": name, "effort": effort, "recall": recalls[name], "qps": qps}
 
 
-def _search_all(engine: GraphEngine, queries: NDArray[np.float32], topm: int) -> NDArray[np.int64]:
+def _search_all(
+    engine: SearchEngine[GraphSearch], queries: NDArray[np.float32], topm: int
+) -> NDArray[np.int64]:
     """Search for all queries as the rows of one task."""
     engine.apply(_admit(0, queries, topm))
     while engine.has_work:
@@ -324,7 +328,9 @@ def _in_turns(
     return {name: ends_s[name] for name in POLICIES}
 
 
-def _continuous(engine: GraphEngine, queries: NDArray[np.float32], stream: list[Arrival]) -> Run:
+def _continuous(
+    engine: SearchEngine[GraphSearch], queries: NDArray[np.float32], stream: list[Arrival]
+) -> Run:
     """Admit what has come before each step."""
     ends_s = [math.inf] * len(stream)
     waiting = deque(enumerate(stream))
@@ -345,10 +351,14 @@ def _continuous(engine: GraphEngine, queries: NDArray[np.float32], stream: list[
     return ends_s
 
 
-def _batches(size: int) -> Callable[[GraphEngine, NDArray[np.float32], list[Arrival]], Run]:
+def _batches(
+    size: int,
+) -> Callable[[SearchEngine[GraphSearch], NDArray[np.float32], list[Arrival]], Run]:
     """Return a policy that takes up to `size` waiting searches and answers all at their end."""
 
-    def search(engine: GraphEngine, queries: NDArray[np.float32], stream: list[Arrival]) -> Run:
+    def search(
+        engine: SearchEngine[GraphSearch], queries: NDArray[np.float32], stream: list[Arrival]
+    ) -> Run:
         ends_s: list[float] = []
         engine.apply(Steer(budget_s=WHOLE_S))
         now_s = 0.0
@@ -395,8 +405,8 @@ def _measured(stream: list[Arrival], ends_s: list[float], capacity_qps: float) -
     return found
 
 
-def _engine(graph: GraphIndex) -> GraphEngine:
-    return GraphEngine("graph", 0, NumbaWorker(LiveGraph(graph), SLOTS), CpuClock())
+def _engine(graph: GraphIndex) -> SearchEngine[GraphSearch]:
+    return graph_engine("graph", 0, NumbaWorker(LiveGraph(graph), SLOTS), CpuClock())
 
 
 def _admit(task_id: int, queries: NDArray[np.float32], topm: int) -> Admit:

@@ -34,15 +34,15 @@ from benchmarks.support.question_vectors import question_vectors
 from benchmarks.support.search_set import SearchSet, search_set
 from benchmarks.support.wiki_index import wiki_index
 from heddle.core.errors import InternalError
-from heddle.engines.vector.hot.block_tier import BlockTier
-from heddle.engines.vector.hot.build import CPU, build_hot_clusters
-from heddle.engines.vector.hot.hot_clusters import HotClusters, HotCounts
-from heddle.engines.vector.hot.residency import BLOCK_ROWS
-from heddle.engines.vector.index_kind import IndexKind
-from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.ivf.hot.block_tier import BlockTier
+from heddle.engines.vector.ivf.hot.build import CPU, build_hot_clusters
+from heddle.engines.vector.ivf.hot.hot_clusters import HotClusters, HotCounts
+from heddle.engines.vector.ivf.hot.residency import BLOCK_ROWS
+from heddle.engines.vector.ivf.live_index import LiveIndex
+from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.perf_clock import PerfClock
 from heddle.engines.vector.search import SortedHits
-from heddle.engines.vector.worker import FaissWorker
 
 K: Final = 10
 IN_FLIGHT, LISTS_PER_STEP = 8, 8

@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 
 from benchmarks.support.fixed_source import NoSource, Piece
 from heddle.core.cache import cache_directory
+from heddle.engines.vector.corpus.source import VectorBatch
+from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.files.manifest import FOLDER
 from heddle.engines.vector.graph.graph_index import build_graph
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
-from heddle.engines.vector.index_file import open_index, write_index
-from heddle.engines.vector.index_kind import IndexKind
-from heddle.engines.vector.live_index import LiveIndex
-from heddle.engines.vector.manifest import FOLDER
-from heddle.engines.vector.slots import SlotTable
-from heddle.engines.vector.source import VectorBatch
+from heddle.engines.vector.ivf.index_file import open_index, write_index
+from heddle.engines.vector.ivf.live_index import LiveIndex
+from heddle.engines.vector.ivf.slots import SlotTable
 
 CENTRES: Final = 4096
 BLOCK_ROWS: Final = 1024  # vectors drawn together

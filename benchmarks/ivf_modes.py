@@ -45,12 +45,14 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.core.tasks import Identity, Task
-from heddle.engines.vector.engine import VectorEngine
-from heddle.engines.vector.index_kind import IndexKind
-from heddle.engines.vector.live_index import LiveIndex, nlist_for
-from heddle.engines.vector.locality.orders import CACHED_HITS
+from heddle.engines.vector.engine import SearchEngine
+from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.ivf.early_stop.orders import CACHED_HITS
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
+from heddle.engines.vector.ivf.live_index import LiveIndex, nlist_for
+from heddle.engines.vector.ivf.search import IvfSearch
+from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.perf_clock import PerfClock
-from heddle.engines.vector.worker import FaissWorker
 
 K: Final = 10
 TARGET: Final = 0.96
@@ -193,7 +195,7 @@ def _ours(data: SearchSet) -> Iterable[Method]:
         ("heddle lists, exact", IndexKind.FLAT, (nlist,)),
     ):
         worker = FaissWorker(LiveIndex.build(source, kind=kind), source)
-        engine = VectorEngine("vector", 0, worker, PerfClock(), slots=SLOTS)
+        engine = ivf_engine("vector", 0, worker, PerfClock(), slots=SLOTS)
         engine.apply(Steer(budget_s=math.inf))  # alone on its core, a batch isn't stepped
         yield Method(name, _EngineSearch(engine), settings)
 
@@ -201,7 +203,7 @@ def _ours(data: SearchSet) -> Iterable[Method]:
 class _EngineSearch:
     """Searches through an engine: one task for each batch, stepped until it is done."""
 
-    def __init__(self, engine: VectorEngine) -> None:
+    def __init__(self, engine: SearchEngine[IvfSearch]) -> None:
         self._engine = engine
         self._tasks = 0
 

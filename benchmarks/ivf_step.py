@@ -1,6 +1,6 @@
 """An IVF search cut into steps, over the same search in one call.
 
-A: our engine (`VectorEngine` over `FaissWorker`), 32 queries, 8 clusters a query and step, from
+A: our engine (`ivf_engine` over `FaissWorker`), 32 queries, 8 clusters a query and step, from
    the admission of the tasks to their last Done: planning, frames and cost model included.
 B: FAISS alone: `IndexIVFFlat.search` of the same 32 queries in one call, on the same index.
 
@@ -28,10 +28,12 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.core.tasks import Identity, Task
-from heddle.engines.vector.engine import VectorEngine
-from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.engine import SearchEngine
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
+from heddle.engines.vector.ivf.live_index import LiveIndex
+from heddle.engines.vector.ivf.search import IvfSearch
+from heddle.engines.vector.ivf.worker import FaissWorker, one_shot
 from heddle.engines.vector.perf_clock import PerfClock
-from heddle.engines.vector.worker import FaissWorker, one_shot
 
 NPROBES = (64, 256)
 T = TypeVar("T")
@@ -97,7 +99,7 @@ def _compare(
 ) -> dict[str, Any]:
     """Time A and B in turns over the same queries."""
     worker = FaissWorker(LiveIndex(index, 0), NoSource())
-    engine = VectorEngine(
+    engine = ivf_engine(
         "vector",
         0,
         worker,
@@ -137,7 +139,7 @@ def _compare(
 
 
 def _search(
-    engine: VectorEngine, payloads: list[NDArray[np.float32]], k: int, nprobe: int
+    engine: SearchEngine[IvfSearch], payloads: list[NDArray[np.float32]], k: int, nprobe: int
 ) -> tuple[list[Hits], int]:
     """Admit one task for each payload and step until all are done; return hits and steps."""
     for task_id, queries in enumerate(payloads):

@@ -35,9 +35,9 @@ from heddle.core.results import Generated, Prefilled
 from heddle.core.tasks import Identity, Task
 from heddle.engines.llm.build import LlmSettings, spec_of
 from heddle.engines.llm.engine import LlmEngine
-from heddle.engines.llm.packed_linear import pack_linears
+from heddle.engines.llm.model.packed_linear import pack_linears
+from heddle.engines.llm.model.worker import TransformersWorker, WorkerClock, kv_shape
 from heddle.engines.llm.step_batch import BatchRow
-from heddle.engines.llm.worker import TransformersWorker, WorkerClock, kv_shape
 
 NEW_TOKENS = 32
 LENGTHS = (5, 40, 77, 16)

@@ -39,15 +39,15 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Optimizations, Task
 from heddle.corpus.store import CorpusStore
-from heddle.engines.vector.engine import VectorEngine
-from heddle.engines.vector.index_kind import IndexKind
-from heddle.engines.vector.live_index import LiveIndex
-from heddle.engines.vector.locality.orders import Planned, soft_order
-from heddle.engines.vector.locality.scans import Scans
-from heddle.engines.vector.locality.self_check import SelfCheck
-from heddle.engines.vector.locality.stop_rule import StopRule
+from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.ivf.early_stop.orders import Planned, soft_order
+from heddle.engines.vector.ivf.early_stop.scans import Scans
+from heddle.engines.vector.ivf.early_stop.stop_rule import StopRule
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
+from heddle.engines.vector.ivf.live_index import LiveIndex
+from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.perf_clock import PerfClock
-from heddle.engines.vector.worker import FaissWorker
+from heddle.engines.vector.recall.self_check import SelfCheck
 
 K: Final = 10
 NPROBE: Final = 64
@@ -121,7 +121,7 @@ class Searcher:
         check = SelfCheck(self._worker, share=1.0)
         turns = self._hard_order if order == "hard" else soft_order
         self._stops = NotedStops(self._worker, check, TARGET, turns)
-        self._engine = VectorEngine(
+        self._engine = ivf_engine(
             "vector", 0, self._worker, PerfClock(), check=check, stops=self._stops
         )
         self._tasks = 0

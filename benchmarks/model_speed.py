@@ -19,7 +19,7 @@ import torch
 from transformers import GenerationConfig, LlamaForCausalLM
 
 from benchmarks.support.engine_driver import EngineDriver, Prompt
-from heddle.app.model_source import DEFAULT_MODEL, model_directory
+from heddle.app.models.model_source import DEFAULT_MODEL, model_directory
 from heddle.core.frames import Progress
 from heddle.core.kv_reuse import FULL_ATTENTION
 from heddle.core.payloads import Segment

@@ -32,15 +32,15 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from heddle.core.errors import InputError
-from heddle.engines.llm import ragged_attention
-from heddle.engines.llm.attention import AttentionContext, attend
-from heddle.engines.llm.attention_choice import COMPILED, TORCH, TRITON
-from heddle.engines.llm.block_attention import query_blocks
-from heddle.engines.llm.gathered_keys import GatheredKeys
-from heddle.engines.llm.key_rotation import PairRotation
-from heddle.engines.llm.ragged_attention import LARGE, Tiling, plan_ragged
-from heddle.engines.llm.row_attention import RowAttention
-from heddle.engines.llm.row_kernel import find_row_kernel
+from heddle.engines.llm.attention import triton_rows
+from heddle.engines.llm.attention.choice import COMPILED, TORCH, TRITON
+from heddle.engines.llm.attention.compiled_kernel import find_row_kernel
+from heddle.engines.llm.attention.compiled_rows import RowAttention
+from heddle.engines.llm.attention.context import AttentionContext, attend
+from heddle.engines.llm.attention.gathered_keys import GatheredKeys
+from heddle.engines.llm.attention.key_rotation import PairRotation
+from heddle.engines.llm.attention.torch_prompts import query_blocks
+from heddle.engines.llm.attention.triton_rows import LARGE, Tiling, plan_ragged
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import KvShape, PageStore
 from heddle.kv.rows import SharedKeys, SlotRun
@@ -202,7 +202,7 @@ class _Bench:
         query, new = self._noise(shape.heads, count), self._noise(shape.kv_heads, count)
         calls = {}
         for tiling in (LARGE[shape.dtype.itemsize], *TILINGS):
-            with patch.dict(ragged_attention.LARGE, {shape.dtype.itemsize: tiling}):
+            with patch.dict(triton_rows.LARGE, {shape.dtype.itemsize: tiling}):
                 calls[str(tiling)] = self._attend(store, rows, query, new, new, TRITON)
         return [
             {"operator": tiling, "ms": round(1e3 * seconds, 4)}

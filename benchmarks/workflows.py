@@ -20,7 +20,7 @@ import random
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -29,13 +29,12 @@ from benchmarks.contenders.hand_written import HAND_WRITTEN
 from benchmarks.contenders.port_client import BarrierClient, PortClient
 from benchmarks.support.data import rows
 from benchmarks.support.wiki_index import wiki_index
-from heddle.app.lanes import embedder_dtype, lane_specs, plan_for
-from heddle.app.model_source import model_directory
+from heddle.app.assembly.lanes import lane_specs
+from heddle.app.assembly.server_plan import plan_server
 from heddle.app.server_config import ServerConfig
 from heddle.core.ports import EnginePort
 from heddle.corpus.store import CorpusStore
-from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
-from heddle.hosts.machine import read_machine
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.hosts.process import start_lanes
 from heddle.passes.runner import PassRunner
 from heddle.runtime.batching import topology_aware
@@ -78,13 +77,12 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     index = wiki_index(quick)
     config = ServerConfig(index=index.directory)
     with CorpusStore.open(Path(index.directory)) as store:
-        machine = read_machine()
-        dtype = embedder_dtype("auto", store.embedder, machine)
-        specs = lane_specs(config, plan_for(config, machine, store), dtype)
-        lanes = start_lanes(specs)
+        plan = plan_server(config, store)
+        assert plan.generator is not None, "the configuration names one"
+        lanes = start_lanes(lane_specs(replace(plan, embedding=())))
         try:
             ports = tuple(port for lane in lanes for port in lane.ports.values())
-            tokenizer = PromptTokenizer.from_directory(model_directory("reader"))
+            tokenizer = PromptTokenizer.from_directory(plan.generator.directory)
             questions = _questions(index.single, index.multihop, seed)
             engines = Engines(ports, tokenizer, store, {})
             return asyncio.run(_measure_all(engines, questions, quick, seed))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from heddle.app import App, Server, ServerConfig
-    from heddle.app.documents import DocumentChange
-    from heddle.app.priming_plan import PrimingPlan, PrimingProgress, PrimingReport
+    from heddle.app.indexing.documents import DocumentChange
+    from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport
     from heddle.app.request_options import EmbeddingOptions, RequestOptions
     from heddle.app.server_settings import ServerSettings
     from heddle.core.errors import (
@@ -57,7 +57,7 @@ _HOMES: Final = {
     "Cancelled": "heddle.core.errors",
     "ConfigError": "heddle.core.errors",
     "DeadlineExceeded": "heddle.core.errors",
-    "DocumentChange": "heddle.app.documents",
+    "DocumentChange": "heddle.app.indexing.documents",
     "EmbeddingOptions": "heddle.app.request_options",
     "EngineError": "heddle.core.errors",
     "Handle": "heddle.runtime.handle",
@@ -72,9 +72,9 @@ _HOMES: Final = {
     "Optimizations": "heddle.core.tasks",
     "Passage": "heddle.core.passages",
     "PoolPolicy": "heddle.engines.vector.pool.policies",
-    "PrimingPlan": "heddle.app.priming_plan",
-    "PrimingProgress": "heddle.app.priming_plan",
-    "PrimingReport": "heddle.app.priming_plan",
+    "PrimingPlan": "heddle.app.priming.plan",
+    "PrimingProgress": "heddle.app.priming.plan",
+    "PrimingReport": "heddle.app.priming.plan",
     "Priority": "heddle.core.tasks",
     "QuestionPass": "heddle.core.kv_reuse",
     "RAGraph": "heddle.workflow.ragraph",

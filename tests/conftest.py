@@ -1,9 +1,22 @@
-"""Without a GPU, Triton's kernels are run by its interpreter."""
+"""What every test needs of the process that it runs in."""
 
 import os
+import signal
 
 from heddle.hosts.machine import read_machine
+from tests.helpers.needed_tools import (
+    pytest_make_collect_report,
+    pytest_runtest_makereport,
+)
 
-# Triton reads this when it is first imported, which some test modules do at their top.
+__all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
+
+# A script that starts the suite in the background has it ignore Ctrl-C, and children inherit that:
+# those that a test interrupts would never end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Without a GPU, Triton's kernels are run by its interpreter. Triton reads this when it is first
+# imported, which some test modules do at their top.
 if not read_machine().gpus:
     os.environ.setdefault("TRITON_INTERPRET", "1")

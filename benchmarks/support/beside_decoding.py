@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.support.random_llama import random_tokens
 from benchmarks.support.virtual_lanes import LaneModel, Query, Tally, traffic
-from heddle.app.lane_probe import WORD
+from heddle.app.assembly.lane_probe import WORD
 from heddle.core.commands import Admit, Cancel, Release
 from heddle.core.credits import Credits
 from heddle.core.errors import Busy, EngineError, InputError

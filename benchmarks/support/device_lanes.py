@@ -27,8 +27,8 @@ from benchmarks.support.beside_decoding import (
 )
 from benchmarks.support.data import made_from
 from benchmarks.support.random_llama import Shape, random_llama
-from heddle.app.embedding_lanes import SHARED_STEP_S
-from heddle.app.lane_probe import LaneProbe
+from heddle.app.assembly.embedding_lanes import SHARED_STEP_S
+from heddle.app.assembly.lane_probe import LaneProbe
 from heddle.core.ports import EnginePort
 from heddle.core.primitives import PrimitiveKind
 from heddle.engines.embedding.build import EmbeddingSettings, default_model_dir

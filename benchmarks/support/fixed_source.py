@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import InternalError
 from heddle.core.search_scope import SearchScope
-from heddle.engines.vector.source import VectorBatch, VectorSource
+from heddle.engines.vector.corpus.source import VectorBatch, VectorSource
 
 
 @dataclass(frozen=True, slots=True, eq=False)

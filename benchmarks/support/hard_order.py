@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.engines.vector.locality.orders import Past
+from heddle.engines.vector.ivf.early_stop.orders import Past
 
 
 def hard_order(

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from benchmarks.support.live_lanes import LiveLanes
-from heddle.app.lane_probe import LaneProbe, text_of
+from heddle.app.assembly.lane_probe import LaneProbe, text_of
 from heddle.costs.depth_probing import DepthProbing, Probe
 
 QUERIES_MAX = 512

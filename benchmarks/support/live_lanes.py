@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Self
 
-from heddle.app.lane_probe import LaneProbe
+from heddle.app.assembly.lane_probe import LaneProbe
 from heddle.core.credits import Credits
 from heddle.core.primitives import PrimitiveKind
 from heddle.engines.embedding.admission_policies import AdmissionPolicy

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from heddle.engines.vector.locality.scans import Scans
-from heddle.engines.vector.locality.target_stops import TargetStops
+from heddle.engines.vector.ivf.early_stop.scans import Scans
+from heddle.engines.vector.ivf.early_stop.target_stops import TargetStops
 
 
 class NotedStops(TargetStops):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.support.engine_driver import EngineDriver
-from heddle.app.model_source import model_directory
-from heddle.app.smollm2 import SMOLLM2
+from heddle.app.models.model_source import model_directory
+from heddle.app.models.smollm2 import SMOLLM2
 from heddle.core.kv_reuse import KvReuse
 from heddle.core.passages import Passage
 from heddle.core.payloads import (
@@ -24,7 +24,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Generated, Prefilled
 from heddle.core.tasks import Optimizations
 from heddle.engines.llm.build import LlmSettings, build_engine
-from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.evals.question import EvalQuestion
 from heddle.kv.page_store import KvBlock
 from heddle.workflow.presets import ANSWER, ANSWER_TOKENS

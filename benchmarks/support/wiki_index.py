@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.support.data import file_digest, made_from, rows
-from heddle.app.indexing import EmbedProgress, index_paths
+from heddle.app.index_paths import EmbedProgress, index_paths
 from heddle.cli.progress import ProgressLines
 from heddle.core.cache import write_json
 from heddle.corpus.store import CorpusStore

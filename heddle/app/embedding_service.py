@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from heddle.app.server_state import EmbeddingLaneState, EmbeddingState
-from heddle.app.tally import Outcome, outcome_of
+from heddle.app.observe.server_state import EmbeddingLaneState, EmbeddingState
+from heddle.app.observe.tally import Outcome, outcome_of
 from heddle.core.errors import Cancelled, EngineError, HeddleError, InputError, InternalError
 from heddle.core.frames import Done, Event, Failed
 from heddle.core.payloads import EmbedPayload
@@ -27,7 +27,7 @@ class EmbeddingService:
     Args:
         pool: the lanes.
         directory: the model.
-        give_back: cancels a task whose caller has cancelled its future, from whatever thread.
+        give_back: cancels a task whose caller has cancelled its future; safe from any thread.
         clock: the pool's; an answer after its deadline counts as late.
 
     Mutates: `outcomes` counts how embeddings ended.
@@ -39,21 +39,10 @@ class EmbeddingService:
     clock: Clock
     outcomes: Counter[Outcome] = field(default_factory=Counter)
 
-    def health(self) -> dict[str, object]:
-        """Return what each lane holds and costs, as /health shows it."""
-        return {lane.name: _lane_health(lane) for lane in self.pool.manager.lanes}
-
     def state(self) -> EmbeddingState:
         """Return what was counted so far, and the lanes as the books have them."""
         manager = self.pool.manager
-        lanes = {
-            lane.name: EmbeddingLaneState(
-                lane.queries,
-                lane.guard.stretch,
-                {reason.value: count for reason, count in lane.cost.refits.items()},
-            )
-            for lane in manager.lanes
-        }
+        lanes = {lane.name: _lane_state(lane) for lane in manager.lanes}
         return EmbeddingState(dict(self.outcomes), manager.held, lanes)
 
     def submit(
@@ -107,17 +96,17 @@ class EmbeddingService:
         return Outcome.ANSWERED if self.clock.now_s() <= deadline_s else Outcome.LATE
 
 
-def _lane_health(lane: LaneQueue) -> dict[str, object]:
+def _lane_state(lane: LaneQueue) -> EmbeddingLaneState:
     known = lane.cost
-    return {
-        "queries": lane.queries,
-        "latency_intercept_s": known.cost.latency_intercept_s,
-        "token_s": known.cost.token_s,
-        "margin": known.margin,
-        "stretch": lane.guard.stretch,
-        "outlier_share": known.outlier_share,
-        "refits": {reason.value: count for reason, count in known.refits.items()},
-    }
+    return EmbeddingLaneState(
+        queries=lane.queries,
+        latency_intercept_s=known.cost.latency_intercept_s,
+        token_s=known.cost.token_s,
+        margin=known.margin,
+        stretch=lane.guard.stretch,
+        outlier_share=known.outlier_share,
+        refits={reason.value: count for reason, count in known.refits.items()},
+    )
 
 
 def checked_texts(texts: Sequence[str]) -> tuple[str, ...]:
@@ -146,7 +135,7 @@ def shortened(vectors: Vectors, dimensions: int) -> Vectors:
 def _answering(answer: Future[Vectors], dimensions: int | None) -> Callable[[Event], None]:
     def on_end(event: Event) -> None:
         if not answer.set_running_or_notify_cancel():
-            return  # nobody waits for it any more
+            return  # the caller waits for it no more
         if isinstance(event, Done) and isinstance(event.result, Vectors):
             vectors = event.result
             answer.set_result(vectors if dimensions is None else shortened(vectors, dimensions))

@@ -11,9 +11,9 @@ from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse
 from heddle.core.tasks import Optimizations
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.llm.engine import BACKGROUND_STEP_S
-from heddle.engines.llm.lane_role import ROLES, LaneRole, lane_roles
+from heddle.engines.llm.lanes.lane_role import ROLES, LaneRole, lane_roles
 from heddle.engines.vector.graph.scheduler import TOPM, TOPM_MAX
-from heddle.engines.vector.hot.setting import hot_settings
+from heddle.engines.vector.ivf.hot.setting import hot_settings
 from heddle.engines.vector.pool.build import PREFILL_SLO_S
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
             raise
         raise InputError(
             f"benchmark {options.name} needs the package {error.name}, which isn't installed: "
-            'pip install "heddle[bench,server]"'
+            'pip install -r benchmarks/requirements.txt ".[server]"'
         ) from error
     own = _own_options(options, module.run)
     print((module.__doc__ or "").strip(), end="\n\n")
@@ -80,27 +80,39 @@ def benchmark_titles() -> dict[str, str]:
     """Return the benchmarks of the checkout, each with what the first line of its file says.
 
     Raises:
-        InputError: Heddle was installed without its benchmarks.
+        InputError: this is no checkout.
     """
-    try:
-        package = importlib.import_module("benchmarks")
-    except ModuleNotFoundError:
-        sys.path.insert(0, str(Path.cwd()))
-        try:
-            package = importlib.import_module("benchmarks")
-        except ModuleNotFoundError as error:
-            raise InputError(
-                "benchmarks/ isn't installed; run this in a checkout of Heddle"
-            ) from error
-    folder = Path(next(iter(package.__path__)))
     titles = {}
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted(_benchmark_folder().glob("*.py")):
         module = ast.parse(path.read_text(encoding="utf-8"))  # importing some loads torch
         runs = any(isinstance(part, ast.FunctionDef) and part.name == "run" for part in module.body)
         if runs and path.stem != PREPARE:
             title = (ast.get_docstring(module) or "").partition("\n")[0]
             titles[path.stem.replace("_", "-")] = title
     return titles
+
+
+def _benchmark_folder() -> Path:
+    """Return the checkout's benchmarks/, whose modules can then be imported.
+
+    Raises:
+        InputError: neither Heddle's own folder nor the current one is a checkout.
+    Mutates: sys.path.
+    """
+    for root in checkout_roots():
+        folder = root / "benchmarks"
+        if (root / "heddle" / "__init__.py").is_file() and (folder / "__init__.py").is_file():
+            if str(root) not in sys.path:
+                sys.path.insert(0, str(root))
+            return folder
+    raise InputError(
+        "the installed package has no benchmarks: run `heddle bench` in a checkout of Heddle"
+    )
+
+
+def checkout_roots() -> tuple[Path, ...]:
+    """Return where a checkout may be: around this module, and the current folder."""
+    return Path(__file__).resolve().parents[2], Path.cwd()
 
 
 def _own_options(

@@ -15,8 +15,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from heddle.app.indexing import index_paths
-from heddle.app.model_source import model_directory
+from heddle.app.index_paths import index_paths
+from heddle.app.models.model_source import model_directory
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_json

@@ -13,15 +13,9 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Final
 
-from heddle.app.embedding_lanes import (
-    QUERY_TOKENS,
-    device_lines,
-    plan_embedding_lanes,
-    retrieval_embedder,
-)
-from heddle.app.lanes import decoding_device, embedder_dtype, plan_for
-from heddle.app.model_source import DEFAULT_MODEL, installed_models, model_directory
-from heddle.app.placement import Placement
+from heddle.app.assembly.embedding_lanes import QUERY_TOKENS, device_lines
+from heddle.app.assembly.server_plan import ServerPlan, plan_server
+from heddle.app.models.model_source import DEFAULT_MODEL, installed_models, model_directory
 from heddle.app.server_config import ServerConfig
 from heddle.cli.bench import version_record
 from heddle.cli.command_parser import CommandParser
@@ -32,13 +26,12 @@ from heddle.core.errors import ConfigError, HeddleError, InputError, StorageErro
 from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_facts
-from heddle.engines.llm.attention_choice import COMPILED, TORCH, choose_attention
+from heddle.engines.llm.attention.choice import COMPILED, TORCH, choose_attention
+from heddle.engines.llm.attention.compiled_kernel import c_compiler
 from heddle.engines.llm.build import LlmSettings, build_engine
-from heddle.engines.llm.prompt_tokenizer import PromptTokenizer
-from heddle.engines.llm.row_kernel import c_compiler
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
+from heddle.engines.vector.files.manifest import graph_path, read_manifest
 from heddle.engines.vector.graph.graph_header import read_header
-from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.manifest import read_manifest
 from heddle.hosts.devices import detect_devices
 from heddle.hosts.machine import MachineFacts, read_machine
 
@@ -77,7 +70,7 @@ class Findings:
     index: CorpusStats | None = None
     embedded_with: EmbedderStamp | None = None
     search: str = ""
-    placement: Placement | None = None
+    plan: ServerPlan | None = None
     embedding: tuple[str, ...] = ()
     free_bytes: dict[str, int] = field(default_factory=dict)
     missing: list[Missing] = field(default_factory=list)
@@ -126,7 +119,7 @@ def examine(config: ServerConfig, slos_s: tuple[float, ...] = ()) -> Findings:
     index = None if config.index is None else Path(config.index)
     if index is not None:
         _look_at_index(found, index, embedder)
-    _look_at_placement(found, config)
+    _look_at_plan(found, config)
     _look_at_embedding(found, config, slos_s)
     _look_at_reuse(found, config)
     _look_at_disks(found, index)
@@ -247,39 +240,35 @@ def _graph_line(index: Path, store: CorpusStore) -> str:
     return f"{made}; changes since it was built: {changes}" if changes else made
 
 
-def _look_at_placement(found: Findings, config: ServerConfig) -> None:
+def _look_at_plan(found: Findings, config: ServerConfig) -> None:
     """Plan a server of what there is: the model and the corpus, or one of them."""
-    index = None if config.index is None or found.index is None else Path(config.index)
+    has_index = config.index is not None and found.index is not None and bool(found.embedder)
+    index = Path(str(config.index)) if has_index else None
     if not found.model and index is None:
         return
     # A server of an empty corpus, where none is named: it embeds all the same.
     some_index = index or (Path() if found.embedder else None)
-    usable = replace(config, generator=found.model or None, index=some_index)
+    embedder = (found.embedder or None) if config.embedder else None
+    usable = replace(config, generator=found.model or None, index=some_index, embedder=embedder)
     try:
         if index is None:
-            found.placement = plan_for(usable, found.machine, None)
+            found.plan = plan_server(usable, None, found.machine)
         else:
             with CorpusStore.open(index) as store:
-                found.placement = plan_for(usable, found.machine, store)
+                found.plan = plan_server(usable, store, found.machine)
     except HeddleError as error:
         fix = "choose another --model, --index or --llm-lanes, or raise the memory limit"
         found.missing.append(Missing(str(error), fix))
 
 
 def _look_at_embedding(found: Findings, config: ServerConfig, slos_s: tuple[float, ...]) -> None:
-    """Tell the devices that can embed, the lanes on them, and what these hold within limits."""
-    devices = detect_devices(found.machine)
-    found.embedding = tuple(device_lines(devices, config.heterogeneous, found.placement))
-    if found.placement is None:
+    """Report the devices that can embed, the lanes on them, and what these hold within limits."""
+    if found.plan is None:
+        devices = detect_devices(found.machine)
+        found.embedding = tuple(device_lines(devices, config.heterogeneous, None))
         return
-    dtype = embedder_dtype(config.dtype, found.embedded_with, found.machine)
-    lanes = plan_embedding_lanes(
-        devices,
-        found.placement,
-        dtype,
-        decodes_on=decoding_device(config, found.machine),
-    )
-    for lane in lanes or (retrieval_embedder(found.placement, dtype, config.shards),):
+    found.embedding = tuple(found.plan.device_lines())
+    for lane in found.plan.embedders:
         found.embedding += (f"lane {lane.line()}",)
         if slos_s and found.embedder:
             depths = profile_lane(lane, found.embedder, slos_s, QUERY_TOKENS).depths
@@ -370,22 +359,28 @@ def _lines(found: Findings) -> Iterable[str]:
         yield f"           embedded with {found.embedded_with.model}"
     if found.search:
         yield f"search     {found.search}"
-    if found.placement is not None:
-        threads = {lane: count for lane, count in found.placement.threads.items() if count}
+    if found.plan is not None:
+        yield from _titled("plan", found.plan.lines())
+        placement = found.plan.placement
+        threads = {lane: count for lane, count in placement.threads.items() if count}
         yield (
             f"threads    {', '.join(f'{lane} {count}' for lane, count in threads.items())}: "
             f"{sum(threads.values())} at once, of {machine.cores} cores"
         )
-        for number, line in enumerate(found.placement.lines()):
-            yield f"{'' if number else 'placement':<11}{line}"
-    for number, line in enumerate(found.embedding):
-        yield f"{'' if number else 'embedding':<11}{line}"
+        yield from _titled("placement", placement.lines())
+    yield from _titled("embedding", found.embedding)
     yield ""
     for missing in found.missing:
         yield f"missing: {missing.what}"
         yield f"    fix: {missing.fix}"
     if not found.missing:
         yield "nothing is missing"
+
+
+def _titled(title: str, lines: Iterable[str]) -> Iterable[str]:
+    """Yield lines of one topic, the first behind its title."""
+    for number, line in enumerate(lines):
+        yield f"{'' if number else title:<11}{line}"
 
 
 def _matrix_words(machine: MachineFacts) -> str:
@@ -401,10 +396,13 @@ def _size(count: int) -> str:
 
 
 def _as_json(found: Findings) -> str:
-    record = asdict(found)
+    record = asdict(replace(found, plan=None))
     quota = found.machine.cpu_quota
     record["machine"]["cpu_quota"] = None if math.isinf(quota) else quota
     record["machine"]["cpu_flags"] = sorted(found.machine.cpu_flags)
     record["machine"]["cores"] = found.machine.cores
-    record["threads"] = found.placement.threads if found.placement else {}
+    plan = found.plan
+    record["plan"] = None if plan is None else plan.record()
+    record["placement"] = None if plan is None else asdict(plan.placement)
+    record["threads"] = {} if plan is None else plan.placement.threads
     return json.dumps(record, indent=1)

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from heddle.app.chunk_kv_disk import readable_size
-from heddle.app.documents import delete_documents
-from heddle.app.indexing import EmbedProgress, IndexReport, index_paths
-from heddle.app.priming import NEIGHBOURS_DEFAULT
-from heddle.app.priming_plan import PrimingPlan, PrimingProgress, PrimingReport, PrimingStage
+from heddle.app.index_paths import EmbedProgress, IndexReport, index_paths
+from heddle.app.indexing.documents import delete_documents
+from heddle.app.priming.chunk_kv_disk import readable_size
+from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport, PrimingStage
+from heddle.app.priming.prime import NEIGHBOURS_DEFAULT
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import MODEL_FIELDS, REUSE_STORE_FIELDS, add_config, server_config
 from heddle.cli.progress import ProgressLines
@@ -18,7 +18,7 @@ from heddle.cli.start_server import start_server
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
 from heddle.corpus.ingestion import IngestProgress
-from heddle.engines.vector.index_kind import SearchMode
+from heddle.engines.vector.files.index_kind import SearchMode
 
 INDEX_KINDS: Final = tuple(mode.value for mode in SearchMode)
 EMBEDDING_FIELDS: Final = ("embedder", "long_texts")

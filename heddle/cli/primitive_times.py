@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from heddle.core.primitives import PrimitiveKind
 from heddle.runtime.receipt import Receipt, Span
-
-_DECODING: Final = (PrimitiveKind.DECODING, PrimitiveKind.PARTIAL_DECODING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ def primitive_times(receipt: Receipt) -> Iterator[PrimitiveTime]:
     for span in sorted(receipt.spans, key=lambda span: span.done_s):
         place = span.node, span.engine
         begun_s = span.sent_s
-        if span.kind in _DECODING:
+        if span.kind is PrimitiveKind.DECODING:
             begun_s = max(begun_s, ended_s.get(place, begun_s))
         ended_s[place] = span.done_s
         yield PrimitiveTime(span, span.sent_s - span.ready_s, span.done_s - begun_s)

@@ -8,15 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from heddle.app.embedder_source import embedder_facts
-from heddle.app.embedding_lanes import (
+from heddle.app.assembly.embedding_lanes import (
     QUERY_TOKENS,
     EmbeddingLane,
-    plan_embedding_lanes,
-    retrieval_embedder,
 )
-from heddle.app.lane_probe import TOKENS_AROUND, LaneProbe
-from heddle.app.lanes import decoding_device, embedder_directory, embedder_dtype, plan_for
+from heddle.app.assembly.lane_probe import TOKENS_AROUND, LaneProbe
+from heddle.app.assembly.server_plan import plan_server
+from heddle.app.models.embedder_source import open_embedder
 from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_json
 from heddle.cli.command_parser import CommandParser
@@ -25,7 +23,6 @@ from heddle.core.errors import InputError
 from heddle.costs.batch_cost import LaneDepth
 from heddle.costs.deployment_cost import Deployment, Offloading
 from heddle.costs.depth_probing import DepthProbing
-from heddle.hosts.devices import detect_devices
 from heddle.hosts.machine import read_machine
 from heddle.hosts.process import start_lanes
 from heddle.runtime.clock import SystemClock
@@ -92,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"--peak must be at least 1, got {options.peak}")
     if not 0 < options.rate < math.inf:
         raise InputError(f"--rate must be above 0 queries a second, got {options.rate:g}")
-    limit, shortest = embedder_facts(config.embedder).max_tokens, TOKENS_AROUND + 1
+    limit, shortest = open_embedder(config.embedder).max_tokens, TOKENS_AROUND + 1
     if not shortest <= options.tokens <= limit:
         raise InputError(f"--tokens must be from {shortest} to {limit}, the model's length")
     profiles = [profile_lane(lane, model, slos_s, options.tokens) for lane, model in _lanes(config)]
@@ -164,15 +161,10 @@ def lines(
 
 def _lanes(config: ServerConfig) -> Iterator[tuple[EmbeddingLane, str]]:
     """Yield the lanes that a server would have here, and their model's directory."""
-    machine = read_machine()
-    dtype = embedder_dtype(config.dtype, None, machine)
-    placement = plan_for(config, machine, None)
-    model = str(embedder_directory(config))
-    lanes = plan_embedding_lanes(
-        detect_devices(machine), placement, dtype, decodes_on=decoding_device(config, machine)
-    )
-    for lane in lanes or (retrieval_embedder(placement, dtype, config.shards),):
-        yield lane, model
+    plan = plan_server(config, None, read_machine())
+    assert plan.encoder is not None, "a plan with an index has an embedder"
+    for lane in plan.embedders:
+        yield lane, str(plan.encoder.path)
 
 
 def profile_lane(

@@ -1,4 +1,4 @@
-"""What the runtime tells a lane. Nothing else crosses that boundary. (DESIGN §1)
+"""What the runtime tells a lane. Nothing else crosses that boundary. (docs/architecture.md)
 
 NamedTuples, because making them is a good part of the runtime's own work. (frames.py)
 """
@@ -26,7 +26,11 @@ class AmendMode(Enum):
 
 
 class Amend(NamedTuple):
-    """Change one segment of a prefill that was admitted earlier."""
+    """Change one segment of a prefill that was admitted earlier.
+
+    The runtime sends none yet: the pass `split_prefill` will (Teola §4.2). Engines serve it, and
+    the simulator and tests drive it.
+    """
 
     task_id: int
     segment_index: int

@@ -13,7 +13,10 @@ from heddle.core.search_scope import EVERYBODYS, SearchScope
 
 
 class SegmentRole(Enum):
-    """What a piece of a prompt is; chunk segments may have a KV of their own. (DESIGN §2)"""
+    """What a piece of a prompt is; chunks may have a KV of their own.
+
+    (docs/architecture.md#chunk-kv)
+    """
 
     TEXT = "text"
     SLOT = "slot"
@@ -35,7 +38,10 @@ class Segment:
 
     @property
     def is_pending(self) -> bool:
-        """Whether an Amend has to fill this segment before anything after it can be prefilled."""
+        """Whether an Amend has to fill this segment before anything after it can be prefilled.
+
+        No prompt has such a segment yet: they are for the pass `split_prefill` (Teola §4.2).
+        """
         return self.token_ids is None
 
 

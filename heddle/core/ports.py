@@ -20,7 +20,7 @@ class Clock(Protocol):
 
 
 class EnginePort(Protocol):
-    """What the runtime holds of an engine, wherever it lives. (DESIGN §1)"""
+    """What the runtime holds of an engine, wherever it lives. (docs/architecture.md)"""
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class EnginePort(Protocol):
 
 
 class SteppedEngine(Protocol):
-    """What a lane's own loop drives. (DESIGN §1)"""
+    """What a lane's own loop drives. (docs/architecture.md)"""
 
     @property
     def name(self) -> str:

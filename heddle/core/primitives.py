@@ -1,6 +1,7 @@
 """The kinds of primitive: the smallest operations that are scheduled. (Teola Table 1)"""
 
 from enum import Enum
+from typing import Final
 
 
 class PrimitiveKind(Enum):
@@ -8,6 +9,9 @@ class PrimitiveKind(Enum):
 
     Priming computes a chunk's KV to be stored, on top of its neighbours' (FusionRAG §3.1). Asking
     runs a prompt's question while its passages are looked for (FusionRAG §3.2).
+
+    The kinds in `UNBUILT_KINDS` have a name only: no component is lowered to them yet, and no
+    engine takes them.
     """
 
     EMBEDDING = "embedding"
@@ -33,3 +37,15 @@ class PrimitiveKind(Enum):
     def is_control(self) -> bool:
         """Whether the runtime itself carries it out, without an engine."""
         return self in (PrimitiveKind.CONDITION, PrimitiveKind.AGGREGATE)
+
+
+# Named here for what is still to be built on them: the pass `split_prefill` (the two prefilling
+# kinds), the pass `pipeline_decoding` (Teola §4.2), and reranking.
+UNBUILT_KINDS: Final = frozenset(
+    {
+        PrimitiveKind.RERANKING,
+        PrimitiveKind.PARTIAL_PREFILLING,
+        PrimitiveKind.FULL_PREFILLING,
+        PrimitiveKind.PARTIAL_DECODING,
+    }
+)

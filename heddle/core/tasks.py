@@ -11,7 +11,7 @@ from heddle.core.primitives import PrimitiveKind
 
 
 class Optimizations(Enum):
-    """How far Heddle may go to be fast. (DESIGN §3)"""
+    """How far Heddle may go to be fast. (docs/architecture.md#exactness)"""
 
     OFF = "off"
     EXACT = "exact"
@@ -27,7 +27,7 @@ class Priority(IntEnum):
 
 
 class Identity(NamedTuple):
-    """Who asks: travels with every engine call. (DESIGN §2)"""
+    """Who asks: travels with every engine call."""
 
     request_id: int
     node: str

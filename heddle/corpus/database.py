@@ -1,4 +1,4 @@
-"""The SQLite file under a corpus: connections, transactions, errors. (DESIGN §7)"""
+"""A corpus's SQLite file: connections, transactions, errors. (docs/architecture.md#what-lasts)"""
 
 import sqlite3
 import threading

@@ -1,4 +1,4 @@
-"""The tables of a corpus, and how a file is recognised as one. (DESIGN §7)
+"""The tables of a corpus, and how a file is recognised as one. (docs/architecture.md#what-lasts)
 
 A document is stored in versions: at most one is `live` (searchable) and at most one `pending`
 (some of its chunks still have no vector). Ids are unique within a tenant. Vectors have a table of

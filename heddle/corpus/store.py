@@ -1,4 +1,4 @@
-"""The corpus: documents, chunks and vectors, in one directory. (DESIGN §7)
+"""The corpus: documents, chunks and vectors, in one directory. (docs/architecture.md#what-lasts)
 
 SQLite is the only write-ahead log; every index file is derived from what `vectors` and `deleted`
 tell, and replays from the revision it covers.
@@ -363,12 +363,6 @@ class CorpusStore:
             if PutOutcome.DESCRIBED in outcomes:  # filters let other documents pass
                 _set_meta(connection, "revision", _revision(connection) + 1)
             return outcomes
-
-    def is_unchanged(self, document_id: str, sha256: str, *, tenant: str = "") -> bool:
-        """Whether the newest version of a document has this text, embedded or not."""
-        with self._database.read() as connection:
-            stored = document_table.versions(connection, (tenant, document_id))
-        return bool(stored) and stored[0].sha256 == sha256
 
     def delete_document(self, document_id: str, *, tenant: str = "") -> bool:
         """Delete a tenant's document with its chunks and vectors; return whether there was one."""

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from heddle.core.cost_snapshot import CostSnapshot
-from heddle.core.frames import Cancelled, Done, Event, Failed, Frame, Load
+from heddle.core.frames import NO_COUNTS, Cancelled, Done, Event, Failed, Frame, Load
 from heddle.core.ports import Clock
-from heddle.core.results import Result
+from heddle.core.results import RecallEstimate, Result
 from heddle.costs.linear_fit import LinearFit
 
 FIT_EVERY_STEP_UNTIL, FIT_EVERY = 64, 8
@@ -64,7 +64,15 @@ class StepReport:
         self._started_s = self._clock.now_s()
 
     def frame(
-        self, features: Mapping[str, float], load: Load, *, has_computed: bool, has_work: bool
+        self,
+        features: Mapping[str, float],
+        load: Load,
+        *,
+        has_computed: bool,
+        has_work: bool,
+        recall: RecallEstimate | None = None,
+        notes: tuple[str, ...] = (),
+        gauges: Mapping[str, float] = NO_COUNTS,
     ) -> Frame:
         """End the step that `begin` started and return its frame, with all events so far.
 
@@ -73,6 +81,9 @@ class StepReport:
             load: how full the engine is now.
             has_computed: whether its time says something about costs.
             has_work: whether another step would do something.
+            recall: what the searches of an index find, where it is known.
+            notes: where the engine runs degraded.
+            gauges: its state, by the names of `core.gauges`.
 
         Mutates: forgets the events; fits the cost model.
         """
@@ -89,6 +100,9 @@ class StepReport:
             load=load,
             costs=self._costs,
             has_work=has_work,
+            recall=recall,
+            notes=notes,
+            gauges=gauges,
         )
 
     def _learn(self, features: Mapping[str, float], seconds: float) -> None:

@@ -34,7 +34,7 @@ def time_margin(ratios: NDArray[np.float64]) -> TimeMargin:
 
     Split conformal, whatever their distribution, where they are at least 19. Of fewer the largest
     would be the bound, and one slow batch would decide; Student's bound of one more ratio uses
-    all of them, as if they were normal, and is nearer to the truth (docs/status.md).
+    all of them, as if they were normal, and is nearer to the truth (docs/development/notebook.md).
 
     Shapes: ratios [n], each a batch's time over its prediction.
     """

@@ -56,20 +56,6 @@ class Row:
             self.refuse(name, "must be a number")
         return value
 
-    def whole(self, name: str) -> int:
-        """Return a field that is a whole number from 0 on."""
-        value = self.fields.get(name)
-        if not _is_whole(value) or value < 0:
-            self.refuse(name, "must be a whole number from 0 on")
-        return value
-
-    def wholes(self, name: str) -> tuple[int, ...]:
-        """Return a field that is a list of whole numbers."""
-        value = self.fields.get(name)
-        if not isinstance(value, list) or not all(_is_whole(item) for item in value):
-            self.refuse(name, "must be a list of whole numbers")
-        return tuple(value)
-
     def flag(self, name: str) -> bool:
         """Return a field that is true or false; false where it is missing."""
         value = self.fields.get(name, False)

@@ -44,11 +44,6 @@ class MachineFacts:
         """Whether bf16 matrix products run in hardware (AMX)."""
         return "amx_bf16" in self.cpu_flags
 
-    @property
-    def has_avx512(self) -> bool:
-        """Whether the foundation of AVX-512 is there."""
-        return "avx512f" in self.cpu_flags
-
 
 def read_machine(root: Path = Path("/")) -> MachineFacts:
     """Return the facts, read from the system's own files below `root`."""

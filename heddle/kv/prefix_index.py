@@ -42,7 +42,7 @@ class PageChain:
 
 
 class PrefixIndex:
-    """Finds pages by digest. Only exact KV is ever published. (DESIGN §3)
+    """Finds pages by digest. Only exact KV is ever published. (docs/architecture.md#exactness)
 
     Mutates: marks published pages in the ledger; what is evicted there is not found any more.
     """

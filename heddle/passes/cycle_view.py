@@ -1,4 +1,4 @@
-"""What a cycle pass sees and what it may ask for: frozen both ways. (DESIGN §5)"""
+"""What a cycle pass sees and may ask for, frozen both ways. (docs/architecture.md#passes)"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,1 +1,51 @@
-"""Decides, never computes: stores, wavefront, scheduling, one loop, one clock."""
+"""The runtime decides and never computes: requests, readiness, scheduling, one loop, one clock.
+
+The files in the order in which a request meets them:
+
+The entrance
+    `runtime`           the state machine that joins all parts; `cycle(now_s)` advances it
+    `loop`              drives a runtime on an asyncio loop, without polling
+    `clock`             the only file here that reads real time
+    `admission`         accepts a request or answers Busy with an estimated wait
+    `handle`            the caller's end of a request: await it, iterate it, cancel it
+    `events`            the events that a handle delivers
+
+A request in flight
+    `request`           one request: its store, its open primitives, its receipt
+    `request_table`     all requests, each from its admission to its one terminal event
+    `object_store`      a request's values; every key is written once
+    `values`            reads parts of prompts and queries out of that store
+    `receipt`           what was done for a request: counts, times, fallbacks
+
+What may run
+    `region_plan`       a lowered and optimised region of a workflow, cached for the next request
+    `primitive_plan`    one primitive of a region: what it waits for and what waits for it
+    `readiness`         opens regions and finds the primitives whose inputs are complete
+    `controls`          primitives that need no engine: callable edges, joined passages, rounds
+    `conditions`        calls a callable edge and reads the nodes that it names
+    `rounds`            generations that retrieve while they decode: when the next round is due
+    `neighbours`        the passages that a chunk's KV is computed after
+
+What is sent
+    `lane`              one engine as the runtime sees it: its port, its queue, its last load
+    `engine_scheduler`  one engine's queue: which primitive is admitted next
+    `batching`          the batching policies behind it (Teola Algorithm 2)
+    `payload_builder`   turns a ready primitive into the payload that its engine takes
+    `dispatcher`        sends ready primitives to the engines as tasks
+    `task_table`        the tasks in flight, the leases, and the credits that they hold
+    `steering`          runs the passes of a cycle and sends their edits to the engines
+    `guess`             one prompt computed with passages that may still change
+    `speculator`        starts, keeps and cancels those guesses
+
+What comes back
+    `frame_intake`      reads frames: lost and repeated ones, tokens, results, failures
+    `folding`           turns an engine's result into the primitive's value
+    `rank_fusion`       joins several rankings into one
+    `retries`           decides whether a failed task is sent again
+    `answer_builder`    builds the answer once every primitive is complete
+
+Beside the way
+    `supervision`       decides whether a lane is dead or hangs, and when it may restart
+    `step_trace`        which engine was busy when
+    `counters`          totals for `/health` and tests
+"""

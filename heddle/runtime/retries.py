@@ -19,7 +19,6 @@ log = logging.getLogger(__name__)
 RETRYABLE = (
     PrimitiveKind.EMBEDDING,
     PrimitiveKind.SEARCHING,
-    PrimitiveKind.RERANKING,
     PrimitiveKind.INGESTION,
     PrimitiveKind.PRIMING,
 )

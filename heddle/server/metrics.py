@@ -18,10 +18,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from heddle import __version__
-from heddle.app.histogram import Histogram
+from heddle.app.observe.histogram import Histogram
+from heddle.app.observe.server_state import EmbeddingState, EngineState, ReprimingState
+from heddle.app.observe.tally import Outcome, Tally
 from heddle.app.server import Server
-from heddle.app.server_state import EmbeddingState, EngineState, ReprimingState
-from heddle.app.tally import Outcome, Tally
 from heddle.core import gauges
 from heddle.core.tasks import Priority
 from heddle.kv.chunk_key import HitKind

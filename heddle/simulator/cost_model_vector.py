@@ -11,7 +11,7 @@ from heddle.core.passages import Passage
 from heddle.core.payloads import SearchPayload
 from heddle.core.results import RankedHits
 from heddle.core.search_scope import SearchScope
-from heddle.engines.vector.allowed import Allowed
+from heddle.engines.vector.corpus.allowed import Allowed
 from heddle.engines.vector.search import SortedHits, ascending
 from heddle.simulator.device import SimulatedDevice
 

@@ -12,8 +12,8 @@ from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.embedding.scheduler import BatchLimits
 from heddle.engines.llm.engine import LlmEngine, LlmSpec
 from heddle.engines.llm.scheduler import SchedulerLimits
-from heddle.engines.vector.engine import VectorEngine
-from heddle.engines.vector.locality.finality import Finality
+from heddle.engines.vector.ivf.early_stop.finality import Finality
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import POLICIES
 from heddle.simulator import cost_model_embedding, cost_model_llm, cost_model_vector
@@ -76,7 +76,7 @@ class Scenario:
         self, stored: set[int], name: str, epoch: int, device: SimulatedDevice
     ) -> SteppedEngine:
         worker = cost_model_vector.CostModelVectorWorker(device, nlist=self.nlist, stored=stored)
-        return VectorEngine(
+        return ivf_engine(
             name,
             epoch,
             worker,

@@ -52,7 +52,7 @@ class Workflow:
 
     @cached_property
     def depth_after(self) -> Mapping[NodeId, int]:
-        """Nodes still to come after each node, at most: one loop turn counts once. (DESIGN §2)"""
+        """Nodes still to come after each node, at most: one loop turn counts once. (Teola §5.2)"""
         below = {n: self._static_depth(n) for n in self.nodes}
         for branch in self.branches:
             turn = max((below[t] + 1 for t in branch.targets), default=0)

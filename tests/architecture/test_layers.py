@@ -17,6 +17,7 @@ import heddle.passes
 ROOT = Path(__file__).parents[2]
 DEVICE_PACKAGES = ("torch", "faiss", "transformers", "numba", "ray", "fastapi", "triton")
 DECIDING_PACKAGES = ("core", "costs", "graph", "workflow", "lowering", "passes", "runtime")
+DECIDING_FILES = {"scheduler", "engine", "ivf_searches", "graph_searches"}
 NOT_PASSES = {"runner", "cycle_view"}
 
 
@@ -42,9 +43,9 @@ def deciding_modules() -> list[str]:
     for engine in pkgutil.iter_modules(heddle.engines.__path__):
         folder = ROOT / "heddle" / "engines" / engine.name
         modules += [
-            f"heddle.engines.{engine.name}.{part}"
-            for part in ("scheduler", "engine", "build")
-            if (folder / f"{part}.py").exists()
+            ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            for path in sorted(folder.rglob("*.py"))
+            if path == folder / "build.py" or path.stem in DECIDING_FILES
         ]
     return modules
 

@@ -13,6 +13,16 @@ from tests.helpers.tiny_server import index_documents, write_documents, write_mo
 KV_BYTES = 32 << 20
 
 
+FOLDER = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts real lanes as slow: `make test-fast` leaves all of this folder out."""
+    for item in items:
+        if item.path.is_relative_to(FOLDER):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     """Faults are provoked here: their log lines would bury a failure."""

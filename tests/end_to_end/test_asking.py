@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from heddle import Server
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Optimizations
@@ -20,6 +22,7 @@ def ran_ahead(receipt: Receipt) -> bool:
     return is_told and receipt.kv_reuse[0].was_ahead
 
 
+@pytest.mark.numerics
 def test_a_question_is_run_while_its_passages_are_looked_for(
     corpus: Path, model: Path, tmp_path: Path
 ):

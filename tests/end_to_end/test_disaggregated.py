@@ -11,7 +11,7 @@ import pytest
 from heddle import RAGraph, Server
 from heddle.core.gauges import KV_PAGES_HELD
 from heddle.core.tasks import Optimizations
-from heddle.engines.llm.disaggregated_port import DisaggregatedPort
+from heddle.engines.llm.lanes.disaggregated_port import DisaggregatedPort
 from heddle.runtime.events import Answer
 from tests.end_to_end.conftest import KV_BYTES
 from tests.helpers.server_state import eventually, holds_nothing
@@ -34,7 +34,7 @@ def inline_lanes(model: Path, corpus: Path) -> Iterator[Server]:
 
 
 def port_of(server: Server) -> DisaggregatedPort:
-    port = server._loop.runtime.lanes["llm"].port
+    port = server._running.loop.runtime.lanes["llm"].port
     assert isinstance(port, DisaggregatedPort)
     return port
 
@@ -48,7 +48,7 @@ def is_idle(server: Server) -> bool:
 
 
 def pid_of(server: Server, name: str) -> int:
-    pid = next(lane for lane in server._lanes if lane.name == name).health.pid
+    pid = next(lane for lane in server._running.lanes if lane.name == name).health.pid
     assert pid is not None
     return pid
 
@@ -72,6 +72,7 @@ def rounds() -> RAGraph:
     )
 
 
+@pytest.mark.numerics
 def test_two_processes_answer_as_one_engine(lanes: Server, inline_server: Server):
     for name in ("oneshot", "hyde"):
         together = lanes.app(name).batch([QUESTION] * 3)
@@ -100,7 +101,7 @@ def test_retrieval_while_decoding_goes_back_to_the_prefill_lane(
 
 
 def test_the_vector_pool_hears_how_long_lanes_send(inline_lanes: Server):
-    engine = inline_lanes._loop.runtime.lanes["vector"].port._guarded.engine
+    engine = inline_lanes._running.loop.runtime.lanes["vector"].port._guarded.engine
     link = engine._kv_link
     before = link._sent_s  # this policy never looks, so it adds up
     receipt = inline_lanes.app("oneshot").invoke(QUESTION).receipt

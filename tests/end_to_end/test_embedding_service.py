@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heddle.app.embedding_lanes import EmbeddingLane
+from heddle.app.assembly.embedding_lanes import EmbeddingLane
 from heddle.app.server import Server
+from heddle.core.dtypes import DTYPES
 from heddle.core.errors import Busy, ConfigError, EngineError, HeddleError, InputError
 from heddle.corpus.store import CorpusStore
 from heddle.workflow.ragraph import RAGraph
@@ -29,10 +30,11 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(empty: Path) -> Iterator[Server]:
-    with serve_empty(empty) as running:
+    with serve_empty(empty, dtype="float32") as running:
         yield running
 
 
+@pytest.mark.numerics
 def test_vectors_of_texts_in_their_order(server: Server) -> None:
     vectors = server.embed(TEXTS)
     assert vectors.values.shape == (3, 384)
@@ -71,14 +73,18 @@ def test_a_burst_is_answered_in_part_and_refused_in_part(server: Server) -> None
     assert server.health()["embedding"]["embedding"]["queries"] == 0
 
 
+@pytest.mark.numerics
+@pytest.mark.parametrize("dtype", DTYPES[1:])
 def test_two_lanes_answer_for_one_service(
-    server: Server, empty: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, empty: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
     lanes = (
-        EmbeddingLane("embedding-a", "cpu", "float32"),
-        EmbeddingLane("embedding-b", "cpu", "float32", tokenizer_cpus=()),
+        EmbeddingLane("embedding-a", "cpu", dtype),
+        EmbeddingLane("embedding-b", "cpu", dtype, tokenizer_cpus=()),
     )
-    monkeypatch.setattr("heddle.app.server.plan_embedding_lanes", lambda *_, **__: lanes)
+    monkeypatch.setattr(
+        "heddle.app.assembly.server_plan.plan_embedding_lanes", lambda *_, **__: lanes
+    )
     with serve_empty(empty) as two:
         shown = two.health()
         assert set(shown["lanes"]) == {"retrieval", "embedding-a", "embedding-b"}
@@ -87,7 +93,10 @@ def test_two_lanes_answer_for_one_service(
         for at in range(0, len(texts), 8):  # whichever lane, within the documented tolerance
             part = texts[at : at + 8]
             expected = server.embed(part).values
-            np.testing.assert_allclose(two.embed(part).values, expected, atol=1e-5)
+            found = two.embed(part).values
+            if dtype == "float32":
+                np.testing.assert_allclose(found, expected, atol=1e-5)
+            assert (found * expected).sum(1).min() > 0.999
         search = two.app(RAGraph("search").add_retrieval("find"))
         search.submit("the tide").cancel_soon()
 
@@ -96,9 +105,11 @@ def test_a_lane_that_dies_is_started_again_and_the_other_answers_meanwhile(
     empty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lanes = tuple(EmbeddingLane(f"embedding-{name}", "cpu", "float32") for name in "ab")
-    monkeypatch.setattr("heddle.app.server.plan_embedding_lanes", lambda *_, **__: lanes)
+    monkeypatch.setattr(
+        "heddle.app.assembly.server_plan.plan_embedding_lanes", lambda *_, **__: lanes
+    )
     with serve_empty(empty) as server:
-        [victim] = [lane for lane in server._lanes if lane.name == "embedding-a"]
+        [victim] = [lane for lane in server._running.lanes if lane.name == "embedding-a"]
         os.kill(victim.health.pid, signal.SIGKILL)
         answers = 0
         while not (answers > 2 and victim.health.restarts and victim.health.pid):

@@ -64,6 +64,7 @@ def test_many_at_once_leave_nothing_behind(inline_server: Server):
     eventually(lambda: holds_nothing(inline_server))
 
 
+@pytest.mark.numerics
 def test_a_search_that_speculates_changes_no_answer(
     model: Path, corpus: Path, inline_server: Server
 ):

@@ -10,7 +10,7 @@ import pytest
 from heddle import RAGraph, Server
 from heddle.app.application import App
 from heddle.cli.main import main
-from heddle.engines.vector.graph_path import graph_path
+from heddle.engines.vector.files.manifest import graph_path
 from tests.helpers.tiny_server import index_documents, write_documents
 
 TOPK = 5
@@ -58,7 +58,7 @@ def test_the_passages_are_those_of_an_exact_search(server: Server, expected: lis
 
 
 def test_a_killed_lane_is_started_again_and_answers(server: Server, expected: list[list[int]]):
-    lane = next(lane for lane in server._lanes if lane.name == "retrieval")
+    lane = next(lane for lane in server._running.lanes if lane.name == "retrieval")
     assert lane.health.pid is not None
     os.kill(lane.health.pid, signal.SIGKILL)
     answer = search_app(server).invoke(QUESTIONS[0])
@@ -85,7 +85,7 @@ def test_a_killed_shard(lost_shard: str, folder: Path, expected: list[list[int]]
     with Server(None, folder.parent / "corpus", shards=2, lost_shard=lost_shard) as sharded:
         app = search_app(sharded)
         assert [found(app, question) for question in QUESTIONS] == expected
-        lane = next(lane for lane in sharded._lanes if lane.name == "retrieval-1")
+        lane = next(lane for lane in sharded._running.lanes if lane.name == "retrieval-1")
         assert lane.health.pid is not None
         os.kill(lane.health.pid, signal.SIGKILL)
         answer = app.invoke(QUESTIONS[0])

@@ -89,6 +89,7 @@ def test_health_and_names(client: httpx.Client):
     assert client.get("/v1/workflows").json() == {"workflows": ["oneshot", "talker"]}
 
 
+@pytest.mark.numerics
 def test_metrics_tell_what_was_served(client: httpx.Client, server: Server):
     before = scrape(client)
     assert client.post("/v1/ask", json={"question": QUESTION}).status_code == 200

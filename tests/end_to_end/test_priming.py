@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from heddle import ConfigError, EngineError, Server
-from heddle.app.chunk_kv_disk import chunk_kv_directory
-from heddle.app.priming_plan import PrimingProgress, PrimingStage, searchable_chunks
+from heddle.app.priming.chunk_kv_disk import chunk_kv_directory
+from heddle.app.priming.plan import PrimingProgress, PrimingStage, searchable_chunks
 from heddle.cli.main import main
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.passages import Passage

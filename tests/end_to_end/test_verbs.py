@@ -200,7 +200,7 @@ def test_a_deadline_ends_a_request_and_frees_everything(server: Server):
 
 
 def kill_lane(server: Server, name: str) -> None:
-    lane = next(lane for lane in server._lanes if lane.name == name)
+    lane = next(lane for lane in server._running.lanes if lane.name == name)
     assert lane.health.pid is not None
     os.kill(lane.health.pid, signal.SIGKILL)
 
@@ -209,6 +209,7 @@ def restarts(server: Server, name: str) -> int:
     return server.health()["lanes"][name]["restarts"]
 
 
+@pytest.mark.numerics
 def test_a_killed_retrieval_lane_costs_a_retry(server: Server):
     before = restarts(server, "retrieval")
     kill_lane(server, "retrieval")
@@ -219,6 +220,7 @@ def test_a_killed_retrieval_lane_costs_a_retry(server: Server):
     eventually(lambda: holds_nothing(server))
 
 
+@pytest.mark.numerics
 def test_a_killed_llm_lane_fails_who_has_read_tokens_and_serves_the_next(server: Server):
     before = restarts(server, "llm")
     handle = server.submit(talker(1900), QUESTION)

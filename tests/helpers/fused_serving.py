@@ -19,11 +19,11 @@ from heddle.core.payloads import (
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Asked, Prefilled, Primed
 from heddle.core.tasks import Identity, Optimizations, Task
-from heddle.engines.llm.attention_choice import COMPILED
+from heddle.engines.llm.attention.choice import COMPILED
 from heddle.engines.llm.build import LlmSettings, spec_of
 from heddle.engines.llm.engine import LlmEngine
-from heddle.engines.llm.fuser import Fuser
-from heddle.engines.llm.worker import WorkerClock, kv_shape
+from heddle.engines.llm.model.worker import WorkerClock, kv_shape
+from heddle.engines.llm.reuse.fuser import Fuser
 from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
 from heddle.kv.kv_encoding import KvEncoding
 from heddle.kv.page_store import KvBlock

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.engines.vector.locality.scans import FAR
+from heddle.engines.vector.ivf.early_stop.scans import FAR
 
 
 def scan_in_turns(

@@ -18,7 +18,7 @@ def eventually(is_true: Callable[[], bool], within_s: float = 60.0) -> None:
 
 def holds_nothing(server: Server) -> bool:
     """Whether no request, task, lease or credit is out."""
-    runtime = server._loop.runtime
+    runtime = server._running.loop.runtime
     return (
         not runtime.requests.open
         and not runtime.tasks.open

@@ -12,7 +12,7 @@ from unittest import mock
 
 import torch
 
-from heddle.app.indexing import index_paths
+from heddle.app.index_paths import index_paths
 from heddle.app.server import Server
 from tests.helpers.tiny_models import tiny_model
 

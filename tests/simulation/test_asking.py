@@ -11,7 +11,7 @@ from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Optimizations
 from heddle.engines.llm.engine import LlmEngine, LlmSpec
-from heddle.engines.llm.fuser import Fuser
+from heddle.engines.llm.reuse.fuser import Fuser
 from heddle.engines.llm.step_batch import LastQueries
 from heddle.runtime.events import Answer
 from heddle.simulator.cost_model_llm import COSTS_S, EOS_ID, CostModelLlmWorker, WordDecoder

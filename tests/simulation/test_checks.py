@@ -10,7 +10,7 @@ from heddle.core.credits import Credits
 from heddle.core.errors import InternalError
 from heddle.core.frames import Done
 from heddle.engines.llm.engine import LlmEngine
-from heddle.engines.vector.engine import VectorEngine
+from heddle.engines.vector.search_tasks import SearchTasks
 from heddle.kv.prefix_index import PageChain
 from heddle.runtime.events import Answer
 from heddle.runtime.frame_intake import FrameIntake
@@ -36,7 +36,7 @@ def keep_pages(self, handle):
 
 def keep_rows(self, task_id):
     """A search that ends early keeps its rows."""
-    return self._searches.pop(task_id, None) is not None
+    return self.running.pop(task_id, None) is not None
 
 
 def swallow_cancel(self, task_id):
@@ -73,7 +73,7 @@ def answer_twice(self, task, event, now_s, use=FrameIntake._use):
         (LlmEngine, "_release", keep_pages, ("KV bytes free",)),
         (LlmEngine, "_cancel", swallow_cancel, ("still has tasks",)),
         (CostModelVectorWorker, "store", forget_vectors, ("was told that chunks",)),
-        (VectorEngine, "_drop", keep_rows, ("KeyError", "still holds")),
+        (SearchTasks, "drop", keep_rows, ("KeyError", "still holds")),
     ],
 )
 def test_a_planted_bug_is_found(monkeypatch, owner, name, bug, symptoms):

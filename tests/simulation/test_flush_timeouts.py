@@ -12,7 +12,8 @@ from heddle.core.frames import Done
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
-from heddle.engines.vector.engine import VectorEngine
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
+from heddle.engines.vector.ivf.step_counts import PRIOR_S
 from heddle.engines.vector.pool.build import PREFILL_SLO_S, stage_of
 from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.kv_link import KvLink
@@ -20,7 +21,6 @@ from heddle.engines.vector.pool.limits import PoolKnobs
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
-from heddle.engines.vector.step_counts import PRIOR_S
 from heddle.simulator.cost_model_vector import CostModelVectorWorker
 from heddle.simulator.pool_device import PoolDevice
 from heddle.simulator.timeline import Timeline
@@ -75,7 +75,7 @@ def served(prefill_wait_s, wait_s, *, shares_lists, seed):
     clock = Clock()
     worker = PricedWorker(clock, shares_lists=shares_lists)
     pool = PoolEngine(
-        VectorEngine("vector", 1, worker, clock),
+        ivf_engine("vector", 1, worker, clock),
         stage_of,
         PoolScheduler(SLOTS, knobs=PoolKnobs(0.5, prefill_wait_s, wait_s)),
         prefill_slo_s=PREFILL_SLO_S,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from heddle.engines.vector.locality.finality import Finality
+from heddle.engines.vector.ivf.early_stop.finality import Finality
 from heddle.runtime.events import Answer
 from heddle.simulator.faults import NO_FAULTS
 from heddle.simulator.simulation import Scenario, random_scenario, simulate, undisturbed

@@ -6,8 +6,8 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
-from heddle.app.server_state import EmbeddingState, ReprimingState, ServerState
-from heddle.app.tally import Tally
+from heddle.app.observe.server_state import EmbeddingState, ReprimingState, ServerState
+from heddle.app.observe.tally import Tally
 from heddle.runtime.counters import Counters
 from heddle.server.metrics import ServerCollector
 from tools.reference.tables import table

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from heddle.core.dtypes import DTYPES
 from heddle.core.errors import ConfigError
 from heddle.engines.embedding.encoder_directory import (
     PROMPT_NAMES,
@@ -27,7 +28,6 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
-DTYPES = ("auto", "float32", "bfloat16")
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 512, 32768
 CPU_BATCH_ROWS, GPU_BATCH_ROWS = 64, 512
 CACHE_BYTES = 32 << 20  # about 18,000 vectors of MiniLM

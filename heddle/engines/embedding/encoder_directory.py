@@ -136,16 +136,26 @@ def default_model_dir() -> Path:
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
-def _name(path: Path) -> str:
-    """Return the model's name, with a digest of its configuration and first weights."""
-    if _is_packaged(path):
-        return PACKAGED_MODEL.replace("_", "-")
-    digest = sha256((path / "config.json").read_bytes())
+def weights_digest(path: Path) -> str:
+    """Return eight digits that stand for a model: for its configuration and first weights.
+
+    The directory holds at least one file of weights; it may lack a configuration.
+    """
+    digest, config = sha256(), path / "config.json"
+    if config.is_file():
+        digest.update(config.read_bytes())
     weights = min(path.glob("*.safetensors"))
     digest.update(weights.stat().st_size.to_bytes(8))
     with weights.open("rb") as file:
         digest.update(file.read(DIGEST_BYTES))
-    return f"{path.resolve().name}-{digest.hexdigest()[:8]}"
+    return digest.hexdigest()[:8]
+
+
+def _name(path: Path) -> str:
+    """Return the model's name, with a digest of its configuration and first weights."""
+    if _is_packaged(path):
+        return PACKAGED_MODEL.replace("_", "-")
+    return f"{path.resolve().name}-{weights_digest(path)}"
 
 
 def _is_packaged(path: Path) -> bool:

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
+from heddle.core.dtypes import auto_dtype
 from heddle.core.errors import ConfigError
 from heddle.engines.embedding.encoder_directory import EncoderDirectory, Pooling
 from heddle.engines.embedding.tokenized_text import TokenizedText
@@ -192,12 +193,12 @@ def _device(name: str) -> torch.device:
 def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         native = torch.cuda.is_bf16_supported() if device.type == "cuda" else _cpu_has_amx()
-        name = "bfloat16" if native else "float32"
+        name = auto_dtype(has_fast_bfloat16=native)
     return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
 def _cpu_has_amx() -> bool:
-    """Whether matrix tiles compute bfloat16; without them it is slower than float32."""
+    """Whether the CPU has matrix tiles that compute bfloat16."""
     try:
         return "amx_bf16" in CPU_FLAGS.read_text(encoding="ascii", errors="ignore")
     except OSError:  # not Linux

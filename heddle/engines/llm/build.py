@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heddle.core.dtypes import DTYPES, auto_dtype
 from heddle.core.errors import ConfigError
-from heddle.engines.llm.attention_choice import ATTENTIONS, COMPILED, TRITON, choose_attention
+from heddle.engines.llm.attention.choice import ATTENTIONS, COMPILED, TRITON, choose_attention
 from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec, TextDecoder
-from heddle.engines.llm.fuser import ChunkCache, Fuser
-from heddle.engines.llm.kept_memory import keep_freed_memory
+from heddle.engines.llm.model.kept_memory import keep_freed_memory
+from heddle.engines.llm.reuse.fuser import ChunkCache, Fuser
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.llm.step_batch import CHECK_LAYER
 from heddle.engines.llm.warm_up import warm_up
@@ -18,10 +19,9 @@ from heddle.kv.kv_encoding import KvEncoding
 if TYPE_CHECKING:
     import torch
 
-    from heddle.engines.llm.worker import TransformersWorker
+    from heddle.engines.llm.model.worker import TransformersWorker
     from heddle.kv.chunk_store import ChunkStore
 
-DTYPES = ("auto", "float32", "bfloat16")
 log = logging.getLogger(__name__)
 
 
@@ -33,7 +33,7 @@ class LlmSettings:
     there is one. `attention` torch, triton (a kernel for NVIDIA GPUs) or compiled (one for CPUs,
     ADR 23); auto takes a kernel where it can. `context_tokens_max` None is the model's own, or what
     the KV pool of `kv_bytes` holds if that is less. `packs_weights` keeps a second copy of the
-    weights, for decoding, on CPUs in float32. A step for nobody who waits, such as priming, aims to
+    weights, for decoding, on CPUs in float32. A step in the background, such as priming, aims to
     take `background_step_s` at most. `threads` 0 leaves torch's setting as it is. `chunk_kv_bytes`
     of host memory keep the KV of retrieved chunks for reuse, 0 = none, as `chunk_kv_encoding` says;
     `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`. What is deleted from the corpus in
@@ -85,8 +85,8 @@ def build_engine(name: str, epoch: int, settings: LlmSettings) -> LlmEngine:
     """
     import torch
 
-    from heddle.engines.llm import model_gate
-    from heddle.engines.llm.text_stream import TextDecoder as TokenizerDecoder
+    from heddle.engines.llm.model import gate as model_gate
+    from heddle.engines.llm.text.text_stream import TextDecoder as TokenizerDecoder
 
     if settings.threads:
         torch.set_num_threads(settings.threads)
@@ -118,9 +118,9 @@ def assemble(
     Raises: ConfigError: the architecture can't be served, the attention that is wanted can't run,
         or the pool can't hold one context.
     """
-    from heddle.engines.llm.fused_layers import PAIRED, can_fuse, fuse_layers
-    from heddle.engines.llm.packed_linear import can_pack, pack_linears
-    from heddle.engines.llm.worker import TransformersWorker, WorkerClock
+    from heddle.engines.llm.model.fused_layers import PAIRED, can_fuse, fuse_layers
+    from heddle.engines.llm.model.packed_linear import can_pack, pack_linears
+    from heddle.engines.llm.model.worker import TransformersWorker, WorkerClock
 
     if model.device.type == "cpu" and not keep_freed_memory():
         log.info("this system's allocator gives the steps' memory back after each of them")
@@ -151,8 +151,8 @@ def assemble(
 
 def _attention(settings: LlmSettings, model: Any) -> str:  # noqa: ANN401
     """Return what is to compute the attention. Raises: ConfigError: it can't run."""
-    from heddle.engines.llm.ragged_attention import HEAD_DIM_MAX
-    from heddle.engines.llm.worker import kv_shape
+    from heddle.engines.llm.attention.triton_rows import HEAD_DIM_MAX
+    from heddle.engines.llm.model.worker import kv_shape
 
     attention = choose_attention(settings.attention, on_gpu=model.device.type == "cuda")
     head_dim = kv_shape(model.config, model.dtype).head_dim
@@ -168,7 +168,7 @@ def _with_reuse_tried(
     spec: LlmSpec, settings: LlmSettings, worker: "TransformersWorker"
 ) -> LlmSpec:
     """Return the spec with why no chunk KV can be reused, if so."""
-    from heddle.engines.llm.reuse_gate import reuse_problem
+    from heddle.engines.llm.reuse.gate import reuse_problem
 
     if not settings.chunk_kv_bytes:
         problem = "no memory is set aside for chunk KV (kv_reuse_memory_bytes is 0)"
@@ -184,8 +184,8 @@ def _with_reuse_tried(
 def _chunk_store(settings: LlmSettings, fingerprint: str, device: "torch.device") -> "ChunkStore":
     """Return where chunk KV is kept: pinned beside a GPU, which then reads it at full speed."""
     from heddle.corpus.store import CorpusStore
-    from heddle.engines.llm.corpus_chunk_store import CorpusChunkStore
-    from heddle.engines.llm.worker import WorkerClock
+    from heddle.engines.llm.model.worker import WorkerClock
+    from heddle.engines.llm.reuse.corpus_chunk_store import CorpusChunkStore
     from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
 
     directory = settings.chunk_kv_dir if settings.chunk_kv_disk_bytes else None
@@ -207,7 +207,7 @@ def spec_of(settings: LlmSettings, model: Any, fingerprint: str) -> LlmSpec:  # 
 
     Raises: ConfigError: as `assemble`.
     """
-    from heddle.engines.llm.worker import kv_shape
+    from heddle.engines.llm.model.worker import kv_shape
 
     limits = _limits(settings, model.config, model.dtype)
     page_bytes = kv_shape(model.config, model.dtype).token_bytes * limits.page_size
@@ -227,7 +227,7 @@ def _load(model_dir: Path, config: Any, dtype: "torch.dtype") -> Any:  # noqa: A
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
-    from heddle.engines.llm.attention import ATTENTION_NAME
+    from heddle.engines.llm.attention.context import ATTENTION_NAME
 
     logging.disable_progress_bar()
     try:
@@ -253,8 +253,8 @@ def _load(model_dir: Path, config: Any, dtype: "torch.dtype") -> Any:  # noqa: A
 
 
 def _limits(settings: LlmSettings, config: Any, dtype: "torch.dtype") -> SchedulerLimits:  # noqa: ANN401
-    from heddle.engines.llm import model_gate
-    from heddle.engines.llm.worker import kv_shape
+    from heddle.engines.llm.model import gate as model_gate
+    from heddle.engines.llm.model.worker import kv_shape
 
     page_bytes = kv_shape(config, dtype).token_bytes * settings.page_size
     page_count = settings.kv_bytes // page_bytes
@@ -305,9 +305,8 @@ def _dtype(wanted: str, device: "torch.device") -> "torch.dtype":
     import torch
 
     if wanted == "auto":
-        # Without AMX a CPU computes bfloat16 several times slower than float32.
-        has_fast_bfloat16 = device.type == "cuda" or torch.cpu._is_amx_tile_supported()
-        return torch.bfloat16 if has_fast_bfloat16 else torch.float32
+        has_amx = torch.cpu._is_amx_tile_supported()
+        wanted = auto_dtype(has_fast_bfloat16=device.type == "cuda" or has_amx)
     return torch.float32 if wanted == "float32" else torch.bfloat16
 
 

@@ -44,12 +44,12 @@ from heddle.core.results import (
 from heddle.core.tasks import Optimizations, Priority, Task
 from heddle.costs.prefill import prefill_token_s
 from heddle.costs.step_report import StepReport
-from heddle.engines.llm.asked_questions import Asking
-from heddle.engines.llm.fuser import Fuser
+from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ScoredAhead
 from heddle.engines.llm.fusion.ratio_choice import RatioChoice, chosen_ratio
-from heddle.engines.llm.primer import Primer, fitting
 from heddle.engines.llm.requests import change_segment, refusal
+from heddle.engines.llm.reuse.fuser import Fuser
+from heddle.engines.llm.reuse.primer import Primer, fitting
 from heddle.engines.llm.scheduler import Scheduler, SchedulerLimits, StepPlan
 from heddle.engines.llm.sequence import Decode, Sequence
 from heddle.engines.llm.step_batch import StepBatch, StepResult
@@ -57,10 +57,7 @@ from heddle.engines.llm.step_batch import StepBatch, StepResult
 KINDS = frozenset(
     {
         PrimitiveKind.PREFILLING,
-        PrimitiveKind.PARTIAL_PREFILLING,
-        PrimitiveKind.FULL_PREFILLING,
         PrimitiveKind.DECODING,
-        PrimitiveKind.PARTIAL_DECODING,
         PrimitiveKind.PRIMING,
         PrimitiveKind.ASKING,
     }
@@ -209,7 +206,7 @@ class LlmEngine:
             self._primer.subscribe(wake)
 
     def close(self) -> None:
-        """End the chunk KV store's threads; what it has to write is written first."""
+        """Finish the chunk KV store's pending writes, then end its threads."""
         if self._fuser is not None:
             self._fuser.close()
 
@@ -337,10 +334,10 @@ class LlmEngine:
 
     def _hand_over(self, sequence: Sequence) -> None:
         """Answer a transfer with the KV of a prompt that is in, and end its lease."""
-        assert sequence.transfer is not None, f"nobody asked for sequence {sequence.id}"
+        assert sequence.transfer is not None, f"no transfer asked for sequence {sequence.id}"
         try:
             self._report.done(sequence.transfer, self._export(sequence))
-        except Exception as error:  # whatever the device raised
+        except Exception as error:  # any error of the device
             message = f"its KV can't be handed over: {type(error).__name__}: {error}"
             self._report.failed(sequence.transfer, message)
         sequence.transfer, sequence.released = None, True
@@ -388,7 +385,7 @@ class LlmEngine:
             return "no KV pages were free"
         try:
             self._worker.load_kv(sequence.row.slots(np.arange(incoming.tokens)), incoming.block)
-        except Exception as error:  # whatever the device raised
+        except Exception as error:  # any error of the device
             return f"{type(error).__name__}: {error}"
         return ""
 
@@ -438,9 +435,10 @@ class LlmEngine:
     def _asking_problem(self, payload: AskPayload) -> str:
         """Return why a question isn't run ahead of its prompt; "" where that is predicted to pay.
 
-        What one step in the background holds pays: it begins only while nobody waits, whoever
-        comes meanwhile waits for the rest of that step, and its own prompt saves as much. A longer
-        one could be cut off by its prompt and have cost all others something for nothing.
+        A question pays if one background step holds it. Such a step starts only while no request
+        waits; a request that arrives meanwhile waits for the rest of it, and the question's own
+        prompt saves as much time. A longer question could be cut off by its prompt: then other
+        requests have waited for nothing.
         """
         if self._fuser is None:
             return f"no question is run ahead: {self._spec.reuse_problem}"
@@ -585,7 +583,7 @@ class LlmEngine:
         started_s = self._clock.now_s()
         try:
             result = self._worker.run(plan.batch)
-        except Exception as error:  # whatever the device raised is told to every task of the step
+        except Exception as error:  # any error of the device: every task of the step fails
             for part in plan.slices:
                 self._fail_sequence(part.sequence, f"{type(error).__name__}: {error}")
             return
@@ -617,7 +615,7 @@ class LlmEngine:
         if not sequence.prefill_open or sequence.has_pending or not is_in:
             return
         sequence.prefill_open = False
-        sequence.released = sequence.is_background  # nobody continues it
+        sequence.released = sequence.is_background  # no decode continues it
         if sequence.asking is not None and self._fuser is not None:
             question = tuple(sequence.token_ids)
             queries = sequence.asking.queries
@@ -625,7 +623,7 @@ class LlmEngine:
             self._report.done(sequence.id, Asked(problem))
             return
         if sequence.primes is not None:
-            return  # the primer tells, when its KV is stored
+            return  # the primer reports it, once its KV is stored
         handle = KvHandle(self.name, self._report.epoch, sequence.id)
         result = Prefilled(
             handle,
@@ -790,7 +788,10 @@ class LlmEngine:
         return Load(self._scheduler.running_count, self._scheduler.waiting_count, free)
 
     def _news(self) -> tuple[Mapping[str, float], tuple[str, ...]]:
-        """Return what is told though no task has an event: a lease may end after all of them."""
+        """Return gauges and notes that a frame carries though no task has an event.
+
+        Pages are freed, for example, when the last lease ends after the last task.
+        """
         return self._pages(), self._notes()
 
     def _pages(self) -> Mapping[str, float]:

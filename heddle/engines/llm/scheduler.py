@@ -350,7 +350,7 @@ class Scheduler:
         return any(not s.is_background for s in (*self._running, *self._waiting))
 
     def _unseat_background(self) -> None:
-        """Take the background's seats while there are queries; what it has computed stays."""
+        """Take the background's seats while there are queries; its computed KV stays."""
         background = [s for s in self._running if s.is_background]
         if background and self.has_queries:
             for sequence in background:
@@ -376,7 +376,7 @@ class Scheduler:
             spare = len(self._running) * self.limits.page_size
             if not self._reach(sequence, slices, from_running=False, spare_tokens=spare):
                 if sequence.row.is_empty or not self._running:
-                    self._drop_pages(sequence)  # it starts over, from what is cached by then
+                    self._drop_pages(sequence)  # it starts over, from the pages cached at that time
                 break
             self._waiting.remove(sequence)
             insort(self._running, sequence, key=_ORDER)

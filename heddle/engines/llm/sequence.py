@@ -9,7 +9,7 @@ from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling, Segment
 from heddle.core.results import FusedKv, KvTransfer, Primed
 from heddle.core.tasks import Priority
-from heddle.engines.llm.asked_questions import Asking
+from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.fusion.attention_log import AttentionLog
 from heddle.engines.llm.fusion.fusion import Fusion, Stage
 from heddle.engines.llm.step_batch import Draw
@@ -23,7 +23,7 @@ class Decode:
     """A decode task that continues a sequence.
 
     The first `num_continued_tokens` of `output_ids` were written by earlier decodes. `transfer`
-    tells how its prompt came from another lane.
+    says how its prompt came from another lane.
 
     Mutates: the engine appends to `output_ids` and moves `reported` along.
     """

@@ -14,7 +14,7 @@ class Draw:
     """How a row's next token is chosen: greedy at temperature 0, else by `uniform` in [0, 1).
 
     The uniform comes from the request's own seed and the token's number, never from a stream
-    shared by a batch: equal seeds give equal tokens whatever runs beside them.
+    shared by a batch: equal seeds give equal tokens beside any other rows.
     `wants_probability`: how sure the model is of the token is wanted too.
     """
 

@@ -21,7 +21,7 @@ KERNEL_STEPS: Final = ((512, 544, None), (544, 545, None))
 
 
 def warm_up(worker: LlmWorker, context_tokens_max: int, *, has_kernel: bool = False) -> None:
-    """Run a small step of each kind, and of those that the attention kernel tells apart.
+    """Run a small step of each kind, and of each kind that the attention kernel distinguishes.
 
     The first step loads kernels and starts threads. On CUDA that takes seconds: a step that long
     would look hung, and would mislead the cost model from its first sample on.

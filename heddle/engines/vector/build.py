@@ -10,26 +10,28 @@ from typing import TYPE_CHECKING
 
 from heddle.core.errors import ConfigError
 from heddle.core.ports import SteppedEngine
-from heddle.engines.vector.engine import TOPM_UNUSED, VectorEngine
+from heddle.engines.vector.engine import SearchEngine
+from heddle.engines.vector.files.index_bytes import MemoryLeft, check_memory, mode_of, unlimited
+from heddle.engines.vector.files.index_kind import SearchMode
+from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph import build as graph
-from heddle.engines.vector.graph.engine import NO_CLUSTERS
+from heddle.engines.vector.graph.graph_searches import NO_CLUSTERS
 from heddle.engines.vector.graph.progress import OnPhase
 from heddle.engines.vector.graph.scheduler import TOPM, TOPM_MAX
-from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.hot.setting import HotSettings
-from heddle.engines.vector.index_bytes import MemoryLeft, check_memory, mode_of, unlimited
-from heddle.engines.vector.index_kind import SearchMode
-from heddle.engines.vector.locality.finality import Finality
-from heddle.engines.vector.locality.self_check import SelfCheck
-from heddle.engines.vector.locality.target_stops import TargetStops
+from heddle.engines.vector.ivf.early_stop.finality import Finality
+from heddle.engines.vector.ivf.early_stop.target_stops import TargetStops
+from heddle.engines.vector.ivf.hot.setting import HotSettings
+from heddle.engines.vector.ivf.ivf_searches import TOPM_UNUSED, ivf_engine
+from heddle.engines.vector.ivf.search import IvfSearch
 from heddle.engines.vector.pool.build import PoolSettings, pooled
+from heddle.engines.vector.recall.self_check import SelfCheck
 from heddle.engines.vector.shards.folders import remove_other_divisions
 from heddle.engines.vector.shards.part import WHOLE, Part
 from heddle.engines.vector.shards.source import open_source
 
 if TYPE_CHECKING:
-    from heddle.engines.vector.hot.hot_clusters import HotClusters
-    from heddle.engines.vector.live_index import IvfIndex
+    from heddle.engines.vector.ivf.hot.hot_clusters import HotClusters
+    from heddle.engines.vector.ivf.live_index import IvfIndex
 
 log = logging.getLogger(__name__)
 
@@ -137,15 +139,15 @@ def _unused_by_graph(settings: VectorSettings) -> tuple[str, ...]:
     return notes
 
 
-def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine:
+def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> SearchEngine[IvfSearch]:
     # Late, because settings are made in processes that never load FAISS.
     import faiss
 
-    from heddle.engines.vector.index_file import open_index
-    from heddle.engines.vector.live_index import LiveIndex
+    from heddle.engines.vector.corpus.rebuild import Rebuild
+    from heddle.engines.vector.ivf.index_file import open_index
+    from heddle.engines.vector.ivf.live_index import LiveIndex
+    from heddle.engines.vector.ivf.worker import FaissWorker
     from heddle.engines.vector.perf_clock import PerfClock
-    from heddle.engines.vector.rebuild import Rebuild
-    from heddle.engines.vector.worker import FaissWorker
 
     faiss.omp_set_num_threads(settings.threads)
     directory = settings.part.directory(settings.directory)
@@ -167,7 +169,7 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> VectorEngine
     target = settings.target_recall
     if settings.topm is not None:
         log.warning("%s", TOPM_UNUSED)
-    return VectorEngine(
+    return ivf_engine(
         name,
         epoch,
         worker,
@@ -186,7 +188,7 @@ def _hot_maker(hot: HotSettings) -> "Callable[[IvfIndex], HotClusters]":
     # Late: torch takes seconds to load, and without hot clusters nothing here needs it.
     import torch
 
-    from heddle.engines.vector.hot.build import build_hot_clusters
+    from heddle.engines.vector.ivf.hot.build import build_hot_clusters
     from heddle.engines.vector.perf_clock import PerfClock
 
     return partial(
@@ -208,7 +210,7 @@ def refresh_index(
         HeddleError: the corpus can't be opened, or the disk refused (the old file stays valid).
     """
     from heddle.corpus.store import CorpusStore
-    from heddle.engines.vector import index_file
+    from heddle.engines.vector.ivf import index_file
 
     if mode is SearchMode.GRAPH or (mode is None and graph_path(directory).exists()):
         graph.refresh_graph(directory, on_phase)

@@ -1,15 +1,15 @@
-"""A search task from admission to its hits. Pure."""
+"""A search task from admission to its hits, over any kind of index. Pure."""
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.core.frames import Progress
 from heddle.core.payloads import SearchPayload
 from heddle.core.results import Hits, RankedHits
 from heddle.core.tasks import Priority
-from heddle.engines.vector.allowed import Allowed
+from heddle.engines.vector.corpus.allowed import Allowed
 
 TOPK_MAX = 65_536
 
@@ -18,28 +18,20 @@ SortedHits = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 @dataclass(slots=True, eq=False)
-class RunningSearch:
-    """One search task; its rows join the slots one by one as these come free.
+class RunningSearch(ABC):
+    """One search task; its rows join the slots one by one as these become free.
 
-    `nprobe` is settled when the first row joins: asked for, or the index's default, and never
-    more than its nlist; `lists_added` are those scanned besides for want of hits, over all rows;
-    finished rows have scanned `lists_scanned`, a device `lists_on_device` of them, and
-    `hits_cached` of their hits an earlier search of the request had found. `may_stop`: it may find
-    less than all its clusters hold. `notes` says what went another way than meant.
-    `allowed` is settled then, too: None = everything may be found. `found` is what finished rows
-    found, None before the first of them. `by_words` is there once it was looked for.
+    `revision` and `allowed` are settled when the search begins; `allowed` None = it may find every
+    vector. `found` is what its rows have found, None before the first of them. `by_words` is set
+    once the search by words has ended. `notes` says where the search runs degraded. `steps` counts
+    the steps that reported progress.
     """
 
     task_id: int
     payload: SearchPayload
     priority: Priority
     report_every: int
-    request_id: int = 0
-    may_stop: bool = False
-    nprobe: int | None = None
-    lists_added: int = 0
-    lists_scanned: int = 0
-    lists_on_device: int = 0
+    notes: tuple[str, ...] = ()
     allowed: Allowed | None = None
     revision: int = 0
     rows_joined: int = 0
@@ -47,78 +39,33 @@ class RunningSearch:
     steps: int = 0
     found: SortedHits | None = None
     by_words: RankedHits | None = None
-    hits_cached: int = 0
-    notes: tuple[str, ...] = ()
+    rows: int = field(init=False)  # of its payload, which counts them anew each time
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether it has settled on a revision and its clusters."""
-        return self.nprobe is not None
+    def __post_init__(self) -> None:
+        self.rows = self.payload.rows
 
     @property
     def rows_waiting(self) -> int:
         """Rows that have no slot yet."""
-        return self.payload.rows - self.rows_joined
+        return self.rows - self.rows_joined
 
     @property
     def is_done(self) -> bool:
         """Whether every row has its hits."""
-        return self.rows_done == self.payload.rows
-
-    @property
-    def lists_probed(self) -> int:
-        """Clusters to scan over all rows; 0 while nothing has started."""
-        return self.payload.rows * (self.nprobe or 0) + self.lists_added
+        return self.rows_done == self.rows
 
     def note(self, words: str) -> None:
-        """Say what went another way than meant; "" = nothing."""
+        """Say where the search runs degraded, once; "" = nothing."""
         if words and words not in self.notes:
             self.notes = (*self.notes, words)
 
-    def finish_rows(self, rows: NDArray[np.int64], hits: SortedHits) -> None:
-        """Take the hits of rows that have ended, [m, topk] each or more."""
-        distances, labels = hits
-        hits = distances[:, : self.payload.topk], labels[:, : self.payload.topk]
-        self.rows_done += len(rows)
-        if len(rows) == self.payload.rows:
-            self.found = hits
-            return
-        if self.found is None:
-            self.found = self._nothing()
-        self.found[0][rows], self.found[1][rows] = hits
-
+    @abstractmethod
     def hits(self) -> Hits:
-        """Return the final result."""
-        distances, labels = self.found or self._nothing()
-        return Hits(
-            labels,
-            distances,
-            self.lists_scanned,
-            self.lists_probed,
-            self.revision,
-            lists_on_device=self.lists_on_device,
-            hits_cached=self.hits_cached,
-        )
+        """Return the final result, without the notes and the recall of its index."""
 
-    def progress(self, rows: NDArray[np.int64], hits: SortedHits, lists_scanned: int) -> Progress:
-        """Return the hits so far: finished rows as they are, and `rows` with theirs.
-
-        `lists_scanned` counts the lists behind the latter.
-        """
-        distances, labels = self.found or self._nothing()
-        distances, labels = distances.copy(), labels.copy()
-        topk = self.payload.topk
-        distances[rows], labels[rows] = hits[0][:, :topk], hits[1][:, :topk]
-        scanned = lists_scanned + self.rows_done * (self.nprobe or 0)
-        return Progress(
-            self.task_id,
-            labels=labels,
-            distances=distances,
-            fraction=scanned / self.lists_probed,
-        )
-
-    def _nothing(self) -> SortedHits:
-        shape = (self.payload.rows, self.payload.topk)
+    def nothing(self) -> SortedHits:
+        """Return what its rows have found before the first of them has ended."""
+        shape = (self.rows, self.payload.topk)
         return np.full(shape, np.inf, np.float32), np.full(shape, -1, np.int64)
 
 

@@ -1,6 +1,6 @@
 """Notes worded as the demo's town is, about other people, firms and places.
 
-The sentences and questions are the demo's own patterns (`heddle.demo.lexicon`), so the demo shows
+The sentences and questions are the demo's own patterns (`tools.demo_corpus.lexicon`), so the demo shows
 what the reader does with wordings it knows; the names are the training's. The second passage of a
 document never names its subject, and passages stand in any order, as after a search.
 """
@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from heddle.demo.lexicon import (
+from tools.demo_corpus.lexicon import (
     FOUNDER_OF,
     MEMBERS_OF,
     PERSON_TITLE,

@@ -1,9 +1,10 @@
 """Train the reader from nothing in resumable legs.
 
-    python -m training.train --profile cpu --checkpoints DIR --minutes 30
+    PYTHONPATH=../.. python -m training.train --profile cpu --checkpoints DIR --minutes 30
 
-Each call trains for `--minutes` (or until the profile's budget is spent), writes a checkpoint
-every two minutes and goes on from the last one when called again.
+The path is for the demo's wordings, in tools/demo_corpus. Each call trains for `--minutes` (or until
+the profile's budget is spent), writes a checkpoint every two minutes and goes on from the last one
+when called again.
 """
 
 import argparse

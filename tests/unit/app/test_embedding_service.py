@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from heddle.app.embedding_service import EmbeddingService, checked_texts, shortened
-from heddle.app.server_state import EmbeddingLaneState
-from heddle.app.tally import Outcome
+from heddle.app.observe.server_state import EmbeddingLaneState
+from heddle.app.observe.tally import Outcome
 from heddle.core.errors import Busy, Cancelled, EngineError, InputError
 from heddle.core.frames import Cancelled as CancelledEvent
 from heddle.core.frames import Done, Event, Failed
@@ -31,7 +31,7 @@ class Directory:
 
 
 class Pool:
-    """Answers at once with what it was given."""
+    """Answers at once with its scripted event."""
 
     def __init__(self, event: Event | None) -> None:
         self.event, self.calls, self.given_back = event, [], []
@@ -90,19 +90,20 @@ def test_shorter_vectors_have_length_one_again() -> None:
     np.testing.assert_array_equal(shortened(Vectors(np.zeros((1, 3), np.float32)), 2).values, 0)
 
 
-def test_health_shows_what_each_lane_holds_and_costs() -> None:
+def test_the_state_says_what_each_lane_holds_and_costs() -> None:
     queue = LaneQueue("fast", LaneCost("fast", BatchCost(7e-3, 3e-4), 1.1), 512, 64)
     manager = QueueManager([queue])
     manager.admit(Ticket(1, BatchShape.uniform(1, 75)), 0.0)
     pool = Pool(Done(-1, Vectors(VALUES)))
     pool.manager = manager
     service = served(pool)
-    found = service.health()["fast"]
-    assert (found["queries"], found["margin"], found["refits"]) == (1, 1.1, {})
+    found = service.state().lanes["fast"]
+    assert (found.queries, found.margin, found.refits) == (1, 1.1, {})
     queue.cost.refits[CostChange.DRIFT] = 2
     state = service.state()
     assert (state.held, state.outcomes) == (0, {})
-    assert state.lanes == {"fast": EmbeddingLaneState(1, queue.guard.stretch, {"drift": 2})}
+    expected = EmbeddingLaneState(1, 7e-3, 3e-4, 1.1, queue.guard.stretch, 0.0, {"drift": 2})
+    assert state.lanes == {"fast": expected}
 
 
 def test_how_embeddings_end_is_counted() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from heddle.app.observe.tally import Outcome
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
-from heddle.app.tally import Outcome
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.core.frames import Frame
 from heddle.core.tasks import Priority
@@ -48,7 +48,7 @@ def test_an_empty_corpus(tmp_path: Path):
 
 
 def test_engines_that_can_not_be_built(tmp_path: Path):
-    """The runtime's thread runs already by then; it has to end again."""
+    """What was started before the error has to end again."""
     CorpusStore.open(tmp_path, create=True).close()
     (tmp_path / "weights.safetensors").touch()
     with pytest.raises(HeddleError, match=r"config\.json"):
@@ -56,7 +56,7 @@ def test_engines_that_can_not_be_built(tmp_path: Path):
 
 
 class Closing(EchoEngine):
-    """An engine that tells when it is closed."""
+    """An engine that notes its name when it is closed."""
 
     def __init__(self, spec: EngineSpec, told: list[str]) -> None:
         super().__init__(spec.name, 1, EchoSettings())
@@ -80,7 +80,7 @@ def serve_inline(
         built.append(spec.name)
         return Closing(spec, closed)
 
-    monkeypatch.setattr("heddle.app.lanes.call_factory", build)
+    monkeypatch.setattr("heddle.app.assembly.assemble.call_factory", build)
     CorpusStore.open(directory, create=True).close()
     try:
         server = serve_empty(directory, engine_host="inline")
@@ -112,7 +112,9 @@ def test_an_engine_is_closed_when_the_next_one_can_not_be_built(
 
 @pytest.fixture
 def empty_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr("heddle.app.lanes.call_factory", lambda spec, epoch: Closing(spec, []))
+    monkeypatch.setattr(
+        "heddle.app.assembly.assemble.call_factory", lambda spec, epoch: Closing(spec, [])
+    )
     CorpusStore.open(tmp_path, create=True).close()
     with serve_empty(tmp_path, engine_host="inline") as server:
         yield server
@@ -139,7 +141,7 @@ def test_arguments_of_a_wrong_type_start_nothing(
 
 
 def test_health_names_the_engines_that_run_degraded(empty_server: Server):
-    name, lane = next(iter(empty_server._loop.runtime.lanes.items()))
+    name, lane = next(iter(empty_server._running.loop.runtime.lanes.items()))
     lane.last = Frame(name, 1, 0.0, ())
     health = empty_server.health()
     assert (health["status"], health["ready"], health["notes"]) == ("ok", True, {})
@@ -182,7 +184,7 @@ def test_a_search_for_more_than_the_corpus_holds(empty_server: Server):
         RAGraph("search").add_retrieval("find", topk=7, allow_fewer=True),
         RAGraph("search").add_retrieval("find"),
     ):
-        empty_server.submit(fewer, "why").cancel_soon()  # it is taken, whatever comes of it
+        empty_server.submit(fewer, "why").cancel_soon()  # it is taken; its end doesn't matter
         with pytest.raises(InputError, match=r"'find': topk is 3 and the corpus holds 0 chunks"):
             empty_server.submit(fewer, "why", topk=3)
 

@@ -18,7 +18,7 @@ from benchmarks.support.beside_decoding import (
     run_cells,
 )
 from benchmarks.support.device_lanes import lane_specs
-from heddle.app.embedding_lanes import SHARED_STEP_S
+from heddle.app.assembly.embedding_lanes import SHARED_STEP_S
 from heddle.core.commands import Admit, Cancel, Command, Release
 from heddle.core.credits import Credits
 from heddle.core.errors import ConfigError, EngineError

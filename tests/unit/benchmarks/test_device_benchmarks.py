@@ -36,7 +36,7 @@ def test_hot_clusters_on_a_device_are_compared_with_a_full_scan():
 
 
 def test_a_device_that_finds_other_hits_than_a_full_scan_is_noticed(monkeypatch):
-    from heddle.engines.vector.hot.block_tier import BlockTier
+    from heddle.engines.vector.ivf.hot.block_tier import BlockTier
 
     scan = BlockTier.scan
 

@@ -21,7 +21,7 @@ from benchmarks.fusion_quality import (
     table_cells,
 )
 from benchmarks.support.score_file import Score
-from heddle.app.model_source import DEFAULT_MODEL
+from heddle.app.models.model_source import DEFAULT_MODEL
 from heddle.core.errors import InputError
 from heddle.core.kv_reuse import ReusePolicy
 from heddle.evals.dataset import Dataset

@@ -3,7 +3,7 @@
 import numpy as np
 
 from benchmarks.support.hard_order import hard_order
-from heddle.engines.vector.locality.orders import Past
+from heddle.engines.vector.ivf.early_stop.orders import Past
 
 
 def test_cached_hits_come_first_then_what_was_planned_before():

@@ -5,8 +5,8 @@ import pytest
 
 from benchmarks.locality import ORDERS, K, OftenAsked, Searcher, _headline, _measured
 from benchmarks.support.fixed_source import FixedSource
-from heddle.engines.vector.index_kind import IndexKind
-from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.ivf.live_index import LiveIndex
 
 COUNT, DIMS, PAIRS = 1500, 16, 20
 

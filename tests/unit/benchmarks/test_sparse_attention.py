@@ -7,7 +7,7 @@ import torch
 from benchmarks import sparse_attention
 from benchmarks.sparse_attention import HEADLINE_RATIO, TILINGS, Shape
 from heddle.core.errors import InputError
-from heddle.engines.llm.row_kernel import FoundKernel, find_row_kernel
+from heddle.engines.llm.attention.compiled_kernel import FoundKernel, find_row_kernel
 
 SHAPE = Shape(4, 2, 64, torch.float32, 600)
 

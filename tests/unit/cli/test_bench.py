@@ -6,15 +6,23 @@ from types import ModuleType
 
 import pytest
 
+from heddle.cli import bench
 from heddle.cli.bench import benchmark_titles
 from heddle.cli.main import main
+
+
+def checkout(root: Path) -> Path:
+    """Make the two folders that a checkout is recognised by, and return their parent."""
+    for name in ("heddle", "benchmarks"):
+        (root / name).mkdir()
+        (root / name / "__init__.py").touch()
+    return root
 
 
 def test_only_what_runs_is_a_benchmark(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    folder = tmp_path / "benchmarks"
-    folder.mkdir()
+    folder = checkout(tmp_path) / "benchmarks"
     for name, text in {
         "two_words": '"""Measures this.\n\nAnd more."""\nimport nothing_there\ndef run(): ...\n',
         "helper": '"""Runs nothing."""\ndef walk(): ...\n',
@@ -24,9 +32,34 @@ def test_only_what_runs_is_a_benchmark(
     package = ModuleType("benchmarks")
     package.__path__ = [str(folder)]
     monkeypatch.setitem(sys.modules, "benchmarks", package)
+    monkeypatch.setattr(bench, "checkout_roots", lambda: (tmp_path,))
+    monkeypatch.setattr(sys, "path", list(sys.path))
     assert benchmark_titles() == {"two-words": "Measures this."}
     assert main(["bench", "two-words"]) == 2
     assert "needs the package nothing_there" in capsys.readouterr().err
+
+
+def test_the_current_folder_may_be_the_checkout(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(bench, "__file__", str(tmp_path / "site-packages/heddle/cli/bench.py"))
+    (checkout(tmp_path) / "benchmarks" / "one.py").write_text('"""One."""\ndef run(): ...\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert main(["bench", "list"]) == 0
+    assert capsys.readouterr().out.split() == ["one", "One."]
+    assert sys.path[0] == str(tmp_path)
+
+
+def test_outside_a_checkout_there_are_no_benchmarks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(bench, "__file__", str(tmp_path / "site-packages/heddle/cli/bench.py"))
+    (tmp_path / "benchmarks").mkdir()  # of somebody else
+    (tmp_path / "benchmarks" / "__init__.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "list"]) == 2
+    assert "run `heddle bench` in a checkout of Heddle" in capsys.readouterr().err
 
 
 def test_the_benchmarks_of_the_checkout(capsys):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heddle.app.embedding_lanes import EmbeddingLane
+from heddle.app.assembly.embedding_lanes import EmbeddingLane
 from heddle.cli import doctor
 from heddle.cli.main import main
 from heddle.cli.profile import LaneProfile
@@ -22,26 +22,16 @@ from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.costs.batch_cost import BatchCost, queue_depth
 from heddle.engines.vector.build import refresh_index
+from heddle.engines.vector.files.index_kind import SearchMode
+from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph.graph_header import PAGE
-from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.index_kind import SearchMode
 from heddle.hosts.machine import MachineFacts
+from tests.helpers.bare_model import write_bare_model
 
 GIB = 1 << 30
 MACHINE = MachineFacts(
     (0, 1, 2, 3), 2.5, "Test 9000", frozenset({"avx2"}), 16 * GIB, 8 * GIB, ("NVIDIA H200",)
 )
-TOKENIZER = {
-    "version": "1.0",
-    "truncation": None,
-    "padding": None,
-    "added_tokens": [],
-    "normalizer": None,
-    "pre_tokenizer": None,
-    "post_processor": None,
-    "decoder": None,
-    "model": {"type": "WordLevel", "vocab": {"a": 0, "<unk>": 1}, "unk_token": "<unk>"},
-}
 
 
 @pytest.fixture(autouse=True)
@@ -52,12 +42,7 @@ def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text('{"max_position_embeddings": 512}')
-    (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
-    (folder / "model.safetensors").write_bytes(bytes(GIB >> 10))
-    return folder
+    return write_bare_model(tmp_path / "model", weight_bytes=GIB >> 10)
 
 
 @pytest.fixture
@@ -131,7 +116,6 @@ def test_how_a_corpus_is_searched_is_told(capsys, model: Path, corpus: Path):
 
 
 def test_the_graph_of_a_corpus_is_told(capsys, model: Path, corpus: Path):
-    pytest.importorskip("numba", reason="graph search needs the extra `graph`")
     refresh_index(corpus, SearchMode.GRAPH)
     said = told(capsys, "--model", model, "--index", corpus, code=0)
     with CorpusStore.open(corpus) as store:
@@ -224,7 +208,7 @@ def test_a_missing_model_has_its_command(capsys, corpus: Path):
 
 
 def test_the_reader_is_installed_by_its_package(capsys, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("heddle.app.model_source.entry_points", lambda group: [])
+    monkeypatch.setattr("heddle.app.models.model_source.entry_points", lambda group: [])
     said = told(capsys, code=1)
     assert f"fix: in the checkout: {sys.executable} -m pip install ./models/reader" in said
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from heddle.app.documents import Embedded
-from heddle.app.indexing import IndexReport
+from heddle.app.index_paths import IndexReport
+from heddle.app.indexing.documents import Embedded
 from heddle.cli.index import _print_report
 from heddle.cli.main import command_parser
 from heddle.corpus.file_discovery import FileNote

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from heddle.app import lanes
-from heddle.app.embedding_lanes import EmbeddingLane
+from heddle.app.assembly import server_plan
+from heddle.app.assembly.embedding_lanes import EmbeddingLane
 from heddle.cli import profile as module
 from heddle.cli.main import main
 from heddle.cli.profile import LaneProfile, lines, slos_of
@@ -57,7 +57,7 @@ def test_the_lanes_are_those_of_a_server_beside_its_llm(
     cores: tuple[int, ...],
 ) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"weights")
-    monkeypatch.setattr(lanes, "model_directory", lambda name: tmp_path)
+    monkeypatch.setattr(server_plan, "model_directory", lambda name: tmp_path)
     machine = MachineFacts((0, 1), math.inf, "CPU", frozenset(), 1 << 34, 1 << 34, ())
     monkeypatch.setattr(module, "read_machine", lambda: machine)
     timed: list[tuple[int, ...]] = []

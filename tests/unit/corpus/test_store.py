@@ -130,10 +130,7 @@ def test_outcomes_of_putting(store):
     one, two = document("a", "one"), document("a", "two")
     assert store.put_document(one, chunks("one")) is PutOutcome.ADDED
     assert store.put_document(one, chunks("one")) is PutOutcome.UNCHANGED
-    assert store.is_unchanged("a", one.sha256)
     assert store.put_document(two, chunks("two")) is PutOutcome.CHANGED
-    assert not store.is_unchanged("a", one.sha256)
-    assert not store.is_unchanged("b", one.sha256)
 
 
 def test_a_document_without_chunks_is_refused_and_its_batch_undone(store):

@@ -28,7 +28,7 @@ def test_values_as_they_are():
     assert (ROW.text("text"), ROW.filled_text("text")) == (" hi ", "hi")
     assert ROW.text("null", "none") == ROW.text("gone", "none") == "none"
     assert ROW.texts("texts") == ("a", "b")
-    assert ROW.rows("rows")[0].whole("x") == 1
+    assert ROW.rows("rows")[0].number("x") == 1
     assert ROW.row("row").text("y") == "z"
     assert ROW.pairs("pairs") == ((0, 2),)
     assert ROW.number("n") == 3
@@ -49,10 +49,7 @@ def test_values_as_they_are():
         ("row", "rows"),
         ("pairs", "texts"),
         ("pairs", "n"),
-        ("wholes", "texts"),
         ("number", "flag"),
-        ("whole", "minus"),
-        ("whole", "flag"),
         ("flag", "n"),
     ],
 )
@@ -72,7 +69,7 @@ def test_a_field_within_a_list_is_named_by_its_place_and_long_values_are_cut():
 def test_lines_are_counted_with_blank_ones(tmp_path, name):
     path = write_lines(tmp_path / name, ["\ufeff" + '{"a": 1}\n', "\n", '{"a": 2}\n'])
     found = list(json_lines(path))
-    assert [row.whole("a") for row in found] == [1, 2]
+    assert [row.number("a") for row in found] == [1, 2]
     assert found[1].where.endswith(f"{name}, line 3")
 
 
@@ -83,7 +80,7 @@ def test_lines_are_counted_with_blank_ones(tmp_path, name):
 def test_bad_lines_are_named(tmp_path, line, message):
     path = write_lines(tmp_path / "bad.jsonl", ['{"a": 1}\n', line])
     rows = json_lines(path)
-    assert next(rows).whole("a") == 1
+    assert next(rows).number("a") == 1
     with pytest.raises(InputError, match=rf"bad\.jsonl, line 2: {message}"):
         next(rows)
 

@@ -1,6 +1,6 @@
 """Priming lowers to a Searching and a Priming, or to a Priming alone."""
 
-from heddle.app.priming_request import priming_workflow
+from heddle.app.priming.request import priming_workflow
 from heddle.core.primitives import PrimitiveKind
 from heddle.graph.pgraph import Edge, EdgeKind
 from heddle.graph.primitive import PrimeConfig, SearchConfig

@@ -10,8 +10,8 @@ from training.samples import Turn, answer_sample
 from training.sights import Role
 from training.town import town_notes
 
-from heddle.demo.generate import SEED
-from heddle.demo.world import draw_world
+from tools.demo_corpus.generate import SEED
+from tools.demo_corpus.world import draw_world
 
 TOKENIZER = Path(__file__).parents[3] / "models/reader/heddle_reader/model/tokenizer.json"
 ALL_KINDS = dict.fromkeys(Kind, 1.0)

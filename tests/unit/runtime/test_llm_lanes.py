@@ -7,8 +7,8 @@ import pytest
 
 from heddle.core.credits import Credits
 from heddle.core.payloads import DecodePayload, TransferPayload
-from heddle.engines.llm.disaggregated_port import DisaggregatedPort, LlmLane
-from heddle.engines.llm.lane_role import LaneRole
+from heddle.engines.llm.lanes.disaggregated_port import DisaggregatedPort, LlmLane
+from heddle.engines.llm.lanes.lane_role import LaneRole
 from heddle.workflow.ragraph import RAGraph
 from tests.helpers.fake_ports import EMBED, TOOL, VECTOR, Bench, FakePort
 from tests.unit.engines.llm.fake_worker import LanePort

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from heddle.app.documents import DocumentChange, Embedded
+from heddle.app.indexing.documents import DocumentChange, Embedded
 from heddle.core.errors import (
     Busy,
     Cancelled,

@@ -7,14 +7,14 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from heddle import __version__
-from heddle.app.server_state import (
+from heddle.app.observe.server_state import (
     EmbeddingLaneState,
     EmbeddingState,
     EngineState,
     ReprimingState,
     ServerState,
 )
-from heddle.app.tally import RECEIPT_COUNTS, Outcome, Tally
+from heddle.app.observe.tally import RECEIPT_COUNTS, Outcome, Tally
 from heddle.core import gauges
 from heddle.core.errors import HeddleError
 from heddle.core.frames import Frame, Load
@@ -80,7 +80,7 @@ def whole_state() -> ServerState:
         embedding=EmbeddingState(
             {Outcome.ANSWERED: 8, Outcome.BUSY: 3, Outcome.LATE: 1},
             5,
-            {"cpu": EmbeddingLaneState(2, 1.5, {"drift": 4})},
+            {"cpu": EmbeddingLaneState(2, 0.007, 0.0003, 1.1, 1.5, 0.0, {"drift": 4})},
         ),
         corpus_revision=42,
         repriming=ReprimingState(waiting=3, primed=5, failed=1, dropped=2, problem=""),

@@ -11,9 +11,9 @@ import heddle
 HEAVY = ("torch", "faiss", "transformers", "ray", "fastapi", "numba", "triton")
 ROOT = Path(heddle.__file__).parent
 ENGINE_MODULES = sorted(
-    f"heddle.engines.{path.parent.name}.{path.stem}"
-    for name in ("scheduler", "engine")
-    for path in ROOT.glob(f"engines/*/{name}.py")
+    ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+    for name in ("scheduler", "engine", "ivf_searches", "graph_searches")
+    for path in ROOT.glob(f"engines/**/{name}.py")
 )
 MODULES = (
     "heddle.simulator.simulation",

@@ -14,7 +14,7 @@ from heddle.engines.llm.fusion.selection import NONE, Scores, budget_of, highest
 def cacheblend(prompt: FusedPrompt, ratio: float) -> Passes:
     """Compute the first layers of all tokens; go on with those whose values moved furthest.
 
-    So the KV of the first layers is that of full attention everywhere, whatever the ratio. How far
+    So the KV of the first layers is that of full attention everywhere, at any ratio. How far
     a token's values moved is the squared distance, in the last of these layers, to the reused
     ones. The question and missing chunks are always computed.
 

@@ -1,4 +1,4 @@
-"""What a policy may know of the prompt whose tokens it selects, and what it answers."""
+"""The input of a policy, a prompt with reused chunks, and its output, passes over the prompt."""
 
 import math
 from collections.abc import Generator, Mapping, Sequence
@@ -147,7 +147,7 @@ class FusedPrompt:
         return np.flatnonzero(~is_covered)
 
     def computed_max(self, ratio: float) -> int:
-        """Return how many positions the last pass computes at most, whatever selects them."""
+        """Return how many positions the last pass computes at most, under any policy."""
         tokens = sum(span.tokens for span in self.candidate_spans)
         # One policy rounds up, chunk by chunk.
         return len(self.uncovered) + math.ceil(ratio * tokens) + len(self.candidate_spans)

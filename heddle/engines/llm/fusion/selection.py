@@ -1,4 +1,4 @@
-"""Picking tokens of reused chunks, whatever they were judged by."""
+"""Picking tokens of reused chunks by any score."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -6,11 +6,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from heddle.engines.vector.graph.engine import GraphEngine
+from heddle.engines.vector.engine import SearchEngine
+from heddle.engines.vector.files.index_bytes import MemoryLeft, check_memory
+from heddle.engines.vector.files.index_kind import SearchMode
+from heddle.engines.vector.graph.graph_searches import graph_engine
 from heddle.engines.vector.graph.progress import OnPhase
-from heddle.engines.vector.index_bytes import MemoryLeft, check_memory
-from heddle.engines.vector.index_kind import SearchMode
-from heddle.engines.vector.locality.self_check import SelfCheck
+from heddle.engines.vector.graph.search import GraphSearch
+from heddle.engines.vector.recall.self_check import SelfCheck
 from heddle.engines.vector.shards.part import Part
 from heddle.engines.vector.shards.source import open_source
 
@@ -30,7 +32,7 @@ def build_engine(
     slots: int,
     memory_left: MemoryLeft,
     notes: tuple[str, ...],
-) -> GraphEngine:
+) -> SearchEngine[GraphSearch]:
     """Open a part of a corpus and its graph, and return an engine over them.
 
     A graph that can't be used, or that the corpus has outgrown, is built again in the background.
@@ -40,10 +42,10 @@ def build_engine(
         HeddleError: the corpus can't be opened.
     """
     # Late, because settings are made in processes that never compile anything.
+    from heddle.engines.vector.corpus.rebuild import Rebuild
     from heddle.engines.vector.graph.corpus_graph import FollowedGraph, build_live, read_live
     from heddle.engines.vector.graph.worker import NumbaWorker
     from heddle.engines.vector.perf_clock import PerfClock
-    from heddle.engines.vector.rebuild import Rebuild
 
     def build_again() -> "LiveGraph":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
@@ -56,7 +58,7 @@ def build_engine(
     worker = NumbaWorker(live, slots)
     followed = FollowedGraph(live, worker, source, Rebuild(build_again, PerfClock()))
     check = SelfCheck(worker)
-    return GraphEngine(
+    return graph_engine(
         name, epoch, worker, PerfClock(), followed, topm=topm, check=check, notes=notes
     )
 

@@ -31,3 +31,7 @@ class ComparedRow:
         shape = (1, search.payload.topk)
         nothing = np.full(shape, np.inf, np.float32), np.full(shape, -1, np.int64)
         return cls(search, query, 0, *nothing, is_whole=True)
+
+    def whose(self) -> list[int]:
+        """Return the task that its search belongs to."""
+        return [self.search.task_id]

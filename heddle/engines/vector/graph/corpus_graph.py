@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import InputError, StorageError
 from heddle.core.search_scope import SearchScope
-from heddle.engines.vector.allowed import Allowed, KeptScopes, are_few
-from heddle.engines.vector.embedder_guard import EmbedderGuard
+from heddle.engines.vector.corpus.allowed import Allowed, KeptScopes, are_few
+from heddle.engines.vector.corpus.embedder_guard import EmbedderGuard
+from heddle.engines.vector.corpus.rebuild import Rebuild
+from heddle.engines.vector.corpus.source import VectorSource, store_in
+from heddle.engines.vector.corpus.word_searches import WordSearches
+from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph.graph_file import open_graph, write_graph
 from heddle.engines.vector.graph.graph_header import read_header
 from heddle.engines.vector.graph.graph_index import GraphIndex, build_graph
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.progress import OnPhase
 from heddle.engines.vector.graph.worker import NumbaWorker
-from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.rebuild import Rebuild
-from heddle.engines.vector.source import VectorSource, store_in
-from heddle.engines.vector.word_searches import WordSearches
 
 log = logging.getLogger(__name__)
 NO_GRAPH = "the corpus has no graph yet"

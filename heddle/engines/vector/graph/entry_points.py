@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.engines.vector.graph.kernels import EntryPoints
-from heddle.engines.vector.half_kernels import Bits
+from heddle.engines.vector.kernels.half_kernels import Bits
 
 KMEANS_ITERATIONS, KMEANS_SEED = 10, 1234
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from heddle.core.errors import InputError, StorageError
-from heddle.engines.vector.source import VectorSource
+from heddle.engines.vector.corpus.source import VectorSource
 
 MAGIC: Final = "heddle-graph-2"
 PAGE: Final = 4096

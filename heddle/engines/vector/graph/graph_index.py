@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import InputError
+from heddle.engines.vector.files.index_kind import GRAPH_DEGREE
 from heddle.engines.vector.graph import prune
 from heddle.engines.vector.graph.knn import near_neighbours
 from heddle.engines.vector.graph.progress import OnPhase
-from heddle.engines.vector.index_kind import GRAPH_DEGREE
 
 KNN_WIDTH, NEAR_LISTS = 192, 96
 PIECE_ROWS = 4096  # rows that are pruned between two reports of progress

@@ -6,7 +6,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.engines.vector.half_kernels import Bits, distance, prefetch_vector
+from heddle.engines.vector.kernels.half_kernels import Bits, distance, prefetch_vector
 
 AHEAD = 4  # neighbours whose vectors are on their way while one is compared
 NOBODY = -1

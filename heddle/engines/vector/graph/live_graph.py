@@ -3,13 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.engines.vector.allowed import Allowed
+from heddle.engines.vector.corpus.allowed import Allowed
+from heddle.engines.vector.corpus.replay import Replay
+from heddle.engines.vector.corpus.source import VectorBatch, VectorSource
+from heddle.engines.vector.files.refine_store import FORGOTTEN, RefineStore
 from heddle.engines.vector.graph.graph_index import GraphIndex
-from heddle.engines.vector.locality.index_port import Piece
-from heddle.engines.vector.refine_store import FORGOTTEN, RefineStore
-from heddle.engines.vector.replay import Replay
+from heddle.engines.vector.recall.exact_index import Piece
 from heddle.engines.vector.search import SortedHits, ascending
-from heddle.engines.vector.source import VectorBatch, VectorSource
 
 PIECE_ROWS = 1024  # vectors brought in at once: some milliseconds
 CHANGED_SHARE, CHANGED_MIN = 0.1, 2000

@@ -8,66 +8,35 @@ from numpy.typing import NDArray
 
 from heddle.core.frames import Progress
 from heddle.core.payloads import SearchPayload
-from heddle.core.results import Hits, RankedHits
+from heddle.core.results import Hits
 from heddle.core.search_scope import EVERYBODYS
-from heddle.core.tasks import Priority
-from heddle.engines.vector.allowed import Allowed
-from heddle.engines.vector.graph.scheduler import TOPM_MAX
-from heddle.engines.vector.search import SortedHits, search_refusal
+from heddle.engines.vector.graph.scheduler import TOPM, TOPM_MAX
+from heddle.engines.vector.search import RunningSearch, SortedHits, search_refusal
 
 
 @dataclass(slots=True, eq=False)
-class GraphSearch:
-    """One search task; `rows_of` names the row of each slot that it holds.
+class GraphSearch(RunningSearch):
+    """One search task over a graph; `rows_of` names the row of each slot that it holds.
 
-    `deadline_s` and `expected`, the extends that a row should need, are settled in the first step
-    after it came, at `came_s`; `revision` and `allowed`, the chunks that it may find, when its
-    first row gets a slot. `allowed` is None as long as that is all of them, those that come in
-    meanwhile included. `found` is what its rows found, None before the first of them; `by_words`
-    is there once it was looked for; `is_dropped` once it has ended. `notes` says what went another
-    way than meant.
+    `topm` candidates are kept for each row. `deadline_s` and `expected`, the extends that a row
+    should need, are settled in the first step after it came, at `came_s`. `allowed` is None as long
+    as all chunks may be found, those that come in meanwhile included. `is_dropped`: it has ended.
     Mutates: rows join and leave.
     """
 
-    task_id: int
-    payload: SearchPayload
-    priority: Priority
-    topm: int
-    seconds_left: float
-    report_every: int
-    notes: tuple[str, ...] = ()
+    topm: int = TOPM
+    seconds_left: float = math.inf
     came_s: float = 0.0
     deadline_s: float = math.inf
     expected: float = 0.0
-    revision: int = 0
-    rows_joined: int = 0
-    rows_done: int = 0
     extends: int = 0
-    steps: int = 0
     is_dropped: bool = False
     rows_of: dict[int, int] = field(default_factory=dict)
-    found: SortedHits | None = None
-    allowed: Allowed | None = None
-    by_words: RankedHits | None = None
-    rows: int = field(init=False)  # of its payload, which counts them anew each time
-
-    def __post_init__(self) -> None:
-        self.rows = self.payload.rows
 
     @property
     def urgency(self) -> tuple[int, float]:
         """What orders searches that have not begun: class, then deadline."""
         return self.priority, self.deadline_s
-
-    @property
-    def rows_waiting(self) -> int:
-        """Rows that have no slot yet."""
-        return self.rows - self.rows_joined
-
-    @property
-    def is_done(self) -> bool:
-        """Whether every row has its hits."""
-        return self.rows_done == self.rows
 
     def join(self, slots: list[int]) -> NDArray[np.float32]:
         """Give the next rows a slot each and return their queries, [m, d]."""
@@ -76,13 +45,13 @@ class GraphSearch:
         self.rows_joined = last
         return self.payload.queries[first:last]
 
-    def note(self, slot: int, distances: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
+    def take(self, slot: int, distances: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
         """Take the k nearest that a slot's search has found so far, [k] each."""
         if self.rows == 1:
             self.found = distances[None], labels[None]
             return
         if self.found is None:
-            self.found = self._nothing()
+            self.found = self.nothing()
         row = self.rows_of[slot]
         self.found[0][row], self.found[1][row] = distances, labels
 
@@ -92,10 +61,15 @@ class GraphSearch:
         return self.payload.queries[row : row + 1].astype(np.float32)
 
     def row_found(self, slot: int) -> SortedHits:
-        """Return what a slot's row has found by its last note, [1, k] each."""
-        assert self.found is not None, "a row was read before it was noted"
+        """Return what a slot's row had found at its last `take`, [1, k] each."""
+        assert self.found is not None, "a row was read before it was taken"
         row = slice(self.rows_of[slot], self.rows_of[slot] + 1)
         return self.found[0][row], self.found[1][row]
+
+    def is_short(self, labels: NDArray[np.int64], count: int) -> bool:
+        """Whether a row found fewer hits than it wants and there are, of `count` vectors."""
+        there = count if self.allowed is None else self.allowed.count
+        return int(np.count_nonzero(labels >= 0)) < min(self.payload.topk, there)
 
     def leave(self, slot: int) -> None:
         """Note that a slot's search has its hits."""
@@ -104,25 +78,15 @@ class GraphSearch:
 
     def hits(self) -> Hits:
         """Return the final result."""
-        distances, labels = self.found or self._nothing()
-        return Hits(
-            labels,
-            distances,
-            revision=self.revision,
-            extends=self.extends,
-            by_words=self.by_words,
-        )
+        distances, labels = self.found or self.nothing()
+        return Hits(labels, distances, revision=self.revision, extends=self.extends)
 
     def progress(self, fraction: float) -> Progress:
         """Return the hits so far."""
-        distances, labels = self.found or self._nothing()
+        distances, labels = self.found or self.nothing()
         return Progress(
             self.task_id, labels=labels.copy(), distances=distances.copy(), fraction=fraction
         )
-
-    def _nothing(self) -> SortedHits:
-        shape = (self.rows, self.payload.topk)
-        return np.full(shape, np.inf, np.float32), np.full(shape, -1, np.int64)
 
 
 def graph_refusal(payload: SearchPayload, *, follows: bool) -> str | None:

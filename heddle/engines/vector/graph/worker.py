@@ -3,13 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.engines.vector.allowed import Allowed
+from heddle.engines.vector.corpus.allowed import Allowed
 from heddle.engines.vector.graph import kernels
 from heddle.engines.vector.graph.entry_points import entry_points
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.scheduler import TOPM_MAX
 from heddle.engines.vector.graph.worker_port import Advanced
-from heddle.engines.vector.locality.index_port import Piece
+from heddle.engines.vector.recall.exact_index import Piece
 from heddle.engines.vector.search import SortedHits
 
 PLACES_PER_TOPM = 64  # of the visited table: a search looks at some 20 to 30 nodes for each

@@ -5,11 +5,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.core.search_scope import SearchScope
-from heddle.engines.vector.allowed import Allowed
-from heddle.engines.vector.locality.index_port import Piece
+from heddle.engines.vector.corpus.allowed import Allowed
+from heddle.engines.vector.corpus.followed_corpus import FollowedCorpus
+from heddle.engines.vector.recall.exact_index import Piece
 from heddle.engines.vector.search import SortedHits
-from heddle.engines.vector.worker_port import WordSearcher
 
 
 class Advanced(NamedTuple):
@@ -21,7 +20,7 @@ class Advanced(NamedTuple):
 
 
 class GraphWorker(Protocol):
-    """What touches the graph; a test's or the simulator's computes what it likes.
+    """What touches the graph; tests have workers of their own.
 
     Shapes: slots [m] int64, numbers in [0, slot_count).
     """
@@ -94,45 +93,12 @@ class GraphWorker(Protocol):
         ...
 
 
-class FollowedCorpus(Protocol):
-    """The corpus behind a graph, which changes while it is searched."""
-
-    @property
-    def words(self) -> WordSearcher:
-        """What searches by words."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Where it goes another way than meant."""
-        ...
-
-    def newest_revision(self) -> int:
-        """Return the newest revision that was committed, here or elsewhere."""
-        ...
-
-    def allowed(self, scope: SearchScope) -> Allowed | None:
-        """Return the chunks that a search of this scope may find by now; None = all.
-
-        Raises: InputError: nothing fits what it asks for.
-        """
-        ...
-
-    def covers(self, revision: int) -> bool:
-        """Whether a search that has to see this revision may begin."""
-        ...
+class GraphCorpus(FollowedCorpus, Protocol):
+    """The corpus behind a graph."""
 
     def follow(self, *, in_flight: bool) -> int:
-        """Bring a piece of what was written into what is searched; return how many changes.
+        """Bring a piece of what was written into what is searched; return the number of changes.
 
         While searches are in flight the graph under them stays.
         """
-        ...
-
-    def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
-        """Commit vectors to the corpus; return its revision, which will be followed."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the corpus; nothing is called afterwards."""
         ...

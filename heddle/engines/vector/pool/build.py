@@ -6,7 +6,7 @@ from typing import Final
 from heddle.core.errors import ConfigError
 from heddle.core.payloads import SearchPayload
 from heddle.core.tasks import Task
-from heddle.engines.vector.pool.engine import PoolEngine, SearchEngine
+from heddle.engines.vector.pool.engine import PooledEngine, PoolEngine
 from heddle.engines.vector.pool.kv_link import KvLink
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
@@ -42,7 +42,7 @@ class PoolSettings:
             raise ConfigError(f"pool prefill_slo_s: need a positive time, got {self.prefill_slo_s}")
 
 
-def pooled(engine: SearchEngine, settings: PoolSettings) -> PoolEngine:
+def pooled(engine: PooledEngine, settings: PoolSettings) -> PoolEngine:
     """Put a pool in front of an engine with at least twice its slots."""
     return PoolEngine(
         engine,

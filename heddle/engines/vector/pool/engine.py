@@ -12,13 +12,13 @@ from heddle.core.ports import Closable, SteppedEngine, Waking
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.core.tasks import Priority, Task
+from heddle.engines.vector.corpus.word_searches import tells_only_words_lack
 from heddle.engines.vector.pool.feedback import EVERY_S, PoolTargets, adjusted
 from heddle.engines.vector.pool.kv_link import KvLink
 from heddle.engines.vector.pool.meters import PoolMeters
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import PoolRequest, Stage, latest_end_s
 from heddle.engines.vector.pool.scheduler import PoolScheduler
-from heddle.engines.vector.word_searches import tells_only_words_lack
 
 DECODES_REMEMBERED = 4096  # requests whose last search is remembered, to tell how long they decode
 
@@ -35,7 +35,7 @@ class HeldSearch:
     parks: int = 0
 
 
-class SearchEngine(SteppedEngine, Protocol):
+class PooledEngine(SteppedEngine, Protocol):
     """An engine that a pool can stand in front of."""
 
     def work(self, payload: SearchPayload) -> float:
@@ -60,7 +60,7 @@ class PoolEngine:
 
     def __init__(
         self,
-        engine: SearchEngine,
+        engine: PooledEngine,
         stage_of: Callable[[Task], Stage],
         scheduler: PoolScheduler,
         *,

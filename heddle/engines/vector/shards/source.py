@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import StorageError
 from heddle.core.search_scope import SearchScope
+from heddle.engines.vector.corpus.source import VectorBatch, VectorSource
 from heddle.engines.vector.shards.folders import HeldFolder
 from heddle.engines.vector.shards.part import WHOLE, Part
-from heddle.engines.vector.source import VectorBatch, VectorSource
 
 
 class PartedSource(VectorSource, Protocol):

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
 from heddle.core.commands import Admit
+from heddle.core.dtypes import DTYPES, auto_dtype
 from heddle.core.errors import ConfigError
 from heddle.core.frames import Done
 from heddle.core.payloads import EmbedPayload
@@ -26,6 +27,8 @@ from heddle.engines.embedding.encoder_directory import EncoderDirectory, default
 from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.embedding.scheduler import BatchLimits
 from heddle.engines.embedding.worker import TransformerWorker, _cpu_has_amx
+
+pytestmark = pytest.mark.numerics
 
 TEXTS = [
     "Where does the river meet the sea?",
@@ -82,9 +85,15 @@ def test_vectors_do_not_depend_on_batch_mates(minilm: EmbeddingEngine) -> None:
         np.testing.assert_allclose(embed(minilm, [text]).values[0], vector, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_batches_of_any_size_give_vectors_within_the_documented_tolerance(dtype: str) -> None:
+def assert_close(found: np.ndarray, expected: np.ndarray, dtype: str) -> None:
     """docs/embedding.md: 1e-5 for each value in float32; a cosine of 0.999 in bfloat16."""
+    if dtype == "float32":
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert (found * expected).sum(-1).min() > 0.999
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_batches_of_any_size_give_vectors_within_the_documented_tolerance(dtype: str) -> None:
     settings = EmbeddingSettings(dtype=dtype, device="cpu", cache_bytes=0, batch_tokens_max=10**6)
     engine = build_engine("embed", 1, settings)
     texts = [" ".join(["tide", "and", "loom"] * (1 + 5 * (i % 7))) + f" {i}" for i in range(12)]
@@ -93,23 +102,23 @@ def test_batches_of_any_size_give_vectors_within_the_documented_tolerance(dtype:
         for start in range(0, len(texts), size):
             mates = slice(start, start + size)
             together = embed(engine, texts[mates]).values
-            if dtype == "float32":
-                np.testing.assert_allclose(together, alone[mates], atol=1e-5)
-            assert (together * alone[mates]).sum(1).min() > 0.999
+            assert_close(together, alone[mates], dtype)
 
 
+@pytest.mark.parametrize("dtype", DTYPES[1:])
 @pytest.mark.parametrize("mode", ["max", "lasttoken"])
-def test_other_poolings_look_at_no_padding(tmp_path: Path, mode: str) -> None:
+def test_other_poolings_look_at_no_padding(tmp_path: Path, mode: str, dtype: str) -> None:
     files = {"modules": MODULES, "pool__config": {"pooling_mode": mode}}
     folder = make_encoder(tmp_path, **files)
-    engine = build_engine("e", 1, EmbeddingSettings(str(folder), device="cpu", cache_bytes=0))
+    settings = EmbeddingSettings(str(folder), dtype, device="cpu", cache_bytes=0)
+    engine = build_engine("e", 1, settings)
     together = embed(engine, ["old", "the old harbour"]).values
     model = BertModel.from_pretrained(folder).eval()
     with torch.inference_mode():
         states = model(input_ids=torch.tensor([[2, 6, 3]])).last_hidden_state[0]
     pooled = states[-1] if mode == "lasttoken" else states.amax(0)
     expected = torch.nn.functional.normalize(pooled, dim=0).numpy()
-    np.testing.assert_allclose(together[0], expected, atol=1e-5)
+    assert_close(together[0], expected, dtype)
 
 
 def make_encoder(folder: Path, kind: str = "bert", **module_files: object) -> Path:
@@ -148,19 +157,20 @@ MODULES = [
 ]
 
 
+@pytest.mark.parametrize("dtype", DTYPES[1:])
 @pytest.mark.parametrize("pooling", [{"pooling_mode_cls_token": True}, {"pooling_mode": "cls"}])
-def test_cls_pooling_and_lower_case(tmp_path: Path, pooling: dict) -> None:
+def test_cls_pooling_and_lower_case(tmp_path: Path, pooling: dict, dtype: str) -> None:
     files = {"modules": MODULES, "pool__config": pooling}
     sentence = {"do_lower_case": True, "max_seq_length": 6}
     folder = make_encoder(tmp_path, sentence_bert_config=sentence, **files)
-    engine = build_engine("e", 1, EmbeddingSettings(str(folder), device="cpu"))
+    engine = build_engine("e", 1, EmbeddingSettings(str(folder), dtype, device="cpu"))
     result = embed(engine, ["the Old harbour", "the old harbour", "old " * 20])
     model = BertModel.from_pretrained(folder).eval()
     with torch.inference_mode():
         states = model(input_ids=torch.tensor([[2, 4, 6, 7, 3]])).last_hidden_state
     expected = torch.nn.functional.normalize(states[:, 0], dim=1)[0].numpy()
-    np.testing.assert_allclose(result.values[0], expected, atol=1e-5)
-    np.testing.assert_allclose(result.values[1], expected, atol=1e-5)
+    assert_close(result.values[0], expected, dtype)
+    assert_close(result.values[1], expected, dtype)
     assert result.truncated == 1
     assert result.tokens == 5 + 5 + 6
 
@@ -206,8 +216,8 @@ def test_bfloat16_is_close_and_named(tmp_path: Path) -> None:
 def test_auto_is_float32_unless_the_cpu_has_amx(tmp_path: Path) -> None:
     directory = EncoderDirectory.open(str(make_encoder(tmp_path)))
     worker = TransformerWorker.load(directory, "auto", "cpu", 1)
-    dtype = torch.bfloat16 if _cpu_has_amx() else torch.float32
-    assert next(worker._model.parameters()).dtype is dtype
+    dtype = auto_dtype(has_fast_bfloat16=_cpu_has_amx())
+    assert str(next(worker._model.parameters()).dtype) == f"torch.{dtype}"
     assert not worker.on_gpu
 
 

@@ -20,9 +20,9 @@ from heddle.core.frames import Done
 from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
-from heddle.engines.llm import reuse_gate
 from heddle.engines.llm.build import LlmSettings, build_engine
-from heddle.engines.llm.worker import TransformersWorker
+from heddle.engines.llm.model.worker import TransformersWorker
+from heddle.engines.llm.reuse import gate as reuse_gate
 from tests.helpers.tiny_models import VOCABULARY, prompt, tiny_model
 
 

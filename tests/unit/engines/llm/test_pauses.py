@@ -9,7 +9,7 @@ from heddle.core.commands import Amend, AmendMode, Cancel, Release
 from heddle.core.frames import Cancelled, Failed
 from heddle.core.payloads import Pause
 from heddle.core.results import FinishReason, KvHandle
-from heddle.engines.llm.text_stream import TextDecoder
+from heddle.engines.llm.text.text_stream import TextDecoder
 from tests.unit.engines.llm.fake_worker import EOS, Lane, greedy
 
 PROMPT = tuple(range(10, 20))
@@ -248,7 +248,7 @@ def bytes_tokenizer(tmp_path_factory):
 
 
 def spoken(bytes_tokenizer, text, pauses, **sampling):
-    """Have the model say a text in rounds; return what it streamed and its results."""
+    """Have the model say a text in rounds; return its stream and its results."""
     tokenizer, decoder = bytes_tokenizer
     ids = tuple(tokenizer.encode(text).ids)
     lane = Lane(pages=64, decoder=decoder)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import faiss
 import numpy as np
 import pytest
 
@@ -11,8 +12,26 @@ from heddle.core.frames import TERMINAL
 from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Priority, Task
+from heddle.engines.vector.kernels.sum_order import SumOrder
 
 DIMS = 16
+FAISS_LEVELS = {
+    SumOrder.SSE: faiss.SIMDLevel_NONE,
+    SumOrder.AVX2: faiss.SIMDLevel_AVX2,
+    SumOrder.AVX512: faiss.SIMDLevel_AVX512,
+}
+
+
+@pytest.fixture(params=SumOrder, ids=lambda order: order.name)
+def faiss_order(request):
+    """An order of sums, which FAISS follows during the test."""
+    config, level = faiss.SIMDConfig, FAISS_LEVELS[request.param]
+    if not config.is_simd_level_available(level):
+        pytest.skip(f"this processor has no {request.param.name}")
+    before = config.get_level()
+    config.set_level(level)
+    yield request.param
+    config.set_level(before)
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,16 @@ import pytest
 
 from heddle.core.errors import StorageError
 from heddle.corpus.store import CorpusStore
-from heddle.engines.vector import durable_file, index_kind, live_index
+from heddle.engines.vector.files import durable_file, index_kind
+from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph import corpus_graph, live_graph
 from heddle.engines.vector.graph.graph_file import write_graph
 from heddle.engines.vector.graph.graph_index import build_graph
 from heddle.engines.vector.graph.live_graph import LiveGraph
-from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.index_file import open_index, read_index, refresh_index
-from heddle.engines.vector.index_kind import IndexKind
-from heddle.engines.vector.worker import FaissWorker
+from heddle.engines.vector.ivf import live_index
+from heddle.engines.vector.ivf.index_file import open_index, read_index, refresh_index
+from heddle.engines.vector.ivf.worker import FaissWorker
 from tests.helpers.crash_shim import Operation, Recorder, Renamed, Synced, Unlinked, crash
 
 REPLAYS = 500  # of each kind of index
@@ -222,9 +223,11 @@ from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
-from heddle.engines.vector import index_kind, live_index
-from heddle.engines.vector.graph import corpus_graph, live_graph
-from heddle.engines.vector.index_file import refresh_index
+from heddle.engines.vector.files import index_kind
+from heddle.engines.vector.ivf import live_index
+from heddle.engines.vector.graph import corpus_graph
+from heddle.engines.vector.graph import live_graph
+from heddle.engines.vector.ivf.index_file import refresh_index
 
 live_index.TAIL_MIN = live_graph.CHANGED_MIN = 1
 live_graph.CHANGED_SHARE = 0.0

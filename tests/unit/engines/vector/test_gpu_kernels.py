@@ -11,7 +11,7 @@ COMPILE = """
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 from heddle.engines.vector.graph.gpu.kernels import extend_slots
-from heddle.engines.vector.hot.block_kernel import block_distances
+from heddle.engines.vector.ivf.hot.block_kernel import block_distances
 
 HALF, WHOLE, FLOAT = "*fp16", "*i32", "*fp32"
 

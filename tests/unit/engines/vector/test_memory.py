@@ -4,12 +4,12 @@ import faiss
 import numpy as np
 import pytest
 
+from heddle.engines.vector.files.index_kind import IndexKind
 from heddle.engines.vector.graph.graph_index import build_graph
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
-from heddle.engines.vector.index_kind import IndexKind
-from heddle.engines.vector.live_index import LiveIndex, nlist_for
-from heddle.engines.vector.slots import SlotTable
+from heddle.engines.vector.ivf.live_index import LiveIndex, nlist_for
+from heddle.engines.vector.ivf.slots import SlotTable
 
 DIMS, MILLION = 384, 1_000_000
 LIMIT = 1.2e9  # bytes

@@ -6,7 +6,6 @@ from heddle.core.errors import InputError
 from heddle.evals.catalogue import load_dataset
 from heddle.evals.data_folder import data_directory, data_file
 from heddle.evals.loaders.corpus import read_passages
-from heddle.evals.loaders.traces import ContentPart, TracedRequest, read_trace
 from tests.unit.evals.data_files import write_lines
 
 PAPER = " ".join(f"Sentence {i} has seven words in it." for i in range(60))
@@ -100,18 +99,3 @@ def test_corpus_passages_by_id(folder):
     assert read_passages(path, frozenset("b"))["b"].text == "b"
     with pytest.raises(InputError, match="1 of 2 passages aren't there: z"):
         read_passages(path, frozenset("bz"))
-
-
-def test_traces(folder):
-    path = folder(
-        "trace_x",
-        {"t": 0.5, "in": 9, "out": 2},
-        {"t": 1, "in": 700, "out": 3, "blocks": [4, 5]},
-        {"t": 2, "in": 8, "out": 1, "system": [[1, 5]], "web": [], "user": [[2, 3]]},
-    )
-    plain, blocks, parts = read_trace(path)
-    assert plain == TracedRequest(0.5, 9, 2)
-    assert blocks.content == (ContentPart("block", 4, 512), ContentPart("block", 5, 512))
-    assert parts.content == (ContentPart("system", 1, 5), ContentPart("user", 2, 3))
-    with pytest.raises(InputError, match="line 1: field 'in' must be a whole number"):
-        next(read_trace(folder("trace_y", {"t": 0, "in": "9", "out": 2})))

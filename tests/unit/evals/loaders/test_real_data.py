@@ -6,7 +6,6 @@ import pytest
 
 from heddle.evals.catalogue import load_dataset
 from heddle.evals.context import Context, cases_for
-from heddle.evals.loaders.traces import read_trace
 from heddle.evals.metrics.retrieval import answer_in_passages
 from tests.unit.evals.data_files import real_file
 
@@ -51,18 +50,3 @@ def test_medical_questions_load_with_their_answers():
     questions = load_dataset("med_single").questions
     assert len(questions) == 13532
     assert all(question.answers for question in questions)
-
-
-@pytest.mark.parametrize(
-    ("name", "requests"),
-    [
-        ("trace_azure_code", 7491),
-        ("trace_azure_conv", 14176),
-        ("trace_mooncake_conversation", 5719),
-        ("trace_ragpulse", 4974),
-    ],
-)
-def test_traces_are_in_order_of_arrival(name, requests):
-    found = [request.arrival_s for request in read_trace(real_file(name))]
-    assert len(found) == requests
-    assert found == sorted(found)

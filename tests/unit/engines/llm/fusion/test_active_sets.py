@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.llm_parity import RecordingWorker
-from heddle.engines.llm.fused_layers import fuse_layers
+from heddle.engines.llm.model.fused_layers import fuse_layers
 from tests.helpers.fusion_oracle import FusionOracle
 from tests.helpers.hand_row import HandRow, chunk_block, compute
 from tests.helpers.three_chunks import (

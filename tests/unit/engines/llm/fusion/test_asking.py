@@ -8,9 +8,9 @@ import torch
 
 from heddle.core.commands import Amend, AmendMode, Cancel
 from heddle.core.kv_reuse import AUTO, KvReuse, QuestionPass, ReusePolicy
-from heddle.engines.llm.asked_questions import AskedQuestions
 from heddle.engines.llm.engine import ASKINGS_MAX
-from heddle.engines.llm.fused_layers import fuse_layers
+from heddle.engines.llm.fusion.asked_questions import AskedQuestions
+from heddle.engines.llm.model.fused_layers import fuse_layers
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.three_chunks import (
     CHUNKS,
@@ -59,7 +59,7 @@ def selected_alone(case, ratio=RATIO):
 
 
 def in_slices(serving):
-    """Let steps have room for so many prompt tokens only."""
+    """Let steps have room for 13 prompt tokens only."""
     return patch.object(serving.engine, "_prefill_tokens_within", return_value=13)
 
 
@@ -69,7 +69,7 @@ def assert_nothing_held(serving):
     assert not serving.engine._sequences
 
 
-# --- what it selects -------------------------------------------------------------------------
+# --- selecting -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("step_tokens", [512, 19])
@@ -175,7 +175,7 @@ def test_equal_runs_give_equal_numbers(model, case):
 
 
 def test_a_preempted_prompt_keeps_its_selection(model, case):
-    """It has drawn tokens by what it selected first: it is put together again in the same way."""
+    """It has drawn tokens after its first selection: the second one has to be the same."""
     serving = asked(model)
     expected = serving.ask(case.segments, ALONE)
     number = serving.start(case.segments, ALONE, 6)

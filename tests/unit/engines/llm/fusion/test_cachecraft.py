@@ -1,4 +1,4 @@
-"""Cache-Craft's arithmetic: what of a chunk's old context is missing, and what it meant."""
+"""Cache-Craft's arithmetic: which part of a chunk's old context is missing, and its weight."""
 
 import math
 

@@ -16,7 +16,7 @@ NEVER_S = 1e9
 
 
 def foretelling(*ends_s):
-    """Return a store that foretells these ends, in turn, for what it has on disk."""
+    """Return a store that foretells these ends, in turn, for the chunks that it has on disk."""
 
     class Foretelling(ChunkStore):
         def predicted_load_s(self, found):

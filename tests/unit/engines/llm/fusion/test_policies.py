@@ -1,4 +1,4 @@
-"""Every policy against the oracle: what it selects is found out anew, from the oracle's numbers."""
+"""Every policy against the oracle, which selects again from numbers of its own."""
 
 import math
 

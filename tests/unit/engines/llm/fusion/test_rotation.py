@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from heddle.engines.llm.fused_layers import fuse_layers
+from heddle.engines.llm.model.fused_layers import fuse_layers
+from heddle.engines.llm.model.worker import TransformersWorker
 from heddle.engines.llm.step_batch import BatchRow, SlotLoad, StepBatch
-from heddle.engines.llm.worker import TransformersWorker
 from heddle.kv.rows import SlotRun
 from tests.helpers.fused_serving import segments
 from tests.helpers.ropes import DISTANCES, PAIRED, ROPES, angle_tolerance, roped_model
@@ -120,7 +120,7 @@ def _check_turned(model, distance, tolerance, *, are_pairs=False):
     worker.load(SlotLoad(slots, stored, 0, distance))
     turned = worker.export_kv(slots)
     exact = _turned(model, stored.keys, distance, are_pairs=are_pairs)
-    # Only the first layer's keys are the same before they are turned, whatever rounding does.
+    # Only the first layer's keys are the same before they are turned: rounding can't change them.
     layers = slice(1) if model.dtype is torch.bfloat16 else slice(None)
     assert rel_diff(turned.keys[layers].double(), fresh.keys[layers].double()) < tolerance
     assert rel_diff(turned.keys.double(), exact) < tolerance

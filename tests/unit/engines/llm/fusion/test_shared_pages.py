@@ -15,7 +15,7 @@ from heddle.core.frames import Done
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import Segment, SegmentRole
 from heddle.core.results import Prefilled
-from heddle.engines.llm.fused_layers import fuse_layers
+from heddle.engines.llm.model.fused_layers import fuse_layers
 from tests.helpers.fused_serving import EVERYTHING, FusedServing, segments
 from tests.helpers.three_chunks import CHUNKS as ABC
 from tests.helpers.three_chunks import PREFIX, QUESTION, ids_of, rel_diff, served
@@ -206,7 +206,7 @@ def _with_ids(chunks):
 
 
 def _follow(serving):
-    """Take a step; whoever has its answer lets its pages go, whoever failed has none."""
+    """Take a step; an answered request gives its pages back, a failed one has none."""
     for event in serving.engine.step(0.0, float("inf")).events:
         if isinstance(event, Done) and isinstance(event.result, Prefilled):
             serving.prefilled[event.task_id] = event.result

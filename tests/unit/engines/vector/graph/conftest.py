@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("numba", reason="graph search needs the extra `graph`")
-
-from heddle.engines.vector.graph.engine import PRIOR_S as MEASURED_S
-from heddle.engines.vector.graph.engine import GraphEngine
 from heddle.engines.vector.graph.graph_index import build_graph
+from heddle.engines.vector.graph.graph_searches import PRIOR_S as MEASURED_S
+from heddle.engines.vector.graph.graph_searches import graph_engine
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
 
@@ -47,7 +45,7 @@ class GraphTools:
 
     def engine(self, slots=SLOTS, worker=None, prior_s=PRIOR_S):
         worker = worker or self.worker(slots)
-        return GraphEngine("graph", 0, worker, worker._clock, prior_s=prior_s)
+        return graph_engine("graph", 0, worker, worker._clock, prior_s=prior_s)
 
     def queries(self, count, seed=0):
         rng = np.random.default_rng(seed)

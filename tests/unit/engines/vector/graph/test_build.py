@@ -8,11 +8,11 @@ from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document
 from heddle.corpus.store import CorpusStore, EmbedderStamp
 from heddle.engines.vector.build import VectorSettings, build_engine, refresh_index
-from heddle.engines.vector.engine import TOPM_UNUSED, VectorEngine
-from heddle.engines.vector.graph.engine import NO_CLUSTERS, GraphEngine
-from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.hot.setting import HotSettings
-from heddle.engines.vector.index_kind import SearchMode
+from heddle.engines.vector.files.index_kind import SearchMode
+from heddle.engines.vector.files.manifest import graph_path
+from heddle.engines.vector.graph.graph_searches import NO_CLUSTERS, GraphSearches
+from heddle.engines.vector.ivf.hot.setting import HotSettings
+from heddle.engines.vector.ivf.ivf_searches import TOPM_UNUSED, IvfSearches
 from heddle.engines.vector.pool.build import PoolSettings
 from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.policies import PoolPolicy
@@ -44,7 +44,7 @@ def test_the_mode_decides_what_serves_and_stays_until_another_is_asked_for(tools
     assert phases[-1] == (COUNT, COUNT)
     refresh_index(directory)
     engine = build_engine("vector", 7, VectorSettings(directory))
-    assert isinstance(engine, GraphEngine)
+    assert isinstance(engine.method, GraphSearches)
     assert engine.kinds == {PrimitiveKind.SEARCHING, PrimitiveKind.INGESTION}
     hits = found(tools, engine, vectors)
     assert (hits.distances < 1e-5).all()
@@ -52,7 +52,8 @@ def test_the_mode_decides_what_serves_and_stays_until_another_is_asked_for(tools
     assert not list(directory.glob("*-wal"))
     refresh_index(directory, SearchMode.AUTO)
     assert not graph_path(directory).exists()
-    assert isinstance(build_engine("vector", 8, VectorSettings(directory)), VectorEngine)
+    engine = build_engine("vector", 8, VectorSettings(directory))
+    assert isinstance(engine.method, IvfSearches)
 
 
 @pytest.mark.parametrize("mode", [SearchMode.AUTO, SearchMode.GRAPH])

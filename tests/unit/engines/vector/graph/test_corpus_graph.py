@@ -13,12 +13,12 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import SearchScope
 from heddle.core.tasks import Identity, Task
+from heddle.engines.vector.corpus.rebuild import Rebuild
+from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph import corpus_graph, live_graph
 from heddle.engines.vector.graph.corpus_graph import FollowedGraph, build_live, read_live
-from heddle.engines.vector.graph.engine import GraphEngine
+from heddle.engines.vector.graph.graph_searches import graph_engine
 from heddle.engines.vector.graph.worker import NumbaWorker
-from heddle.engines.vector.graph_path import graph_path
-from heddle.engines.vector.rebuild import Rebuild
 
 
 def quiet(phase, done, count):
@@ -34,7 +34,7 @@ class Served:
         worker = NumbaWorker(live, slots)
         self.rebuild = Rebuild(lambda: build_live(directory, source, quiet), tools.Clock())
         corpus = FollowedGraph(live, worker, source, self.rebuild)
-        self.engine = GraphEngine("graph", 1, worker, tools.Clock(), corpus)
+        self.engine = graph_engine("graph", 1, worker, tools.Clock(), corpus)
 
     def found(self, queries, topk=1, **options):
         payload = SearchPayload(queries, topk, **options)

@@ -11,7 +11,7 @@ from heddle.core.payloads import EmbedPayload, SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import KvHandle
 from heddle.core.tasks import Identity, Priority, Task
-from heddle.engines.vector.graph.engine import PRIOR_S
+from heddle.engines.vector.graph.graph_searches import PRIOR_S
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.scheduler import RUNNABLE, TOPM_MAX
 from heddle.engines.vector.graph.worker import NumbaWorker

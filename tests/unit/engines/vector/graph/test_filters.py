@@ -11,15 +11,16 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import EVERYBODYS, SearchScope, where_of
 from heddle.core.tasks import Identity, Task
-from heddle.engines.vector import allowed, refine_store
-from heddle.engines.vector.graph import engine as engine_module
+from heddle.engines.vector.corpus import allowed
+from heddle.engines.vector.corpus.rebuild import Rebuild
+from heddle.engines.vector.files import refine_store
+from heddle.engines.vector.graph import graph_searches as engine_module
 from heddle.engines.vector.graph import live_graph
 from heddle.engines.vector.graph.corpus_graph import FollowedGraph
-from heddle.engines.vector.graph.engine import GraphEngine
 from heddle.engines.vector.graph.graph_index import build_graph
+from heddle.engines.vector.graph.graph_searches import graph_engine
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
-from heddle.engines.vector.rebuild import Rebuild
 
 COUNT, ADDED = 600, 40
 SHARES = {"half": 0.5, "tenth": 0.1, "few": 0.02, "two": 2 / COUNT, "all": 1.0}
@@ -63,7 +64,7 @@ class Corpus:
         live, clock = LiveGraph(self.graph), self.tools.Clock()
         worker = TimedWorker(NumbaWorker(live, slots), clock, extend_s)
         followed = FollowedGraph(live, worker, self.source, Rebuild(lambda: None, clock))
-        return GraphEngine("graph", 1, worker, clock, followed, **options)
+        return graph_engine("graph", 1, worker, clock, followed, **options)
 
     def exact(self, queries, share):
         """Return the distances to what matches, as half precision has it, ascending, [n, m]."""
@@ -254,14 +255,14 @@ def test_a_search_without_a_filter_finds_nothing_of_a_tenant_that_comes_piece_by
 
 def test_what_breaks_while_one_is_compared_fails_that_alone(corpus, tools):
     engine = corpus.engine()
-    compare = engine._worker.compare_piece
+    compare = engine.method._worker.compare_piece
 
     def refuse(query, first, distances, labels, allowed=None):
         if allowed is not None:
             raise RuntimeError("lost the disk")
         return compare(query, first, distances, labels, allowed)
 
-    engine._worker.compare_piece = refuse
+    engine.method._worker.compare_piece = refuse
     engine.apply(search(1, tools.clustered(3), 5, "few"))
     engine.apply(search(2, tools.clustered(3), 5))
     ended = tools.terminals(tools.drain(engine))

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from heddle.core.errors import InputError
+from heddle.engines.vector.files.index_kind import GRAPH_DEGREE
 from heddle.engines.vector.graph import knn
 from heddle.engines.vector.graph.graph_index import build_graph
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
-from heddle.engines.vector.index_kind import GRAPH_DEGREE
 
 
 def exact(vectors, queries, k):

@@ -7,17 +7,17 @@ from heddle.core.commands import Admit
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
-from heddle.engines.vector.graph.engine import NPROBE_UNUSED, GraphEngine
+from heddle.engines.vector.graph.graph_searches import NPROBE_UNUSED, graph_engine
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
-from heddle.engines.vector.locality.self_check import OPEN_MAX, SelfCheck
+from heddle.engines.vector.recall.self_check import OPEN_MAX, SelfCheck
 
 
 def checked(graph, index=None):
     """An engine that runs every search again, as far as there is room."""
     worker = NumbaWorker(LiveGraph(graph.index) if index is None else index, 8)
     check = SelfCheck(worker, share=1.0)
-    return GraphEngine("graph", 0, worker, graph.tools.Clock(), topm=8, check=check)
+    return graph_engine("graph", 0, worker, graph.tools.Clock(), topm=8, check=check)
 
 
 def search(task_id, queries, topk=5, **options):
@@ -57,15 +57,15 @@ def test_searches_are_run_again_exactly_when_nobody_waits(graph, topm):
 
 
 def test_a_sample_is_given_up_when_the_graph_follows_the_corpus(graph, tools, tmp_path):
+    from heddle.engines.vector.corpus.rebuild import Rebuild
     from heddle.engines.vector.graph.corpus_graph import FollowedGraph, build_live
-    from heddle.engines.vector.rebuild import Rebuild
 
     source = tools.Source(tools.clustered(300))
     live = build_live(tmp_path, source, lambda *_: None)
     worker = NumbaWorker(live, 8)
     check = SelfCheck(worker, share=1.0)
     corpus = FollowedGraph(live, worker, source, Rebuild(lambda: live, tools.Clock()))
-    engine = GraphEngine("graph", 0, worker, tools.Clock(), corpus, check=check)
+    engine = graph_engine("graph", 0, worker, tools.Clock(), corpus, check=check)
     engine.apply(search(1, tools.clustered(3, seed=5)))
     while not engine.step(0.0, 1.0).events:
         pass
@@ -79,7 +79,7 @@ def test_a_sample_is_given_up_when_the_graph_follows_the_corpus(graph, tools, tm
 
 def test_topm_is_the_engines_where_a_search_has_none(graph):
     few, many = checked(graph), checked(graph)
-    many._topm = 128
+    many.method._topm = 128
     queries = graph.queries(4)
     ended = []
     for engine, options in ((few, {}), (many, {}), (few, {"topm": 128})):

@@ -9,10 +9,10 @@ from heddle.core.frames import Cancelled, Failed
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
+from heddle.engines.vector.corpus.rebuild import Rebuild
 from heddle.engines.vector.graph.corpus_graph import FollowedGraph, build_live, read_live
-from heddle.engines.vector.graph.engine import GraphEngine
+from heddle.engines.vector.graph.graph_searches import graph_engine
 from heddle.engines.vector.graph.worker import NumbaWorker
-from heddle.engines.vector.rebuild import Rebuild
 
 WAIT_S = 30
 
@@ -30,7 +30,7 @@ class Lane:
         worker = NumbaWorker(live, 8)
         rebuild = Rebuild(build, tools.Clock())
         corpus = FollowedGraph(live, worker, self.source, rebuild)
-        self.engine = GraphEngine("graph", 0, worker, tools.Clock(), corpus)
+        self.engine = graph_engine("graph", 0, worker, tools.Clock(), corpus)
         self.engine.subscribe(self.ended.set)
 
     def by_words(self, text, limit, scope, is_cancelled):

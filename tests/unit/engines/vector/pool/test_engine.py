@@ -13,16 +13,16 @@ from heddle.core.frames import Cancelled, Done
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Priority, Task
-from heddle.engines.vector.engine import VectorEngine
-from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
+from heddle.engines.vector.ivf.live_index import LiveIndex
+from heddle.engines.vector.ivf.step_counts import PRIOR_S
+from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.pool.build import stage_of
 from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.kv_link import KvLink
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
-from heddle.engines.vector.step_counts import PRIOR_S
-from heddle.engines.vector.worker import FaissWorker
 
 COUNT, ENGINE_SLOTS = 1500, 12
 
@@ -46,28 +46,27 @@ class TimedWorker:
         return done
 
 
-def ivf_engine(tools, clock):
+def over_lists(tools, clock):
     source = tools.Source(tools.clustered(COUNT))
     worker = TimedWorker(FaissWorker(LiveIndex.build(source), source), clock)
     prior_s = {**dict.fromkeys(PRIOR_S, 1e-9), "lists": 1.0}
-    return VectorEngine("vector", 0, worker, clock, slots=ENGINE_SLOTS, prior_s=prior_s)
+    return ivf_engine("vector", 0, worker, clock, slots=ENGINE_SLOTS, prior_s=prior_s)
 
 
-def graph_engine(tools, clock):
-    pytest.importorskip("numba", reason="graph search needs the extra `graph`")
-    from heddle.engines.vector.graph.engine import PRIOR_S as GRAPH_PRIOR_S
-    from heddle.engines.vector.graph.engine import GraphEngine
+def over_graph(tools, clock):
     from heddle.engines.vector.graph.graph_index import build_graph
+    from heddle.engines.vector.graph.graph_searches import PRIOR_S as GRAPH_PRIOR_S
+    from heddle.engines.vector.graph.graph_searches import graph_engine
     from heddle.engines.vector.graph.live_graph import LiveGraph
     from heddle.engines.vector.graph.worker import NumbaWorker
 
     index = build_graph(tools.clustered(COUNT), np.arange(1, COUNT + 1))
     worker = TimedWorker(NumbaWorker(LiveGraph(index), ENGINE_SLOTS), clock)
     prior_s = {**dict.fromkeys(GRAPH_PRIOR_S, 1e-9), "extends": 1.0}
-    return GraphEngine("graph", 0, worker, clock, prior_s=prior_s)
+    return graph_engine("graph", 0, worker, clock, prior_s=prior_s)
 
 
-@pytest.fixture(scope="module", params=[ivf_engine, graph_engine])
+@pytest.fixture(scope="module", params=[over_lists, over_graph])
 def served(request, tools):
     """(engine behind, its clock); every test leaves it empty."""
     clock = tools.Clock()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from heddle.core.errors import ConfigError
 from heddle.core.search_scope import EVERYBODYS, SearchScope
-from heddle.engines.vector.live_index import LiveIndex
+from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.shards.part import WHOLE, Part
 from heddle.engines.vector.shards.source import ShardSource
 

@@ -116,7 +116,6 @@ def test_no_hit_appears_twice_and_they_come_in_order():
 @pytest.mark.parametrize("topm", [16, 32, 128])
 def test_torch_and_the_compiled_search_of_a_cpu_find_the_same(topm):
     """Two implementations, with other tables of visits and another merge: equal ids."""
-    pytest.importorskip("numba", reason="graph search needs the extra `graph`")
     from heddle.engines.vector.graph.live_graph import LiveGraph
     from heddle.engines.vector.graph.worker import NumbaWorker
 

@@ -1,0 +1,122 @@
+"""From a server's plan to its lanes: which engines, with which settings, where."""
+
+from pathlib import Path
+from typing import Final
+
+from heddle.app.assembly.embedding_lanes import POOL, embedding_engine
+from heddle.app.assembly.server_plan import ServerPlan
+from heddle.app.priming.chunk_kv_disk import chunk_kv_directory, disk_bytes_max
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.tasks import Optimizations
+from heddle.engines.embedding.build import EmbeddingSettings
+from heddle.engines.llm.build import LlmSettings
+from heddle.engines.llm.lanes.disaggregated_port import LLM_KINDS
+from heddle.engines.llm.lanes.lane_role import LaneRole
+from heddle.engines.vector.build import VectorSettings
+from heddle.engines.vector.shards.part import WHOLE, Part
+from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.machine import memory_left
+
+VECTOR: Final = "vector"
+LLM: Final = "llm"
+VECTOR_ROWS: Final = 256
+
+
+def lane_specs(plan: ServerPlan) -> tuple[LaneSpec, ...]:
+    """Return the lanes of a server: retrieval where there is an index, LLM where a generator.
+
+    The embedding engine shares the first retrieval lane where no lane is for embedding alone.
+
+    Raises:
+        ConfigError: a lane can't have these engines or cores.
+    """
+    return (*_retrieval_lanes(plan), *_llm_lanes(plan))
+
+
+def _retrieval_lanes(plan: ServerPlan) -> list[LaneSpec]:
+    if plan.encoder is None:
+        return []
+    lanes, shards = [], plan.config.shards
+    threads = plan.placement.retrieval_threads(shards)
+    cpus = plan.placement.retrieval_cpus if plan.placement.is_pinned else ()
+    model, long_texts = str(plan.encoder.path), plan.config.long_texts
+    for number in range(shards):
+        part = Part(number, shards)
+        engines = [_vector(plan, threads, part)]
+        if number == 0 and not plan.embedding:
+            settings = EmbeddingSettings(
+                model, plan.embedder_dtype, threads=threads, long_texts=long_texts
+            )
+            engines.insert(0, embedding_engine(POOL, settings))
+        lanes.append(LaneSpec(_numbered("retrieval", part), tuple(engines), cpus, threads))
+    return [*lanes, *(lane.spec(model, long_texts) for lane in plan.embedding)]
+
+
+def _llm_lanes(plan: ServerPlan) -> list[LaneSpec]:
+    if plan.generator is None:
+        return []
+    lanes, model = [], plan.generator.directory
+    for (name, cpus), role in zip(plan.placement.llm_lanes.items(), plan.roles, strict=True):
+        threads = max(1, len(cpus))
+        engine = _llm(plan, model, name, role, threads)
+        lanes.append(LaneSpec(name, (engine,), cpus if plan.placement.is_pinned else (), threads))
+    return lanes
+
+
+def _vector(plan: ServerPlan, threads: int, part: Part) -> EngineSpec:
+    config = plan.config
+    assert config.index is not None, "a vector engine needs a corpus"
+    settings = VectorSettings(
+        Path(config.index),
+        config.nprobe,
+        threads=threads,
+        pool=plan.pool,
+        hot=plan.hot,
+        part=part,
+        topm=config.topm,
+        target_recall=plan.search.recall,
+        speculates=plan.search.speculates,
+        memory_left=memory_left,
+    )
+    return EngineSpec(
+        _numbered(VECTOR, part),
+        "heddle.engines.vector.build:build_engine",
+        settings,
+        VECTOR_ROWS,
+        frozenset({PrimitiveKind.SEARCHING, PrimitiveKind.INGESTION}),
+    )
+
+
+def _llm(plan: ServerPlan, model: Path, name: str, role: LaneRole, threads: int) -> EngineSpec:
+    config = plan.config
+    keeps_chunks = config.optimizations_max is Optimizations.APPROX and role.prefills
+    settings = LlmSettings(
+        model,
+        dtype=config.dtype,
+        device=config.device,
+        attention=config.attention,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        background_step_s=config.background_step_s,
+        kv_bytes=plan.placement.kv_bytes,
+        context_tokens_max=config.context_tokens_max,
+        chunk_kv_bytes=config.kv_reuse_memory_bytes if keeps_chunks else 0,
+        chunk_kv_encoding=plan.kv_encoding,
+        corpus_dir=None if config.index is None else Path(config.index),
+        chunk_kv_dir=None if config.index is None else chunk_kv_directory(config.index),
+        chunk_kv_disk_bytes=disk_bytes_max(config) if keeps_chunks else 0,
+        packs_weights=plan.placement.packs_weights and role.decodes,
+        threads=threads,
+    )
+    # A prefill and its decode take a credit each; twice the slots keep the lane's own queue fed.
+    return EngineSpec(
+        name,
+        "heddle.engines.llm.build:build_engine",
+        settings,
+        4 * config.max_num_seqs,
+        LLM_KINDS,
+    )
+
+
+def _numbered(name: str, part: Part) -> str:
+    return name if part == WHOLE else f"{name}-{part.number}"

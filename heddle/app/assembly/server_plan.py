@@ -1,0 +1,256 @@
+"""The plan of a server: all that its configuration stands for on this machine, found out once.
+
+Names become directories, texts become settings, and the machine is read, in `plan_server` alone.
+What assembles the server afterwards only reads the plan; `heddle doctor` prints it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from heddle.app.assembly.embedding_lanes import (
+    EmbeddingLane,
+    device_lines,
+    plan_embedding_lanes,
+    retrieval_embedder,
+)
+from heddle.app.assembly.placement import Demand, Placement, plan_placement
+from heddle.app.models.embedder_source import open_embedder
+from heddle.app.models.model_files import ModelFiles, embedder_files, generator_files
+from heddle.app.models.model_source import model_directory
+from heddle.app.priming.chunk_kv_disk import readable_size
+from heddle.app.server_config import ServerConfig
+from heddle.core.dtypes import auto_dtype
+from heddle.corpus.records import EmbedderStamp
+from heddle.corpus.store import CorpusStore
+from heddle.engines.embedding.encoder_directory import EncoderDirectory
+from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names, lane_roles
+from heddle.engines.vector.files.index_bytes import index_bytes, mode_of
+from heddle.engines.vector.files.manifest import graph_path
+from heddle.engines.vector.ivf.hot.setting import AUTO, HotSettings, hot_settings
+from heddle.engines.vector.pool.build import PREFILL_SLO_S, PoolSettings
+from heddle.engines.vector.shards.port import LostShard
+from heddle.hosts.devices import Device, DeviceKind, detect_devices, is_heterogeneous
+from heddle.hosts.machine import MachineFacts, read_machine
+from heddle.kv.kv_encoding import KvEncoding
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How far searches go.
+
+    Args:
+        recall: the share of the exact hits that searches find on average; None = a search scans
+            every list that it plans.
+        speculates: whether prompts are computed with the hits of a search that still runs.
+    """
+
+    recall: float | None
+    speculates: bool
+
+    def line(self) -> str:
+        """Return the settings in words."""
+        if self.recall is not None:
+            return f"searches stop at a recall of {self.recall:g}"
+        ahead = ", and prompts are computed ahead with the hits so far" if self.speculates else ""
+        return f"searches scan every list that they plan{ahead}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPlan:
+    """A server before it starts.
+
+    Args:
+        config: what the user asked for; its texts that stand for something else are resolved here.
+        machine: what this process may use.
+        devices: what can embed.
+        generator: the LLM's files; None = the server has no LLM.
+        embedder: the embedder's files; None = the server has no corpus.
+        encoder: what the embedder's directory says of the model; None as above.
+        embedder_dtype: the dtype that questions and passages are embedded in.
+        roles: the role of each LLM lane.
+        search: how far searches go.
+        hot: the share of the index that a device holds as well; None = no device takes part.
+        pool: how searches share the vector lane; None = they run side by side.
+        lost_shard: what becomes of a search while a shard's lane is lost.
+        kv_encoding: how the chunks' KV is stored.
+        placement: the cores, threads and bytes of each lane.
+        embedding: the embedding lanes; () = the first retrieval lane embeds.
+    """
+
+    config: ServerConfig
+    machine: MachineFacts
+    devices: tuple[Device, ...]
+    generator: ModelFiles | None
+    embedder: ModelFiles | None
+    encoder: EncoderDirectory | None
+    embedder_dtype: str
+    roles: tuple[LaneRole, ...]
+    search: SearchSettings
+    hot: HotSettings | None
+    pool: PoolSettings | None
+    lost_shard: LostShard
+    kv_encoding: KvEncoding
+    placement: Placement
+    embedding: tuple[EmbeddingLane, ...]
+
+    @property
+    def embedders(self) -> tuple[EmbeddingLane, ...]:
+        """What embeds: the embedding lanes, or the engine in the first retrieval lane."""
+        if self.encoder is None:
+            return ()
+        shared = retrieval_embedder(self.placement, self.embedder_dtype, self.config.shards)
+        return self.embedding or (shared,)
+
+    def device_lines(self) -> Iterator[str]:
+        """Yield the devices that can embed, and why texts don't spill between them."""
+        return device_lines(self.devices, self.config.heterogeneous, self.placement)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the models, the searches and the LLM's lanes, as `heddle doctor` prints them."""
+        if self.generator is not None:
+            roles = zip(lane_names(self.roles), self.roles, strict=True)
+            lanes = ", ".join(f"{name} ({role.value})" for name, role in roles)
+            yield f"generator {_files_line(self.generator)}, lanes {lanes}"
+        if self.embedder is not None:
+            yield f"embedder {_files_line(self.embedder)}, computed in {self.embedder_dtype}"
+            yield self.search.line()
+            if self.hot is not None:
+                yield f"{self.hot.share:.0%} of the vectors also on {self.hot.device}"
+
+    def record(self) -> dict[str, object]:
+        """Return what `lines` yields as plain values, for JSON."""
+        return {
+            "generator": None if self.generator is None else _files_record(self.generator),
+            "embedder": None if self.embedder is None else _files_record(self.embedder),
+            "embedder_dtype": self.embedder_dtype,
+            "llm_lanes": [role.value for role in self.roles] if self.generator else [],
+            "recall": self.search.recall,
+            "speculates": self.search.speculates,
+            "hot_share": 0.0 if self.hot is None else self.hot.share,
+        }
+
+
+def plan_server(
+    config: ServerConfig, store: CorpusStore | None, machine: MachineFacts | None = None
+) -> ServerPlan:
+    """Find out what a configuration stands for here, and what each lane gets.
+
+    Each fact is looked up once: the machine, its devices, either model's directory, which may be
+    downloaded, and every setting that is a text.
+
+    Args:
+        config: the server's.
+        store: its corpus; None = it has none, or an empty one.
+        machine: what this process may use; None = it is read.
+
+    Raises:
+        ConfigError: it doesn't fit into this machine, or the embedder can't be run.
+        InputError: a model isn't there.
+    """
+    machine = read_machine() if machine is None else machine
+    devices = detect_devices(machine)
+    encoder = None if config.index is None else open_embedder(config.embedder)
+    embedder = None if encoder is None else embedder_files(encoder)
+    generator = None
+    if config.generator is not None:
+        generator = generator_files(model_directory(config.generator))
+    roles = lane_roles(config.llm_lanes)
+    # Engines in the server's own process have no embedding lanes beside them.
+    embeds_on = devices if encoder is not None and config.engine_host == "process" else ()
+    decodes_on = _decoding_device(config, machine)
+    packed_bytes = generator.loaded_bytes_max if generator and _packs(config, machine) else 0
+    demand = Demand(
+        0 if generator is None else generator.loaded_bytes_max,
+        0 if embedder is None else embedder.loaded_bytes_max,
+        _index_bytes(store),
+        packed_bytes=packed_bytes,
+        llm_on_cpu=decodes_on is None,
+        accelerators=sum(device.kind is not DeviceKind.CPU for device in embeds_on),
+        spills=is_heterogeneous(embeds_on, config.heterogeneous),
+        shards=config.shards,
+        llm_roles=roles,
+    )
+    placement = plan_placement(machine, demand, config.kv_cache_bytes)
+    dtype = embedder_dtype(config.dtype, None if store is None else store.embedder, machine)
+    embedding: tuple[EmbeddingLane, ...] = ()
+    if embeds_on:
+        embedding = plan_embedding_lanes(embeds_on, placement, dtype, decodes_on=decodes_on)
+    return ServerPlan(
+        config=config,
+        machine=machine,
+        devices=devices,
+        generator=generator,
+        embedder=embedder,
+        encoder=encoder,
+        embedder_dtype=dtype,
+        roles=roles,
+        search=SearchSettings(config.recall, config.speculate),
+        hot=_hot_clusters(config, machine),
+        pool=_pool(config, roles),
+        lost_shard=config.lost_shard,
+        kv_encoding=KvEncoding(config.kv_reuse_encoding),
+        placement=placement,
+        embedding=embedding,
+    )
+
+
+def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFacts) -> str:
+    """Return the dtype to embed with: as asked, else as the corpus was embedded, else the fastest.
+
+    Passages and questions have one dtype: vectors of two are close, but not equal.
+    (docs/architecture.md#exactness)
+    """
+    if wanted != "auto":
+        return wanted
+    if stored is not None:
+        return stored.dtype
+    return auto_dtype(has_fast_bfloat16=machine.has_amx or bool(machine.gpus))
+
+
+def _decoding_device(config: ServerConfig, machine: MachineFacts) -> str | None:
+    """Return the accelerator that the LLM runs on, as torch names it; None = on the CPU."""
+    has_llm = config.generator is not None and config.device != "cpu"
+    return "cuda:0" if has_llm and machine.gpus else None
+
+
+def _packs(config: ServerConfig, machine: MachineFacts) -> bool:
+    """Whether the LLM's weights gain by a packed copy: in float32 on the CPU. (ADR 8)"""
+    on_cpu = config.device == "cpu" or (config.device == "auto" and not machine.gpus)
+    dtype: str = config.dtype
+    if dtype == "auto":
+        dtype = auto_dtype(has_fast_bfloat16=machine.has_amx)
+    return on_cpu and dtype == "float32"
+
+
+def _index_bytes(store: CorpusStore | None) -> int:
+    if store is None or not store.dims:
+        return 0
+    return index_bytes(mode_of(store.directory), store.vector_count, store.dims)
+
+
+def _hot_clusters(config: ServerConfig, machine: MachineFacts) -> HotSettings | None:
+    if config.hot_clusters == AUTO and config.index and graph_path(Path(config.index)).exists():
+        return None  # a graph has no clusters, and the user asked for none
+    has_gpu = bool(machine.gpus) and config.device != "cpu"
+    return hot_settings(config.hot_clusters, has_gpu=has_gpu)
+
+
+def _pool(config: ServerConfig, roles: tuple[LaneRole, ...]) -> PoolSettings | None:
+    if config.search_pool is None:
+        return None
+    slo_s = PREFILL_SLO_S if config.search_pool_slo_s is None else config.search_pool_slo_s
+    prefill_lanes = roles.count(LaneRole.PREFILL)
+    return PoolSettings(config.search_pool, prefill_slo_s=slo_s, prefill_lanes=prefill_lanes)
+
+
+def _files_line(files: ModelFiles) -> str:
+    return f"{files.fingerprint}, {readable_size(files.weight_bytes)} of weights"
+
+
+def _files_record(files: ModelFiles) -> dict[str, object]:
+    return {
+        "directory": str(files.directory),
+        "weight_bytes": files.weight_bytes,
+        "fingerprint": files.fingerprint,
+    }

@@ -1,0 +1,214 @@
+"""Starts a server, piece by piece, and ends it in the opposite order."""
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from heddle.app.assembly.assemble import Parts, assemble
+from heddle.app.assembly.lanes import lane_specs
+from heddle.app.assembly.server_plan import ServerPlan, plan_server
+from heddle.app.embedding_service import EmbeddingService
+from heddle.app.observe.server_state import EngineState, ServerState
+from heddle.app.observe.tally import Tally
+from heddle.app.priming.reprime import Repriming, repriming_of
+from heddle.app.runtime_thread import RuntimeThread
+from heddle.app.server_config import ServerConfig
+from heddle.core.errors import ConfigError, InputError
+from heddle.core.ports import Clock, Tracer
+from heddle.corpus.store import CorpusStore
+from heddle.hosts.process import ProcessLane, start_lanes
+from heddle.hosts.tool_threads import ToolThreads
+from heddle.runtime.handle import Handle
+from heddle.runtime.loop import RuntimeLoop
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServer:
+    """The pieces of a server that runs, and how they end.
+
+    Args:
+        plan: what was started.
+        store: the corpus; None = there is none.
+        clock: the time of everything.
+        thread: where the runtime lives.
+        lanes: the lanes that are processes.
+        loop: drives the runtime, on its thread.
+        tally: what the server has counted; only the runtime's thread changes it.
+        embedding: embeds outside workflows; None = no lane embeds.
+        repriming: primes chunks again that requests met without primed KV; None = never.
+        ending: ends the pieces.
+    """
+
+    plan: ServerPlan
+    store: CorpusStore | None
+    clock: Clock
+    thread: RuntimeThread
+    lanes: tuple[ProcessLane, ...]
+    loop: RuntimeLoop
+    tally: Tally
+    embedding: EmbeddingService | None
+    repriming: Repriming | None
+    ending: ExitStack
+
+    def state(self) -> ServerState:
+        """Return the state as of one moment; waits for the runtime's thread.
+
+        Raises:
+            HeddleError: the server is closed.
+        """
+        return self.thread.call(self._whole_state)
+
+    def peek(self) -> ServerState:
+        """Return the state without waiting, and without the corpus's revision.
+
+        Its parts may be a step apart, and its tally goes on counting.
+        """
+        runtime = self.loop.runtime
+        return ServerState(
+            engines={
+                name: EngineState(len(lane.scheduler.pending), lane.in_flight, lane.last)
+                for name, lane in runtime.lanes.items()
+            },
+            lanes={lane.name: lane.health for lane in self.lanes},
+            requests=len(runtime.requests.open),
+            tally=self.tally,
+            counters=replace(runtime.counters),
+            embedding=None if self.embedding is None else self.embedding.state(),
+            repriming=None if self.repriming is None else self.repriming.state(),
+            predicted_wait_s=runtime.requests.admission.between_s or 0.0,
+        )
+
+    def _whole_state(self) -> ServerState:
+        revision = None if self.store is None else self.store.revision
+        return replace(self.peek(), tally=deepcopy(self.tally), corpus_revision=revision)
+
+    def close(self) -> None:
+        """Cancel what is in flight and end every piece. Can be called twice."""
+        if self.repriming is not None:
+            self.repriming.stop()
+        if self.thread.shut():
+            self.ending.close()
+
+
+def start(
+    config: ServerConfig,
+    clock: Clock,
+    tally: Tally,
+    tracer: Tracer,
+    submit: Callable[..., Handle],
+    *,
+    needs_vectors: bool,
+) -> RunningServer:
+    """Start a server; what was started before an error is ended again.
+
+    The pieces end in the order opposite to the one in which they are pushed on the stack. Each
+    piece may use those that were pushed before it until it has ended:
+
+    1. The event loop is pushed first: other threads may wake it until all of them have ended.
+    2. The tools, the corpus and the lanes outlive the runtime, which reads and commands them.
+    3. The runtime's thread outlives all that lives on it.
+    4. The repriming thread is joined while the runtime's thread still runs: it may wait for a call
+       there, and its last request has ended with the runtime's loop.
+    5. What lives on the runtime's thread is pushed last, by `assemble`: inline engines, the
+       embedding pool, and the runtime's loop. The loop ends first, which cancels every request.
+
+    Args:
+        config: what to start.
+        clock: the time of everything.
+        tally: counts requests and steps.
+        tracer: sees every step, too.
+        submit: Server.submit, for chunks that are primed again.
+        needs_vectors: whether a corpus without vectors is refused.
+
+    Raises:
+        ConfigError, InputError: the configuration, a model or the corpus can't be used.
+    """
+    with ExitStack() as ending:
+        thread = RuntimeThread()
+        ending.callback(thread.dispose)
+        tools = ToolThreads("tools", config.tool_threads, clock)
+        ending.callback(tools.close)
+        store = _open_corpus(config, ending, needs_vectors=needs_vectors)
+        plan = plan_server(config, store)
+        _check_embedder(plan, store)
+        _log_lanes(plan)
+        specs = lane_specs(plan)
+        lanes = start_lanes(specs) if config.engine_host == "process" else ()
+        for lane in lanes:
+            ending.callback(lane.close)
+        thread.start()
+        ending.callback(thread.stop)
+        repriming = repriming_of(config, plan.generator, store, submit)
+        if repriming is not None:
+            ending.callback(repriming.join)
+        parts = Parts(
+            plan,
+            store,
+            clock,
+            thread,
+            lanes,
+            () if config.engine_host == "process" else specs,
+            tools,
+            (tracer, tally),
+            ending,
+        )
+        runtime = thread.call(lambda: assemble(parts))
+        return RunningServer(
+            plan,
+            store,
+            clock,
+            thread,
+            lanes,
+            runtime.loop,
+            tally,
+            runtime.embedding,
+            repriming,
+            ending.pop_all(),
+        )
+
+
+def _open_corpus(
+    config: ServerConfig, ending: ExitStack, *, needs_vectors: bool
+) -> CorpusStore | None:
+    if config.index is None:
+        return None
+    store = CorpusStore.open(Path(config.index))
+    ending.callback(store.close)
+    if needs_vectors and store.vector_count == 0:
+        raise InputError(
+            f"the corpus {str(config.index)!r} holds nothing to search; "
+            f"run: heddle index PATH... --into {config.index}"
+        )
+    return store
+
+
+def _check_embedder(plan: ServerPlan, store: CorpusStore | None) -> None:
+    """Vectors of two models can't be compared: the wrong one would find the wrong passages."""
+    stamp = None if store is None else store.embedder
+    if stamp is None or plan.embedder is None:
+        return
+    if stamp.model != plan.embedder.fingerprint:
+        raise ConfigError(
+            f"the corpus {str(plan.config.index)!r} was embedded with {stamp.model!r} and the "
+            f"embedder here is {plan.embedder.fingerprint!r}: name the former as the embedder, or "
+            "index anew"
+        )
+    if stamp.dtype != plan.embedder_dtype:
+        log.warning(
+            "questions are embedded in %s, the corpus in %s", plan.embedder_dtype, stamp.dtype
+        )
+
+
+def _log_lanes(plan: ServerPlan) -> None:
+    """Log what embeds; engines in the server's own process have no lanes."""
+    if plan.config.engine_host != "process" or plan.encoder is None:
+        return
+    for line in plan.device_lines():
+        log.info("%s", line)
+    for lane in plan.embedders:
+        log.info("lane %s", lane.line())

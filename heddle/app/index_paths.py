@@ -1,0 +1,133 @@
+"""Indexing as bulk requests on the runtime: chunk -> Embedding -> Ingestion."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from heddle.app.assembly.server_plan import embedder_dtype
+from heddle.app.indexing.chunk_embedding import BATCH_ROWS, Embedded, embed_batches
+from heddle.app.models.embedder_source import open_embedder
+from heddle.app.priming.chunk_kv_disk import chunk_kv_directory
+from heddle.app.server import Server
+from heddle.app.server_config import ServerConfig
+from heddle.core.errors import InputError
+from heddle.core.tasks import Priority
+from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documents
+from heddle.corpus.pending import pending_batches
+from heddle.corpus.records import EmbedderStamp
+from heddle.corpus.store import CorpusStore
+from heddle.engines.embedding.long_texts import LongTexts
+from heddle.engines.vector.build import refresh_index
+from heddle.engines.vector.files.index_kind import SearchMode
+from heddle.engines.vector.graph.progress import OnPhase
+from heddle.hosts.machine import read_machine
+from heddle.kv.forget_files import forget_files
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedProgress:
+    """How many chunks have their vectors, of how many."""
+
+    chunks_done: int
+    chunks_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """What an indexing run did: to the documents, and to the vectors."""
+
+    documents: IngestReport
+    embedded: Embedded
+    vectors: int
+    revision: int
+
+
+def index_paths(
+    paths: Iterable[Path],
+    directory: Path,
+    *,
+    embedder: str | Path | None = None,
+    prune: bool = False,
+    search: SearchMode | None = None,
+    long_texts: LongTexts = LongTexts.CUT,
+    on_documents: Callable[[IngestProgress], None],
+    on_vectors: Callable[[EmbedProgress], None],
+    on_graph: OnPhase = lambda phase, done, count: None,
+) -> IndexReport:
+    """Bring the corpus in `directory` up to date with files. Stopped and run again, it resumes.
+
+    `prune` deletes the documents of files at or under `paths` that exist no more. `search` says
+    how the corpus is searched from now on; None leaves that as it was, at first AUTO. Servers that
+    are running on the corpus see every change at their next search, but search in another way only
+    when they are started again. `long_texts` says what becomes of chunks longer than the embedder
+    takes. `on_graph` hears how far the build of a graph is. The stored chunk KV of what is deleted
+    goes with it, for every model. A first run that takes in no document leaves nothing behind.
+
+    Raises:
+        InputError: a path isn't there, or nothing was found to index.
+        ConfigError: the embedder can't be used, or the corpus was made with another one or other
+            chunking.
+        StorageError: the disk refuses; what was committed stays.
+    """
+    encoder = open_embedder(embedder)
+    with _made_or_opened(directory) as store:
+        dtype = embedder_dtype("auto", store.embedder, read_machine())
+        store.set_embedder(EmbedderStamp(encoder.name, encoder.dims, dtype))
+        report = ingest_documents(store, paths, on_documents, prune=prune)
+        if store.stats().chunks == 0 and not report.removed:
+            raise InputError(_nothing(report))
+        embedded = embed_pending(store, directory, embedder, long_texts, on_vectors)
+        refresh_index(directory, search, on_graph)
+        forget_files(chunk_kv_directory(directory), store.deleted(0).tolist())
+        return IndexReport(report, embedded, store.vector_count, store.revision)
+
+
+@contextmanager
+def _made_or_opened(directory: Path) -> Iterator[CorpusStore]:
+    """Open the corpus, or make one: which is removed again if no document has come in."""
+    is_new = not CorpusStore.exists(directory)
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    is_empty = True
+    try:
+        with CorpusStore.open(directory, create=True) as store:
+            is_empty = False  # until it has been looked at
+            try:
+                yield store
+            finally:
+                is_empty = store.stats().documents == 0
+    finally:
+        if is_new and is_empty:
+            with suppress(OSError):  # a directory with other files stays
+                CorpusStore.remove(directory)
+                for path in missing:
+                    path.rmdir()
+
+
+def embed_pending(
+    store: CorpusStore,
+    directory: Path,
+    embedder: str | Path | None,
+    long_texts: LongTexts,
+    on_vectors: Callable[[EmbedProgress], None],
+) -> Embedded:
+    """Embed every chunk that has no vector yet."""
+    total = store.stats().pending
+    if total == 0:
+        return Embedded()
+    on_vectors(EmbedProgress(0, total))
+    settings = {"embedder": embedder, "long_texts": long_texts}
+    config = ServerConfig.of(None, directory, settings)
+    with Server.from_config(config, needs_vectors=False) as server:
+        batches = pending_batches(store, BATCH_ROWS)
+        return embed_batches(
+            server,
+            batches,
+            Priority.BULK,
+            lambda done: on_vectors(EmbedProgress(done, total)),
+        )
+
+
+def _nothing(report: IngestReport) -> str:
+    reasons = "; ".join(f"{n.path}: {n.reason}" for n in (*report.failures, *report.skipped)[:5])
+    return "nothing to index was found" + (f" ({reasons})" if reasons else "; name files with text")

@@ -1,0 +1,43 @@
+"""A server's state as /health shows it."""
+
+from dataclasses import asdict
+
+from heddle.app.observe.server_state import ServerState
+from heddle.runtime.supervision import LaneHealth, LaneState
+
+
+def health_of(state: ServerState) -> dict[str, object]:
+    """Return the state of every lane and of the runtime, as plain values.
+
+    The status is "degraded" when a lane is not ready, or when an engine runs degraded. In the
+    latter case the answers are the same, and `ready` stays true.
+    """
+    last = {name: engine.last for name, engine in state.engines.items() if engine.last is not None}
+    notes = {name: list(frame.notes) for name, frame in last.items() if frame.notes}
+    is_ready = all(lane.state is LaneState.READY for lane in state.lanes.values())
+    embedding = {} if state.embedding is None else state.embedding.lanes
+    return {
+        "status": "ok" if is_ready and not notes else "degraded",
+        "ready": is_ready,
+        "lanes": {name: _lane(lane) for name, lane in state.lanes.items()},
+        "embedding": {name: asdict(lane) for name, lane in embedding.items()},
+        "repriming": {} if state.repriming is None else asdict(state.repriming),
+        "recall": {
+            name: asdict(frame.recall) for name, frame in last.items() if frame.recall is not None
+        },
+        "notes": notes,
+        "requests": state.requests,
+        "finished": state.counters.finished,
+        "failed": state.counters.failed,
+        "retries": state.counters.retries,
+        "predicted_wait_s": state.predicted_wait_s,
+    }
+
+
+def _lane(lane: LaneHealth) -> dict[str, object]:
+    return {
+        "state": lane.state.value,
+        "epoch": lane.epoch,
+        "restarts": lane.restarts,
+        "reason": lane.reason,
+    }

@@ -1,0 +1,80 @@
+"""What a server knows of itself at one moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from heddle.app.observe.tally import Outcome, Tally
+from heddle.core.frames import Frame
+from heddle.runtime.counters import Counters
+from heddle.runtime.supervision import LaneHealth
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """An engine: primitives that wait for it, tasks that it has, the newest that it told."""
+
+    queued: int
+    in_flight: int
+    last: Frame | None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingLaneState:
+    """A lane of the embedding service by its books.
+
+    It holds `queries`. A step of it takes `latency_intercept_s` and `token_s` for each token [s].
+    Predictions are multiplied by `margin`, and by `stretch` after late answers. `outlier_share` of
+    the timed steps fits no cost. `refits` counts how often the cost was fitted anew, by reason.
+    """
+
+    queries: int
+    latency_intercept_s: float
+    token_s: float
+    margin: float
+    stretch: float
+    outlier_share: float
+    refits: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingState:
+    """The embedding service: how embeddings ended, texts that wait for a lane, the lanes."""
+
+    outcomes: Mapping[Outcome, int]
+    held: int
+    lanes: Mapping[str, EmbeddingLaneState]
+
+
+@dataclass(frozen=True, slots=True)
+class ReprimingState:
+    """Chunks that are primed once requests have met them without primed KV.
+
+    `waiting` counts the chunks that wait and the one under way. The other counts start with the
+    server; `dropped` are chunks that met a full queue. `problem` says why no chunk is primed now;
+    it is empty where priming works.
+    """
+
+    waiting: int
+    primed: int
+    failed: int
+    dropped: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """A server: engines and lanes by name, `requests` in flight, what was counted so far.
+
+    `embedding` and `corpus_revision` are None where there is no corpus, `repriming` where nothing
+    is primed anew. A request that is refused now may be let in after `predicted_wait_s`.
+    """
+
+    engines: Mapping[str, EngineState]
+    lanes: Mapping[str, LaneHealth]
+    requests: int
+    tally: Tally
+    counters: Counters
+    embedding: EmbeddingState | None = None
+    corpus_revision: int | None = None
+    repriming: ReprimingState | None = None
+    predicted_wait_s: float = 0.0

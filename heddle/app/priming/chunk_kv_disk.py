@@ -1,0 +1,80 @@
+"""The disk tier of the chunk KV store: its folder in a corpus, and its budget."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from heddle.app.server_config import ServerConfig
+from heddle.core.errors import ConfigError, StorageError
+
+DISK_BYTES_DEFAULT: Final = 1 << 30
+
+
+def chunk_kv_directory(index: str | Path) -> Path:
+    """Return where the chunk KV of a corpus lies, a folder for each model."""
+    return Path(index) / "kv"
+
+
+def bytes_held(directory: Path) -> int:
+    """Return what the files below a directory take; none are there where it isn't."""
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+def disk_bytes_max(config: ServerConfig) -> int:
+    """Return the disk tier's budget: as configured, else 1 GiB, or its present size if larger.
+
+    A caller who names no budget thus keeps all that was primed under a larger one.
+    """
+    if config.index is None:
+        return 0
+    if config.kv_reuse_disk_bytes is not None:
+        return config.kv_reuse_disk_bytes
+    return max(DISK_BYTES_DEFAULT, bytes_held(chunk_kv_directory(config.index)))
+
+
+def check_room(config: ServerConfig, wanted_bytes: int) -> None:
+    """Refuse to write more chunk KV than there is room for.
+
+    Args:
+        config: of the server that is to write it.
+        wanted_bytes: what all of it will take, with what is there already.
+
+    Raises:
+        ConfigError: the disk tier is off or too small.
+        StorageError: the directory can't be written, or the disk has too little room.
+    """
+    assert config.index is not None, "chunk KV lies in a corpus"
+    directory, budget = chunk_kv_directory(config.index), disk_bytes_max(config)
+    if wanted_bytes > budget:
+        raise ConfigError(
+            f"the chunk KV of this corpus takes about {readable_size(wanted_bytes)} on disk and "
+            f"may take {readable_size(budget)}: raise kv_reuse_disk_bytes"
+        )
+    problem = write_problem(directory)
+    if problem:
+        raise StorageError(problem)
+    free = shutil.disk_usage(directory).free
+    missing = wanted_bytes - bytes_held(directory)
+    if missing > free:
+        raise StorageError(
+            f"the chunk KV of this corpus takes about {readable_size(missing)} more on the disk of "
+            f"{directory}, which has {readable_size(free)} free: make room there"
+        )
+
+
+def write_problem(directory: Path) -> str:
+    """Return why chunk KV can't be written to a directory, which is made; "" where it can."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return ""
+    except OSError as error:
+        return f"chunk KV can't be written to {directory}: {error}"
+
+
+def readable_size(count: int) -> str:
+    """Return a number of bytes as people read it."""
+    if count >= 1 << 30:
+        return f"{count / (1 << 30):,.1f} GiB"
+    return f"{count / (1 << 20):,.1f} MiB"

@@ -1,0 +1,130 @@
+"""A request between its caller and the runtime: checked by one, admitted by the other's thread."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Self
+
+from heddle.app.application import App
+from heddle.app.assembly.start import RunningServer
+from heddle.app.observe.tally import RequestWatch
+from heddle.app.request_arguments import input_values
+from heddle.app.request_options import CheckedRequest, RequestOptions
+from heddle.app.server_config import ServerConfig
+from heddle.core.errors import HeddleError, InputError
+from heddle.corpus.store import CorpusStore
+from heddle.runtime.handle import Handle
+from heddle.workflow.nodes import RetrievalNode
+from heddle.workflow.presets import preset
+from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.searches import ChangedWorkflows
+from heddle.workflow.workflow import Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A request whose arguments are checked.
+
+    Args:
+        workflow: as the request's options have changed it.
+        inputs: a value for every input.
+        options: the checked options.
+    """
+
+    workflow: Workflow
+    inputs: Mapping[str, object]
+    options: CheckedRequest
+
+    @classmethod
+    def of(
+        cls,
+        config: ServerConfig,
+        changed: ChangedWorkflows,
+        workflow: Workflow,
+        inputs: str | Mapping[str, object],
+        options: RequestOptions,
+    ) -> Self:
+        """Check a request's arguments against the server's configuration; see Server.submit.
+
+        Mutates: `changed` keeps the workflow with the searches that the options ask for.
+
+        Raises:
+            InputError, WorkflowError, ConfigError: the request can't be run as it is.
+        """
+        asked = CheckedRequest.of(options, config)
+        workflow = changed.changed(workflow, topk=asked.topk, hybrid=asked.hybrid)
+        values = input_values(inputs)
+        if asked.where and not any(isinstance(n, RetrievalNode) for n in workflow.nodes.values()):
+            raise InputError(f"where: workflow {workflow.name!r} retrieves nothing: leave it out")
+        return cls(workflow, values, asked)
+
+
+def admit(running: RunningServer, request: Submission) -> Handle:
+    """Admit a request to the runtime and return its handle; call it on the runtime's thread.
+
+    Raises:
+        Busy: too many requests are in flight; nothing was started.
+        InputError, ConfigError: the request can't be run by this server.
+    """
+    runtime, clock = running.loop.runtime, running.clock
+    # The request gets this number: nothing else runs on this thread until it is submitted.
+    request_id = runtime.requests.next_id
+
+    def cancel() -> None:
+        running.thread.post(lambda: runtime.cancel(request_id, clock.now_s()))
+
+    handle = Handle(cancel)
+    sink = handle.push if running.repriming is None else running.repriming.watched(handle.push)
+    now_s = clock.now_s()
+    asked = request.options
+    watch = RequestWatch(running.tally, sink, clock, request.workflow, asked.priority, now_s)
+    try:
+        _check_topk(request.workflow, running.store)
+        runtime.submit(
+            request.workflow,
+            request.inputs,
+            watch.push,
+            now_s=now_s,
+            deadline_s=asked.deadline_s,
+            priority=asked.priority,
+            tenant=asked.tenant,
+            optimizations=asked.optimizations,
+            kv_reuse=asked.kv_reuse,
+            where=asked.where,
+        )
+    except HeddleError as error:
+        running.tally.failed(asked.priority, error)
+        raise
+    running.loop.wake()
+    return handle
+
+
+def compiled_workflow(workflow: str | RAGraph | Workflow | App) -> Workflow:
+    """Return a workflow ready to run: a ready-made one by name, or a caller's own.
+
+    Raises:
+        WorkflowError: there is no ready-made one of that name, or the graph can't be run.
+    """
+    if isinstance(workflow, App):
+        return workflow.workflow
+    if isinstance(workflow, Workflow):
+        return workflow
+    return workflow.compile() if isinstance(workflow, RAGraph) else _preset(workflow)
+
+
+@cache
+def _preset(name: str) -> Workflow:
+    return preset(name).compile()
+
+
+def _check_topk(workflow: Workflow, store: CorpusStore | None) -> None:
+    """Refuse a search for more than the corpus holds."""
+    for node in workflow.nodes.values():
+        if store is None or not isinstance(node, RetrievalNode) or node.allow_fewer:
+            continue
+        held = store.count_vectors(node.topk)
+        if held < node.topk:
+            raise InputError(
+                f"retrieval node {node.id!r}: topk is {node.topk} and the corpus holds {held} "
+                "chunks; lower topk, or add the node with allow_fewer=True"
+            )

@@ -1,0 +1,27 @@
+"""The dtypes that models compute in, and what "auto" stands for."""
+
+import os
+from typing import Final
+
+from heddle.core.errors import ConfigError
+
+DTYPES: Final = ("auto", "float32", "bfloat16")
+VARIABLE: Final = "HEDDLE_AUTO_DTYPE"
+
+
+def auto_dtype(*, has_fast_bfloat16: bool) -> str:
+    """Return the dtype that "auto" stands for on a device.
+
+    bfloat16 where the device computes it in hardware, else float32, which is several times faster
+    there. The environment variable HEDDLE_AUTO_DTYPE overrides the choice, in lane processes, too:
+    the test suite runs under both dtypes on any machine.
+
+    Raises:
+        ConfigError: the variable names another dtype.
+    """
+    forced = os.environ.get(VARIABLE)
+    if not forced:
+        return "bfloat16" if has_fast_bfloat16 else "float32"
+    if forced not in DTYPES[1:]:
+        raise ConfigError(f"{VARIABLE} must be one of {', '.join(DTYPES[1:])}, got {forced!r}")
+    return forced

@@ -1,0 +1,125 @@
+"""Rotating keys and queries to their positions (RoPE), for each way a model pairs dimensions."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import torch
+from torch import Tensor
+
+_ONE: Final = torch.ones((), dtype=torch.float64)
+Turning = Callable[[Tensor], None]  # keys [kv_heads, n, head_dim], where they lie
+
+
+class KeyRotation(Protocol):
+    """RoPE of one model: as its layers want it, and for keys that are stored already."""
+
+    def embeddings(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
+        """Return what the layers turn queries and keys by.
+
+        Shapes: hidden [1, t, hidden], positions [1, t]; results [1, t, ...].
+        """
+        ...
+
+    def turn(self, keys: Tensor, tokens: int, out: Tensor) -> None:
+        """Write stored keys, turned by a distance; they may be of another number type.
+
+        YaRN's attention scaling is in the stored keys already: applied once, not twice.
+
+        Shapes: keys and out [..., kv_heads, n, head_dim].
+        """
+        ...
+
+    def turning(self, distances: Tensor) -> Turning:
+        """Return what turns keys each by its own distance. Shapes: distances [n] int64."""
+        ...
+
+
+class LibraryRotation:
+    """What transformers' own functions do, for any architecture.
+
+    Args:
+        core: a model's decoder.
+    """
+
+    def __init__(self, core: Any) -> None:  # noqa: ANN401 - transformers' class
+        self._rotary = core.rotary_emb
+        attention = sys.modules[type(core.layers[0].self_attn).__module__]
+        self._apply = attention.apply_rotary_pos_emb
+
+    def embeddings(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
+        """Return cosines and sines. Shapes: see `KeyRotation`."""
+        cos_sin: tuple[Tensor, ...] = self._rotary(hidden, positions)
+        return cos_sin
+
+    def turn(self, keys: Tensor, tokens: int, out: Tensor) -> None:
+        """Write stored keys, turned by a distance. Shapes: see `KeyRotation`."""
+        if tokens == 0 or keys.shape[-2] == 0:
+            out.copy_(keys)
+            return
+        out.copy_(keys)
+        self.turning(torch.tensor([tokens], device=keys.device))(out)
+
+    def turning(self, distances: Tensor) -> Turning:
+        """Return what turns keys each by its own distance. Shapes: see `KeyRotation`."""
+        exact = torch.empty(0, dtype=torch.float32, device=distances.device)
+        cos, sin = self._rotary(exact, distances[None])
+        scaling = getattr(self._rotary, "attention_scaling", 1.0)
+        cos, sin = cos / scaling, sin / scaling
+
+        def turn(keys: Tensor) -> None:
+            exact = keys.float().reshape(1, -1, *keys.shape[-2:])
+            # The function turns queries as well: it gets one head in their place.
+            _, turned = self._apply(exact[:, :1], exact, cos, sin)
+            keys.copy_(turned.view(keys.shape))
+
+        return turn
+
+
+class PairRotation:
+    """Numbers that turn together lie side by side: a rotation is one complex product. (ADR 10)
+
+    Half as many operations on keys as with halves that lie apart, and each over long runs of
+    memory: 1.0 against 4.5 ms for 7 chunks of 256 tokens and 6 layers of 256.
+
+    Args:
+        core: a model's decoder whose layers were fused (`fuse_layers`).
+    """
+
+    def __init__(self, core: Any) -> None:  # noqa: ANN401 - transformers' class
+        self._frequencies: Tensor = core.rotary_emb.inv_freq
+        self._exact_frequencies = self._frequencies.double()
+        self._size = torch.tensor(float(getattr(core.rotary_emb, "attention_scaling", 1.0)))
+
+    def embeddings(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
+        """Return one complex number for each pair. Shapes: [1, t, head_dim / 2] complex64."""
+        angles = positions[..., None] * self._frequencies
+        return (torch.polar(self._size.expand_as(angles), angles),)
+
+    def turn(self, keys: Tensor, tokens: int, out: Tensor) -> None:
+        """Write stored keys, turned by a distance. Shapes: see `KeyRotation`."""
+        if tokens == 0:
+            out.copy_(keys)
+            return
+        torch.mul(as_pairs(keys.float()), self.turns(torch.tensor([tokens])), out=as_pairs(out))
+
+    def turning(self, distances: Tensor) -> Turning:
+        """Return what turns keys each by its own distance. Shapes: see `KeyRotation`."""
+        few, index = torch.unique(distances, return_inverse=True)
+        turns = self.turns(few)[index]
+
+        def turn(keys: Tensor) -> None:
+            as_pairs(keys).mul_(turns)
+
+        return turn
+
+    def turns(self, distances: Tensor) -> Tensor:
+        """Return the turns of some distances. Shapes: [n] to [n, head_dim / 2] complex64."""
+        # In float64, so that a distance adds no rounding of an angle to those of the positions.
+        angles = self._exact_frequencies * distances[:, None]
+        return torch.polar(_ONE.expand_as(angles), angles).to(torch.complex64)
+
+
+def as_pairs(states: Tensor) -> Tensor:
+    """View float32 states as complex numbers. Shapes: [..., head_dim] to [..., head_dim / 2]."""
+    return torch.view_as_complex(states.view(*states.shape[:-1], -1, 2))

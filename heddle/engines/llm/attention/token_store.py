@@ -1,0 +1,50 @@
+"""New queries are turned, new keys turned and stored with their values, in one pass. (ADR 23)"""
+
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from heddle.engines.llm.attention.compiled_kernel import NewTokens, RowKernel
+from heddle.kv.page_store import PageStore
+
+TOKENS_ALONE_MAX: Final = 128  # fewer are written before a second thread starts
+
+
+def store_tokens(
+    kernel: RowKernel,
+    store: PageStore,
+    layer: int,
+    slots: Tensor,
+    joined: Tensor,
+    turns: Tensor,
+) -> Tensor:
+    """Turn a layer's new queries and keys to their places; store its keys and values.
+
+    Numbers that are turned together lie side by side (ADR 10).
+
+    Shapes: slots [t] int64; joined [1, t, (heads + 2 kv_heads) head_dim] float32: queries, keys,
+    values; turns [1, t, head_dim / 2] complex64; result [heads, t, head_dim].
+    Mutates: the layer's pool.
+    """
+    keys, values = store.keys[layer], store.values[layer]
+    kv_heads, _, head_dim = keys.shape
+    tokens = joined.shape[1]
+    heads = joined.shape[2] // head_dim - 2 * kv_heads
+    joined, turns = joined.contiguous(), turns.contiguous()
+    query = torch.empty(tokens, heads, head_dim)
+    work = NewTokens(
+        joined=joined.data_ptr(),
+        turns=turns.data_ptr(),
+        slots=slots.data_ptr(),
+        query=query.data_ptr(),
+        keys=keys.data_ptr(),
+        values=values.data_ptr(),
+        pool_head=keys.stride(0),
+        tokens=tokens,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+    )
+    kernel.store(work, 1 if tokens <= TOKENS_ALONE_MAX else torch.get_num_threads())
+    return query.transpose(0, 1)

@@ -1,0 +1,1 @@
+"""The model on its device: what a step computes, layer by layer, and the tokens it draws."""

@@ -1,0 +1,211 @@
+"""Layers of the Llama family in fewer and longer operations, for float32 on a CPU. (ADR 10)"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from heddle.engines.llm.attention.context import AttentionContext, attend, attend_stored
+from heddle.engines.llm.attention.key_rotation import as_pairs
+from heddle.engines.llm.attention.token_store import store_tokens
+
+FUSED_TYPES: Final = ("llama", "mistral", "qwen2", "qwen3")
+PAIRED: Final = "+pairs"  # says in a fingerprint that keys are stored as pairs
+
+
+class FusedNorm(nn.Module):
+    """RMSNorm in few operations; torch's own takes half as long again for 64 rows of 256.
+
+    Args:
+        norm: the module to stand in for.
+        weight: another order of its weights.
+    """
+
+    def __init__(self, norm: Any, weight: Tensor | None = None) -> None:  # noqa: ANN401
+        super().__init__()
+        weight = norm.weight.detach() if weight is None else weight
+        root = math.sqrt(len(weight))
+        self.weight = nn.Parameter(weight * root, requires_grad=False)
+        self._least = torch.tensor(math.sqrt(norm.variance_epsilon) * root)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """Return the normed states. Shapes: [..., size]."""
+        norm = torch.linalg.vector_norm(hidden_states, dim=-1, keepdim=True)
+        # x / sqrt(mean(x^2) + eps) is sqrt(size) x / sqrt(|x|^2 + size eps)
+        normed: Tensor = (hidden_states / norm.hypot_(self._least)).mul_(self.weight)
+        return normed
+
+
+class FusedAttention(nn.Module):
+    """Self-attention with one product for queries, keys and values, and one for RoPE.
+
+    The rows of the query and key weights are reordered, so that numbers that RoPE turns together
+    lie side by side. Scores stay the same; keys are stored in this order.
+
+    Args:
+        attention: transformers' module, whose `o_proj` is taken over.
+    """
+
+    def __init__(self, attention: Any) -> None:  # noqa: ANN401 - transformers' class
+        super().__init__()
+        self.config = attention.config
+        self.layer_idx: int = attention.layer_idx
+        self._scaling: float = attention.scaling
+        self.head_dim: int = attention.head_dim
+        self._heads = attention.q_proj.out_features // self.head_dim
+        self._turned_heads = self._heads + attention.k_proj.out_features // self.head_dim
+        turned = [_Weights.of(attention.q_proj), _Weights.of(attention.k_proj)]
+        self.qkv_proj = _joined(
+            *(weights.reordered(self._pairs_of) for weights in turned),
+            _Weights.of(attention.v_proj),
+        )
+        self.o_proj = attention.o_proj
+        self.q_norm = self.k_norm = None
+        if hasattr(attention, "q_norm"):
+            self.q_norm, self.k_norm = (
+                FusedNorm(norm, self._pairs_of(norm.weight.detach()))
+                for norm in (attention.q_norm, attention.k_norm)
+            )
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        position_embeddings: tuple[Tensor, ...],
+        rows: AttentionContext,
+        **kwargs: object,
+    ) -> tuple[Tensor, None]:
+        """Attend, as transformers' modules are called.
+
+        Shapes: hidden_states and result [1, t, hidden]; position_embeddings one of
+        [1, t, head_dim / 2] complex64.
+        """
+        joined = self.qkv_proj.forward(hidden_states)
+        turns, layer = position_embeddings[0], self.layer_idx
+        if rows.kernel is not None and self.q_norm is None:
+            query = store_tokens(rows.kernel, rows.store, layer, rows.slots, joined, turns)
+            out = attend_stored(rows, layer, query, self._scaling)
+        else:
+            out = attend(rows, layer, *self._turned(joined, turns), self._scaling)
+        return self.o_proj.forward(out.reshape(1, joined.shape[1], -1)), None
+
+    def _turned(self, joined: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values, the first two normed and turned to their places.
+
+        Shapes: joined [1, t, all of them]; turns [1, t, head_dim / 2] complex64; results [heads or
+        kv_heads, t, head_dim].
+        """
+        tokens, heads, turned_heads = joined.shape[1], self._heads, self._turned_heads
+        joined = joined.view(tokens, -1, self.head_dim)
+        states = joined[:, :turned_heads]
+        if self.q_norm is not None and self.k_norm is not None:
+            states = torch.cat((self.q_norm(states[:, :heads]), self.k_norm(states[:, heads:])), 1)
+        turned = torch.view_as_real(as_pairs(states) * turns[0, :, None])
+        states = turned.view(tokens, turned_heads, self.head_dim).transpose(0, 1)
+        return states[:heads], states[heads:], joined[:, turned_heads:].transpose(0, 1)
+
+    def _pairs_of(self, rows: Tensor) -> Tensor:
+        """Put the halves of each head side by side. Shapes: [heads * head_dim, ...]."""
+        halves = rows.reshape(-1, 2, self.head_dim // 2, *rows.shape[1:])
+        return halves.transpose(1, 2).flatten(0, 2)
+
+
+class FusedMlp(nn.Module):
+    """A gated MLP with one product for gate and up.
+
+    Args:
+        mlp: transformers' module, whose `down_proj` is taken over.
+    """
+
+    def __init__(self, mlp: Any) -> None:  # noqa: ANN401 - transformers' class
+        super().__init__()
+        self.gate_up_proj = _joined(_Weights.of(mlp.gate_proj), _Weights.of(mlp.up_proj))
+        self.down_proj = mlp.down_proj
+        self.act_fn = mlp.act_fn
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """Return the MLP's output. Shapes: [1, t, hidden]."""
+        gate, up = self.gate_up_proj.forward(hidden_states).chunk(2, dim=-1)
+        result: Tensor = self.down_proj.forward(self.act_fn.forward(gate).mul_(up))
+        return result
+
+
+class FusedLayer(nn.Module):
+    """A decoder layer that calls its parts directly.
+
+    Each call of a module costs several microseconds of Python, and a small step hundreds of them.
+
+    Args:
+        layer: transformers' module, whose parts are fused.
+    """
+
+    def __init__(self, layer: Any) -> None:  # noqa: ANN401 - transformers' class
+        super().__init__()
+        self.self_attn = FusedAttention(layer.self_attn)
+        self.mlp = FusedMlp(layer.mlp)
+        self.input_layernorm = FusedNorm(layer.input_layernorm)
+        self.post_attention_layernorm = FusedNorm(layer.post_attention_layernorm)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        position_embeddings: tuple[Tensor, ...],
+        rows: AttentionContext,
+        **kwargs: object,
+    ) -> Tensor:
+        """Compute a layer, as transformers' modules are called.
+
+        Shapes: hidden_states and result [1, t, hidden]; position_embeddings see `FusedAttention`.
+        """
+        normed = self.input_layernorm.forward(hidden_states)
+        attended, _ = self.self_attn.forward(normed, position_embeddings, rows)
+        hidden = attended.add_(hidden_states)
+        more = self.mlp.forward(self.post_attention_layernorm.forward(hidden))
+        return more.add_(hidden)
+
+
+def can_fuse(model: Any) -> bool:  # noqa: ANN401 - transformers' class
+    """Whether the layers are of a kind that is known here, in float32 on a CPU."""
+    config = model.config
+    attention = model.model.layers[0].self_attn
+    is_plain = config.model_type in FUSED_TYPES and model.dtype is torch.float32
+    turns_all = 2 * model.model.rotary_emb.inv_freq.numel() == attention.head_dim
+    return bool(is_plain and turns_all and model.device.type == "cpu")
+
+
+def fuse_layers(model: Any) -> None:  # noqa: ANN401 - transformers' class
+    """Replace the layers and the last norm of a model for which `can_fuse`, once.
+
+    Mutates: the model. The KV that it computes has another order from then on (`PAIRED`).
+    """
+    if isinstance(model.model.layers[0].self_attn, FusedAttention):
+        return
+    model.model.layers = nn.ModuleList(FusedLayer(layer) for layer in model.model.layers)
+    model.model.norm = FusedNorm(model.model.norm)
+
+
+class _Weights(NamedTuple):
+    """A linear layer's numbers. Shapes: weight [out, in]; bias [out]."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    @classmethod
+    def of(cls, linear: nn.Linear) -> "_Weights":
+        return cls(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
+
+    def reordered(self, order: Callable[[Tensor], Tensor]) -> "_Weights":
+        return _Weights(order(self.weight), None if self.bias is None else order(self.bias))
+
+
+def _joined(*parts: _Weights) -> nn.Linear:
+    """Return one layer that computes the outputs of several, one after another."""
+    weight = torch.cat([part.weight for part in parts])
+    biases = [part.bias for part in parts if part.bias is not None]
+    outputs, inputs = weight.shape
+    joined = nn.Linear(inputs, outputs, bias=bool(biases), device="meta")
+    joined.weight = nn.Parameter(weight, requires_grad=False)
+    if biases:
+        joined.bias = nn.Parameter(torch.cat(biases), requires_grad=False)
+    return joined

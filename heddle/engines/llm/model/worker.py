@@ -1,0 +1,363 @@
+"""Runs a step on the device: transformers' modules, our own layer loop, attention and pages."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import AttentionInterface
+
+from heddle.engines.llm.attention.choice import COMPILED, TORCH, TRITON
+from heddle.engines.llm.attention.compiled_kernel import (
+    HEAD_DIM_MAX,
+    TILE_QUERIES,
+    FoundKernel,
+    find_row_kernel,
+)
+from heddle.engines.llm.attention.compiled_rows import RowAttention
+from heddle.engines.llm.attention.context import (
+    ATTENTION_NAME,
+    AttentionContext,
+    attend_rows,
+)
+from heddle.engines.llm.attention.gathered_keys import GatheredKeys
+from heddle.engines.llm.attention.key_rotation import LibraryRotation, PairRotation
+from heddle.engines.llm.attention.meters import KeysToScore, meter_of, scores_of
+from heddle.engines.llm.attention.torch_decodes import decode_rows
+from heddle.engines.llm.attention.torch_prompts import QueryBlock, query_blocks
+from heddle.engines.llm.attention.triton_rows import RaggedPlan, plan_ragged
+from heddle.engines.llm.model.fused_layers import FusedAttention
+from heddle.engines.llm.model.sampler import draw_tokens, probabilities_of
+from heddle.engines.llm.step_batch import (
+    CHECK_LAYER,
+    BatchRow,
+    SlotLoad,
+    StepBatch,
+    StepResult,
+    ValueDeviation,
+)
+from heddle.kv.chunk_entry import ChunkEntry
+from heddle.kv.chunk_record import ChunkRecord
+from heddle.kv.page_store import KvBlock, KvShape, PageStore
+from heddle.kv.rows import runs_of
+
+AttentionInterface.register(ATTENTION_NAME, attend_rows)
+
+
+class WorkerClock:
+    """The lane's own clock, for step times."""
+
+    def now_s(self) -> float:
+        """Return the time since an arbitrary start [s]."""
+        return time.perf_counter()
+
+
+def kv_shape(config: Any, dtype: torch.dtype) -> KvShape:  # noqa: ANN401 - transformers' class
+    """Return what a model stores for each token."""
+    head_dim = getattr(config, "head_dim", None) or (
+        config.hidden_size // config.num_attention_heads
+    )
+    return KvShape(config.num_hidden_layers, config.num_key_value_heads, head_dim, dtype)
+
+
+class TransformersWorker:
+    """An `LlmWorker` over a causal language model of transformers.
+
+    The linear layers see all tokens of a step at once, packed into one sequence [1, t]; only
+    the attention treats rows separately. The last norm and the vocabulary head see the last token
+    of the rows that want one.
+
+    Args:
+        model: an AutoModelForCausalLM of a supported architecture, in evaluation mode.
+        slots: size of the KV pool [tokens].
+        attention: what computes it: TRITON, COMPILED where it can and torch elsewhere, or TORCH.
+    """
+
+    def __init__(self, model: Any, slots: int, *, attention: str = COMPILED) -> None:  # noqa: ANN401
+        self._model = model
+        self._core = model.model
+        self._core.config._attn_implementation = ATTENTION_NAME
+        for layer in self._core.layers:
+            layer.self_attn.config._attn_implementation = ATTENTION_NAME
+        self._head = model.lm_head
+        weight = self._core.embed_tokens.weight
+        self._device = weight.device
+        self._dtype = weight.dtype
+        self._has_kernel = attention == TRITON
+        self._wanted = attention
+        self.store = PageStore(kv_shape(model.config, self._dtype), slots, self._device)
+        is_fused = isinstance(self._core.layers[0].self_attn, FusedAttention)
+        self._rotation = PairRotation(self._core) if is_fused else LibraryRotation(self._core)
+        self._compiled = self._find_compiled() if attention == COMPILED else FoundKernel(None)
+
+    @torch.inference_mode()
+    def run(self, batch: StepBatch) -> StepResult:
+        """Copy stored KV in, compute one step and draw the wanted tokens."""
+        for load in batch.loads:
+            self.load(load)
+        context = self._attention_context(batch)
+        hidden, deviation = self._through_layers(batch, context)
+        logits = self.logits(hidden, batch.rows)
+        draws = [row.draw for row in batch.rows if row.draw is not None]
+        # What holds a NaN or an infinity has a sum that is not finite: one pass for all tokens.
+        sums = torch.cat([hidden.sum(dim=-1, dtype=torch.float32), deviation])
+        broken_rows = _broken_rows(sums, logits, batch.rows)
+        tokens = draw_tokens(logits, draws)
+        probabilities = probabilities_of(tokens, logits, draws)
+        measured = _measured(batch, context, deviation.cpu().numpy())
+        return StepResult(tokens, broken_rows, measured, probabilities)
+
+    @torch.inference_mode()
+    def hidden_states(self, batch: StepBatch) -> Tensor:
+        """Compute one step up to the last layer. Shapes: result [t, hidden].
+
+        Mutates: writes the KV of all tokens of the step.
+        """
+        return self._through_layers(batch, self._attention_context(batch))[0]
+
+    def _attention_context(self, batch: StepBatch) -> AttentionContext:
+        heads = self._core.config.num_attention_heads
+        decodes = (
+            None if self._has_kernel else decode_rows(batch.rows, self.store, heads, self._rotation)
+        )
+        others = batch.rows[len(decodes.rows) if decodes else 0 :]
+        meters = {
+            index: meter_of(row, self.store, self._rotation) for index, row in enumerate(others)
+        }
+        ragged: RaggedPlan | None = None
+        blocks: tuple[tuple[QueryBlock, ...], ...] = ()
+        gathered: dict[int, GatheredKeys] = {}
+        compiled: dict[int, RowAttention] = {}
+        if self._has_kernel:
+            ragged = plan_ragged(batch.rows, self.store, heads, self._rotation)
+        else:
+            compiled = self._compiled_rows(others)
+            blocks = tuple(
+                () if index in compiled else query_blocks(row, self._dtype, self._device)
+                for index, row in enumerate(others)
+            )
+            gathered = {
+                index: GatheredKeys.of(row, self.store, self._rotation)
+                for index, row in enumerate(others)
+                if row.shared and index not in compiled
+            }
+        return AttentionContext(
+            store=self.store,
+            slots=torch.from_numpy(batch.slots).to(self._device),
+            runs=runs_of(batch.slots),
+            decodes=decodes,
+            rows=others,
+            blocks=blocks,
+            rotation=self._rotation,
+            meters={index: meter for index, meter in meters.items() if meter is not None},
+            gathered=gathered,
+            compiled=compiled,
+            ragged=ragged,
+            kernel=self._compiled.kernel,
+        )
+
+    def _find_compiled(self) -> FoundKernel:
+        """Return the compiled kernel, where it is meant for this model."""
+        is_paired = isinstance(self._rotation, PairRotation)  # so is float32, on a CPU
+        if not is_paired or self.store.shape.head_dim > HEAD_DIM_MAX:
+            return FoundKernel(None)
+        return find_row_kernel()
+
+    def _compiled_rows(self, rows: Sequence[BatchRow]) -> dict[int, RowAttention]:
+        kernel, rotation = self._compiled.kernel, self._rotation
+        if kernel is None or not isinstance(rotation, PairRotation):
+            return {}
+        return {
+            index: RowAttention.of(row, kernel, rotation)
+            for index, row in enumerate(rows)
+            if row.shared or row.queries >= TILE_QUERIES
+        }
+
+    def _through_layers(self, batch: StepBatch, context: AttentionContext) -> tuple[Tensor, Tensor]:
+        """Compute a step; rows that are only checked leave after the first layers.
+
+        Shapes: the other rows' states [tokens, hidden]; how far the values of those that are
+        checked moved [checked tokens] float32.
+        """
+        tokens = torch.from_numpy(batch.token_ids).to(self._device)
+        positions = torch.from_numpy(batch.positions).to(self._device)[None]
+        hidden: Tensor = self._core.embed_tokens(tokens[None])
+        cos_sin = self._rotation.embeddings(hidden, positions)
+        check_layer = min(CHECK_LAYER, len(self._core.layers) - 1)
+        deep = batch.tokens - batch.checked_tokens
+        deviation = torch.empty(0, device=self._device)
+        for number, layer in enumerate(self._core.layers):
+            if number == check_layer and batch.checked_tokens:
+                own = tuple(part[:, deep:] for part in cos_sin)
+                deviation = self._deviation(number, hidden[:, deep:], own, context.slots[deep:])
+                hidden, positions = hidden[:, :deep], positions[:, :deep]
+                cos_sin = tuple(part[:, :deep] for part in cos_sin)
+                context = context.without_checked(deep)
+            if not hidden.shape[1]:
+                break
+            if number == len(self._core.layers) - 1 and context.wants_scores_alone:
+                self._attention_alone(number, hidden, cos_sin, context.only_measured())
+                break
+            hidden = layer(
+                hidden,
+                attention_mask=None,
+                position_ids=positions,
+                past_key_values=None,
+                use_cache=False,
+                position_embeddings=cos_sin,
+                rows=context,
+            )
+        return hidden[0], deviation
+
+    def _deviation(
+        self, number: int, hidden: Tensor, cos_sin: tuple[Tensor, ...], slots: Tensor
+    ) -> Tensor:
+        """Write the keys and values of one layer, and return how far the values moved.
+
+        Shapes: hidden [1, t, hidden]; cos_sin two of [1, t, rotary]; slots [t]; result [t].
+        """
+        values = self.store.values[number]
+        before = values[:, slots]
+        context = AttentionContext(self.store, slots, None, (), (), self._rotation)
+        self._attention_alone(number, hidden, cos_sin, context)
+        return (values[:, slots] - before).float().square().sum(dim=(0, 2))
+
+    def _attention_alone(
+        self, number: int, hidden: Tensor, cos_sin: tuple[Tensor, ...], context: AttentionContext
+    ) -> None:
+        """Write the keys and values of one layer and measure; its output is not needed.
+
+        Shapes: hidden [1, t, hidden]; cos_sin [1, t, ...].
+        """
+        layer = self._core.layers[number]
+        layer.self_attn(
+            hidden_states=layer.input_layernorm(hidden),
+            position_embeddings=cos_sin,
+            attention_mask=None,
+            past_key_values=None,
+            rows=context,
+        )
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor, rows: Sequence[BatchRow]) -> Tensor:
+        """Return the logits of the rows with a draw.
+
+        Shapes: hidden [t, hidden]; result [rows with a draw, vocabulary] float32.
+        """
+        last = [row.query_stop - 1 for row in rows if row.draw is not None]
+        wanted = hidden[torch.tensor(last, dtype=torch.long, device=self._device)]
+        logits: Tensor = self._head(self._core.norm(wanted)).float()
+        return logits
+
+    @property
+    def can_share(self) -> bool:
+        """Whether its attention reads pages of others as fast as copies of them.
+
+        Timed in float32 on a CPU only.
+        """
+        is_timed = self._device.type == "cpu" and self._dtype is torch.float32
+        return is_timed and not self._has_kernel
+
+    @property
+    def slowdowns(self) -> tuple[str, ...]:
+        """What makes prompts slower here than they could be, if anything does."""
+        problem = self._compiled.problem
+        return (f"the attention of prompts is computed by torch: {problem}",) if problem else ()
+
+    @property
+    def attention(self) -> str:
+        """What computes the attention of prompts."""
+        is_torch = self._wanted == COMPILED and self._compiled.kernel is None
+        return TORCH if is_torch else self._wanted
+
+    @torch.inference_mode()
+    def export_kv(
+        self, slots: NDArray[np.int64], rotations: NDArray[np.int64] | None = None
+    ) -> KvBlock:
+        """Copy the KV of these slots to the host, its keys turned by as many tokens.
+
+        Shapes: slots and rotations [n].
+        """
+        block = self.store.export(slots)
+        if rotations is not None and rotations.any():
+            keys = block.keys.to(self._device)
+            self._rotation.turning(torch.from_numpy(rotations).to(self._device))(keys)
+            block = KvBlock(keys.cpu(), block.values)
+        return block
+
+    @torch.inference_mode()
+    def pack_kv(
+        self, slots: NDArray[np.int64], rotations: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[np.generic], ...]:
+        """Copy the KV of these slots to the host as `export_kv` does, for another process."""
+        return self.export_kv(slots, rotations).packed()
+
+    @torch.inference_mode()
+    def export_chunk(self, slots: NDArray[np.int64], record: ChunkRecord) -> ChunkEntry:
+        """Copy a chunk's KV out. Shapes: slots [record.tokens]."""
+        return ChunkEntry(record, self.store.export(slots))
+
+    @torch.inference_mode()
+    def scores(
+        self, queries: NDArray[np.float32], blocks: Sequence[tuple[object, int]]
+    ) -> tuple[NDArray[np.float32], ...]:
+        """Return how much queries that were kept look at each token of these chunks.
+
+        Each block comes with how far the queries are turned for it [tokens].
+        Shapes: queries [heads, n, head_dim]; results [tokens of the block] each.
+        """
+        chunks = []
+        for block, tokens in blocks:
+            assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
+            chunks.append(KeysToScore(block.keys[-1].to(self._device), tokens))
+        return scores_of(torch.from_numpy(queries).to(self._device), chunks, self._rotation)
+
+    @torch.inference_mode()
+    def load_kv(self, slots: NDArray[np.int64], block: tuple[NDArray[np.generic], ...]) -> None:
+        """Write a block of `pack_kv` into these slots. Shapes: slots [n]."""
+        self.store.load(slots, KvBlock.unpacked(block))
+
+    @torch.inference_mode()
+    def load(self, load: SlotLoad) -> None:
+        """Copy stored KV into the pool, its keys turned to their place."""
+        block = load.block
+        assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
+        start = load.offset
+        for run in runs_of(load.slots):
+            tokens = slice(start, start + run.length)
+            part = self.store.part(run)
+            keys = block.keys[:, :, tokens].to(self._device)
+            self._rotation.turn(keys, load.rotation, part.keys)
+            part.values.copy_(block.values[:, :, tokens])
+            start += run.length
+
+
+def _broken_rows(sums: Tensor, logits: Tensor, rows: Sequence[BatchRow]) -> frozenset[int]:
+    """Return the rows whose states or logits are not finite.
+
+    Shapes: sums [t], of each token's states; logits [rows with a draw, vocabulary].
+    """
+    states = torch.isfinite(sums).tolist()
+    ends = iter(torch.isfinite(logits.sum(dim=-1)).tolist())
+    broken = set()
+    for index, row in enumerate(rows):
+        is_end_finite = row.draw is None or next(ends)
+        if not (is_end_finite and all(states[row.query_start : row.query_stop])):
+            broken.add(index)
+    return frozenset(broken)
+
+
+def _measured(
+    batch: StepBatch, context: AttentionContext, deviation: NDArray[np.float32]
+) -> dict[int, tuple[NDArray[np.float32], ...]]:
+    """Return what was measured, by the row's index. Shapes: deviation [checked tokens]."""
+    first = len(batch.rows) - len(context.rows)
+    measured = {first + index: meter.result() for index, meter in context.meters.items()}
+    deep = batch.tokens - batch.checked_tokens
+    for index, row in enumerate(batch.rows):
+        if isinstance(row.measure, ValueDeviation):
+            measured[index] = (deviation[row.query_start - deep : row.query_stop - deep],)
+    return measured

@@ -1,0 +1,1 @@
+"""KV reuse around the engine: which chunks' KV a prompt finds, and how it is computed ahead."""

@@ -1,0 +1,417 @@
+"""Finds stored KV for the chunks of prompts, waits for what is on disk, stores what is new."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.core.kv_reuse import AUTO, RATIO_DEFAULT, KvReuse, ReusePolicy
+from heddle.core.results import FusedKv
+from heddle.costs.load_choice import LoadChoice, choose_loads
+from heddle.engines.llm.fusion.asked_questions import AskedQuestions, QuestionScorer
+from heddle.engines.llm.fusion.attention_log import AttentionLog
+from heddle.engines.llm.fusion.fused_prompt import ReusedChunk, ScoredAhead
+from heddle.engines.llm.fusion.fusion import Fusion
+from heddle.engines.llm.fusion.prompt_layout import PromptLayout, layout_of
+from heddle.engines.llm.sequence import Capture
+from heddle.engines.llm.sequence import Sequence as Prompt
+from heddle.kv.chunk_directory import Fetch, Found, Tier
+from heddle.kv.chunk_key import HitKind, Probe, PromptKeys
+from heddle.kv.chunk_record import ChunkRecord, ChunkVariant
+
+NO_QUESTION: Final = (
+    "no stored chunk was used: nothing follows the prompt's last passage, so nothing asks about "
+    "it; put the question behind the passages"
+)
+
+log = logging.getLogger(__name__)
+
+
+class StoredKv(Protocol):
+    """An entry of the chunk KV store."""
+
+    @property
+    def block(self) -> object:
+        """Its tensors."""
+        ...
+
+    @property
+    def error(self) -> float:
+        """What storing it has cost, as relative L2 error."""
+        ...
+
+
+class EndedLoad(Protocol):
+    """A load that has ended; without an entry it has failed."""
+
+    @property
+    def key(self) -> bytes:
+        """What was asked for."""
+        ...
+
+    @property
+    def entry(self) -> StoredKv | None:
+        """What was read."""
+        ...
+
+
+class ChunkCache(Protocol):
+    """What fusion needs of the chunk KV store (heddle.kv.chunk_store.ChunkStore)."""
+
+    def __contains__(self, key: object) -> bool:
+        """Whether it has an entry of this key."""
+        ...
+
+    def lookup(self, probes: Iterable[Probe], now_s: float) -> Found | None:
+        """Return the first entry that a probe meets."""
+        ...
+
+    def predicted_load_s(self, found: Iterable[Found]) -> Sequence[float]:
+        """Return when each would be in host memory, all fetched now in this order [s from now]."""
+        ...
+
+    def fetch(self, key: bytes) -> StoredKv | Fetch:
+        """Return an entry, pinned, or start to load it."""
+        ...
+
+    def release(self, key: bytes) -> None:
+        """Give back one fetch."""
+        ...
+
+    def put(
+        self,
+        entry: Any,  # noqa: ANN401 - tensors are not known here
+        now_s: float,
+        ended: Callable[[str | None], None] | None = None,
+    ) -> bool:
+        """Store an entry; `ended` gets None once it is on disk, else the reason."""
+        ...
+
+    def keeps(self, record: ChunkRecord) -> bool:
+        """Whether this very entry lies on disk, or is on its way there."""
+        ...
+
+    @property
+    def has_completed(self) -> bool:
+        """Whether a load has ended that `completed` has not told of."""
+        ...
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from any thread, whenever a load has ended or `notes` have changed."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why it doesn't keep KV as configured; empty where it does."""
+        ...
+
+    def gauges(self) -> Mapping[str, float]:
+        """Return its state by the names of `core.gauges`."""
+        ...
+
+    def close(self) -> None:
+        """Write what waits to be written and end the threads."""
+        ...
+
+    def completed(self) -> Sequence[EndedLoad]:
+        """Return and forget the loads that have ended."""
+        ...
+
+
+class ChunkExporter(QuestionScorer, Protocol):
+    """The worker, as far as fusion needs it."""
+
+    @property
+    def can_share(self) -> bool:
+        """Whether its attention reads pages of others as fast as copies of them."""
+        ...
+
+    @property
+    def slowdowns(self) -> tuple[str, ...]:
+        """What makes fused prompts slower here than they could be, if anything does."""
+        ...
+
+    def export_chunk(self, slots: NDArray[np.int64], record: ChunkRecord) -> object:
+        """Copy a chunk's KV out, as an entry of the store. Shapes: slots [record.tokens]."""
+        ...
+
+
+class Fuser:
+    """Puts prompts on their way through fusion and takes them off it.
+
+    Mutates: a prompt's `fusion`, `fused`, `captures`, `unprimed` and `attention`; pins
+    entries of the store until `drop`. What questions that were run ahead look for is in `asked`.
+    """
+
+    def __init__(self, cache: ChunkCache, exporter: ChunkExporter, fingerprint: str) -> None:
+        self._cache = cache
+        self._exporter = exporter
+        self._fingerprint = fingerprint
+        self.asked = AskedQuestions(exporter)
+        self._loading: dict[bytes, list[Prompt]] = {}
+        self._held: dict[int, tuple[bytes, ...]] = {}  # by the prompt's id
+
+    @property
+    def has_arrivals(self) -> bool:
+        """Whether `collect` has something to hand out."""
+        return self._cache.has_completed
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from any thread, when `has_arrivals` is true now or `notes` have changed."""
+        self._cache.subscribe(wake)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why the store doesn't keep KV as configured; empty where it does."""
+        return self._cache.notes
+
+    def gauges(self) -> Mapping[str, float]:
+        """Return the store's state by the names of `core.gauges`."""
+        return self._cache.gauges()
+
+    def close(self) -> None:
+        """Write what waits to be written and end the store's threads."""
+        self._cache.close()
+
+    def begin(self, prompt: Prompt, now_s: float, prefill_token_s: float, busy_s: float) -> None:
+        """Look for stored KV; without any the prompt stays an ordinary one.
+
+        A chunk is left on disk if loading it takes longer than prefilling it. Prefilling takes
+        `prefill_token_s` a token and begins after `busy_s`, when the engine has finished other
+        requests' work. The receipt says so.
+        """
+        policy = prompt.reuse.policy
+        layout = layout_of(prompt.segments)
+        if layout is None or policy is ReusePolicy.FULL or not prompt.may_reuse:
+            return
+        if not layout.has_question:
+            _reuse_nothing(prompt, layout, (NO_QUESTION,))
+            return
+        keys = self.keys_of(prompt, layout)
+        # The first chunk's raw KV right behind the prefix is lossless; primed KV isn't.
+        probes = [
+            keys.probes(index, primed=prompt.reuse.primed and index > 0)
+            for index in range(len(layout.chunks))
+        ]
+        found = self.look_up(probes, now_s)
+        if prompt.reuse.primed:
+            prompt.unprimed = _unprimed(layout, found)
+        fetched, choice = _worth_fetching(
+            layout,
+            found,
+            dict(zip(found, self._cache.predicted_load_s(found.values()), strict=True)),
+            (1.0 - _share_computed_anew(prompt.reuse)) * prefill_token_s,
+            busy_s,
+        )
+        notes: tuple[str, ...] = ()
+        if len(fetched) < len(found):
+            notes = (
+                f"{len(found) - len(fetched)} of {len(found)} stored chunks were prefilled, not "
+                f"loaded: the prompt was predicted to be in after {choice.predicted_s:.3g} s so, "
+                f"and after {choice.all_loaded_s:.3g} s with all of them loaded",
+            )
+        reused = self.fuse(prompt, layout, keys, fetched, now_s, notes)
+        name = keys.approximate_record if reused else keys.exact_record
+        prompt.captures = tuple(
+            Capture(chunk.start, chunk.stop, name(index, chunk.start))
+            for index, chunk in enumerate(layout.chunks)
+            if index not in reused
+        )
+        logs = policy in (ReusePolicy.CACHECRAFT, ReusePolicy.CACHECRAFT_FIXED)
+        if prompt.captures and logs and not prompt.row.spans:
+            prompt.attention = AttentionLog(layout, [capture.start for capture in prompt.captures])
+
+    def scores_ahead(self, prompt: Prompt) -> ScoredAhead:
+        """Return what a fused prompt's question looks at, where it was run ahead of the prompt."""
+        assert prompt.fusion is not None, "a prompt without fusion has nothing to be scored"
+        layout, chunks = prompt.fusion.layout, prompt.fusion.scorable
+        question = tuple(prompt.token_ids[layout.question_start : layout.tokens])
+        return self.asked.scores(prompt.salt, question, layout.question_start, chunks)
+
+    def knows(self, key: bytes) -> bool:
+        """Whether the store has KV of this key."""
+        return key in self._cache
+
+    def look_up(self, probes: Iterable[Iterable[Probe]], now_s: float) -> dict[int, Found]:
+        """Return what is stored of a prompt's first chunks, by their indices."""
+        found = {}
+        for index, wanted in enumerate(probes):
+            one = self._cache.lookup(wanted, now_s)
+            if one is not None:
+                found[index] = one
+        return found
+
+    def fuse(
+        self,
+        prompt: Prompt,
+        layout: PromptLayout,
+        keys: PromptKeys,
+        found: Mapping[int, Found],
+        now_s: float,
+        notes: tuple[str, ...] = (),
+    ) -> frozenset[int]:
+        """Put a prompt on its way with what was found of its chunks, fetched in this order.
+
+        The receipt takes over the `notes`, which are logged here.
+
+        Returns: the indices of the chunks that are reused; without any it stays as it was.
+        """
+        reused: dict[int, ReusedChunk] = {}
+        for index, one in found.items():
+            chunk = self._fetch(one, keys, layout, index)
+            if chunk is not None:
+                reused[index] = chunk
+        if len(reused) < len(found):
+            notes += (
+                f"{len(found) - len(reused)} of {len(found)} stored chunks were prefilled: host "
+                "memory is full of chunks in use, or too many loads wait",
+            )
+        if not reused:
+            _reuse_nothing(prompt, layout, notes)
+            return frozenset()
+        _log_all(prompt, notes)
+        prompt.fusion = Fusion(
+            layout,
+            prompt.reuse,
+            dict(sorted(reused.items())),
+            now_s,
+            (*notes, *self._exporter.slowdowns),
+            can_share=self._exporter.can_share,
+        )
+        self._held[prompt.id] = tuple(chunk.record.key for chunk in reused.values())
+        for key in {chunk.record.key for chunk in reused.values() if chunk.block is None}:
+            self._loading.setdefault(key, []).append(prompt)
+        return frozenset(reused)
+
+    def collect(self, now_s: float) -> list[Prompt]:
+        """Hand out the loads that have ended; return the prompts whose chunks are all there.
+
+        A chunk whose load failed is a miss: its tokens are computed.
+        """
+        ready = []
+        for loaded in self._cache.completed():
+            for prompt in self._loading.pop(loaded.key, ()):
+                assert prompt.fusion is not None, "a prompt without fusion waits for a load"
+                entry = loaded.entry
+                block, error = (None, 0.0) if entry is None else (entry.block, entry.error)
+                if prompt.fusion.take_load(loaded.key, block, error, now_s):
+                    ready.append(prompt)
+        return ready
+
+    def drop(self, prompt: Prompt) -> None:
+        """Give back what a prompt holds of the store."""
+        for key in self._held.pop(prompt.id, ()):
+            if prompt in self._loading.get(key, ()):
+                self._loading[key].remove(prompt)
+            self._cache.release(key)
+
+    def keep(self, prompt: Prompt, now_s: float) -> None:
+        """Store the KV of the chunks that a prompt has computed, for prompts to come."""
+        for capture in prompt.captures:
+            if capture.stop <= prompt.num_computed_tokens:
+                self.store(prompt, capture, now_s)
+
+    def keeps(self, record: ChunkRecord) -> bool:
+        """Whether this very KV lies on disk, or is on its way there."""
+        return self._cache.keeps(record)
+
+    def store(
+        self,
+        prompt: Prompt,
+        capture: Capture,
+        now_s: float,
+        ended: Callable[[str | None], None] | None = None,
+    ) -> None:
+        """Store a chunk's KV; `ended` gets None once it is on disk, else the reason."""
+        record = capture.record
+        if prompt.attention is not None:
+            record = replace(record, attention=prompt.attention.of_chunk_at(capture.start))
+        slots = prompt.row.slots(np.arange(capture.start, capture.stop))
+        self._cache.put(self._exporter.export_chunk(slots, record), now_s, ended)
+
+    def keys_of(self, prompt: Prompt, layout: PromptLayout) -> PromptKeys:
+        """Return the keys of a prompt's chunks."""
+        prefix = prompt.token_ids[: layout.prefix_stop]
+        keys = PromptKeys(self._fingerprint, prompt.salt, prefix)
+        for chunk in layout.chunks:
+            keys.append(chunk.token_ids, chunk.chunk_id, is_public=chunk.is_public)
+        return keys
+
+    def _fetch(
+        self, found: Found, keys: PromptKeys, layout: PromptLayout, index: int
+    ) -> ReusedChunk | None:
+        fetched = self._cache.fetch(found.record.key)
+        if fetched is Fetch.MISSING:
+            return None
+        if isinstance(fetched, Fetch):
+            block, error = None, 0.0  # on its way
+        else:
+            block, error = fetched.block, fetched.error
+        return ReusedChunk(
+            span=layout.chunks[index],
+            record=found.record,
+            kind=found.kind,
+            from_disk=found.tier is Tier.DISK,
+            block=block,
+            before=keys.chunks[:index],
+            error=error,
+        )
+
+
+def _unprimed(layout: PromptLayout, found: Mapping[int, Found]) -> tuple[int, ...]:
+    """Return the corpus's ids of chunks that have neither primed nor lossless KV.
+
+    The first chunk is best served by its raw KV.
+    """
+    wanting = []
+    for index, chunk in enumerate(layout.chunks):
+        one = found.get(index)
+        is_served = one is not None and (
+            one.kind is HitKind.EXACT or one.record.variant is ChunkVariant.PRIMED
+        )
+        if index > 0 and chunk.chunk_id is not None and not is_served:
+            wanting.append(chunk.chunk_id)
+    return tuple(dict.fromkeys(wanting))
+
+
+def _reuse_nothing(prompt: Prompt, layout: PromptLayout, notes: tuple[str, ...]) -> None:
+    """Leave a prompt an ordinary one; its receipt says so. Mutates: the prompt's `fused`."""
+    _log_all(prompt, notes)
+    misses = {HitKind.MISS.value: len(layout.chunks)}
+    prompt.fused = FusedKv(prompt.reuse.policy.value, 0.0, misses, fallbacks=notes)
+
+
+def _log_all(prompt: Prompt, notes: Iterable[str]) -> None:
+    for note in notes:
+        log.info("prompt %d: %s", prompt.id, note)
+
+
+def _worth_fetching(
+    layout: PromptLayout,
+    found: Mapping[int, Found],
+    ends_s: Mapping[int, float],
+    saved_token_s: float,
+    busy_s: float,
+) -> tuple[dict[int, Found], LoadChoice]:
+    """Return what to fetch of what was found, soonest there first, and the choice behind it.
+
+    Each would be in host memory after `ends_s`, a token that is loaded saves `saved_token_s`, and
+    the engine is busy with others for `busy_s`.
+    """
+    order = sorted(found, key=lambda index: ends_s[index])
+    choice = choose_loads(
+        [ends_s[index] for index in order],
+        [saved_token_s * layout.chunks[index].tokens for index in order],
+        busy_s,
+    )
+    return {index: found[index] for index in order[: choice.loads]}, choice
+
+
+def _share_computed_anew(reuse: KvReuse) -> float:
+    """Return the share of a reused chunk's tokens that loading it does not save."""
+    if reuse.policy is ReusePolicy.FULL_REUSE:
+        return 0.0
+    return RATIO_DEFAULT if reuse.ratio == AUTO else float(reuse.ratio)

@@ -1,0 +1,128 @@
+"""A model's chat template, rendered once: what stands before and after the user's content."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import NoReturn
+
+import jinja2
+from jinja2.ext import Extension
+from jinja2.nodes import Node
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from heddle.core.errors import ConfigError
+
+MARKER = "heddle0content0marker"  # letters and digits: no template trims or escapes them
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplate:
+    """A template split at the user's content: rendered text = head + content + tail.
+
+    `source` is the template itself; its literal text holds the model's control tokens.
+    """
+
+    head: str
+    tail: str
+    source: str
+
+    @classmethod
+    def from_directory(cls, directory: Path) -> "ChatTemplate | None":
+        """Read and render a model directory's template; None for a base model without one.
+
+        The content is put in as it is: a template that trims messages is not followed in that.
+        `strftime_now` gives the moment of this call, so a template's date is that of start-up.
+
+        Raises:
+            ConfigError: the template can't be rendered, or not with one user message.
+        """
+        settings = read_json(directory / "tokenizer_config.json")
+        source = _template_source(directory, settings)
+        if source is None:
+            return None
+        names = {**read_json(directory / "special_tokens_map.json"), **settings}
+        tokens = {k: _content(v) for k, v in names.items() if k.endswith("_token") and v}
+        for content in (MARKER, [{"type": "text", "text": MARKER}]):
+            try:
+                rendered = _render(source, content, tokens)
+            except jinja2.TemplateError as error:
+                raise ConfigError(
+                    f"chat template of {directory} can't be rendered: {error}"
+                ) from error
+            if rendered.count(MARKER) == 1:
+                head, tail = rendered.split(MARKER)
+                return cls(head, tail, source)
+        raise ConfigError(
+            f"chat template of {directory} doesn't show a user message exactly once; "
+            "correct chat_template.jinja, or remove it to use the model without a template"
+        )
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """Return a JSON object, {} where there is no such file.
+
+    Raises:
+        ConfigError: the file holds no JSON object.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(loaded, dict):
+        raise ConfigError(f"{path} should hold a JSON object, got {type(loaded).__name__}")
+    return loaded
+
+
+def _template_source(directory: Path, settings: Mapping[str, object]) -> str | None:
+    """The file wins over tokenizer_config.json, and `default` over other named templates."""
+    file = directory / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    template = settings.get("chat_template")
+    if isinstance(template, list):
+        template = {t["name"]: t["template"] for t in template}.get("default")
+    return template if isinstance(template, str) else None
+
+
+def _content(token: object) -> str:
+    """A special token is written as text, or as an object with its `content`."""
+    return str(token["content"]) if isinstance(token, dict) else str(token)
+
+
+def _render(source: str, content: object, tokens: Mapping[str, str]) -> str:
+    """Render as transformers does: the same environment, globals and variables."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, "jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    messages = [{"role": "user", "content": content}]
+    template = environment.from_string(source)
+    return template.render(
+        messages=messages, tools=None, documents=None, add_generation_prompt=True, **tokens
+    )
+
+
+class _GenerationTag(Extension):
+    """`{% generation %}` marks the assistant's words for training; here it is its body."""
+
+    tags = {"generation"}  # noqa: RUF012 (jinja2 declares it as a plain set)
+
+    def parse(self, parser: Parser) -> list[Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _to_json(value: object, **options: object) -> str:
+    """jinja2's own filter escapes HTML, which a prompt doesn't want."""
+    return json.dumps(value, **{"ensure_ascii": False, **options})  # type: ignore[arg-type]
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)

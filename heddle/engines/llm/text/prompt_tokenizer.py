@@ -1,0 +1,277 @@
+"""Prompts as segments of token ids, with `tokenizers` alone: no torch in the main process."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Self
+
+from tokenizers import Tokenizer
+
+from heddle.core.errors import ConfigError, InputError
+from heddle.core.passages import Passage
+from heddle.core.payloads import Segment, SegmentRole
+from heddle.engines.llm.text.chat_template import ChatTemplate, read_json
+
+CACHED_TEXTS_MAX = 2048  # passages and prompt literals; about 10 kB each
+CACHED_CHARS_MAX = 8192  # a longer text is encoded anew each time
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFrame:
+    """What stands around the parts of every prompt.
+
+    `head` is text; `bare_head_ids` are its ids where a last space went to the part after it.
+    """
+
+    head: str
+    head_ids: tuple[int, ...]
+    bare_head_ids: tuple[int, ...]
+    tail_ids: tuple[int, ...]
+
+
+class PromptTokenizer:
+    """Encodes a prompt part by part; a part's ids depend on nothing but the border before it.
+
+    Satisfies heddle.core.ports.Tokenizer. The joined ids decode to the joined text:
+
+    * No special tokens are added for a part. A chat template writes the model's own; a base
+      model without a template gets in front what its post-processor would add (<s>).
+    * Tokenizers of the SentencePiece kind (Llama 2, Mistral) put a space before a text, here
+      before every part. That is switched off; the text at the very start gets one where the
+      decoder takes it away again. A tokenizer that hides a space at each start of a line (the
+      reader's) keeps it, also where a part starts the line; the template's tail and a slot
+      that is filled later are taken to continue one.
+    * Between two texts ("Question: " and the question) the space goes with the word after it,
+      as models know words. Before a passage, whose ids must not depend on what stands before
+      it, and before a slot that is not written yet, it stays where it is.
+    * Text never becomes a control token: special tokens, and added tokens that the template
+      writes, are only recognised in the template itself. "<|end|>" in a passage is encoded as
+      the characters it is made of.
+
+    Deviates: tokenizers that put such a space also after each special token (Llama 2 "legacy")
+        are followed in the ids only up to that space, because the joined text doesn't have it.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        frame: PromptFrame,
+        *,
+        control_ids: frozenset[int],
+        context_tokens_max: int,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._frame = frame
+        self._control_ids = control_ids
+        self._context_tokens_max = context_tokens_max
+        self._first_lead = "" if frame.head_ids else _absorbed_lead(tokenizer)
+        self._newline_ids = self._encode("\n")
+        glued = self._newline_ids + self._encode("a")
+        self._hides_line_spaces = self._encode("\na") != glued
+        self._encode_cached = lru_cache(maxsize=CACHED_TEXTS_MAX)(self._encode_part)
+
+    @classmethod
+    def from_directory(cls, directory: Path) -> Self:
+        """Read tokenizer.json, config.json and the chat template of a model directory.
+
+        Raises:
+            ConfigError: one of them is missing or can't be used; the message names it.
+        """
+        spec = read_json(directory / "tokenizer.json")
+        if not spec:
+            raise ConfigError(
+                f"model directory {directory} has no tokenizer.json; "
+                "save it with save_pretrained of a fast tokenizer"
+            )
+        template = ChatTemplate.from_directory(directory)
+        controls = _mark_controls(spec, template)
+        _drop_dummy_spaces(spec)
+        tokenizer = _load(spec, directory)
+        if template is None:
+            prefix = _native_prefix(tokenizer)
+            frame = PromptFrame("", prefix, prefix, ())
+        else:
+            frame = _encode_template(tokenizer, template)
+        tokenizer.encode_special_tokens = True  # from here on, special tokens are plain text
+        return cls(
+            tokenizer,
+            frame,
+            control_ids=frozenset(controls.values()),
+            context_tokens_max=_context_tokens_max(directory),
+        )
+
+    @property
+    def context_tokens_max(self) -> int:
+        """The model's context length [tokens]."""
+        return self._context_tokens_max
+
+    def encode_prompt(self, parts: Sequence[str | Passage | None]) -> tuple[Segment, ...]:
+        """Return the segments of a chat prompt: head, one for each part, tail."""
+        frame = self._frame
+        texts = [frame.head, *(p.render() if isinstance(p, Passage) else p for p in parts)]
+        takes = [_takes_space(texts[i], part) for i, part in enumerate(parts)] + [False]
+        segments = [Segment(frame.bare_head_ids if takes[0] else frame.head_ids)]
+        at_line = frame.head.endswith("\n")
+        for i, part in enumerate(parts):
+            text = texts[i + 1]
+            if text is None:
+                segments.append(Segment(None, SegmentRole.SLOT))
+                at_line = False
+                continue
+            lead = " " if takes[i] else self._first_lead if i == 0 else ""
+            text = lead + (text[:-1] if takes[i + 1] else text)
+            segments.append(_segment(part, self._ids(text, at_line)))
+            at_line = text.endswith("\n") if text else at_line
+        return (*segments, Segment(frame.tail_ids))
+
+    def encode_slot(self, text: str) -> tuple[int, ...]:
+        """Return the token ids that fill a pending segment."""
+        return self._ids(text, at_line=False)
+
+    def _ids(self, text: str, at_line: bool) -> tuple[int, ...]:
+        encode = self._encode_cached if len(text) <= CACHED_CHARS_MAX else self._encode_part
+        return encode(text, at_line and self._hides_line_spaces)
+
+    def _encode_part(self, text: str, after_newline: bool) -> tuple[int, ...]:
+        """Encode a text; after a newline, as the tokenizer would go on there."""
+        if after_newline:
+            ids, skipped = self._encode("\n" + text), len(self._newline_ids)
+            if ids[:skipped] == self._newline_ids:
+                return ids[skipped:]
+        return self._encode(text)
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        try:
+            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        except (TypeError, UnicodeEncodeError) as error:
+            raise InputError(
+                f"text is not valid Unicode and can't be tokenized: {error}"
+            ) from error
+        if self._control_ids.isdisjoint(encoding.ids):
+            return tuple(encoding.ids)
+        # A model whose vocabulary holds its control tokens as words can still match them (a
+        # Unigram does): such a match is encoded again, character by character.
+        ids: list[int] = []
+        for token_id, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
+            if token_id in self._control_ids:
+                for character in text[start:stop]:
+                    ids += self._tokenizer.encode(character, add_special_tokens=False).ids
+            else:
+                ids.append(token_id)
+        return tuple(ids)
+
+
+def _takes_space(before: str | None, part: str | Passage | None) -> bool:
+    """Whether the space that ends `before` belongs to the word that this part begins with."""
+    if before is None or not before.endswith(" ") or not isinstance(part, str):
+        return False
+    return bool(part) and not part[0].isspace()
+
+
+def _segment(part: str | Passage | None, ids: tuple[int, ...]) -> Segment:
+    if isinstance(part, Passage):
+        return Segment(ids, SegmentRole.CHUNK, part.chunk_id, is_public=not part.tenant)
+    return Segment(ids)
+
+
+def _load(spec: Mapping[str, object], directory: Path) -> Tokenizer:
+    try:
+        tokenizer = Tokenizer.from_str(json.dumps(spec))
+    except Exception as error:  # `tokenizers` raises a bare Exception for a malformed file
+        raise ConfigError(
+            f"{directory / 'tokenizer.json'} can't be read as a tokenizer: {error}"
+        ) from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _mark_controls(spec: Mapping[str, object], template: ChatTemplate | None) -> dict[str, int]:
+    """Mark as special the added tokens that the template writes; return the control tokens.
+
+    Mutates: `spec`. Marking keeps every token's id, which leaving tokens out would not.
+    """
+    written = template.source + template.head + template.tail if template else ""
+    controls: dict[str, int] = {}
+    for token in _objects(spec.get("added_tokens")):
+        content = str(token["content"])
+        if content in written and not content.isspace():
+            token["special"] = True
+        if token["special"]:
+            controls[content] = int(str(token["id"]))
+    return controls
+
+
+def _native_prefix(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """Return the special tokens that the tokenizer's own post-processor puts first."""
+    encoding = tokenizer.encode("a")
+    plain = encoding.special_tokens_mask.index(0) if 0 in encoding.special_tokens_mask else 0
+    return tuple(encoding.ids[:plain])
+
+
+def _drop_dummy_spaces(spec: dict[str, object]) -> None:
+    """Switch off every step that puts a space before a text.
+
+    Mutates: `spec`, its normalizer and pre-tokenizer.
+    """
+    normalizer = spec.get("normalizer")
+    if isinstance(normalizer, dict):
+        if normalizer.get("type") == "Prepend":
+            spec["normalizer"] = None
+        elif normalizer.get("type") == "Sequence":
+            steps = _objects(normalizer["normalizers"])
+            normalizer["normalizers"] = [s for s in steps if s.get("type") != "Prepend"]
+    for step in _steps(spec.get("pre_tokenizer")):
+        if "prepend_scheme" in step:
+            step["prepend_scheme"] = "never"
+        if "add_prefix_space" in step:
+            step["add_prefix_space"] = False
+
+
+def _steps(pre_tokenizer: object) -> Iterator[dict[str, object]]:
+    """Yield a pre-tokenizer, or the members of a sequence of them."""
+    if isinstance(pre_tokenizer, dict):
+        yield pre_tokenizer
+        for member in _objects(pre_tokenizer.get("pretokenizers")):
+            yield from _steps(member)
+
+
+def _objects(value: object) -> list[dict[str, object]]:
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def _encode_template(tokenizer: Tokenizer, template: ChatTemplate) -> PromptFrame:
+    """Encode head and tail; here alone are control tokens recognised."""
+
+    def encode(text: str) -> tuple[int, ...]:
+        return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    head, lead = encode(template.head), ""
+    if head and head[0] not in tokenizer.get_added_tokens_decoder():
+        lead = _absorbed_lead(tokenizer)
+        head = encode(lead + template.head)
+    bare_head = encode(lead + template.head.removesuffix(" "))
+    return PromptFrame(template.head, head, bare_head, encode(template.tail))
+
+
+def _absorbed_lead(tokenizer: Tokenizer) -> str:
+    """Return the space that the decoder takes from the start of a text; "" if it takes none."""
+    ids = tokenizer.encode(" a", add_special_tokens=False).ids
+    return "" if tokenizer.decode(ids).startswith(" ") else " "
+
+
+def _context_tokens_max(directory: Path) -> int:
+    """Read the context length; YaRN stretches the length the model was trained on."""
+    config = read_json(directory / "config.json")
+    inner = config.get("text_config")
+    config = inner if isinstance(inner, dict) else config
+    length = config.get("max_position_embeddings")
+    if not isinstance(length, int):
+        raise ConfigError(f"{directory / 'config.json'} has no max_position_embeddings")
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
+    if isinstance(rope, dict) and rope.get("rope_type", rope.get("type")) == "yarn":
+        trained = rope.get("original_max_position_embeddings", length)
+        return max(length, int(trained * rope.get("factor", 1)))
+    return length

@@ -1,0 +1,1 @@
+"""The files under a corpus directory that are derived from it."""

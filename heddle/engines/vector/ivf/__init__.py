@@ -1,0 +1,1 @@
+"""Search in inverted lists, sub-stage by sub-stage."""

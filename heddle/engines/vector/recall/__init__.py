@@ -1,0 +1,1 @@
+"""Recall measured by running searches again exactly, for any kind of index."""

@@ -1,0 +1,82 @@
+"""Every page is reached from the index, links lead somewhere, and names keep to their rules."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+DOCS: Final = ROOT / "docs"
+PAGES: Final = sorted(DOCS.rglob("*.md"))
+LINKED: Final = [*PAGES, *sorted(ROOT.glob("*.md"))]
+LINK: Final = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
+CODE: Final = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+GLOSSARY: Final = (DOCS / "reference" / "glossary.md").read_text(encoding="utf-8")
+
+
+def links(page: Path) -> Iterator[str]:
+    """Return what a page links to inside the repository."""
+    for target in LINK.findall(CODE.sub("", page.read_text(encoding="utf-8"))):
+        if not re.match(r"[a-z]+:", target):
+            yield target
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Return the anchors of a page's headings, made as GitHub makes them."""
+    text = CODE.sub(lambda code: code[0] if code[1] is None else "", page.read_text("utf-8"))
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    shown = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    plain = (re.sub(r"[^\w\- ]", "", heading) for heading in shown)
+    return frozenset(heading.strip().replace(" ", "-") for heading in plain)
+
+
+@pytest.mark.parametrize("page", LINKED, ids=name)
+def test_no_link_is_broken(page: Path) -> None:
+    broken = []
+    for target in links(page):
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            broken.append(target)
+    assert broken == []
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    reached, waiting = set(), [DOCS / "index.md"]
+    while waiting:
+        page = waiting.pop()
+        reached.add(page)
+        targets = {(page.parent / target.partition("#")[0]).resolve() for target in links(page)}
+        waiting += [path for path in targets & set(PAGES) if path not in reached]
+    assert [name(page) for page in PAGES if page not in reached] == []
+
+
+def test_the_readme_leads_to_the_index() -> None:
+    assert "docs/index.md" in set(links(ROOT / "README.md"))
+
+
+def test_a_word_has_one_entry_in_the_glossary() -> None:
+    entries, _, _ = GLOSSARY.partition("## Words with one meaning")
+    rows = re.findall(r"^\| (\*\*.*?) \| ", entries, re.MULTILINE)
+    words = [word for row in rows for word in re.findall(r"\*\*(.*?)\*\*", row)]
+    assert len(words) > 40
+    assert [word for word in set(words) if words.count(word) > 1] == []
+
+
+def test_a_setting_has_one_name_everywhere() -> None:
+    rows = re.findall(r"^\| (`--.*?) \| (.*?) \| (.*?) \| ", GLOSSARY, re.MULTILINE)
+    assert len(rows) > 20
+    for flags, fields, variables in rows:
+        named = [re.findall(r"`([^`]+)`", cell) for cell in (flags, fields, variables)]
+        for flag, field, variable in zip(*named, strict=True):
+            name = flag.removeprefix("--").replace("-", "_")
+            assert variable == f"HEDDLE_{name.upper()}"
+            assert field == name or (field, name) == ("generator", "model")

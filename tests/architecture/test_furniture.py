@@ -1,0 +1,101 @@
+"""The files around the code agree with it and with each other."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+import heddle
+from tests.helpers.pages import anchors
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    page
+    for folder in (".", "docs", "examples", "models", "tests")
+    for page in (ROOT / folder).glob("*.md" if folder == "." else "**/*.md")
+)
+LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s]*)\)")
+VERSIONS = ["3.11", "3.12", "3.13", "3.14"]
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
+    for link in LINK.findall(text):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        is_section = bool(anchor) and target.suffix == ".md"
+        if not target.exists() or (is_section and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
+    assert list(broken_links(page)) == []
+
+
+def test_a_broken_link_would_be_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One thing\n[a](#one-thing) [b](#two) [c](gone.md) [d](page.md#one-thing)\n")
+    assert list(broken_links(page)) == ["#two", "gone.md"]
+
+
+def test_ci_runs_the_versions_that_the_package_names() -> None:
+    jobs = yaml.safe_load(text_of(".github/workflows/ci.yml"))["jobs"]
+    assert jobs["tests"]["strategy"]["matrix"]["python"] == VERSIONS
+    named = tomllib.loads(text_of("pyproject.toml"))["project"]["classifiers"]
+    prefix = "Programming Language :: Python :: 3."
+    assert [
+        f"3.{name.removeprefix(prefix)}" for name in named if name.startswith(prefix)
+    ] == VERSIONS
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".github/workflows/ci.yml",
+        ".ci/run",
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/development/testing.md",
+        "docs/development/releasing.md",
+        "tests/README.md",
+    ],
+)
+def test_every_make_target_that_a_file_names_is_there(name: str) -> None:
+    makefile = text_of("Makefile")
+    found = re.findall(r"(?:^|`|run: |tests |dist |set-up )make ([a-z-]+)", text_of(name), re.M)
+    assert found, "no target is named: the pattern is wrong"
+    assert [t for t in found if not re.search(rf"^{t}:", makefile, re.M)] == []
+
+
+def test_the_five_papers_can_be_cited() -> None:
+    papers = yaml.safe_load(text_of("CITATION.cff"))["references"]
+    assert len(papers) == 5
+    assert all(paper["authors"] and (paper.get("doi") or paper.get("url")) for paper in papers)
+    readme = text_of("README.md")
+    assert all(name in readme for name in ("HedraRAG", "FusionRAG", "Teola", "WindVE", "Trinity"))
+
+
+def test_commit_subjects_are_checked() -> None:
+    (local,) = yaml.safe_load(text_of(".pre-commit-config.yaml"))["repos"]
+    hooks = {hook["id"]: hook for hook in local["hooks"]}
+    length = re.compile(hooks["subject-length"]["entry"], re.MULTILINE)
+    assert length.search("x" * 73)
+    assert not length.search(f"{'x' * 72}\n\n{'y' * 100}")
+    one_change = re.compile(hooks["subject-one-change"]["entry"], re.MULTILINE)
+    assert one_change.search("llm: do this; do that")
+    assert not one_change.search("llm: do this\n\nIt does that; and more.")
+
+
+def test_the_version_is_written_once() -> None:
+    project = tomllib.loads(text_of("pyproject.toml"))
+    assert "version" in project["project"]["dynamic"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "heddle.__version__"}
+    assert re.fullmatch(r"\d+\.\d+\.\d+", heddle.__version__)

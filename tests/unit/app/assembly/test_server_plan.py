@@ -1,0 +1,195 @@
+"""What a configuration stands for on a machine, and that each fact is looked up once."""
+
+import json
+import math
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import pytest
+
+from heddle.app.assembly import server_plan
+from heddle.app.assembly.server_plan import ServerPlan, embedder_dtype, plan_server
+from heddle.app.models.model_source import model_directory
+from heddle.app.server import Server
+from heddle.app.server_config import ServerConfig
+from heddle.core.errors import InputError
+from heddle.core.tasks import Optimizations
+from heddle.corpus.records import EmbedderStamp
+from heddle.corpus.store import CorpusStore
+from heddle.engines.embedding.encoder_directory import EncoderDirectory
+from heddle.engines.llm.lanes.lane_role import LaneRole, lane_roles
+from heddle.engines.vector.ivf.hot.setting import hot_settings
+from heddle.engines.vector.pool.policies import PoolPolicy
+from heddle.engines.vector.shards.port import LostShard
+from heddle.hosts.devices import detect_devices
+from heddle.hosts.lane_spec import EngineSpec
+from heddle.hosts.machine import MachineFacts, read_machine
+from heddle.kv.kv_encoding import KvEncoding
+from tests.helpers.bare_model import write_bare_model
+from tests.helpers.counted_calls import count_calls
+from tests.helpers.echo_engine import EchoEngine, EchoSettings
+
+CONFIG = "heddle.app.server_config"  # it parses texts to refuse the wrong ones
+
+
+def machine(flags: frozenset[str] = frozenset(), gpus: tuple[str, ...] = ()) -> MachineFacts:
+    return MachineFacts((0, 1, 2, 3), math.inf, "Test", flags, 8 << 30, 8 << 30, gpus)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_bare_model(tmp_path / "llm")
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    return write_bare_model(tmp_path / "encoder")
+
+
+def planned(facts: MachineFacts | None = None, **settings: object) -> ServerPlan:
+    config = ServerConfig.of(
+        settings.pop("generator", "reader"), settings.pop("index", None), settings
+    )
+    return plan_server(config, None, facts or machine())
+
+
+def test_names_become_directories(model: Path, encoder: Path):
+    plan = planned(generator=model, index="corpus", embedder=encoder)
+    assert plan.generator is not None
+    assert plan.embedder is not None
+    assert plan.encoder is not None
+    assert plan.generator.directory == model
+    assert plan.generator.weight_bytes == 1000
+    assert plan.generator.fingerprint.startswith("llm-")
+    assert plan.embedder.directory == plan.encoder.path == encoder
+    assert plan.embedder.fingerprint == plan.encoder.name
+
+
+def test_texts_become_settings(model: Path, encoder: Path):
+    plan = planned(
+        generator=model,
+        index="corpus",
+        embedder=encoder,
+        llm_lanes="prefill,decode",
+        recall=0.9,
+        search_pool="adaptive",
+        lost_shard="degrade",
+        hot_clusters="25%",
+        kv_reuse_encoding="int8",
+        optimizations=Optimizations.APPROX,
+    )
+    assert plan.roles == (LaneRole.PREFILL, LaneRole.DECODE)
+    assert (plan.search.recall, plan.search.speculates) == (0.9, False)
+    assert plan.pool is not None
+    assert (plan.pool.policy, plan.pool.prefill_lanes) == (PoolPolicy.ADAPTIVE, 1)
+    assert plan.lost_shard is LostShard.DEGRADE
+    assert plan.hot is not None
+    assert plan.hot.share == 0.25
+    assert plan.kv_encoding is KvEncoding.INT8
+
+
+def test_a_server_without_a_corpus_embeds_nothing(model: Path):
+    plan = planned(generator=model)
+    assert (plan.embedder, plan.encoder, plan.embedders, plan.embedding) == (None, None, (), ())
+
+
+def test_what_embeds(model: Path, encoder: Path):
+    settings = {"generator": model, "index": "corpus", "embedder": encoder}
+    assert [lane.name for lane in planned(**settings).embedders] == ["embedding"]
+    with_gpu = machine(gpus=("a GPU",))
+    names = [lane.name for lane in planned(with_gpu, **settings).embedders]
+    assert names == ["embedding-cuda0"]
+    inline = planned(with_gpu, **settings, engine_host="inline")
+    assert (inline.embedding, inline.placement.accelerators) == ((), 0)
+    assert len(inline.devices) == 2
+
+
+def test_a_plan_can_not_be_changed(model: Path):
+    with pytest.raises(FrozenInstanceError):
+        planned(generator=model).roles = ()
+
+
+def test_a_model_without_weights_is_refused(model: Path):
+    (model / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"holds no \.safetensors"):
+        planned(generator=model)
+
+
+def test_the_dtype_of_questions_is_that_of_the_passages():
+    stored = EmbedderStamp("encoder", 8, "float32")
+    with_amx = machine(frozenset({"amx_bf16"}))
+    assert embedder_dtype("bfloat16", stored, machine()) == "bfloat16"
+    assert embedder_dtype("auto", stored, with_amx) == "float32"
+    assert embedder_dtype("auto", None, with_amx) == "bfloat16"
+    assert embedder_dtype("auto", None, machine(gpus=("a GPU",))) == "bfloat16"
+    assert embedder_dtype("auto", None, machine()) == "float32"
+
+
+def test_the_plan_in_words_and_as_json(model: Path, encoder: Path):
+    settings = {"generator": model, "index": "corpus", "embedder": encoder}
+    plan = planned(machine(gpus=("a GPU",)), **settings, speculate=True)
+    lines = list(plan.lines())
+    assert lines[0].endswith("of weights, lanes llm (both)")
+    assert lines[1].endswith("of weights, computed in bfloat16")
+    assert lines[2:] == [
+        "searches scan every list that they plan, and prompts are computed ahead with the hits "
+        "so far",
+        "20% of the vectors also on cuda",
+    ]
+    record = json.loads(json.dumps(plan.record()))
+    assert record["llm_lanes"] == ["both"]
+    assert record["generator"]["directory"] == str(model)
+    assert (record["speculates"], record["hot_share"]) == (True, 0.2)
+    alone = planned(index="corpus", generator=None, embedder=encoder)
+    assert list(alone.lines())[1:] == ["searches scan every list that they plan"]
+    assert alone.record()["llm_lanes"] == []
+
+
+def test_a_recall_in_words(encoder: Path):
+    plan = planned(
+        generator=None,
+        index="corpus",
+        embedder=encoder,
+        recall=0.95,
+        optimizations=Optimizations.APPROX,
+    )
+    assert "searches stop at a recall of 0.95" in list(plan.lines())
+
+
+def test_each_fact_is_looked_up_once(
+    model: Path, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    CorpusStore.open(tmp_path / "corpus", create=True).close()
+
+    def build(spec: EngineSpec, epoch: int) -> EchoEngine:
+        engine = EchoEngine(spec.name, epoch, EchoSettings())
+        engine.kinds = spec.kinds
+        return engine
+
+    monkeypatch.setattr("heddle.app.assembly.assemble.call_factory", build)
+    calls = {
+        function.__name__: count_calls(monkeypatch, function, but_in=(CONFIG,))
+        for function in (
+            read_machine,
+            detect_devices,
+            lane_roles,
+            model_directory,
+            hot_settings,
+        )
+    }
+    opened = count_calls(monkeypatch, server_plan.open_embedder)
+    read = EncoderDirectory.open
+    directories: list[object] = []
+
+    def open_directory(path: str | None) -> EncoderDirectory:
+        directories.append(path)
+        return read(path)
+
+    monkeypatch.setattr(EncoderDirectory, "open", open_directory)
+    settings = {"embedder": encoder, "engine_host": "inline"}
+    config = ServerConfig.of(model, tmp_path / "corpus", settings)
+    with Server.from_config(config, needs_vectors=False) as server:
+        assert server.plan.machine.cores >= 1
+    assert sorted(calls.pop("model_directory")) == [(encoder,), (model,)]
+    assert {name: len(made) for name, made in calls.items()} == dict.fromkeys(calls, 1)
+    assert (len(opened), len(directories)) == (1, 1)

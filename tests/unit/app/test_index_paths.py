@@ -1,0 +1,117 @@
+"""What indexing refuses before it starts an engine."""
+
+from pathlib import Path
+
+import pytest
+
+from heddle.app.index_paths import Embedded, index_paths
+from heddle.core.errors import ConfigError, InputError, StorageError
+from heddle.corpus.ingestion import ingest_documents
+from heddle.corpus.store import CorpusStore
+
+
+def index(paths: list[Path], into: Path) -> None:
+    index_paths(paths, into, on_documents=lambda _: None, on_vectors=lambda _: None)
+
+
+def test_nothing_to_index_says_why(tmp_path: Path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    with pytest.raises(InputError, match="nothing to index was found; name files with text"):
+        index([folder], tmp_path / "corpus")
+    (folder / "blank.txt").write_text(" \n")
+    with pytest.raises(InputError, match=r"nothing to index was found \(.*blank\.txt: "):
+        index([folder], tmp_path / "corpus")
+
+
+def test_a_missing_path_is_named_and_no_corpus_is_made(tmp_path: Path):
+    with pytest.raises(InputError, match=r"nope\.md"):
+        index([tmp_path / "nope.md"], tmp_path / "corpus")
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_a_refused_first_run_leaves_nothing(tmp_path: Path):
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "blank.txt").write_text(" \n")
+    (files / "junk.txt").write_bytes(b"\x00")
+    before = sorted(tmp_path.rglob("*"))
+    for into in (tmp_path / "made/deep/corpus", files, files / "corpus"):
+        with pytest.raises(InputError, match="nothing to index was found"):
+            index([files], into)
+    with pytest.raises(InputError, match="is a file; a corpus needs a directory"):
+        index([files], files / "blank.txt")
+    with pytest.raises(ConfigError, match=r"config\.json"):
+        index_paths(
+            [files],
+            tmp_path / "corpus",
+            embedder=files,
+            on_documents=pytest.fail,
+            on_vectors=pytest.fail,
+        )
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_refused_run_leaves_a_corpus_that_was_there(tmp_path: Path):
+    CorpusStore.open(tmp_path / "corpus", create=True).close()
+    (tmp_path / "blank.txt").write_text(" \n")
+    with pytest.raises(InputError, match="nothing to index was found"):
+        index([tmp_path / "blank.txt"], tmp_path / "corpus")
+    assert CorpusStore.exists(tmp_path / "corpus")
+
+
+def test_a_stop_after_the_first_document_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def stop(*_: object) -> Embedded:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("heddle.app.index_paths.embed_pending", stop)
+    (tmp_path / "a.txt").write_text("Some text.")
+    with pytest.raises(KeyboardInterrupt):
+        index([tmp_path / "a.txt"], tmp_path / "corpus")
+    with CorpusStore.open(tmp_path / "corpus") as store:
+        assert store.stats().documents == 1
+
+
+def test_a_corpus_that_can_not_be_counted_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(_: CorpusStore) -> None:
+        raise StorageError("the disk refused")
+
+    monkeypatch.setattr(CorpusStore, "stats", refuse)
+    (tmp_path / "a.txt").write_text("Some text.")
+    with pytest.raises(StorageError):
+        index([tmp_path / "a.txt"], tmp_path / "corpus")
+    assert CorpusStore.exists(tmp_path / "corpus")
+
+
+def test_the_corpus_can_not_be_the_folder_to_index(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("Some text.")
+    with pytest.raises(InputError, match=r"is where the corpus lies \(--into\): name a directory"):
+        index([tmp_path], tmp_path)
+
+
+def test_a_missing_embedder_is_told_before_files_are_read(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("Some text.")
+    with pytest.raises(InputError, match="'nope' is no directory"):
+        index_paths(
+            [tmp_path / "a.txt"],
+            tmp_path / "corpus",
+            embedder="nope",
+            on_documents=pytest.fail,
+            on_vectors=pytest.fail,
+        )
+
+
+def test_an_index_can_be_pruned_to_nothing(tmp_path: Path):
+    lost = tmp_path / "a.txt"
+    lost.write_text("Some text.")
+    with CorpusStore.open(tmp_path / "corpus", create=True) as store:
+        ingest_documents(store, [lost])
+    lost.unlink()
+    report = index_paths(
+        [lost],
+        tmp_path / "corpus",
+        prune=True,
+        on_documents=pytest.fail,
+        on_vectors=pytest.fail,
+    )
+    assert (report.documents.removed, report.vectors) == (1, 0)

@@ -1,0 +1,307 @@
+"""The attention kernel against attention written out: in Triton's interpreter, or on a GPU."""
+
+import itertools
+import subprocess
+import sys
+from dataclasses import dataclass
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from heddle.engines.llm.attention import triton_rows
+from heddle.engines.llm.attention.triton_rows import SMALL, attend_ragged, plan_ragged
+from heddle.engines.llm.step_batch import BatchRow
+from heddle.kv.page_store import KvShape, PageStore
+from heddle.kv.rows import SharedKeys, runs_of
+
+pytest.importorskip("triton", reason="triton isn't installed: pip install 'heddle[gpu]'")
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+SLOTS = 2048
+TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3}
+# Short parts, so that a few hundred keys make many.
+CUT_SHORT = patch.multiple(triton_rows, PART_KEYS_MIN=32, PROGRAMS_PER_ROW=24)
+
+
+@dataclass(frozen=True)
+class HandRotation:
+    """RoPE over the first `dims` of a head, written out."""
+
+    dims: int
+    is_interleaved: bool = False
+
+    def turn(self, keys, tokens, out):
+        pairs = self.dims // 2
+        angles = 0.7 ** torch.arange(pairs, device=keys.device) * tokens
+        if self.is_interleaved:
+            first, second = slice(0, self.dims, 2), slice(1, self.dims, 2)
+        else:
+            first, second = slice(0, pairs), slice(pairs, self.dims)
+        exact = keys.float()
+        turned = exact.clone()
+        turned[..., first] = exact[..., first] * angles.cos() - exact[..., second] * angles.sin()
+        turned[..., second] = exact[..., second] * angles.cos() + exact[..., first] * angles.sin()
+        out.copy_(turned)
+
+
+def pool(head_dim=16, kv_heads=2, dtype=torch.float32):
+    """Return a pool whose slots are all free: they hold NaN."""
+    store = PageStore(KvShape(1, kv_heads, head_dim, dtype), SLOTS, DEVICE)
+    for tensor in (*store.keys, *store.values):
+        tensor.fill_(float("nan"))
+    return store
+
+
+class Rows:
+    """Rows that are put together by hand; their keys lie in any free slots of the pool."""
+
+    def __init__(self, store, seed=0):
+        self.store = store
+        self.rows = []
+        self._tokens = 0
+        self._random = np.random.default_rng(seed)
+        # Pieces of the pool in no order: neighbours in a row are seldom neighbours here.
+        pieces = np.split(np.arange(SLOTS), np.sort(self._random.choice(SLOTS, 60, replace=False)))
+        self._free = np.concatenate([pieces[i] for i in self._random.permutation(len(pieces))])
+
+    def add(self, context, queries=None, places=None, segments=()):
+        """Add a row; of `segments` (start, stop, rotation) those with a rotation are shared."""
+        queries = queries if places is None else len(places)
+        own, self._free = self._free[:context], self._free[context:]
+        for tensor in (*self.store.keys, *self.store.values):
+            noise = self._random.standard_normal((tensor.shape[0], context, tensor.shape[2]))
+            tensor[:, own] = torch.from_numpy(noise).to(tensor)
+        is_shared = np.zeros(context, np.bool_)
+        shared = []
+        for start, stop, rotation in segments:
+            if rotation:
+                is_shared[start:stop] = True
+                slots = own[start:stop]
+                part = SharedKeys(np.arange(start, stop), slots, rotation=rotation)
+                shared.append(part)
+        self.rows.append(
+            BatchRow(
+                self._tokens,
+                self._tokens + queries,
+                context,
+                runs_of(own[~is_shared]),
+                places=None if places is None else np.asarray(places),
+                shared=tuple(shared),
+            )
+        )
+        self._tokens += queries
+        return self
+
+    def query(self, heads):
+        noise = self._random.standard_normal((self._tokens, heads, self.store.shape.head_dim))
+        return torch.from_numpy(noise).to(DEVICE, self.store.shape.dtype).transpose(0, 1)
+
+
+def written_out(row, store, query, rotation):
+    """Return a row's output, one query after another in float64. Shapes: [queries, heads, dim]."""
+    slots, _ = row.key_table()
+    keys, values = store.keys[0][:, slots].clone(), store.values[0][:, slots].double()
+    for shared in row.shared:
+        part = torch.empty_like(keys[:, shared.places])
+        rotation.turn(keys[:, shared.places], shared.rotation, part)
+        keys[:, shared.places] = part
+    places = row.places if row.places is not None else range(row.context - row.queries, row.context)
+    group = query.shape[0] // keys.shape[0]
+    out = []
+    for place, token in zip(places, range(row.query_start, row.query_stop), strict=True):
+        seen = slice(0, int(place) + 1)
+        grouped = query[:, token].double().view(keys.shape[0], group, -1)
+        weights = (grouped @ keys[:, seen].double().transpose(1, 2) * 0.3).softmax(dim=-1)
+        out.append((weights @ values[:, seen]).flatten(0, 1))
+    return torch.stack(out)
+
+
+def check(rows, heads, rotation=None):
+    """Compare all rows with what is written out; return the plan."""
+    query = rows.query(heads)
+    plan = plan_ragged(rows.rows, rows.store, heads, rotation)
+    got = attend_ragged(plan, rows.store, 0, query, 0.3)
+    tolerance = TOLERANCE[rows.store.shape.dtype]
+    for row in rows.rows:
+        expected = written_out(row, rows.store, query, rotation)
+        own = got[row.query_start : row.query_stop].double()
+        torch.testing.assert_close(own, expected, rtol=tolerance, atol=tolerance)
+    return plan
+
+
+@st.composite
+def layouts(draw):
+    """Contexts, queries and segments of one to three rows."""
+    rows = []
+    for _ in range(draw(st.integers(1, 3))):
+        context = draw(st.integers(1, 150))
+        kind = draw(st.sampled_from(["decode", "last", "scattered"]))
+        places = [context - 1]
+        if kind != "decode":
+            count = draw(st.integers(1, min(context, 40)))
+            places = list(range(context - count, context))
+        if kind == "scattered":
+            picked = st.sets(st.integers(0, context - 1), min_size=1, max_size=40)
+            places = sorted(draw(picked))
+            context = places[-1] + 1
+        bounds = sorted(draw(st.sets(st.integers(1, context), max_size=3)) | {0, context})
+        rotations = st.sampled_from([0, 0, 5, -3, 40])
+        segments = tuple((*ends, draw(rotations)) for ends in itertools.pairwise(bounds))
+        rows.append((context, places, segments))
+    return rows
+
+
+# An example takes a second in the interpreter: too long to look for a simpler one.
+@settings(max_examples=12, deadline=None, phases=[Phase.generate])
+@given(
+    layout=layouts(),
+    head_dim=st.sampled_from([64, 80, 96, 128]),
+    kv_heads=st.integers(1, 2),
+    group=st.sampled_from([1, 3, 7, 8]),
+    dtype=st.sampled_from([torch.float32, torch.float16]),
+    rotary=st.sampled_from([HandRotation(64), HandRotation(32), HandRotation(32, True)]),
+    seed=st.integers(0, 9),
+)
+def test_any_rows_equal_attention_written_out(
+    layout, head_dim, kv_heads, group, dtype, rotary, seed
+):
+    rows = Rows(pool(head_dim, kv_heads, dtype), seed)
+    for context, places, segments in layout:
+        rows.add(context, places=places, segments=segments)
+    with CUT_SHORT:
+        check(rows, kv_heads * group, rotary)
+
+
+def test_one_query_and_one_key():
+    check(Rows(pool()).add(1, 1), heads=4)
+
+
+def test_a_decode_over_many_keys_is_cut_into_parts():
+    plan = check(Rows(pool()).add(700, 1).add(20, 1), heads=4)
+    (launch,) = plan.launches
+    assert launch.tiling == SMALL[4]
+    assert launch.parts == 3
+    assert sorted(launch.items[:, 7].tolist()) == [-1, 0, 1, 2]
+
+
+def test_a_short_question_is_cut_and_a_long_prompt_is_not():
+    with patch.object(triton_rows, "PROGRAMS_PER_ROW", 8):
+        plan = plan_ragged(Rows(pool()).add(700, 20).add(1100, 300).rows, pool(), 4, None)
+    (launch,) = plan.launches
+    assert launch.merges[:, :2].tolist() == [[0, 40]]
+    assert launch.parts == 3
+
+
+def test_parts_that_hold_nothing_a_query_sees_add_nothing():
+    """Queries at both ends of a row share a tile: the first ones see no key of the later parts."""
+    plan = check(Rows(pool()).add(900, places=[0, 1, 30, 31, *range(880, 900)]), heads=2)
+    (launch,) = plan.launches
+    assert launch.parts > 1
+
+
+def test_what_runs_beside_a_row_changes_no_bit_of_it():
+    def first_row(*others):
+        rows = Rows(pool(), seed=3).add(300, 1).add(280, places=range(0, 280, 9))
+        query = rows.query(6)
+        for other in others:
+            rows.add(*other)
+        query = torch.cat([query, rows.query(6)[:, query.shape[1] :]], dim=1)
+        plan = plan_ragged(rows.rows, rows.store, 6, None)
+        return attend_ragged(plan, rows.store, 0, query, 0.3)[:33]
+
+    assert torch.equal(first_row(), first_row((300, 1), (90, 40), (1, 1)))
+
+
+def test_a_nan_stays_in_its_row():
+    rows = Rows(pool()).add(40, 30).add(50, 20)
+    first_slot = rows.rows[0].runs[0].start
+    rows.store.values[0][:, first_slot] = float("nan")
+    plan = plan_ragged(rows.rows, rows.store, 2, None)
+    out = attend_ragged(plan, rows.store, 0, rows.query(2), 0.3)
+    assert out[:30].isnan().all()
+    assert out[30:].isfinite().all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(layout=layouts(), group=st.integers(1, 8))
+def test_a_plan_takes_every_key_that_a_query_sees_once_and_none_behind_a_tile(layout, group):
+    store = pool()
+    rows = Rows(store)
+    for context, places, segments in layout:
+        rows.add(context, places=places, segments=segments)
+    with CUT_SHORT:
+        plan = plan_ragged(rows.rows, store, 2 * group, HandRotation(16))
+    first_key = np.cumsum([0, *(row.context for row in rows.rows)])
+    segments = plan.segments.tolist()
+    seen = {}
+    for launch in plan.launches:
+        items = launch.items.tolist()
+        lengths = [stop - start for _, _, start, stop, *_ in items]
+        assert lengths == sorted(lengths, reverse=True)
+        for first, stop, keys_start, keys_stop, seen_by_all, low, high, _ in items:
+            tokens = range(first // group, (stop - 1) // group + 1)
+            places = [int(plan.places[token]) for token in tokens]
+            assert keys_start < keys_stop <= max(places) + 1
+            assert seen_by_all == min(places) + 1
+            covered = [key for start, stop in segments[low:high] for key in range(start, stop)]
+            keys = [key for key in covered if keys_start <= key < keys_stop]
+            assert keys == list(range(keys_start, keys_stop))
+            for line in range(first, stop):
+                seen.setdefault(line, []).extend(keys)
+    for row, start in zip(rows.rows, first_key, strict=False):
+        for line in range(row.query_start * group, row.query_stop * group):
+            keys = [key for key in sorted(seen[line]) if key <= plan.places[line // group]]
+            assert keys == list(range(start, int(plan.places[line // group]) + 1))
+            slots, _ = row.key_table()
+            assert plan.slots[keys].tolist() == slots[: len(keys)].tolist()
+
+
+COMPILE = """
+import sys
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from heddle.engines.llm.attention import triton_kernel as kernel
+from heddle.engines.llm.attention.triton_rows import LARGE, SMALL
+
+POINTERS = {"items": "*i32", "slots": "*i32", "places": "*i32", "segments": "*i32",
+            "partner": "*i32", "merges": "*i32", "part_out": "*fp32", "part_lse": "*fp32",
+            "own_part": "*fp32", "partner_part": "*fp32"}
+
+def compiled(function, tiling, capability, **sizes):
+    sizes["BLOCK_M"] = tiling.lines
+    if "BLOCK_N" in function.arg_names:
+        sizes["BLOCK_N"] = tiling.keys
+    signature = {name: POINTERS.get(name, "*bf16") for name in function.arg_names}
+    signature |= {name: "i32" for name in signature if name.endswith("_stride")}
+    signature |= {name: "fp32" for name in signature if name == "scale_log2"}
+    signature |= {name: "constexpr" for name in sizes}
+    names = list(signature)
+    constants = {(names.index(name),): value for name, value in sizes.items()}
+    attributes = {(index,): [["tt.divisibility", 16]] for index, name in enumerate(names)
+                  if signature[name][0] in "*i"}
+    source = ASTSource(function, signature, constants, attributes)
+    options = {"num_warps": tiling.num_warps, "num_stages": tiling.num_stages}
+    return compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+
+large = compiled(kernel.attend_items, LARGE[2], 90, HEAD_DIM=128, BLOCK_D=128, GROUP=7,
+                 IS_TURNED=False)
+compiled(kernel.attend_items, SMALL[2], 80, HEAD_DIM=80, BLOCK_D=128, GROUP=4, IS_TURNED=True)
+compiled(kernel.merge_parts, LARGE[2], 90, HEAD_DIM=96, BLOCK_D=128, GROUP=1)
+print(large.metadata.shared, "wgmma" in large.asm["ptx"])
+"""
+
+
+def test_the_kernels_compile_for_gpus(tmp_path, monkeypatch):
+    """The interpreter takes what the compiler refuses. No GPU is needed to compile for one."""
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    shared_bytes, has_wgmma = done.stdout.split()
+    assert int(shared_bytes) <= 227 << 10  # of an H100
+    assert has_wgmma == "True"

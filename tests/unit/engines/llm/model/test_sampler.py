@@ -1,0 +1,75 @@
+"""Tokens drawn by inverting the distribution: what is left in, and how often each comes."""
+
+import pytest
+import torch
+
+from heddle.engines.llm.model.sampler import draw_tokens, probabilities_of
+from heddle.engines.llm.step_batch import Draw
+
+LOGITS = torch.tensor([[0.5, 0.1, 0.3, 0.06, 0.04]]).log()
+
+
+def counts(**draw):
+    """Return how often each token comes over an even grid of uniforms."""
+    seen = [0] * 5
+    for step in range(1000):
+        (token,) = draw_tokens(LOGITS, [Draw(uniform=(step + 0.5) / 1000, **draw)])
+        seen[token] += 1
+    return seen
+
+
+def test_greedy_takes_the_best_of_each_row():
+    logits = torch.tensor([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
+    assert draw_tokens(logits, [Draw(), Draw()]) == (1, 0)
+
+
+def test_tokens_come_as_often_as_the_model_says():
+    assert counts(temperature=1.0) == pytest.approx([500, 100, 300, 60, 40], abs=1)
+
+
+def test_temperature_sharpens():
+    squares = torch.tensor([0.25, 0.01, 0.09, 0.0036, 0.0016])
+    expected = (squares / squares.sum() * 1000).tolist()
+    assert counts(temperature=0.5) == pytest.approx(expected, abs=1)
+
+
+def test_top_k_keeps_the_best_k():
+    assert counts(temperature=1.0, top_k=2) == pytest.approx([625, 0, 375, 0, 0], abs=1)
+
+
+def test_top_p_keeps_the_smallest_set_that_reaches_it():
+    assert counts(temperature=1.0, top_p=0.75) == pytest.approx([625, 0, 375, 0, 0], abs=1)
+    assert counts(temperature=1.0, top_p=0.45) == [1000, 0, 0, 0, 0]
+
+
+def test_top_p_counts_within_top_k():
+    both = counts(temperature=1.0, top_k=3, top_p=0.85)
+    assert both == pytest.approx([625, 0, 375, 0, 0], abs=1)
+
+
+@pytest.mark.parametrize("uniform", [0.0, 1.0 - 1e-16])
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_the_ends_of_the_interval_are_tokens(uniform, top_p):
+    (token,) = draw_tokens(LOGITS, [Draw(1.0, top_p, 0, uniform)])
+    assert 0 <= token < 5
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("how", [Draw(), Draw(1.0), Draw(1.0, 0.9, 0, 0.5), Draw(1.0, 0.9, 1)])
+def test_a_row_that_is_not_finite_has_some_token_and_leaves_the_others_alone(bad, how):
+    logits = torch.tensor([[0.0, 1.0], [0.0, bad], [2.0, 1.0]])
+    first, broken, last = draw_tokens(logits, [Draw(), how, Draw()])
+    assert (first, last) == (1, 0)
+    assert broken in (0, 1)
+
+
+def test_a_probability_is_that_of_the_plain_softmax():
+    logits = LOGITS.repeat(4, 1) + torch.arange(4.0)[:, None]
+    draws = [
+        Draw(wants_probability=True),
+        Draw(),
+        Draw(0.3, 0.5, 2, 0.99, wants_probability=True),
+        Draw(wants_probability=True),
+    ]
+    assert probabilities_of((0, 1, 2, 4), logits, draws) == pytest.approx((0.5, 0.3, 0.04))
+    assert probabilities_of((0, 1), logits[:2], [Draw(), Draw(1.0)]) == ()
