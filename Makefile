@@ -13,7 +13,7 @@ TORCH ?= torch==2.13.0
 EXTRAS ?= server,dev
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
-.PHONY: mutants reader sim clean
+.PHONY: mutants reader extractor sim clean
 
 setup: $(STAMP)
 
@@ -77,6 +77,11 @@ mutants: setup
 reader: setup
 	cd models/reader && PYTHONPATH=../.. ../../$(BIN)/python -m training.train \
 		--profile $(or $(PROFILE),cpu) --export heddle_reader/model
+
+# Train the extractor from the packaged MiniLM, on one core and behind everything else. Resumable.
+extractor: setup
+	cd models/extractor && ../../$(BIN)/python -m extractor_training.train \
+		--export heddle_extractor/model
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

@@ -11,7 +11,7 @@ passages. Times are real ones, from the moment a request was to come; weights ar
 is about time. Answers have 16 tokens. fp32 on the CPU.
 
 poisson, ragpulse: the KV of all chunks lies in host memory, stored beforehand (as `heddle index
---fuse` does; primed KV takes as long as this raw one); 15 % of their tokens are computed anew.
+--prime` does; primed KV takes as long as this raw one); 15 % of their tokens are computed anew.
 * prefix_cache: only what stands behind the very same tokens is reused;
 * cacheblend;
 * fusionrag: as it ships, the question alone selects;

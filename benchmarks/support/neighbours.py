@@ -1,4 +1,4 @@
-"""The neighbours of passages among themselves, as `heddle index --fuse` finds them."""
+"""The neighbours of passages among themselves, as `heddle index --prime` finds them."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -32,7 +32,7 @@ from heddle.workflow.presets import ANSWER, ANSWER_TOKENS
 # Twice what runs at once, so that the engine never waits for us.
 SEQUENCES_MAX: Final = 16
 IN_FLIGHT_MAX: Final = 32
-PRIMING_STEP_S: Final = 2.0  # as `heddle index --fuse` has it
+PRIMING_STEP_S: Final = 2.0  # as `heddle index --prime` has it
 
 
 @dataclass(frozen=True, slots=True)

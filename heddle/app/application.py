@@ -3,10 +3,11 @@
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Literal, Protocol, Unpack, overload
 
 from heddle.app.batch import PATIENCE_S, Inputs, answer_all, answer_all_async
 from heddle.app.request_arguments import patience_s
+from heddle.app.request_options import RequestOptions
 from heddle.runtime.events import Answer, RequestEvent
 from heddle.runtime.handle import Handle
 from heddle.workflow.workflow import Workflow
@@ -15,23 +16,23 @@ from heddle.workflow.workflow import Workflow
 class Submits(Protocol):
     """What an app needs of a server."""
 
-    def submit(self, *request: Any, **how: Any) -> Handle:  # noqa: ANN401
-        """Admit a request (a workflow and its inputs); see Server.submit."""
+    def submit(self, workflow: Workflow, inputs: Inputs, **how: Unpack[RequestOptions]) -> Handle:
+        """Admit a request; see Server.submit."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A compiled workflow on a server. Every verb takes `submit`'s keyword arguments."""
+    """A compiled workflow on a server; every verb takes the keywords of `Server.submit`."""
 
     server: Submits
     workflow: Workflow
 
-    def submit(self, inputs: Inputs, **how: Any) -> Handle:  # noqa: ANN401 - submit's arguments
+    def submit(self, inputs: Inputs, **how: Unpack[RequestOptions]) -> Handle:
         """Admit a request and return its handle; see Server.submit."""
         return self.server.submit(self.workflow, inputs, **how)
 
-    def invoke(self, inputs: Inputs, **how: Any) -> Answer:  # noqa: ANN401
+    def invoke(self, inputs: Inputs, **how: Unpack[RequestOptions]) -> Answer:
         """Run a request and return its answer."""
         handle = self.submit(inputs, **how)
         try:
@@ -40,11 +41,11 @@ class App:
             handle.cancel_soon()
             raise
 
-    async def ainvoke(self, inputs: Inputs, **how: Any) -> Answer:  # noqa: ANN401
+    async def ainvoke(self, inputs: Inputs, **how: Unpack[RequestOptions]) -> Answer:
         """Run a request and return its answer, from async code."""
         return await self.submit(inputs, **how)
 
-    def stream(self, inputs: Inputs, **how: Any) -> Iterator[RequestEvent]:  # noqa: ANN401
+    def stream(self, inputs: Inputs, **how: Unpack[RequestOptions]) -> Iterator[RequestEvent]:
         """Run a request and yield its events; the last one is Answer or RequestFailed."""
         handle = self.submit(inputs, **how)
         try:
@@ -53,7 +54,9 @@ class App:
             if not handle.is_done:
                 handle.cancel_soon()
 
-    async def astream(self, inputs: Inputs, **how: Any) -> AsyncIterator[RequestEvent]:  # noqa: ANN401
+    async def astream(
+        self, inputs: Inputs, **how: Unpack[RequestOptions]
+    ) -> AsyncIterator[RequestEvent]:
         """Run a request and yield its events, from async code."""
         handle = self.submit(inputs, **how)
         try:
@@ -69,7 +72,7 @@ class App:
         many: Sequence[Inputs],
         *,
         return_exceptions: Literal[False] = False,
-        **how: Any,  # noqa: ANN401
+        **how: Unpack[RequestOptions],
     ) -> list[Answer]: ...
 
     @overload
@@ -78,11 +81,15 @@ class App:
         many: Sequence[Inputs],
         *,
         return_exceptions: Literal[True],
-        **how: Any,  # noqa: ANN401
+        **how: Unpack[RequestOptions],
     ) -> list[Answer | Exception]: ...
 
     def batch(
-        self, many: Sequence[Inputs], *, return_exceptions: bool = False, **how: Any
+        self,
+        many: Sequence[Inputs],
+        *,
+        return_exceptions: bool = False,
+        **how: Unpack[RequestOptions],
     ) -> Sequence[Answer | Exception]:
         """Run many requests at once and return their answers in order.
 
@@ -107,7 +114,7 @@ class App:
         many: Sequence[Inputs],
         *,
         return_exceptions: Literal[False] = False,
-        **how: Any,  # noqa: ANN401
+        **how: Unpack[RequestOptions],
     ) -> list[Answer]: ...
 
     @overload
@@ -116,11 +123,15 @@ class App:
         many: Sequence[Inputs],
         *,
         return_exceptions: Literal[True],
-        **how: Any,  # noqa: ANN401
+        **how: Unpack[RequestOptions],
     ) -> list[Answer | Exception]: ...
 
     async def abatch(
-        self, many: Sequence[Inputs], *, return_exceptions: bool = False, **how: Any
+        self,
+        many: Sequence[Inputs],
+        *,
+        return_exceptions: bool = False,
+        **how: Unpack[RequestOptions],
     ) -> Sequence[Answer | Exception]:
         """Run many requests at once, from async code; see `batch`.
 

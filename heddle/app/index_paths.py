@@ -10,6 +10,7 @@ from heddle.app.indexing.chunk_embedding import BATCH_ROWS, Embedded, embed_batc
 from heddle.app.models.embedder_source import open_embedder
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory
 from heddle.app.server import Server
+from heddle.app.server_config import ServerConfig
 from heddle.core.errors import InputError
 from heddle.core.tasks import Priority
 from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documents
@@ -115,8 +116,9 @@ def embed_pending(
     if total == 0:
         return Embedded()
     on_vectors(EmbedProgress(0, total))
-    settings = {"embedder": embedder, "long_texts": long_texts, "needs_vectors": False}
-    with Server(None, directory, **settings) as server:
+    settings = {"embedder": embedder, "long_texts": long_texts}
+    config = ServerConfig.of(None, directory, settings)
+    with Server.from_config(config, needs_vectors=False) as server:
         batches = pending_batches(store, BATCH_ROWS)
         return embed_batches(
             server,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, Unpack
 
 from heddle.app.application import App
 from heddle.app.assembly.server_plan import ServerPlan
@@ -23,30 +23,30 @@ from heddle.app.observe.server_state import ServerState
 from heddle.app.observe.tally import Tally
 from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport
 from heddle.app.priming.prime import NEIGHBOURS_DEFAULT, prime_chunks
-from heddle.app.request_arguments import member_named, patience_s, tenant_name
+from heddle.app.request_arguments import tenant_name
+from heddle.app.request_options import CheckedEmbedding, EmbeddingOptions, RequestOptions
 from heddle.app.server_config import ServerConfig
-from heddle.app.submission import admit, checked_submission, compiled_workflow
+from heddle.app.server_settings import ServerSettings
+from heddle.app.submission import Submission, admit, compiled_workflow
 from heddle.core.errors import ConfigError
-from heddle.core.kv_reuse import KvReuse, kv_reuse_of
-from heddle.core.payloads import EmbedPayload, TextRole
+from heddle.core.payloads import EmbedPayload
 from heddle.core.results import Vectors
-from heddle.core.tasks import Optimizations, Priority
 from heddle.corpus.store import CorpusStore
-from heddle.engines.embedding.long_texts import LongTexts
 from heddle.runtime.clock import SystemClock
 from heddle.runtime.handle import Handle
 from heddle.runtime.step_trace import StepTrace
 from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.searches import ChangedWorkflows
 from heddle.workflow.workflow import Workflow
 
 
 class Server:
     """Runs workflows on a model and an index. (HedraRAG Listing 1)
 
-    `Server(generator="reader", index="corpus-dir")` takes every field of ServerConfig by name.
-    `kv_reuse` may also be a text such as "fusionrag,0.15", `long_texts` "cut" or "window".
-    The engines live in processes of their own unless host="inline"; the runtime in a thread of
-    this process. Use it as a context manager, or call close().
+    `Server(generator="reader", index="corpus-dir")` takes every field of ServerConfig as a
+    keyword; texts stand for enums and for a KvReuse, as in `ServerConfig.of`. The engines live in
+    processes of their own unless engine_host="inline"; the runtime lives in a thread of this
+    process. Use it as a context manager, or call close().
 
     Raises:
         ConfigError, InputError: the configuration, the model or the corpus can't be used.
@@ -56,19 +56,33 @@ class Server:
         self,
         generator: str | Path | None = "reader",
         index: str | Path | None = None,
-        **settings: Any,  # noqa: ANN401 - ServerConfig's fields, checked by it
+        **settings: Unpack[ServerSettings],
     ) -> None:
-        if "kv_reuse" in settings:
-            settings["kv_reuse"] = kv_reuse_of(settings["kv_reuse"])
-        if "long_texts" in settings:
-            settings["long_texts"] = member_named(LongTexts, settings["long_texts"], "long_texts")
-        try:
-            self.config = ServerConfig(generator=generator, index=index, **settings)
-        except TypeError as error:
-            raise ConfigError(f"Server: {error}") from error
+        self._begin(ServerConfig.of(generator, index, settings), needs_vectors=True)
+
+    @classmethod
+    def from_config(cls, config: ServerConfig, *, needs_vectors: bool = True) -> Self:
+        """Start a server with this configuration.
+
+        Args:
+            config: what it is made of.
+            needs_vectors: refuse a corpus without vectors; indexing says False.
+
+        Raises:
+            ConfigError, InputError: the model or the corpus can't be used.
+        """
+        server = cls.__new__(cls)
+        server._begin(config, needs_vectors=needs_vectors)
+        return server
+
+    def _begin(self, config: ServerConfig, *, needs_vectors: bool) -> None:
+        self.config = config
         self.clock = SystemClock()
         self.trace = StepTrace()
-        self._running = start(self.config, self.clock, Tally(), self.trace, self.submit)
+        self._changed = ChangedWorkflows()
+        self._running = start(
+            config, self.clock, Tally(), self.trace, self.submit, needs_vectors=needs_vectors
+        )
 
     @property
     def plan(self) -> ServerPlan:
@@ -99,69 +113,48 @@ class Server:
         self,
         workflow: "str | RAGraph | Workflow | App",
         inputs: str | Mapping[str, object],
-        *,
-        deadline_s: float | None = None,
-        priority: Priority | str = Priority.NORMAL,
-        tenant: str = "",
-        optimizations: Optimizations | str | None = None,
-        kv_reuse: KvReuse | str | None = None,
-        where: Mapping[str, object] | None = None,
+        **options: Unpack[RequestOptions],
     ) -> Handle:
         """Admit a request and return its handle.
 
         Args:
             workflow: a ready-made workflow's name, a graph, or an App.
             inputs: the question, or a value for every input.
-            deadline_s: seconds until the answer is worthless.
-            priority: "interactive", "normal" or "bulk".
-            tenant: who asks. The request finds this tenant's documents and those without a tenant.
-                Tenants never share prefix caches.
-            optimizations: "off", "exact" or "approx"; at most what the server allows.
-            kv_reuse: how prompts use stored chunk KV, which needs "approx": a KvReuse or a text
-                such as "fusionrag,0.15"; None = as the server does, where the request's
-                `optimizations` are "approx".
-            where: metadata that found documents must have, for every search: {"lang": "en",
-                "year": [2020, 2021]} asks for the value, or one of the list, of each key.
+            options:
+                topk: passages of each search; None = as the workflow has it.
+                hybrid: search by words (BM25) as well as by meaning; None = as the workflow does.
+                where: metadata that found documents must have, for every search: {"lang": "en",
+                    "year": [2020, 2021]} asks for the value, or one of the list, of each key.
+                tenant: searches find this tenant's documents and those without a tenant; prefix
+                    caches are never shared between tenants.
+                deadline_s: seconds until the answer is worthless; None = the server's default.
+                priority: "interactive", "normal" or "bulk".
+                optimizations: "off", "exact" or "approx"; at most what the server allows.
+                kv_reuse: how prompts use stored chunk KV, which needs "approx": a KvReuse or a
+                    text such as "fusionrag,0.15"; None = as the server does, if the request's
+                    `optimizations` are "approx".
 
         Raises:
             Busy: too many requests are in flight; nothing was started.
             InputError, WorkflowError, ConfigError: the request can't be run as it is.
         """
-        request = checked_submission(
-            self.config,
-            workflow,
-            inputs,
-            deadline_s=deadline_s,
-            priority=priority,
-            tenant=tenant,
-            optimizations=optimizations,
-            kv_reuse=kv_reuse,
-            where=where,
-        )
+        compiled = compiled_workflow(workflow)
+        request = Submission.of(self.config, self._changed, compiled, inputs, options)
         return self._running.thread.call(lambda: admit(self._running, request))
 
-    def embed(
-        self,
-        texts: Sequence[str],
-        *,
-        role: TextRole | str = TextRole.PLAIN,
-        deadline_s: float | None = None,
-        priority: Priority | str = Priority.NORMAL,
-        tenant: str = "",
-        dimensions: int | None = None,
-        long_texts: LongTexts | str | None = None,
-    ) -> Vectors:
+    def embed(self, texts: Sequence[str], **options: Unpack[EmbeddingOptions]) -> Vectors:
         """Embed texts on the lanes that workflows use, or refuse at once. (WindVE)
 
         Args:
             texts: each gets a vector.
-            role: "plain", "query" or "passage": which of the model's prompts stands before them.
-            deadline_s: seconds until the vectors are worthless; None = the server's default.
-            priority: "interactive", "normal" or "bulk"; bulk waits for what the others leave.
-            tenant: whose texts they are; cached vectors are never shared between tenants.
-            dimensions: the length of the vectors, where the model allows a shorter one.
-            long_texts: "cut" or "window", for texts longer than the model takes, which the result
-                counts; None = as the server does.
+            options:
+                role: "plain", "query" or "passage": the prompt of the model to put before them.
+                deadline_s: seconds until the vectors are worthless; None = the server's default.
+                priority: "interactive", "normal" or "bulk"; bulk waits for the others.
+                tenant: the tenant of the texts; cached vectors are never shared between tenants.
+                dimensions: the length of the vectors, where the model allows a shorter one.
+                long_texts: "cut" or "window", for texts longer than the model's limit; the result
+                    counts them; None = as the server does.
 
         Raises:
             Busy: they would be late; `wait_s` says when to come again.
@@ -169,49 +162,27 @@ class Server:
             ConfigError: the server has no corpus and so no embedder.
             EngineError: a lane failed.
         """
-        answer = self.submit_embedding(
-            texts,
-            role=role,
-            deadline_s=deadline_s,
-            priority=priority,
-            tenant=tenant,
-            dimensions=dimensions,
-            long_texts=long_texts,
-        )
-        return answer.result()
+        return self.submit_embedding(texts, **options).result()
 
     def submit_embedding(
-        self,
-        texts: Sequence[str],
-        *,
-        role: TextRole | str = TextRole.PLAIN,
-        deadline_s: float | None = None,
-        priority: Priority | str = Priority.NORMAL,
-        tenant: str = "",
-        dimensions: int | None = None,
-        long_texts: LongTexts | str | None = None,
+        self, texts: Sequence[str], **options: Unpack[EmbeddingOptions]
     ) -> Future[Vectors]:
         """Admit texts as `embed` does and return their future vectors, which may be cancelled."""
-        in_windows = None
-        if long_texts is not None:
-            in_windows = member_named(LongTexts, long_texts, "long_texts") is LongTexts.WINDOW
-        which = member_named(TextRole, role, "role")
-        payload = EmbedPayload(checked_texts(texts), which, in_windows)
-        time_s = patience_s(deadline_s)
-        level = member_named(Priority, priority, "priority")
-        owner = tenant_name(tenant)
+        asked = CheckedEmbedding.of(options)
+        payload = EmbedPayload(checked_texts(texts), asked.role, asked.in_windows)
 
         running = self._running
 
         def submit() -> Future[Vectors]:
             if running.embedding is None:
                 raise ConfigError("this server has no embedder: give it an index")
+            default_s = self.config.deadline_s
             answer = running.embedding.submit(
                 payload,
-                seconds_left=self.config.limits.deadline_s if time_s is None else time_s,
-                priority=level,
-                tenant=owner,
-                dimensions=dimensions,
+                seconds_left=default_s if asked.deadline_s is None else asked.deadline_s,
+                priority=asked.priority,
+                tenant=asked.tenant,
+                dimensions=asked.dimensions,
             )
             running.loop.wake()
             return answer
@@ -293,14 +264,14 @@ class Server:
 
         Args:
             neighbours_max: neighbours of each chunk, fewer where more don't fit into the context.
-            on_plan: told what it will take, before anything is computed.
-            on_progress: told after each chunk.
+            on_plan: called with the plan, before anything is computed.
+            on_progress: called after each chunk.
 
         Raises:
-            ConfigError: the server keeps no chunk KV, or chunk_kv_bytes or chunk_kv_disk_bytes
-                can't hold it.
+            ConfigError: the server keeps no chunk KV, or kv_reuse_memory_bytes or
+                kv_reuse_disk_bytes can't hold it.
             StorageError: the corpus directory can't be written, or its disk is full.
-            EngineError: the disk refused while it ran; what is stored by then stays.
+            EngineError: the disk refused on the way; KV that is stored already stays.
         """
         return prime_chunks(self, neighbours_max, on_plan, on_progress)
 

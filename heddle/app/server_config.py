@@ -1,195 +1,482 @@
-"""What a server is made of: one frozen value, checked where it is made."""
+"""ServerConfig: every setting of a server, in one frozen value that is checked when it is made."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal, Self
 
+from heddle.app.setting import Setting, did_you_mean, fields_of, setting
 from heddle.core.errors import ConfigError
-from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
+from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse
 from heddle.core.tasks import Optimizations
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.llm.engine import BACKGROUND_STEP_S
-from heddle.engines.llm.lanes.lane_role import LaneRole, lane_roles
-from heddle.engines.vector.ivf.early_stop.setting import EXACT, SPECULATIVE, target_recall
+from heddle.engines.llm.lanes.lane_role import ROLES, LaneRole, lane_roles
+from heddle.engines.vector.graph.scheduler import TOPM, TOPM_MAX
 from heddle.engines.vector.ivf.hot.setting import hot_settings
+from heddle.engines.vector.pool.build import PREFILL_SLO_S
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
-from heddle.kv.kv_encoding import KvEncoding
+from heddle.passes.runner import check_pass_names
 from heddle.runtime.admission import RuntimeLimits
-from heddle.runtime.batching import POLICIES
 
-HOSTS: Final = ("process", "inline")
-POOL_POLICIES: Final = tuple(policy.value for policy in PoolPolicy)
-CHUNK_KV_BYTES_DEFAULT: Final = 256 << 20
-CHUNK_KV_ENCODINGS: Final = (KvEncoding.BF16.value, KvEncoding.INT8.value)
+EngineHost = Literal["process", "inline"]
+Dtype = Literal["auto", "float32", "bfloat16"]
+Device = Literal["auto", "cpu", "cuda"]
+AttentionName = Literal["auto", "torch", "triton", "compiled"]
+KvReuseEncoding = Literal["bf16", "int8"]
+Batching = Literal["topology_aware", "algorithm2_strict", "blind", "per_invocation"]
+
+KV_REUSE_MEMORY_BYTES_DEFAULT: Final = 256 << 20
 SHARDS_MAX: Final = 64  # each is a process
-LOST_SHARD: Final = tuple(what.value for what in LostShard)
+LIMITS: Final = RuntimeLimits()
+# The headings that settings stand under.
+MODEL: Final = "models"
+SEARCH: Final = "search"
+REUSE: Final = "KV reuse"
+LANES: Final = "engines and lanes"
+BOUNDS: Final = "bounds of requests"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """How a server is put together.
+    """Every setting of a server; `Server` takes the same names as keywords.
 
-    Args:
-        generator: a model's directory, installed name or hub name; None = no generation.
-        index: a corpus directory made by `heddle index`; None = no retrieval.
-        embedder: a Hugging Face encoder directory; None = the packaged MiniLM.
-        host: "process" = engines in lanes of their own; "inline" = in this process, whose
-            allocator then keeps up to 512 MiB that an LLM on the CPU frees between its steps.
-        dtype: auto, float32 or bfloat16, for both models.
-        device: auto, cpu or cuda, for the LLM.
-        attention: what computes the LLM's: torch, triton on an NVIDIA GPU, or what is compiled on
-            this machine for its CPU; auto = the fastest that can.
-        heterogeneous: with an accelerator, whether the CPU embeds what it can't take in time.
-        long_texts: texts to embed that are longer than the model takes are cut, or read in windows.
-        nprobe: clusters a search scans; None = the index's default.
-        topm: candidates that a search of a graph keeps, 1 to 1024; None = 64.
-        search: how far searches go: "exact" = through every list that they plan; "speculative" =
-            likewise, while prompts are computed with what was found by then, which changes no
-            answer; or such as "target:0.95" = until so much of the exact hits is found on average;
-            that needs optimizations APPROX.
-        hot_clusters: which share of the index a GPU holds as well, the lists that are asked for
-            most: "20%", "off", or "auto" = 20% where there is a GPU.
-        pool: how searches before a prefill and while decoding share the vector lane, one of
-            adaptive, prefill_first, decode_first or fifo; None = as they come, side by side.
-        pool_slo_s: how long a search before a prefill may take in that pool [s]; None = 50 ms.
-        shards: lanes that search a part of the index each, at most 64.
-        lost_shard: what becomes of a search while one of them is lost: "degrade" = the others
-            answer, and the receipt says so; "fail" = it waits for the lane, or fails.
-        llm_lanes: the lanes that run the LLM, by role, such as "prefill,decode,decode": prompts
-            are computed on prefill lanes, whose KV moves on to decode lanes; "both" does all.
-        max_num_seqs: sequences an LLM lane runs at once.
-        max_num_batched_tokens: tokens of one LLM step.
-        background_step_s: how long an LLM step for nobody who waits, such as priming, may take [s]:
-            a request that comes meanwhile waits for it. A large model primes faster with more.
-        context_tokens_max: most tokens of a prompt and its answer; None = the model's own limit,
-            or what the KV pages hold if that is less.
-        kv_bytes: memory for the KV pages of each LLM lane; None = by the placement plan.
-        batching: how admission is ordered, one of `runtime.batching.POLICIES`.
-        optimizations: the most that any request may use.
-        kv_reuse: how prompts use the KV of retrieved chunks that was computed elsewhere, unless a
-            request says otherwise; anything but full attention needs optimizations APPROX.
-        chunk_kv_bytes: host memory for that KV; 0 = none is kept.
-        chunk_kv_encoding: how it is stored: bf16, or int8, half as large, whose error the receipt
-            tells; what is stored already keeps its form.
-        chunk_kv_disk_bytes: what the corpus directory may hold of it; 0 = none; None = 1 GiB, or
-            what it holds already if that is more.
-        reprime: whether chunks of a primed corpus that requests meet without primed KV, such as the
-            neighbours of a changed one, are primed in the background.
-        disabled_passes: passes to leave out, by name.
-        tool_threads: calls of user functions at once.
-        limits: bounds of the runtime.
-        needs_vectors: refuse a corpus without vectors; indexing says False.
+    What each one means, and what it accepts, stands at its field and in docs/reference/config.md.
+    `ServerConfig.of` converts texts; made directly, every value must have its own type.
 
     Raises:
-        ConfigError: a value is out of its range; the message names the field.
+        ConfigError: a value can't be used; the message names the field and what it accepts.
     """
 
-    generator: str | Path | None = "reader"
-    index: str | Path | None = None
-    embedder: str | Path | None = None
-    host: str = "process"
-    dtype: str = "auto"
-    device: str = "auto"
-    attention: str = "auto"
-    heterogeneous: bool = True
-    long_texts: LongTexts = LongTexts.CUT
-    nprobe: int | None = None
-    topm: int | None = None
-    search: str = EXACT
-    hot_clusters: str = "auto"
-    pool: str | None = None
-    pool_slo_s: float | None = None
-    shards: int = 1
-    lost_shard: str = LostShard.FAIL.value
-    llm_lanes: str = LaneRole.BOTH.value
-    max_num_seqs: int = 16
-    max_num_batched_tokens: int = 512
-    background_step_s: float = BACKGROUND_STEP_S
-    context_tokens_max: int | None = None
-    kv_bytes: int | None = None
-    batching: str = "topology_aware"
-    optimizations: Optimizations = Optimizations.EXACT
-    kv_reuse: KvReuse = FULL_ATTENTION
-    chunk_kv_bytes: int = CHUNK_KV_BYTES_DEFAULT
-    chunk_kv_encoding: str = KvEncoding.BF16.value
-    chunk_kv_disk_bytes: int | None = None
-    reprime: bool = True
-    disabled_passes: frozenset[str] = frozenset()
-    tool_threads: int = 8
-    limits: RuntimeLimits = field(default_factory=RuntimeLimits)
-    needs_vectors: bool = True
+    generator: str | Path | None = setting(
+        "reader",
+        Setting(
+            "model that writes the answers",
+            details="a directory with safetensors, an installed model's name, or owner/name of "
+            "one on the hub; none = no generation",
+            group=MODEL,
+            form="DIR|NAME",
+            none="none",
+            flag="model",
+            is_common=True,
+        ),
+    )
+    index: str | Path | None = setting(
+        None,
+        Setting(
+            "corpus directory, made by `heddle index`",
+            details="none = no retrieval",
+            group=SEARCH,
+            form="DIR",
+            none="none",
+            is_common=True,
+        ),
+    )
+    embedder: str | Path | None = setting(
+        None,
+        Setting(
+            "model that embeds texts",
+            details="a Hugging Face encoder; it must be the one that the corpus was indexed with",
+            group=MODEL,
+            form="DIR|NAME",
+            default_words="the packaged MiniLM",
+        ),
+    )
+    engine_host: EngineHost = setting(
+        "process",
+        Setting(
+            "where the engines run",
+            details="process = in processes of their own; inline = in the server's process, whose "
+            "allocator then keeps up to 512 MiB that an LLM on the CPU frees between its steps",
+            group=LANES,
+        ),
+    )
+    dtype: Dtype = setting(
+        "auto",
+        Setting(
+            "number type that the LLM and the embedder compute in",
+            details="auto = bfloat16 on a GPU and on a CPU with AMX, else float32; the embedder "
+            "uses the type that the corpus was embedded with",
+            group=MODEL,
+        ),
+    )
+    device: Device = setting(
+        "auto", Setting("device of the LLM", details="auto = a GPU if there is one", group=MODEL)
+    )
+    attention: AttentionName = setting(
+        "auto",
+        Setting(
+            "kernel that computes the LLM's attention",
+            details="triton needs an NVIDIA GPU; compiled is C code, compiled on this machine for "
+            "its CPU; auto = the fastest that runs here",
+            group=MODEL,
+        ),
+    )
+    heterogeneous: bool = setting(
+        True,
+        Setting(
+            "let the CPU embed what an accelerator can't embed in time",
+            details="it has no effect where there is one kind of device",
+            group=LANES,
+        ),
+    )
+    long_texts: LongTexts = setting(
+        LongTexts.CUT,
+        Setting(
+            "how texts longer than the embedder's limit are embedded",
+            details="cut = only the beginning counts; window = the text is read in windows, and "
+            "the mean of their vectors counts",
+            group=SEARCH,
+        ),
+    )
+    nprobe: int | None = setting(
+        None,
+        Setting(
+            "clusters that each search scans",
+            details="for an index of kind exact or auto",
+            group=SEARCH,
+            form="N",
+            low=1,
+            default_words="the index's own",
+        ),
+    )
+    topm: int | None = setting(
+        None,
+        Setting(
+            "candidates that each graph search keeps",
+            details="more find more, and take longer",
+            group=SEARCH,
+            form="N",
+            low=1,
+            high=TOPM_MAX,
+            default_words=str(TOPM),
+        ),
+    )
+    recall: float | None = setting(
+        None,
+        Setting(
+            "share of the exact hits to find",
+            details="exact = searches scan every list that they plan; a share such as 0.95 is kept "
+            "on average, and searches stop early; the stop is learnt from searches that are run "
+            "again exactly; answers may differ, so a share turns optimizations to approx",
+            group=SEARCH,
+            form="exact|SHARE",
+            above=0,
+            below=1,
+            none="exact",
+            is_common=True,
+        ),
+    )
+    speculate: bool = setting(
+        False,
+        Setting(
+            "compute prompts while their search still runs",
+            details="the answers stay the same; not for an index in shards",
+            group=SEARCH,
+        ),
+    )
+    hot_clusters: str = setting(
+        "auto",
+        Setting(
+            "share of the index that a GPU holds as well",
+            details="the clusters that are searched most; auto = 20% where there is a GPU",
+            group=SEARCH,
+            form="auto|off|N%",
+            check=lambda text: hot_settings(text, has_gpu=True),
+        ),
+    )
+    search_pool: PoolPolicy | None = setting(
+        None,
+        Setting(
+            "order in which searches share the vector lane",
+            details="for searches before a prefill and searches while decoding; none = all run "
+            "side by side",
+            group=SEARCH,
+            none="none",
+        ),
+    )
+    search_pool_slo_s: float | None = setting(
+        None,
+        Setting(
+            "time limit of a search before a prefill in that pool",
+            group=SEARCH,
+            form="SECONDS",
+            unit="s",
+            above=0,
+            default_words=f"{PREFILL_SLO_S:g}",
+        ),
+    )
+    shards: int = setting(
+        1,
+        Setting(
+            "lanes that each search one part of the index",
+            group=SEARCH,
+            form="N",
+            low=1,
+            high=SHARDS_MAX,
+        ),
+    )
+    lost_shard: LostShard = setting(
+        LostShard.FAIL,
+        Setting(
+            "what a search does while a shard's lane is down",
+            details="degrade = the other shards answer, and the receipt says so; fail = it waits "
+            "for the lane, or fails",
+            group=SEARCH,
+        ),
+    )
+    llm_lanes: str = setting(
+        LaneRole.BOTH.value,
+        Setting(
+            "LLM lanes, by role",
+            details=f"one process with its own cores and weights for each role "
+            f"({', '.join(ROLES)}); prefill,decode computes prompts on one lane and hands their KV "
+            "to another, which writes the answers; both does all",
+            group=LANES,
+            form="ROLE[,ROLE...]",
+            check=lane_roles,
+        ),
+    )
+    max_num_seqs: int = setting(
+        16, Setting("sequences that an LLM lane runs at once", group=LANES, form="N", low=1)
+    )
+    max_num_batched_tokens: int = setting(
+        512, Setting("tokens of one LLM step", group=LANES, form="N", low=1)
+    )
+    background_step_s: float = setting(
+        BACKGROUND_STEP_S,
+        Setting(
+            "length of an LLM step for background work, such as priming",
+            details="a request that arrives during the step waits for its end; a large model "
+            "primes faster with longer steps",
+            group=LANES,
+            form="SECONDS",
+            unit="s",
+            above=0,
+        ),
+    )
+    context_tokens_max: int | None = setting(
+        None,
+        Setting(
+            "most tokens of a prompt and its answer",
+            group=MODEL,
+            form="N",
+            low=1,
+            default_words="the model's own limit, or what the KV cache holds",
+        ),
+    )
+    kv_cache_bytes: int | None = setting(
+        None,
+        Setting(
+            "memory of each LLM lane's KV cache",
+            group=MODEL,
+            form="SIZE",
+            unit="bytes",
+            low=1,
+            default_words="the memory that is left, at most 1G",
+        ),
+    )
+    batching: Batching = setting(
+        "topology_aware",
+        Setting("order in which waiting work enters an engine's batch", group=LANES),
+    )
+    optimizations: Optimizations | None = setting(
+        None,
+        Setting(
+            "the most that any request may use",
+            details="off = none; exact = the answers stay the same; approx = answers may differ",
+            group=BOUNDS,
+            default_words="exact, or approx if recall or kv_reuse asks for it",
+        ),
+    )
+    kv_reuse: KvReuse = setting(
+        FULL_ATTENTION,
+        Setting(
+            "how to reuse stored chunk KV",
+            details="full = full attention, no reuse; every other policy turns optimizations to "
+            f"approx; {KV_REUSE_FORM}; the ratio is the share of the chunks' tokens that is "
+            "recomputed, 0.15 unless given",
+            group=REUSE,
+            form="POLICY[,...]",
+            default_words="full",
+            is_common=True,
+        ),
+    )
+    kv_reuse_memory_bytes: int = setting(
+        KV_REUSE_MEMORY_BYTES_DEFAULT,
+        Setting(
+            "host memory for stored chunk KV",
+            details="0 = none is kept",
+            group=REUSE,
+            form="SIZE",
+            unit="bytes",
+            low=0,
+            default_words="256M",
+        ),
+    )
+    kv_reuse_encoding: KvReuseEncoding = setting(
+        "bf16",
+        Setting(
+            "number type of stored chunk KV",
+            details="int8 takes half of bf16; the receipt reports its error. KV that is stored "
+            "already keeps its type",
+            group=REUSE,
+        ),
+    )
+    kv_reuse_disk_bytes: int | None = setting(
+        None,
+        Setting(
+            "disk space for stored chunk KV, in the corpus directory",
+            details="0 = none is stored",
+            group=REUSE,
+            form="SIZE",
+            unit="bytes",
+            low=0,
+            default_words="1G, or what is stored already",
+        ),
+    )
+    reprime: bool = setting(
+        True,
+        Setting(
+            "prime chunks in the background when a request meets them unprimed",
+            details="in a primed corpus, for example the neighbours of a changed chunk",
+            group=REUSE,
+        ),
+    )
+    disabled_passes: frozenset[str] = setting(
+        frozenset(),
+        Setting(
+            "optimizer passes to leave out",
+            group=LANES,
+            form="NAME[,NAME...]",
+            check=check_pass_names,
+        ),
+    )
+    tool_threads: int = setting(
+        8, Setting("calls of user functions at once", group=LANES, form="N", low=1)
+    )
+    requests_max: int = setting(
+        LIMITS.requests_max,
+        Setting("requests in flight; more are refused", group=BOUNDS, form="N", low=1),
+    )
+    bulk_share: float = setting(
+        LIMITS.bulk_share,
+        Setting(
+            "share of requests_max that requests of priority bulk may fill",
+            group=BOUNDS,
+            form="SHARE",
+            low=0,
+            high=1,
+        ),
+    )
+    question_chars_max: int = setting(
+        LIMITS.question_chars_max,
+        Setting("most characters of each text of a request", group=BOUNDS, form="N", low=1),
+    )
+    retries_max: int = setting(
+        LIMITS.retries_max,
+        Setting("how often a failed primitive is sent again", group=BOUNDS, form="N", low=0),
+    )
+    deadline_s: float = setting(
+        LIMITS.deadline_s,
+        Setting(
+            "time until a request fails, unless it has its own deadline",
+            group=BOUNDS,
+            form="SECONDS",
+            unit="s",
+            above=0,
+        ),
+    )
 
     def __post_init__(self) -> None:
-        if self.host not in HOSTS:
-            raise ConfigError(f"host must be one of {', '.join(HOSTS)}, got {self.host!r}")
-        if self.batching not in POLICIES:
-            raise ConfigError(
-                f"batching must be one of {', '.join(POLICIES)}, got {self.batching!r}"
-            )
-        if self.pool is not None and self.pool not in POOL_POLICIES:
-            raise ConfigError(
-                f"pool must be one of {', '.join(POOL_POLICIES)}, or None, got {self.pool!r}"
-            )
-        hot_settings(self.hot_clusters, has_gpu=True)  # refuses what it doesn't understand
-        is_exact = target_recall(self.search) is None
-        if not is_exact and self.optimizations is not Optimizations.APPROX:
-            raise ConfigError(
-                f"search {self.search!r} gives approximate answers: allow them with "
-                "optimizations=Optimizations.APPROX"
-            )
-        if self.search == SPECULATIVE and self.shards > 1:
-            raise ConfigError(
-                "search 'speculative' is for an index in one piece: no shard knows what the others "
-                "have found by now; set shards to 1 or search to exact"
-            )
-        if self.lost_shard not in LOST_SHARD:
-            raise ConfigError(
-                f"lost_shard must be one of {', '.join(LOST_SHARD)}, got {self.lost_shard!r}"
-            )
-        if self.pool_slo_s is not None and self.pool is None:
-            raise ConfigError(
-                "pool_slo_s (--pool-slo-ms) is for searches in a pool, and there is none: set pool"
-                f" (--pool) to one of {', '.join(POOL_POLICIES)}, or leave it out"
-            )
-        if self.pool_slo_s is not None and not self.pool_slo_s > 0:
-            raise ConfigError(f"pool_slo_s must be a positive time, got {self.pool_slo_s}")
-        if not self.background_step_s > 0:
-            raise ConfigError(
-                f"background_step_s must be a positive time, got {self.background_step_s}"
-            )
-        self._check_llm_lanes()
+        for name, field in fields_of(ServerConfig).items():
+            field.check(getattr(self, name))
         if self.generator is None and self.index is None:
             raise ConfigError("a server needs a generator, an index, or both; both are None")
-        if self.kv_reuse.is_approximate and self.optimizations is not Optimizations.APPROX:
+        self._check_search()
+        self._check_optimizations()
+        self._check_llm_lanes()
+
+    @classmethod
+    def of(
+        cls,
+        generator: str | Path | None = None,
+        index: str | Path | None = None,
+        settings: Mapping[str, Any] = {},
+    ) -> Self:
+        """Return the configuration of these settings, where texts stand for values as well.
+
+        Args:
+            generator: the model that writes the answers; None = no generation.
+            index: the corpus directory; None = no retrieval.
+            settings: other fields by name, such as {"long_texts": "window", "shards": "2"}.
+
+        Raises:
+            ConfigError: a name is unknown or a value can't be used; the message says what can.
+        """
+        known = fields_of(ServerConfig)
+        given = {"generator": generator, "index": index}
+        for name, value in settings.items():
+            if name not in known:
+                raise ConfigError(
+                    f"{name!r} is no setting of a server: {did_you_mean(name, known)}"
+                )
+            if name in given:
+                raise ConfigError(f"{name} is given twice: by itself and among the settings")
+            given[name] = value
+        read: dict[str, Any] = {name: known[name].read(value) for name, value in given.items()}
+        return cls(**read)
+
+    @property
+    def optimizations_max(self) -> Optimizations:
+        """The most that any request may use."""
+        if self.optimizations is not None:
+            return self.optimizations
+        return Optimizations.APPROX if self._approximate else Optimizations.EXACT
+
+    @property
+    def limits(self) -> RuntimeLimits:
+        """The bounds of the runtime."""
+        return RuntimeLimits(
+            requests_max=self.requests_max,
+            bulk_share=self.bulk_share,
+            question_chars_max=self.question_chars_max,
+            retries_max=self.retries_max,
+            deadline_s=self.deadline_s,
+        )
+
+    @property
+    def _approximate(self) -> str:
+        """The setting that asks for approximate answers; empty where none does."""
+        if self.recall is not None:
+            return f"recall {self.recall:g}"
+        return f"kv_reuse {self.kv_reuse.policy.value!r}" if self.kv_reuse.is_approximate else ""
+
+    def _check_search(self) -> None:
+        if self.speculate and self.shards > 1:
             raise ConfigError(
-                f"kv_reuse {self.kv_reuse.policy.value!r} gives approximate answers: allow them "
-                "with optimizations=Optimizations.APPROX"
+                "speculate is for an index in one piece: a shard doesn't know what the others have "
+                "found; set shards to 1, or speculate to off"
             )
-        if self.chunk_kv_encoding not in CHUNK_KV_ENCODINGS:
+        if self.search_pool_slo_s is not None and self.search_pool is None:
             raise ConfigError(
-                f"chunk_kv_encoding must be one of {', '.join(CHUNK_KV_ENCODINGS)}, "
-                f"got {self.chunk_kv_encoding!r}"
+                "search_pool_slo_s is for searches in a pool, and there is none: set search_pool "
+                f"to one of {', '.join(policy.value for policy in PoolPolicy)}, or leave it out"
             )
-        for name in ("chunk_kv_bytes", "chunk_kv_disk_bytes"):
-            if (getattr(self, name) or 0) < 0:
-                raise ConfigError(f"{name} must be at least 0, got {getattr(self, name)}")
-        for name in ("max_num_seqs", "max_num_batched_tokens", "tool_threads", "shards"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.shards > SHARDS_MAX:
-            raise ConfigError(f"shards must be at most {SHARDS_MAX}, got {self.shards}")
-        for name in ("context_tokens_max", "kv_bytes"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}; None = the default")
+
+    def _check_optimizations(self) -> None:
+        if self._approximate and self.optimizations_max is not Optimizations.APPROX:
+            raise ConfigError(
+                f"{self._approximate} gives approximate answers, and optimizations is "
+                f"{self.optimizations_max.value!r}: set optimizations to approx, or leave it out"
+            )
 
     def _check_llm_lanes(self) -> None:
-        roles = lane_roles(self.llm_lanes)
-        prefill_lanes = sum(role.prefills for role in roles)
-        keeps_chunks = self.optimizations is Optimizations.APPROX and self.chunk_kv_bytes > 0
-        if prefill_lanes > 1 and keeps_chunks and self.chunk_kv_disk_bytes != 0:
+        prefill_lanes = sum(role.prefills for role in lane_roles(self.llm_lanes))
+        keeps_chunks = self.optimizations_max is Optimizations.APPROX and self.kv_reuse_memory_bytes
+        if prefill_lanes > 1 and keeps_chunks and self.kv_reuse_disk_bytes != 0:
             raise ConfigError(
                 f"llm_lanes is {self.llm_lanes!r}: {prefill_lanes} lanes that prefill can't share "
-                "one folder of chunk KV: set chunk_kv_disk_bytes (--kv-disk) to 0, or name one"
+                "one folder of chunk KV: set kv_reuse_disk_bytes to 0, or name one of them"
             )

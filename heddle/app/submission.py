@@ -3,82 +3,60 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Self
 
 from heddle.app.application import App
 from heddle.app.assembly.start import RunningServer
 from heddle.app.observe.tally import RequestWatch
-from heddle.app.request_arguments import input_values, member_named, patience_s, tenant_name
+from heddle.app.request_arguments import input_values
+from heddle.app.request_options import CheckedRequest, RequestOptions
 from heddle.app.server_config import ServerConfig
-from heddle.core.errors import ConfigError, HeddleError, InputError
-from heddle.core.kv_reuse import KvReuse, kv_reuse_of
-from heddle.core.search_scope import Where, where_of
-from heddle.core.tasks import Optimizations, Priority
+from heddle.core.errors import HeddleError, InputError
 from heddle.corpus.store import CorpusStore
 from heddle.runtime.handle import Handle
 from heddle.workflow.nodes import RetrievalNode
 from heddle.workflow.presets import preset
 from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.searches import ChangedWorkflows
 from heddle.workflow.workflow import Workflow
 
-STRENGTH = {Optimizations.OFF: 0, Optimizations.EXACT: 1, Optimizations.APPROX: 2}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Submission:
-    """A request whose arguments are checked; `deadline_s` None = the server's default."""
+    """A request whose arguments are checked.
+
+    Args:
+        workflow: as the request's options have changed it.
+        inputs: a value for every input.
+        options: the checked options.
+    """
 
     workflow: Workflow
     inputs: Mapping[str, object]
-    deadline_s: float | None
-    priority: Priority
-    tenant: str
-    optimizations: Optimizations
-    kv_reuse: KvReuse
-    where: Where
+    options: CheckedRequest
 
+    @classmethod
+    def of(
+        cls,
+        config: ServerConfig,
+        changed: ChangedWorkflows,
+        workflow: Workflow,
+        inputs: str | Mapping[str, object],
+        options: RequestOptions,
+    ) -> Self:
+        """Check a request's arguments against the server's configuration; see Server.submit.
 
-def checked_submission(
-    config: ServerConfig,
-    workflow: str | RAGraph | Workflow | App,
-    inputs: str | Mapping[str, object],
-    *,
-    deadline_s: float | None,
-    priority: Priority | str,
-    tenant: str,
-    optimizations: Optimizations | str | None,
-    kv_reuse: KvReuse | str | None,
-    where: Mapping[str, object] | None,
-) -> Submission:
-    """Check a request's arguments against the server's configuration; see Server.submit.
+        Mutates: `changed` keeps the workflow with the searches that the options ask for.
 
-    Raises:
-        InputError, WorkflowError, ConfigError: the request can't be run as it is.
-    """
-    compiled = compiled_workflow(workflow)
-    values = input_values(inputs)
-    mode = _optimizations(config, optimizations)
-    reuse = config.kv_reuse if kv_reuse is None else kv_reuse_of(kv_reuse)
-    if kv_reuse is not None and reuse.is_approximate and mode is not Optimizations.APPROX:
-        raise ConfigError(
-            f"kv_reuse {reuse.policy.value!r} gives approximate answers: allow them with "
-            "optimizations='approx' (for the server, too)"
-        )
-    level = member_named(Priority, priority, "priority")
-    time_s = patience_s(deadline_s)
-    owner = tenant_name(tenant)
-    wanted = where_of(where or {})
-    if wanted and not any(isinstance(n, RetrievalNode) for n in compiled.nodes.values()):
-        raise InputError(f"where: workflow {compiled.name!r} retrieves nothing: leave it out")
-    return Submission(
-        workflow=compiled,
-        inputs=values,
-        deadline_s=time_s,
-        priority=level,
-        tenant=owner,
-        optimizations=mode,
-        kv_reuse=reuse,
-        where=wanted,
-    )
+        Raises:
+            InputError, WorkflowError, ConfigError: the request can't be run as it is.
+        """
+        asked = CheckedRequest.of(options, config)
+        workflow = changed.changed(workflow, topk=asked.topk, hybrid=asked.hybrid)
+        values = input_values(inputs)
+        if asked.where and not any(isinstance(n, RetrievalNode) for n in workflow.nodes.values()):
+            raise InputError(f"where: workflow {workflow.name!r} retrieves nothing: leave it out")
+        return cls(workflow, values, asked)
 
 
 def admit(running: RunningServer, request: Submission) -> Handle:
@@ -98,7 +76,8 @@ def admit(running: RunningServer, request: Submission) -> Handle:
     handle = Handle(cancel)
     sink = handle.push if running.repriming is None else running.repriming.watched(handle.push)
     now_s = clock.now_s()
-    watch = RequestWatch(running.tally, sink, clock, request.workflow, request.priority, now_s)
+    asked = request.options
+    watch = RequestWatch(running.tally, sink, clock, request.workflow, asked.priority, now_s)
     try:
         _check_topk(request.workflow, running.store)
         runtime.submit(
@@ -106,15 +85,15 @@ def admit(running: RunningServer, request: Submission) -> Handle:
             request.inputs,
             watch.push,
             now_s=now_s,
-            deadline_s=request.deadline_s,
-            priority=request.priority,
-            tenant=request.tenant,
-            optimizations=request.optimizations,
-            kv_reuse=request.kv_reuse,
-            where=request.where,
+            deadline_s=asked.deadline_s,
+            priority=asked.priority,
+            tenant=asked.tenant,
+            optimizations=asked.optimizations,
+            kv_reuse=asked.kv_reuse,
+            where=asked.where,
         )
     except HeddleError as error:
-        running.tally.failed(request.priority, error)
+        running.tally.failed(asked.priority, error)
         raise
     running.loop.wake()
     return handle
@@ -136,18 +115,6 @@ def compiled_workflow(workflow: str | RAGraph | Workflow | App) -> Workflow:
 @cache
 def _preset(name: str) -> Workflow:
     return preset(name).compile()
-
-
-def _optimizations(config: ServerConfig, wanted: Optimizations | str | None) -> Optimizations:
-    if wanted is None:
-        return config.optimizations
-    mode = member_named(Optimizations, wanted, "optimizations")
-    if STRENGTH[mode] > STRENGTH[config.optimizations]:
-        raise ConfigError(
-            f"optimizations={mode.value!r} is more than this server allows "
-            f"({config.optimizations.value!r})"
-        )
-    return mode
 
 
 def _check_topk(workflow: Workflow, store: CorpusStore | None) -> None:

@@ -3,12 +3,13 @@
 import argparse
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
-from heddle.cli.arguments import add_models, add_scope, add_topk, search_scope
+from heddle.cli.arguments import add_request, request_options
+from heddle.cli.command_parser import CommandParser
+from heddle.cli.config_options import add_config, add_index, server_config
 from heddle.cli.primitive_times import primitive_times
 from heddle.cli.start_server import start_server
-from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow, searching_by_words
+from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.passages import Passage
 from heddle.core.results import FusedKv, RecallEstimate
 from heddle.runtime.events import (
@@ -24,34 +25,37 @@ from heddle.runtime.receipt import Receipt, Speculation, Splice
 from heddle.workflow.nodes import GenerationNode
 
 SNIPPET_CHARS = 100
+# The command names the index itself; priming in the background would end with the answer.
+ONE_QUESTION = ("index", "reprime")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("directory", type=Path, metavar="DIR", help="made by `heddle index`")
-    parser.add_argument("question", metavar='"question"', help="what you want to know")
-    parser.add_argument("--workflow", default="oneshot", metavar="NAME", help=WORKFLOW_HELP)
-    add_topk(parser)
-    parser.add_argument(
-        "--hybrid", action="store_true", help="search by words (BM25) as well as by meaning"
+    add_index(parser)
+    parser.add_argument("question", metavar='"question"', help="the question")
+    workflow = parser.add_argument(
+        "--workflow", default="oneshot", metavar="NAME", help=f"{WORKFLOW_HELP}; default: oneshot"
     )
-    add_scope(parser)
-    add_models(parser)
-    parser.add_argument("--receipt", action="store_true", help="say what was done for the answer")
+    short_help = "workflow, or FILE.py:NAME; default: oneshot"
+    parser.mark(workflow, is_common=True, short_help=short_help)
+    add_request(parser)
+    parser.add_argument(
+        "--receipt", action="store_true", help="print counts and times of the request"
+    )
+    add_config(parser, without=ONE_QUESTION)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Answer one question, streaming the answer to stdout and the passages after it."""
-    workflow = load_workflow(options.workflow, options.topk)
-    if options.hybrid:
-        workflow = searching_by_words(workflow)
+    workflow = load_workflow(options.workflow)
+    config = server_config(options, needs=("index",), reprime=False)
     writers = (n for n in workflow.outputs if isinstance(workflow.nodes[n], GenerationNode))
     printer = Printer(frozenset(map(str, writers)), options.receipt)
-    # What runs in the background would be cut off by the answer's end.
-    with start_server(options, options.directory, reprime=False) as server:
+    inputs = {**dict(options.input), "query": options.question}
+    with start_server(config) as server:
         app = server.app(workflow)
-        for event in app.stream(options.question, **search_scope(options)):
+        for event in app.stream(inputs, **request_options(options)):
             printer.take(event)
     return 0
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,12 @@ from rich.table import Table
 from heddle.app.index_paths import index_paths
 from heddle.app.models.model_source import model_directory
 from heddle.app.server import Server
-from heddle.cli.arguments import add_json, add_model, model_limits
+from heddle.app.server_config import ServerConfig
+from heddle.cli.arguments import add_json
 from heddle.cli.ask import passage_line
 from heddle.cli.bench import machine_record, version_record
+from heddle.cli.command_parser import CommandParser
+from heddle.cli.config_options import MODEL_FIELDS, add_config, server_config
 from heddle.cli.primitive_times import primitive_times
 from heddle.cli.progress import ProgressLines
 from heddle.core.cache import write_json
@@ -60,9 +63,9 @@ class Outcome:
         return self.answer.receipt.latency_s if self.answer else float("inf")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
-    add_model(parser)
+    add_config(parser, only=MODEL_FIELDS)
     parser.add_argument(
         "--questions",
         type=int,
@@ -85,14 +88,17 @@ def run(options: argparse.Namespace) -> int:
     """Index, answer, and say how it went. Exit code 1 if a question got no answer."""
     if options.rate <= 0 or options.questions < 1:
         raise InputError("--rate and --questions must be positive")
-    model_directory(options.model)  # a wrong name is refused before anything is indexed
+    config = server_config(options, only=MODEL_FIELDS)
+    if config.generator is None:
+        raise InputError("the demo needs a model that writes the answers: name one with --model")
+    model_directory(config.generator)  # a wrong name is refused before anything is indexed
     started_s = time.monotonic()
     questions = demo_questions()[: options.questions]
     with tempfile.TemporaryDirectory(prefix="heddle-demo-") as folder:
         town, language = Path(folder) / "town", Path(folder) / "language"
         with ProgressLines() as progress:
             _index("the town's archive", demo_documents(), town, progress)
-            with Server(options.model, town, **model_limits(options)) as server:
+            with Server.from_config(replace(config, index=town)) as server:
                 outcomes = _serve(server, questions, options, progress)
                 overlap, busy = server.trace.overlap(), server.trace.busy_s()
             _index(
@@ -102,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
         _show_language(language)
     print(f"\nthe demo took {time.monotonic() - started_s:.0f} s")
     if options.json is not None:
-        write_json(options.json, _record(options, outcomes, overlap, busy))
+        write_json(options.json, _record(options, config, outcomes, overlap, busy))
     return 0 if all(outcome.answer for outcome in outcomes) else 1
 
 
@@ -260,7 +266,7 @@ def _stages(outcomes: Sequence[Outcome]) -> list[tuple[str, float, float]]:
 
 
 def _show_language(corpus: Path) -> None:
-    """Show the passages that real text, written by nobody here, gives for five questions."""
+    """Show the passages that real text, Python's language reference, gives for five questions."""
     graph = RAGraph("search")
     graph.add_retrieval("search", query="query", topk=LANGUAGE_TOPK)
     print("\nPython's language reference:")
@@ -274,6 +280,7 @@ def _show_language(corpus: Path) -> None:
 
 def _record(
     options: argparse.Namespace,
+    config: ServerConfig,
     outcomes: Sequence[Outcome],
     overlap: Overlap,
     busy_s: dict[str, float],
@@ -284,7 +291,7 @@ def _record(
         "machine": machine_record(),
         "versions": version_record(),
         "seed": options.seed,
-        "settings": {"model": str(options.model), "rate_per_s": options.rate},
+        "settings": {"model": str(config.generator), "rate_per_s": options.rate},
         "rows": [
             {
                 "id": outcome.question.id,

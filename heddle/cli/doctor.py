@@ -17,8 +17,9 @@ from heddle.app.assembly.embedding_lanes import QUERY_TOKENS, device_lines
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.models.model_source import DEFAULT_MODEL, installed_models, model_directory
 from heddle.app.server_config import ServerConfig
-from heddle.cli.arguments import add_models, server_settings
 from heddle.cli.bench import version_record
+from heddle.cli.command_parser import CommandParser
+from heddle.cli.config_options import CONFIGS, add_config, choices, server_config
 from heddle.cli.profile import profile_lane, slos_of
 from heddle.core.cache import cache_root
 from heddle.core.errors import ConfigError, HeddleError, InputError, StorageError
@@ -58,6 +59,7 @@ class Findings:
 
     machine: MachineFacts
     versions: dict[str, str]
+    settings: tuple[str, ...] = ()
     extras: dict[str, bool] = field(default_factory=dict)
     attention: str = ""
     compiler: str | None = None
@@ -74,10 +76,9 @@ class Findings:
     missing: list[Missing] = field(default_factory=list)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("--index", type=Path, metavar="DIR", help="a corpus to be served")
-    add_models(parser)
+    add_config(parser, without=())
     parser.add_argument(
         "--slo",
         type=slos_of,
@@ -92,8 +93,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the findings; exit code 1 when something that is needed is missing."""
-    config = ServerConfig(options.model, options.index, **server_settings(options))
-    found = examine(config, options.slo)
+    found = examine(server_config(options), options.slo)
+    found.settings = tuple(
+        str(choice) for one in CONFIGS for choice in choices(options, one).values()
+    )
     print(_as_json(found) if options.json else "\n".join(_lines(found)))
     return 1 if found.missing else 0
 
@@ -245,7 +248,7 @@ def _look_at_plan(found: Findings, config: ServerConfig) -> None:
         return
     # A server of an empty corpus, where none is named: it embeds all the same.
     some_index = index or (Path() if found.embedder else None)
-    embedder = found.embedder if config.embedder else None
+    embedder = (found.embedder or None) if config.embedder else None
     usable = replace(config, generator=found.model or None, index=some_index, embedder=embedder)
     try:
         if index is None:
@@ -282,7 +285,7 @@ def _look_at_reuse(found: Findings, config: ServerConfig) -> None:
         device=config.device,
         context_tokens_max=config.context_tokens_max,
         packs_weights=False,
-        chunk_kv_bytes=1,
+        chunk_kv_bytes=1,  # any: it is tried, not kept
     )
     policy = config.kv_reuse.policy.value
     try:
@@ -331,6 +334,8 @@ def _lines(found: Findings) -> Iterable[str]:
     yield f"GPU        {_list(machine.gpus)}"
     yield f"disk       {', '.join(f'{_size(n)} free ({k})' for k, n in found.free_bytes.items())}"
     yield f"versions   {', '.join(f'{k} {v}' for k, v in found.versions.items())}"
+    for number, line in enumerate(found.settings or ("all at their defaults",)):
+        yield f"{'' if number else 'settings':<11}{line}"
     for name, is_here in found.extras.items():
         fix = _pip_install(f'"heddle[{name}]"')
         absent = "" if is_here else f"; not installed: {fix}"

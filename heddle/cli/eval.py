@@ -12,8 +12,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from heddle.cli.arguments import add_json, add_models, add_topk, kv_reuse
+from heddle.app.server_config import ServerConfig
+from heddle.cli.arguments import add_json, add_topk
 from heddle.cli.bench import machine_record, version_record
+from heddle.cli.command_parser import CommandParser
+from heddle.cli.config_options import add_config, server_config
 from heddle.cli.progress import ProgressLines
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
@@ -72,7 +75,7 @@ class Compared:
     normalized: NormalizedF1 | None = None
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
     add("dataset", metavar="DATASET", help=f"{', '.join(NAMED)}, or a file; `list` shows them")
@@ -80,8 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--workflow", metavar="NAME", help=f"with --index: {WORKFLOW_HELP}")
     add_topk(parser)
     add("--oracle-passage", action="store_true", help="give the gold passages, retrieve nothing")
-    add_models(parser)
-    add("--method", dest="kv_reuse", type=kv_reuse, metavar="POLICY", help="same as --kv-reuse")
+    add_config(parser)
     add("--questions", type=int, metavar="N", help="a random sample of them; default: all")
     add("--seed", type=int, default=0, help="of the sample and of the intervals")
     add("--against", type=Path, metavar="FILE", help="compare with an earlier --json result")
@@ -97,6 +99,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"{name:<16} {named.about}")
         return 0
     context = _context(options)
+    config = server_config(options, index=options.index)
     workflow = _workflow(options, context)
     earlier = [read_run(path) for path in (options.against, options.reuse) if path]
     dataset = load_dataset(options.dataset)
@@ -104,14 +107,16 @@ def run(options: argparse.Namespace) -> int:
     for one in earlier:
         require_comparable(one, dataset.name, questions)
     cases = cases_for(dataset, questions, context)
-    scored = [score(outcome) for outcome in _run_cases(options, workflow, cases)]
+    scored = [score(outcome) for outcome in _run_cases(config, workflow, cases)]
     kinds = scores_by_kind(scored, options.seed)
     compared = _compared(scored, earlier, options.seed)
     _print_scores(dataset, context, kinds)
     _print_compared(compared)
     _print_doubts(scored, kinds)
     if options.json is not None:
-        write_json(options.json, _record(options, dataset, context, scored, kinds, compared))
+        write_json(
+            options.json, _record(options, config, dataset, context, scored, kinds, compared)
+        )
     return 0 if any(one.outcome.answer for one in scored) else 1
 
 
@@ -141,17 +146,17 @@ def _workflow(options: argparse.Namespace, context: Context) -> Workflow:
 
 
 def _run_cases(
-    options: argparse.Namespace, workflow: Workflow, cases: Sequence[Case]
+    config: ServerConfig, workflow: Workflow, cases: Sequence[Case]
 ) -> tuple[Outcome, ...]:
     done = 0
-    with start_server(options, options.index) as server, ProgressLines() as progress:
+    with start_server(config) as server, ProgressLines() as progress:
 
         def on_outcome(outcome: Outcome) -> None:
             nonlocal done
             done += 1
             progress.update("answering", done, len(cases))
 
-        if options.kv_reuse.is_approximate:
+        if config.kv_reuse.is_approximate:
             print("computing each passage's KV on its own")
             run_cases(server, workflow, passage_cases(cases), on_outcome=lambda _: None)
         return run_cases(server, workflow, cases, on_outcome=on_outcome)
@@ -251,6 +256,7 @@ def _print_doubts(scored: Sequence[Scored], kinds: Sequence[KindScores]) -> None
 
 def _record(
     options: argparse.Namespace,
+    config: ServerConfig,
     dataset: Dataset,
     context: Context,
     scored: Sequence[Scored],
@@ -269,10 +275,10 @@ def _record(
             "context": context.value,
             "workflow": (options.workflow or DEFAULT_WORKFLOW) if options.index else "given",
             "topk": options.topk,
-            "method": options.kv_reuse.policy.value,
-            "ratio": options.kv_reuse.ratio,
-            "primed": options.kv_reuse.primed,
-            "model": str(options.model),
+            "method": config.kv_reuse.policy.value,
+            "ratio": config.kv_reuse.ratio,
+            "primed": config.kv_reuse.primed,
+            "model": str(config.generator),
         },
         "rows": [row_record(one) for one in scored],
         "by_kind": [kind_record(one) for one in kinds],

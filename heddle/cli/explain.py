@@ -5,7 +5,9 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from heddle.cli.arguments import add_models, add_topk
+from heddle.cli.arguments import add_topk
+from heddle.cli.command_parser import CommandParser
+from heddle.cli.config_options import add_config, server_config
 from heddle.cli.primitive_times import primitive_times
 from heddle.cli.progress import status
 from heddle.cli.start_server import start_server
@@ -26,7 +28,7 @@ RUNS = 3
 DEFAULT_QUESTION = "What is this about?"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("workflow", metavar="WORKFLOW", help=WORKFLOW_HELP)
     parser.add_argument("--mermaid", action="store_true", help="print Mermaid diagrams")
@@ -37,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--question", default=DEFAULT_QUESTION, help=f"for --analyze; default: {DEFAULT_QUESTION}"
     )
     add_topk(parser)
-    add_models(parser)
+    add_config(parser)
     parser.set_defaults(run=run)
 
 
@@ -119,7 +121,8 @@ def _profile() -> dict[str, float]:
 
 def _analyze(workflow: Workflow, options: argparse.Namespace) -> Sequence[Receipt]:
     """Run the workflow a few times; remember the medians by kind as the profile of predictions."""
-    with start_server(options, options.analyze) as server, status("running the workflow"):
+    config = server_config(options, index=options.analyze)
+    with start_server(config) as server, status("running the workflow"):
         app = server.app(workflow)
         receipts = [app.invoke(options.question).receipt for _ in range(RUNS)]
     write_json(cache_directory() / "profile.json", _medians(receipts, by_kind=True))

@@ -11,75 +11,65 @@ from heddle.app.indexing.documents import delete_documents
 from heddle.app.priming.chunk_kv_disk import readable_size
 from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport, PrimingStage
 from heddle.app.priming.prime import NEIGHBOURS_DEFAULT
-from heddle.app.server import Server
-from heddle.cli.arguments import (
-    add_chunk_kv,
-    add_long_texts,
-    add_model,
-    chunk_kv_limits,
-    model_limits,
-)
-from heddle.cli.progress import ProgressLines, status
+from heddle.cli.command_parser import CommandParser
+from heddle.cli.config_options import MODEL_FIELDS, REUSE_STORE_FIELDS, add_config, server_config
+from heddle.cli.progress import ProgressLines
+from heddle.cli.start_server import start_server
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
 from heddle.corpus.ingestion import IngestProgress
-from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.vector.files.index_kind import SearchMode
 
-SEARCH_MODES: Final = tuple(mode.value for mode in SearchMode)
-PRIMING_STEP_S: Final = 2.0  # nobody asks this process anything: few long steps are faster
+INDEX_KINDS: Final = tuple(mode.value for mode in SearchMode)
+EMBEDDING_FIELDS: Final = ("embedder", "long_texts")
+PRIMING_FIELDS: Final = (*MODEL_FIELDS, *REUSE_STORE_FIELDS)
+PRIMING_STEP_S: Final = 2.0  # this process answers no requests: few long steps are faster
 NICENESS: Final = 10  # priming takes hours: a server on the same machine comes first
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="files or directories")
-    parser.add_argument("--into", required=True, type=Path, metavar="DIR", help="the corpus")
-    parser.add_argument("--embedder", metavar="DIR-or-name", help="default: the packaged MiniLM")
+    parser.add_argument(
+        "--into", required=True, type=Path, metavar="DIR", help="corpus directory to make or update"
+    )
     parser.add_argument(
         "--prune",
         action="store_true",
-        help="delete the documents of files at or under PATH that exist no more",
+        help="delete documents of files at or under PATH that no longer exist",
     )
     parser.add_argument(
         "--delete",
         action="append",
         default=[],
         metavar="ID",
-        help="delete the document with this id instead of indexing files; may be repeated; a file "
-        "that still has it brings it again when it has changed",
+        help="delete this document instead of indexing files; may be repeated",
     )
     parser.add_argument(
-        "--tenant",
-        default="",
-        metavar="NAME",
-        help="whose document --delete means; default: everybody's",
+        "--tenant", default="", metavar="NAME", help="tenant of the documents that --delete names"
     )
     parser.add_argument(
-        "--fuse",
+        "--index-kind",
+        choices=INDEX_KINDS,
+        metavar="|".join(INDEX_KINDS),
+        help="index to build: auto = exact below 20,000 vectors, above that compressed codes with "
+        "exact refinement; exact = exact at any size; graph = a search graph, which takes minutes "
+        "to build for a large corpus; default: the kind it has, at first auto",
+    )
+    parser.add_argument(
+        "--prime",
         action="store_true",
-        help="compute every chunk's KV ahead, for --kv-reuse: with --model, on top of that of what "
-        "precedes it in its document and of its nearest chunks; what is on disk already is not "
-        "computed again",
+        help="precompute every chunk's KV with --model, so that --kv-reuse can use it; chunks "
+        "already on disk are skipped",
     )
     parser.add_argument(
-        "--top-n",
+        "--prime-neighbours",
         type=int,
         default=NEIGHBOURS_DEFAULT,
         metavar="N",
-        help="such neighbours of each chunk, in all; default: %(default)s",
+        help="how many neighbouring chunks each chunk's KV is computed after; default: %(default)s",
     )
-    parser.add_argument(
-        "--search",
-        choices=SEARCH_MODES,
-        metavar="|".join(SEARCH_MODES),
-        help="how the corpus is searched: auto = exactly below 20,000 vectors, by compressed codes "
-        "and exact refinement above; exact = always exactly; graph = by a search graph, minutes to "
-        "build for a large corpus; default: as before, at first auto",
-    )
-    add_long_texts(parser)
-    add_model(parser)
-    add_chunk_kv(parser)
+    add_config(parser, only=(*EMBEDDING_FIELDS, *PRIMING_FIELDS))
     parser.set_defaults(run=run)
 
 
@@ -92,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("name files or directories to index, or documents to --delete ID")
     if options.delete:
         return _delete(options)
+    config = server_config(options, only=EMBEDDING_FIELDS, index=options.into)
     with ProgressLines() as progress:
 
         def on_documents(state: IngestProgress) -> None:
@@ -106,16 +97,16 @@ def run(options: argparse.Namespace) -> int:
         report = index_paths(
             options.paths,
             options.into,
-            embedder=options.embedder,
+            embedder=config.embedder,
             prune=options.prune,
-            search=None if options.search is None else SearchMode(options.search),
-            long_texts=LongTexts(options.long_texts),
+            search=None if options.index_kind is None else SearchMode(options.index_kind),
+            long_texts=config.long_texts,
             on_documents=on_documents,
             on_vectors=on_vectors,
             on_graph=on_graph,
         )
     code = _print_report(report, options.into)
-    if options.fuse and report.vectors:
+    if options.prime and report.vectors:
         _print_priming(_prime(options), options.into)
     return code
 
@@ -131,17 +122,14 @@ def _delete(options: argparse.Namespace) -> int:
 
 def _prime(options: argparse.Namespace) -> PrimingReport:
     os.nice(NICENESS)
-    with status("loading the models"):
-        server = Server(
-            options.model,
-            options.into,
-            embedder=options.embedder,
-            optimizations=Optimizations.APPROX,
-            background_step_s=PRIMING_STEP_S,
-            **chunk_kv_limits(options),
-            **model_limits(options),
-        )
-    with server, ProgressLines() as progress:
+    config = server_config(
+        options,
+        only=("embedder", *PRIMING_FIELDS),
+        index=options.into,
+        optimizations=Optimizations.APPROX,
+        background_step_s=PRIMING_STEP_S,
+    )
+    with start_server(config) as server, ProgressLines() as progress:
 
         def on_plan(plan: PrimingPlan) -> None:
             progress.say(
@@ -153,7 +141,7 @@ def _prime(options: argparse.Namespace) -> PrimingReport:
             name = f"computing {state.stage.value} KV"
             progress.update(name, state.chunks_done, state.chunks_total, _pace(state))
 
-        return server.prime(options.top_n, on_plan=on_plan, on_progress=on_progress)
+        return server.prime(options.prime_neighbours, on_plan=on_plan, on_progress=on_progress)
 
 
 def _pace(state: PrimingProgress) -> str:

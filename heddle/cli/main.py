@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from heddle import __version__
+from heddle.cli.command_parser import CommandParser
 from heddle.core.errors import ConfigError, HeddleError, InputError, WorkflowError
 
 # name -> (module, one line of help). Modules are imported when their command is used.
@@ -78,18 +79,23 @@ def _parse(given: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--version", action="version", version=f"heddle {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (module, help_line) in COMMANDS.items():
-        command = commands.add_parser(name, help=help_line, description=help_line)
-        command.add_argument("--verbose", action="store_true", help="log what is being done")
-        if name == wanted:
-            importlib.import_module(module).add_arguments(command)
+    for name, (_, help_line) in COMMANDS.items():
+        commands.add_parser(name, help=help_line)
     if not given:
         parser.print_help(sys.stderr)
         sys.exit(EXIT_REFUSED)
-    options, unknown = parser.parse_known_args(given)
-    if unknown:  # told with the usage of the command, not of `heddle`
-        commands.choices[wanted].error(f"unrecognized arguments: {' '.join(unknown)}")
-    return options
+    if wanted not in COMMANDS:
+        return parser.parse_args(given)  # --help, --version, or an error that names the commands
+    return command_parser(wanted).parse(given[1:])
+
+
+def command_parser(name: str) -> CommandParser:
+    """Return the parser of a command."""
+    module, help_line = COMMANDS[name]
+    parser = CommandParser(prog=f"heddle {name}", description=help_line)
+    importlib.import_module(module).add_arguments(parser)
+    parser.add_argument("--verbose", action="store_true", help="log each step")
+    return parser
 
 
 def _log_to_stderr(*, verbose: bool) -> None:

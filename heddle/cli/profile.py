@@ -15,9 +15,10 @@ from heddle.app.assembly.embedding_lanes import (
 from heddle.app.assembly.lane_probe import TOKENS_AROUND, LaneProbe
 from heddle.app.assembly.server_plan import plan_server
 from heddle.app.models.embedder_source import open_embedder
-from heddle.app.models.model_source import DEFAULT_MODEL
 from heddle.app.server_config import ServerConfig
-from heddle.cli.arguments import add_heterogeneous, add_json
+from heddle.cli.arguments import add_json
+from heddle.cli.command_parser import CommandParser
+from heddle.cli.config_options import add_config, server_config
 from heddle.core.errors import InputError
 from heddle.costs.batch_cost import LaneDepth
 from heddle.costs.deployment_cost import Deployment, Offloading
@@ -27,7 +28,8 @@ from heddle.hosts.process import start_lanes
 from heddle.runtime.clock import SystemClock
 
 QUERIES_MAX: Final = 512
-NO_MODEL: Final = "none"
+# The settings that decide which lanes embed; the LLM isn't run, but takes its share of the cores.
+LANE_FIELDS: Final = ("generator", "embedder", "dtype", "heterogeneous")
 SLOS_MS: Final = "100,250,500,1000"
 
 
@@ -44,16 +46,8 @@ class LaneProfile:
     depths: tuple[LaneDepth, ...]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("--embedder", metavar="DIR-or-name", help="default: the packaged MiniLM")
-    parser.add_argument(
-        "--model",
-        default=DEFAULT_MODEL,
-        metavar=f"DIR-or-hub-name|{NO_MODEL}",
-        help="the LLM of the server, which takes its share of the cores and isn't run; "
-        f"{NO_MODEL} = a server without one; default: {DEFAULT_MODEL}",
-    )
     parser.add_argument(
         "--slo",
         type=slos_of,
@@ -78,25 +72,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="queries a second on average, for the cost model; default: 100",
     )
-    parser.add_argument("--dtype", default="auto", help="auto, float32 or bfloat16")
-    add_heterogeneous(parser)
     add_json(parser)
+    add_config(parser, only=LANE_FIELDS)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Time every lane and print the figures."""
     slos_s: tuple[float, ...] = options.slo
+    config = server_config(options, only=LANE_FIELDS, index=Path())
     if options.peak < 1:
         raise InputError(f"--peak must be at least 1, got {options.peak}")
     if not 0 < options.rate < math.inf:
         raise InputError(f"--rate must be above 0 queries a second, got {options.rate:g}")
-    limit, shortest = open_embedder(options.embedder).max_tokens, TOKENS_AROUND + 1
+    limit, shortest = open_embedder(config.embedder).max_tokens, TOKENS_AROUND + 1
     if not shortest <= options.tokens <= limit:
         raise InputError(f"--tokens must be from {shortest} to {limit}, the model's length")
-    profiles = [
-        profile_lane(lane, model, slos_s, options.tokens) for lane, model in _lanes(options)
-    ]
+    profiles = [profile_lane(lane, model, slos_s, options.tokens) for lane, model in _lanes(config)]
     profiles.sort(key=lambda profile: profile.latency_slope_s)
     print("\n".join(lines(profiles, slos_s, options.tokens, options.peak, options.rate)))
     if options.json is not None:
@@ -163,15 +155,8 @@ def lines(
         yield f"{slo_s * 1e3:g} ms: {for_peak}; {for_rate}"
 
 
-def _lanes(options: argparse.Namespace) -> Iterator[tuple[EmbeddingLane, str]]:
+def _lanes(config: ServerConfig) -> Iterator[tuple[EmbeddingLane, str]]:
     """Yield the lanes that a server would have here, and their model's directory."""
-    config = ServerConfig(
-        generator=None if options.model == NO_MODEL else options.model,
-        index=Path(),
-        embedder=options.embedder,
-        heterogeneous=options.heterogeneous == "on",
-        dtype=options.dtype,
-    )
     plan = plan_server(config, None, read_machine())
     assert plan.encoder is not None, "a plan with an index has an embedder"
     for lane in plan.embedders:

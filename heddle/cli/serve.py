@@ -10,11 +10,12 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from heddle.cli.arguments import add_models
+from heddle.cli.command_parser import CommandParser
+from heddle.cli.config_options import add_config, add_index, http_config, server_config
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import load_workflow
 from heddle.core.errors import ConfigError
-from heddle.server.limits import REQUESTS_MAX
+from heddle.server.http_config import HttpConfig
 from heddle.workflow.presets import PRESETS
 from heddle.workflow.workflow import Workflow
 
@@ -23,43 +24,18 @@ CONNECTIONS_SPARE = 64  # for what is asked of the server's health, and idle one
 GRACE_S = 5  # what requests in flight get to end when the server is stopped
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument(
-        "directory",
-        type=Path,
-        metavar="DIR",
-        help="made by `heddle index`; what is indexed later is served as well",
-    )
-    add_models(parser)
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="address to listen on; there is no authentication; default: %(default)s",
-    )
-    parser.add_argument(
-        "--port", type=int, default=8321, help="0 = any free one; default: %(default)s"
-    )
+    add_index(parser)
     parser.add_argument(
         "--workflow",
         action="append",
         default=[],
         metavar="FILE.py:NAME",
-        help="offer a RAGraph of yours beside the ready-made ones; may be repeated",
+        help="offer a RAGraph of yours as well; may be repeated",
     )
-    parser.add_argument(
-        "--allow-changes",
-        action="store_true",
-        help="let clients put and delete documents, POST and DELETE /v1/documents: whoever "
-        "reaches the port may",
-    )
-    parser.add_argument(
-        "--limit-concurrency",
-        type=int,
-        default=REQUESTS_MAX,
-        metavar="N",
-        help="HTTP requests under way at once; more are refused with 503; default: %(default)s",
-    )
+    add_config(parser, HttpConfig)
+    add_config(parser)
     parser.set_defaults(run=run)
 
 
@@ -74,34 +50,33 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(
             f'serving needs the package {error.name}: pip install "heddle[server]"'
         ) from error
-    requests_max = options.limit_concurrency
-    if requests_max < 1:
-        raise ConfigError(f"--limit-concurrency: need at least 1, got {requests_max}")
+    front = http_config(options)
+    config = server_config(options, needs=("index",))
     workflows = _workflows(options.workflow)
     # The port is taken before the models load, and opened after: no client waits for them.
     with (
-        _bound_socket(options.host, options.port) as listener,
+        _bound_socket(front.host, front.port) as listener,
         _sigterm_unwinds(),
-        start_server(options, options.directory) as server,
+        start_server(config) as server,
     ):
-        _listen(listener, options)
-        config = uvicorn.Config(
+        _listen(listener, front)
+        settings = uvicorn.Config(
             create_app(
                 server,
                 workflows,
-                takes_changes=options.allow_changes,
-                requests_max=requests_max,
+                takes_changes=front.allow_changes,
+                requests_max=front.limit_concurrency,
             ),
             log_level="warning",
             lifespan="off",
-            limit_concurrency=requests_max + CONNECTIONS_SPARE,
+            limit_concurrency=front.limit_concurrency + CONNECTIONS_SPARE,
             timeout_graceful_shutdown=GRACE_S,
         )
-        http = uvicorn.Server(config)
+        http = uvicorn.Server(settings)
 
         async def greet_and_serve() -> None:
-            # From here on Ctrl-C is asyncio's; before, it could leave a coroutine nobody awaited.
-            print(_greeting(options.directory, listener), flush=True)
+            # From here on Ctrl-C is asyncio's; before, a coroutine could be left without an await.
+            print(_greeting(config.index, listener), flush=True)
             await http.serve(sockets=[listener])
 
         with asyncio.Runner() as runner:
@@ -121,8 +96,6 @@ def _workflows(files: list[str]) -> dict[str, Workflow]:
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:
-    if not 0 <= port <= 65535:
-        raise ConfigError(f"--port {port}: give a number from 0 to 65535")
     try:
         family, kind, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -139,11 +112,11 @@ def _bound_socket(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _listen(listener: socket.socket, options: argparse.Namespace) -> None:
+def _listen(listener: socket.socket, front: HttpConfig) -> None:
     try:
         listener.listen(BACKLOG)
     except OSError as error:  # somebody else bound the same port and was faster
-        raise _unusable(options.host, options.port, error) from error
+        raise _unusable(front.host, front.port, error) from error
 
 
 def _unusable(host: str, port: int, error: OSError) -> ConfigError:
@@ -153,7 +126,7 @@ def _unusable(host: str, port: int, error: OSError) -> ConfigError:
     )
 
 
-def _greeting(directory: Path, listener: socket.socket) -> str:
+def _greeting(directory: str | Path | None, listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     body = '{"question": "your question", "stream": true}'

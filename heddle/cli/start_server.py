@@ -1,20 +1,15 @@
-"""The server that a command's options describe."""
-
-import argparse
-from pathlib import Path
+"""The server of a command."""
 
 from heddle.app.server import Server
-from heddle.cli.arguments import server_settings
+from heddle.app.server_config import ServerConfig
 from heddle.cli.progress import status
 
 
-def start_server(options: argparse.Namespace, index: Path | None, **settings: bool) -> Server:
-    """Start a server with the models of `add_models`, and show on a terminal that it loads.
-
-    `settings` are more of a server's, by name.
+def start_server(config: ServerConfig) -> Server:
+    """Start a server, and show on a terminal that it loads.
 
     Raises:
         ConfigError, InputError: the models or the corpus can't be used.
     """
     with status("loading the models"):
-        return Server(options.model, index, **server_settings(options), **settings)
+        return Server.from_config(config)

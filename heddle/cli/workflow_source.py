@@ -2,15 +2,14 @@
 
 import importlib.util
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
 from heddle.core.errors import HeddleError, InputError, WorkflowError
-from heddle.workflow.nodes import RetrievalNode
 from heddle.workflow.presets import PRESETS, preset
-from heddle.workflow.ragraph import TOPK_MAX, RAGraph
+from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.searches import with_searches
 from heddle.workflow.workflow import Workflow
 
 WORKFLOW_HELP: Final = f"one of {', '.join(PRESETS)}, or FILE.py:NAME of a RAGraph of yours"
@@ -28,7 +27,7 @@ def load_workflow(name: str, topk: int | None = None) -> Workflow:
         InputError: the file isn't there; `topk` is out of range, or nothing searches.
     """
     workflow = preset(name).compile() if name in PRESETS else _from_file(name)
-    return workflow if topk is None else _with_topk(workflow, topk)
+    return with_searches(workflow, topk=topk)
 
 
 def _from_file(name: str) -> Workflow:
@@ -50,35 +49,6 @@ def _from_file(name: str) -> Workflow:
         )
     graph = graphs[attribute]
     return graph.compile() if isinstance(graph, RAGraph) else graph
-
-
-def _with_topk(workflow: Workflow, topk: int) -> Workflow:
-    if not 1 <= topk <= TOPK_MAX:
-        raise InputError(f"--topk must be in 1..{TOPK_MAX}, got {topk}")
-    searches = {
-        key: replace(node, topk=topk, allow_fewer=False)
-        for key, node in workflow.nodes.items()
-        if isinstance(node, RetrievalNode)
-    }
-    if not searches:
-        raise InputError(f"workflow {workflow.name!r} retrieves nothing: leave --topk out")
-    return replace(workflow, nodes={**workflow.nodes, **searches})
-
-
-def searching_by_words(workflow: Workflow) -> Workflow:
-    """Return a workflow whose searches go by words as well.
-
-    Raises:
-        InputError: nothing searches.
-    """
-    searches = {
-        key: replace(node, hybrid=True)
-        for key, node in workflow.nodes.items()
-        if isinstance(node, RetrievalNode)
-    }
-    if not searches:
-        raise InputError(f"workflow {workflow.name!r} retrieves nothing: leave --hybrid out")
-    return replace(workflow, nodes={**workflow.nodes, **searches})
 
 
 def _module(name: str, path: Path) -> ModuleType:

@@ -1,7 +1,7 @@
 """Runs the passes: times each, verifies after each change, can leave any out by name."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -50,6 +50,23 @@ REQUESTED_PASSES: Final[tuple[GraphPass, ...]] = (AskAhead(),)
 CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (SplitSubstages(), SpeculatePrefill())
 
 
+def check_pass_names(
+    names: frozenset[str],
+    known: Iterable[GraphPass | CyclePass] = (*GRAPH_PASSES, *REQUESTED_PASSES, *CYCLE_PASSES),
+) -> None:
+    """Check names of passes to leave out.
+
+    Raises:
+        ConfigError: there is no such pass.
+    """
+    known_names = {one.name for one in known}
+    if unknown := names - known_names:
+        raise ConfigError(
+            f"disabled_passes: {', '.join(sorted(unknown))} don't exist; "
+            f"known: {', '.join(sorted(known_names))}"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class PassRecord:
     """One application of a pass: whether it changed anything, and how long it took [s].
@@ -93,13 +110,9 @@ class PassRunner:
     def __post_init__(self) -> None:
         if self.on_failure not in ("fail", "keep"):
             raise ConfigError(f"on_failure must be fail or keep, got {self.on_failure!r}")
-        known = {p.name for p in (*self.graph_passes, *self.requested_passes)}
-        known |= {p.name for p in self.cycle_passes}
-        if unknown := self.disabled - known:
-            raise ConfigError(
-                f"disabled passes {', '.join(sorted(unknown))} don't exist; "
-                f"known: {', '.join(sorted(known))}"
-            )
+        check_pass_names(
+            self.disabled, (*self.graph_passes, *self.requested_passes, *self.cycle_passes)
+        )
 
     def optimize(
         self, graph: PGraph, requested: frozenset[str] = frozenset()

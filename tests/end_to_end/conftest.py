@@ -49,14 +49,14 @@ def corpus(documents: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def server(model: Path, corpus: Path) -> Iterator[Server]:
     """Engines in lanes of their own, as users have it."""
-    with Server(model, corpus, dtype="float32", kv_bytes=KV_BYTES) as running:
+    with Server(model, corpus, dtype="float32", kv_cache_bytes=KV_BYTES) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def inline_server(model: Path, corpus: Path) -> Iterator[Server]:
     """Engines in this process."""
-    settings = {"host": "inline", "dtype": "float32", "kv_bytes": KV_BYTES}
+    settings = {"engine_host": "inline", "dtype": "float32", "kv_cache_bytes": KV_BYTES}
     with Server(model, corpus, **settings) as running:
         yield running
 

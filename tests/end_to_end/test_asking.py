@@ -28,7 +28,7 @@ def test_a_question_is_run_while_its_passages_are_looked_for(
 ):
     own = Path(shutil.copytree(corpus, tmp_path / "own"))
     reuse = {"optimizations": Optimizations.APPROX, "kv_reuse": "fusionrag,0.3"}
-    with Server(model, own, dtype="float32", kv_bytes=32 << 20, **reuse) as server:
+    with Server(model, own, dtype="float32", kv_cache_bytes=32 << 20, **reuse) as server:
         app = server.app("oneshot")
         app.invoke(BEFORE)  # stores the chunks that the next prompts show
         receipts = (app.invoke(QUESTION).receipt for _ in range(TRIES))

@@ -181,7 +181,7 @@ def test_a_model_directory_with_remote_code(corpus: Path, tmp_path: Path):
         tmp_path / "remote", lambda c: c.update(auto_map={"AutoModel": "evil.Model"})
     )
     with pytest.raises(ConfigError, match="remote code"):
-        Server(remote, corpus, host="inline")
+        Server(remote, corpus, engine_host="inline")
 
 
 @pytest.mark.parametrize(
@@ -200,11 +200,11 @@ def test_a_damaged_model_directory(
     damaged = Path(shutil.copytree(model, tmp_path / "damaged"))
     (damaged / file).write_text(text)
     with pytest.raises(ConfigError, match=words):
-        Server(damaged, corpus, host="inline")
+        Server(damaged, corpus, engine_host="inline")
 
 
 def test_a_corpus_of_another_embedder(copy: Path, model: Path):
     with CorpusStore.open(copy) as store, store._database.write() as connection:
         connection.execute("UPDATE meta SET value = 'other' WHERE key = 'embedder_model'")
     with pytest.raises(ConfigError, match="embedded with 'other'"):
-        Server(model, copy, host="inline")
+        Server(model, copy, engine_host="inline")

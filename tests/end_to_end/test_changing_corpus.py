@@ -9,6 +9,7 @@ from heddle import RAGraph, Server
 from heddle.app.application import App
 from heddle.core.passages import Passage
 from heddle.corpus.store import CorpusStore
+from tests.helpers.empty_server import serve_empty
 from tests.helpers.tiny_server import index_documents, write_documents
 
 TOPK = 5
@@ -69,7 +70,7 @@ def test_a_document_that_is_deleted_is_not_found_again(search: App, indexed: Pat
 def test_a_server_that_began_empty_finds_what_is_indexed(folder: Path, tmp_path: Path):
     corpus = tmp_path / "corpus"
     CorpusStore.open(corpus, create=True).close()
-    with Server(None, corpus, host="inline", needs_vectors=False) as server:
+    with serve_empty(corpus, engine_host="inline") as server:
         graph = RAGraph("search").add_retrieval("find", topk=TOPK, allow_fewer=True)
         search = server.app(graph)
         assert search.invoke(QUESTION).passages == ()

@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("collections")
     file = folder / "harbour.jsonl"
     file.write_text("".join(f"{json.dumps(line)}\n" for line in LINES))
-    with Server(None, index_documents([file], folder / "corpus"), host="inline") as server:
+    with Server(None, index_documents([file], folder / "corpus"), engine_host="inline") as server:
         yield server
 
 

@@ -3,14 +3,12 @@
 import json
 import re
 import signal
-from functools import partial
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
-from heddle import Server
 from heddle.cli.main import main
 from heddle.corpus.store import CorpusStore
 from tests.helpers.server_state import eventually
@@ -61,7 +59,7 @@ def test_asking_is_interrupted(start, corpus: Path, model: Path):
 def test_ask_answers_with_its_passages(
     capsys, corpus: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("heddle.cli.start_server.Server", partial(Server, host="inline"))
+    monkeypatch.setenv("HEDDLE_ENGINE_HOST", "inline")
     assert main(["ask", str(corpus), QUESTION, "--model", str(model), "--receipt"]) == 0
     out, err = capsys.readouterr()
     assert re.search(r"\d\.\d{3}  The lighthouse of Rock 3: ", out)
@@ -72,7 +70,7 @@ def test_ask_answers_with_its_passages(
 def test_ask_runs_ones_own_workflow_with_as_many_passages_as_wanted(
     capsys, corpus: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("heddle.cli.start_server.Server", partial(Server, host="inline"))
+    monkeypatch.setenv("HEDDLE_ENGINE_HOST", "inline")
     workflows = tmp_path / "mine.py"
     workflows.write_text(WORKFLOW_FILE)
     own = ("--workflow", f"{workflows}:brief", "--topk", "4", "--model", str(model))

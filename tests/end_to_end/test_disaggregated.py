@@ -18,18 +18,18 @@ from tests.helpers.server_state import eventually, holds_nothing
 
 QUESTION = "Who is the keeper of Rock 3?"
 PREFILL, DECODE = "llm-prefill", "llm-decode"
-SETTINGS = {"dtype": "float32", "kv_bytes": KV_BYTES, "llm_lanes": "prefill,decode"}
+SETTINGS = {"dtype": "float32", "kv_cache_bytes": KV_BYTES, "llm_lanes": "prefill,decode"}
 
 
 @pytest.fixture(scope="module")
 def lanes(model: Path, corpus: Path) -> Iterator[Server]:
-    with Server(model, corpus, pool="adaptive", **SETTINGS) as running:
+    with Server(model, corpus, search_pool="adaptive", **SETTINGS) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def inline_lanes(model: Path, corpus: Path) -> Iterator[Server]:
-    with Server(model, corpus, host="inline", pool="fifo", **SETTINGS) as running:
+    with Server(model, corpus, engine_host="inline", search_pool="fifo", **SETTINGS) as running:
         yield running
 
 
@@ -114,7 +114,12 @@ def test_the_vector_pool_hears_how_long_lanes_send(inline_lanes: Server):
 def test_reused_chunk_kv_moves_on_as_it_is(model: Path, corpus: Path):
     texts = []
     for llm_lanes in ("both", "prefill,decode"):
-        settings = {**SETTINGS, "llm_lanes": llm_lanes, "host": "inline", "chunk_kv_disk_bytes": 0}
+        settings = {
+            **SETTINGS,
+            "llm_lanes": llm_lanes,
+            "engine_host": "inline",
+            "kv_reuse_disk_bytes": 0,
+        }
         reuse = {"optimizations": Optimizations.APPROX, "kv_reuse": "full_reuse"}
         with Server(model, corpus, **settings, **reuse) as server:
             app = server.app("oneshot")

@@ -16,6 +16,7 @@ from heddle.core.dtypes import DTYPES
 from heddle.core.errors import Busy, ConfigError, EngineError, HeddleError, InputError
 from heddle.corpus.store import CorpusStore
 from heddle.workflow.ragraph import RAGraph
+from tests.helpers.empty_server import serve_empty
 
 TEXTS = ["the tide", "a loom weaves cloth from yarn", "the harbour of the old town"]
 
@@ -29,7 +30,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(empty: Path) -> Iterator[Server]:
-    with Server(None, empty, dtype="float32", needs_vectors=False) as running:
+    with serve_empty(empty, dtype="float32") as running:
         yield running
 
 
@@ -84,7 +85,7 @@ def test_two_lanes_answer_for_one_service(
     monkeypatch.setattr(
         "heddle.app.assembly.server_plan.plan_embedding_lanes", lambda *_, **__: lanes
     )
-    with Server(None, empty, needs_vectors=False) as two:
+    with serve_empty(empty) as two:
         shown = two.health()
         assert set(shown["lanes"]) == {"retrieval", "embedding-a", "embedding-b"}
         assert set(shown["embedding"]) == {"embedding-a", "embedding-b"}
@@ -107,7 +108,7 @@ def test_a_lane_that_dies_is_started_again_and_the_other_answers_meanwhile(
     monkeypatch.setattr(
         "heddle.app.assembly.server_plan.plan_embedding_lanes", lambda *_, **__: lanes
     )
-    with Server(None, empty, needs_vectors=False) as server:
+    with serve_empty(empty) as server:
         [victim] = [lane for lane in server._running.lanes if lane.name == "embedding-a"]
         os.kill(victim.health.pid, signal.SIGKILL)
         answers = 0
@@ -119,7 +120,7 @@ def test_a_lane_that_dies_is_started_again_and_the_other_answers_meanwhile(
 
 def test_long_texts_are_read_in_windows_where_the_server_or_the_call_says_so(empty: Path) -> None:
     long = "word " * 300
-    with Server(None, empty, needs_vectors=False, long_texts="window") as server:
+    with serve_empty(empty, long_texts="window") as server:
         vectors = server.embed([long, "word"])
         assert (vectors.windowed, vectors.truncated) == (1, 0)
         assert vectors.tokens > 300
@@ -131,7 +132,7 @@ def test_long_texts_are_read_in_windows_where_the_server_or_the_call_says_so(emp
 
 
 def test_closing_ends_what_is_under_way(empty: Path) -> None:
-    server = Server(None, empty, needs_vectors=False)
+    server = serve_empty(empty)
     failed: list[BaseException] = []
 
     def ask() -> None:

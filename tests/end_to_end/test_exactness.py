@@ -68,8 +68,8 @@ def test_many_at_once_leave_nothing_behind(inline_server: Server):
 def test_a_search_that_speculates_changes_no_answer(
     model: Path, corpus: Path, inline_server: Server
 ):
-    settings = {"host": "inline", "dtype": "float32", "kv_bytes": 32 << 20}
-    with Server(model, corpus, search="speculative", **settings) as server:
+    settings = {"engine_host": "inline", "dtype": "float32", "kv_cache_bytes": 32 << 20}
+    with Server(model, corpus, speculate=True, **settings) as server:
         for question in QUESTIONS:
             answer = server.app("oneshot").invoke(question)
             assert shown(answer) == shown(inline_server.app("oneshot").invoke(question))

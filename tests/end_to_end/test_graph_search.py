@@ -27,16 +27,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(folder: Path) -> list[list[int]]:
     """What an exact search finds, before there is a graph."""
     corpus = index_documents([folder], folder.parent / "corpus")
-    with Server(None, corpus, host="inline") as server:
+    with Server(None, corpus, engine_host="inline") as server:
         return [found(search_app(server), question) for question in QUESTIONS]
 
 
 @pytest.fixture(scope="module")
 def server(folder: Path, expected: list[list[int]]) -> Iterator[Server]:
     corpus = folder.parent / "corpus"
-    assert main(["index", str(folder), "--into", str(corpus), "--search", "graph"]) == 0
+    assert main(["index", str(folder), "--into", str(corpus), "--index-kind", "graph"]) == 0
     assert graph_path(corpus).exists()
-    with Server(None, corpus, pool="adaptive", pool_slo_s=0.2) as running:
+    with Server(None, corpus, search_pool="adaptive", search_pool_slo_s=0.2) as running:
         yield running
 
 

@@ -44,7 +44,7 @@ def own(corpus: Path, tmp_path: Path) -> Path:
 
 
 def serve(model: Path, corpus: Path, **settings: object) -> Server:
-    base = {"host": "inline", "dtype": "float32", "kv_bytes": 32 << 20}
+    base = {"engine_host": "inline", "dtype": "float32", "kv_cache_bytes": 32 << 20}
     return Server(model, corpus, **{**base, "optimizations": Optimizations.APPROX, **settings})
 
 
@@ -59,13 +59,23 @@ def records(corpus: Path) -> dict[ChunkVariant, list[ChunkRecord]]:
 # --- the commands ----------------------------------------------------------------------------
 
 
-def test_what_index_fuses_is_what_ask_finds(start, documents: Path, tmp_path: Path):
+def test_what_index_primes_is_what_ask_finds(start, documents: Path, tmp_path: Path):
     """The model is large enough for any disk to be faster than prefilling."""
     sizes = {"hidden_size": 256, "num_hidden_layers": 6, "intermediate_size": 768}
     model = write_model(tmp_path / "model", **sizes)
     corpus = tmp_path / "corpus"
     index: Command = start(
-        *("index", documents, "--into", corpus, "--fuse", "--top-n", NEIGHBOURS, "--model", model)
+        *(
+            "index",
+            documents,
+            "--into",
+            corpus,
+            "--prime",
+            "--prime-neighbours",
+            NEIGHBOURS,
+            "--model",
+            model,
+        )
     )
     assert index.end() == 0, index.said
     assert "10 raw computed now, 10 primed computed now" in index.said
@@ -105,7 +115,17 @@ def barges(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_that_was_killed_goes_on(start, barges: Path, model: Path):
     corpus = barges.parent / "corpus"
-    fuse = ("index", barges, "--into", corpus, "--fuse", "--top-n", NEIGHBOURS, "--model", model)
+    fuse = (
+        "index",
+        barges,
+        "--into",
+        corpus,
+        "--prime",
+        "--prime-neighbours",
+        NEIGHBOURS,
+        "--model",
+        model,
+    )
     killed: Command = start(*fuse)
     killed.until("computing primed KV: [1-9]")
     killed.end(signal.SIGKILL)
@@ -123,7 +143,7 @@ def test_a_run_that_was_killed_goes_on(start, barges: Path, model: Path):
 def test_a_run_that_was_interrupted_goes_on_without_a_trace(
     start, own: Path, model: Path, documents: Path
 ):
-    fuse = ["index", str(documents), "--into", str(own), "--fuse", "--top-n", "1"]
+    fuse = ["index", str(documents), "--into", str(own), "--prime", "--prime-neighbours", "1"]
     fuse += ["--model", str(model)]
     command: Command = start(*fuse)
     command.until("computing raw KV: 0")
@@ -135,16 +155,16 @@ def test_a_run_that_was_interrupted_goes_on_without_a_trace(
 def test_what_can_not_be_held_is_refused_before_it_begins(
     own: Path, model: Path, documents: Path, capsys: pytest.CaptureFixture[str]
 ):
-    fuse = ["index", str(documents), "--into", str(own), "--fuse", "--model", str(model)]
+    fuse = ["index", str(documents), "--into", str(own), "--prime", "--model", str(model)]
     in_its_place = chunk_kv_directory(own)
     in_its_place.write_text("a file")
     assert main(fuse) == 1
     assert "chunk KV can't be written to" in capsys.readouterr().err
     in_its_place.unlink()
-    assert main([*fuse, "--kv-disk", "10K"]) == 2
-    assert "raise chunk_kv_disk_bytes (--kv-disk)" in capsys.readouterr().err
-    assert main([*fuse, "--top-n", "0"]) == 2
-    assert "(--top-n) must be at least 1, got 0" in capsys.readouterr().err
+    assert main([*fuse, "--kv-reuse-disk-bytes", "10K"]) == 2
+    assert "raise kv_reuse_disk_bytes" in capsys.readouterr().err
+    assert main([*fuse, "--prime-neighbours", "0"]) == 2
+    assert "(--prime-neighbours) must be at least 1, got 0" in capsys.readouterr().err
 
 
 # --- a server --------------------------------------------------------------------------------
@@ -198,7 +218,7 @@ def test_what_a_prompt_took_from_the_store_is_told_over_http(own: Path, model: P
 def test_kv_in_int8_takes_half_the_disk_and_the_receipt_tells_its_error(own: Path, model: Path):
     sizes = []
     for encoding, error_max in (("bf16", 2**-9), ("int8", 0.02)):
-        with serve(model, own, kv_reuse=FUSIONRAG, chunk_kv_encoding=encoding) as server:
+        with serve(model, own, kv_reuse=FUSIONRAG, kv_reuse_encoding=encoding) as server:
             server.prime(NEIGHBOURS)
             [fused] = server.app("oneshot").invoke(QUESTION).receipt.fused
         assert 0 < fused.stored_error < error_max
@@ -449,9 +469,9 @@ def test_neighbours_have_the_same_owner(corpus: Path, model: Path, tmp_path: Pat
 def test_a_server_that_can_not_prime_says_why(own: Path, model: Path):
     refusals: dict[str, dict[str, object]] = {
         "optimizations=Optimizations.APPROX": {"optimizations": Optimizations.EXACT},
-        "chunk_kv_bytes is 0": {"chunk_kv_bytes": 0},
-        "more than chunk_kv_bytes": {"chunk_kv_bytes": 1000},
-        r"raise chunk_kv_disk_bytes \(--kv-disk\)": {"chunk_kv_disk_bytes": 0},
+        "kv_reuse_memory_bytes is 0": {"kv_reuse_memory_bytes": 0},
+        "more than kv_reuse_memory_bytes": {"kv_reuse_memory_bytes": 1000},
+        r"raise kv_reuse_disk_bytes": {"kv_reuse_disk_bytes": 0},
     }
     for message, settings in refusals.items():
         with serve(model, own, **settings) as server, pytest.raises(ConfigError, match=message):

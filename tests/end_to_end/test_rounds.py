@@ -94,7 +94,7 @@ def test_a_request_can_be_cancelled_at_any_moment(inline_server: Server, tokens:
 def reusing_server(model: Path, corpus: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
     """Prompts are put together from stored chunk KV."""
     reuse = request.param
-    settings = {"host": "inline", "dtype": "float32", "kv_bytes": KV_BYTES}
+    settings = {"engine_host": "inline", "dtype": "float32", "kv_cache_bytes": KV_BYTES}
     approx = {"optimizations": Optimizations.APPROX, "kv_reuse": reuse}
     with Server(model, corpus, **settings, **approx) as running:
         yield running

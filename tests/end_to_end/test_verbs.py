@@ -13,7 +13,6 @@ import heddle
 from heddle import RAGraph, Server
 from heddle.core.errors import Busy, Cancelled, DeadlineExceeded, EngineError, HeddleError
 from heddle.core.passages import Passage
-from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.events import Answer, NodeFinished, NodeStarted, Retrieved, TokenDelta
 from heddle.workflow.presets import PRESETS
 from tests.helpers.server_state import eventually, holds_nothing
@@ -126,7 +125,7 @@ def test_a_tool_that_raises_fails_its_request_alone(server: Server):
 
 def test_listing_1_of_hedrarag_runs(model: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch):
     # Engines in this process: lanes of their own would only take longer to load.
-    monkeypatch.setattr(heddle, "Server", partial(Server, host="inline"), raising=False)
+    monkeypatch.setattr(heddle, "Server", partial(Server, engine_host="inline"), raising=False)
     listing = LISTING_1.replace("from HedraRAG import", "from heddle import")
     listing = listing.replace('"Llama3-8B"', repr(str(model)))
     listing = listing.replace('"IVF4096"', repr(str(corpus)))
@@ -242,11 +241,10 @@ def test_a_killed_llm_lane_fails_who_has_read_tokens_and_serves_the_next(server:
 
 
 def test_retrieval_alone_bounded_and_closed(corpus: Path):
-    limits = RuntimeLimits(requests_max=1)
     released = threading.Event()
     graph = RAGraph("search").add_retrieval("find", topk=2)
     slow = RAGraph("slow").add_tool("wait", lambda query: released.wait(60), ["query"], output="x")
-    with Server(None, corpus, host="inline", limits=limits) as server:
+    with Server(None, corpus, engine_host="inline", requests_max=1) as server:
         answer = server.app(graph).invoke(QUESTION)
         assert answer.passages[0].title == "The lighthouse of Rock 3"
         with pytest.raises(HeddleError, match="'answer' needs prefilling"):

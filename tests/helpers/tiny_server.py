@@ -6,7 +6,7 @@ them.
 
 import json
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -43,7 +43,12 @@ def write_documents(folder: Path) -> Path:
 
 def index_documents(paths: list[Path], into: Path, *, prune: bool = False) -> Path:
     """Index files with the packaged MiniLM, in this process: a lane would first load torch."""
-    with mock.patch("heddle.app.index_paths.Server", partial(Server, host="inline")):
+    start = Server.from_config
+    with mock.patch.object(
+        Server,
+        "from_config",
+        lambda config, **how: start(replace(config, engine_host="inline"), **how),
+    ):
         index_paths(
             paths, into, prune=prune, on_documents=lambda _: None, on_vectors=lambda _: None
         )

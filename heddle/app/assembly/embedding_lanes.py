@@ -167,8 +167,8 @@ def embedding_pool(
 ) -> LanePool:
     """Return embedding lanes as one engine, the fastest first.
 
-    They are timed for about two seconds each, so nothing else may use them yet. One alone whose
-    model fits the engine's prior starts from that; so does an engine in this process.
+    Each lane is timed for about two seconds, so no other caller may use it yet. A lane alone whose
+    model the engine's prior fits starts from the prior; so does an engine in this process.
 
     Args:
         ports: the lanes.
@@ -176,8 +176,8 @@ def embedding_pool(
         clock: the time of deadlines.
         tokens_max: padded tokens that the memory for waiting texts holds, of all lanes together.
         fits_prior: whether the model is the one that the engine's prior was measured on.
-        lender: the LLM, where the CPU lane is on its cores: the lane takes nothing new while that
-            has work and another is there, and finishes what it has.
+        lender: the LLM, where the CPU lane runs on the LLM's cores. While the LLM has work and
+            another lane is ready, the CPU lane takes no new texts and finishes those it holds.
 
     Raises:
         EngineError: a lane doesn't answer.

@@ -1,4 +1,4 @@
-"""Times bursts on an embedding lane that nobody else uses: at start-up, and for profiles."""
+"""Times bursts on an embedding lane without other callers: at start-up, and for profiles."""
 
 import itertools
 import logging
@@ -39,7 +39,7 @@ class Burst(NamedTuple):
 
 
 def text_of(tokens: int) -> str:
-    """Return a text that a burst makes a query of about so many tokens of, at least 6."""
+    """Return a text of about `tokens` tokens, at least 6, for one query of a burst."""
     return WORD * max(1, tokens - TOKENS_AROUND)
 
 
@@ -153,7 +153,7 @@ def _are_enough(samples: Sequence[Sample]) -> bool:
 
 
 def _expected_s(bursts: Sequence[Burst], tokens: int) -> float:
-    """Return what a burst of so many tokens will take at most, by those that were timed [s]."""
+    """Return an upper bound for a burst of `tokens` tokens, from the timed bursts [s]."""
     as_large = [burst.seconds for burst in bursts if burst.tokens >= tokens]
     if as_large:
         return min(as_large)

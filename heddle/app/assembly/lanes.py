@@ -89,7 +89,7 @@ def _vector(plan: ServerPlan, threads: int, part: Part) -> EngineSpec:
 
 def _llm(plan: ServerPlan, model: Path, name: str, role: LaneRole, threads: int) -> EngineSpec:
     config = plan.config
-    keeps_chunks = config.optimizations is Optimizations.APPROX and role.prefills
+    keeps_chunks = config.optimizations_max is Optimizations.APPROX and role.prefills
     settings = LlmSettings(
         model,
         dtype=config.dtype,
@@ -100,7 +100,7 @@ def _llm(plan: ServerPlan, model: Path, name: str, role: LaneRole, threads: int)
         background_step_s=config.background_step_s,
         kv_bytes=plan.placement.kv_bytes,
         context_tokens_max=config.context_tokens_max,
-        chunk_kv_bytes=config.chunk_kv_bytes if keeps_chunks else 0,
+        chunk_kv_bytes=config.kv_reuse_memory_bytes if keeps_chunks else 0,
         chunk_kv_encoding=plan.kv_encoding,
         corpus_dir=None if config.index is None else Path(config.index),
         chunk_kv_dir=None if config.index is None else chunk_kv_directory(config.index),

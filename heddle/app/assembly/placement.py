@@ -115,7 +115,7 @@ class Placement:
         }
 
     def retrieval_threads(self, shards: int) -> int:
-        """Return the threads of each of so many lanes that share the retrieval cores."""
+        """Return the threads of each of `shards` lanes that share the retrieval cores."""
         return max(1, len(self.retrieval_cpus) // shards)
 
     def lines(self) -> tuple[str, ...]:
@@ -207,13 +207,13 @@ def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None =
 def share_cores(cpus: Sequence[int], demand: Demand) -> CoreShares:
     """Return the cores of each lane: together no more threads than cores, or one thread a lane.
 
-    Retrieval gets a quarter, or what nobody else wants. An LLM on the CPU gets the rest, and
-    lends it to embedding: a share of its own would slow every token for a rare spill. An LLM on
-    an accelerator needs few, and the rest is embedding's. Each lane of an LLM has a core: where
-    that leaves none for retrieval, it shares the first.
+    Retrieval gets a quarter, or all where no other lane needs a core. An LLM on the CPU gets the
+    rest and lends it to embedding: an embedding share would slow every token for a rare spill. An
+    LLM on an accelerator needs few cores, and embedding gets the rest. Each LLM lane has a core.
+    Where that leaves none for retrieval, retrieval shares the first.
     """
     cpus, lanes = tuple(cpus), demand.llm_lanes
-    # A thread drives each accelerator, on whatever core.
+    # A thread drives each accelerator, on any core.
     free = cpus[: max(1 + lanes, len(cpus) - demand.accelerators)]
     if lanes and len(free) <= lanes:
         return CoreShares(free[:1], free)

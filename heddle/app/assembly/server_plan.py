@@ -27,10 +27,8 @@ from heddle.engines.embedding.encoder_directory import EncoderDirectory
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names, lane_roles
 from heddle.engines.vector.files.index_bytes import index_bytes, mode_of
 from heddle.engines.vector.files.manifest import graph_path
-from heddle.engines.vector.ivf.early_stop.setting import SPECULATIVE, target_recall
 from heddle.engines.vector.ivf.hot.setting import AUTO, HotSettings, hot_settings
 from heddle.engines.vector.pool.build import PREFILL_SLO_S, PoolSettings
-from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
 from heddle.hosts.devices import Device, DeviceKind, detect_devices, is_heterogeneous
 from heddle.hosts.machine import MachineFacts, read_machine
@@ -159,7 +157,7 @@ def plan_server(
         generator = generator_files(model_directory(config.generator))
     roles = lane_roles(config.llm_lanes)
     # Engines in the server's own process have no embedding lanes beside them.
-    embeds_on = devices if encoder is not None and config.host == "process" else ()
+    embeds_on = devices if encoder is not None and config.engine_host == "process" else ()
     decodes_on = _decoding_device(config, machine)
     packed_bytes = generator.loaded_bytes_max if generator and _packs(config, machine) else 0
     demand = Demand(
@@ -173,7 +171,7 @@ def plan_server(
         shards=config.shards,
         llm_roles=roles,
     )
-    placement = plan_placement(machine, demand, config.kv_bytes)
+    placement = plan_placement(machine, demand, config.kv_cache_bytes)
     dtype = embedder_dtype(config.dtype, None if store is None else store.embedder, machine)
     embedding: tuple[EmbeddingLane, ...] = ()
     if embeds_on:
@@ -187,11 +185,11 @@ def plan_server(
         encoder=encoder,
         embedder_dtype=dtype,
         roles=roles,
-        search=SearchSettings(target_recall(config.search), config.search == SPECULATIVE),
+        search=SearchSettings(config.recall, config.speculate),
         hot=_hot_clusters(config, machine),
         pool=_pool(config, roles),
-        lost_shard=LostShard(config.lost_shard),
-        kv_encoding=KvEncoding(config.chunk_kv_encoding),
+        lost_shard=config.lost_shard,
+        kv_encoding=KvEncoding(config.kv_reuse_encoding),
         placement=placement,
         embedding=embedding,
     )
@@ -219,7 +217,7 @@ def _decoding_device(config: ServerConfig, machine: MachineFacts) -> str | None:
 def _packs(config: ServerConfig, machine: MachineFacts) -> bool:
     """Whether the LLM's weights gain by a packed copy: in float32 on the CPU. (ADR 8)"""
     on_cpu = config.device == "cpu" or (config.device == "auto" and not machine.gpus)
-    dtype = config.dtype
+    dtype: str = config.dtype
     if dtype == "auto":
         dtype = auto_dtype(has_fast_bfloat16=machine.has_amx)
     return on_cpu and dtype == "float32"
@@ -239,11 +237,11 @@ def _hot_clusters(config: ServerConfig, machine: MachineFacts) -> HotSettings | 
 
 
 def _pool(config: ServerConfig, roles: tuple[LaneRole, ...]) -> PoolSettings | None:
-    if config.pool is None:
+    if config.search_pool is None:
         return None
-    slo_s = PREFILL_SLO_S if config.pool_slo_s is None else config.pool_slo_s
+    slo_s = PREFILL_SLO_S if config.search_pool_slo_s is None else config.search_pool_slo_s
     prefill_lanes = roles.count(LaneRole.PREFILL)
-    return PoolSettings(PoolPolicy(config.pool), prefill_slo_s=slo_s, prefill_lanes=prefill_lanes)
+    return PoolSettings(config.search_pool, prefill_slo_s=slo_s, prefill_lanes=prefill_lanes)
 
 
 def _files_line(files: ModelFiles) -> str:

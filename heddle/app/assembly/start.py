@@ -101,6 +101,8 @@ def start(
     tally: Tally,
     tracer: Tracer,
     submit: Callable[..., Handle],
+    *,
+    needs_vectors: bool,
 ) -> RunningServer:
     """Start a server; what was started before an error is ended again.
 
@@ -121,6 +123,7 @@ def start(
         tally: counts requests and steps.
         tracer: sees every step, too.
         submit: Server.submit, for chunks that are primed again.
+        needs_vectors: whether a corpus without vectors is refused.
 
     Raises:
         ConfigError, InputError: the configuration, a model or the corpus can't be used.
@@ -130,12 +133,12 @@ def start(
         ending.callback(thread.dispose)
         tools = ToolThreads("tools", config.tool_threads, clock)
         ending.callback(tools.close)
-        store = _open_corpus(config, ending)
+        store = _open_corpus(config, ending, needs_vectors=needs_vectors)
         plan = plan_server(config, store)
         _check_embedder(plan, store)
         _log_lanes(plan)
         specs = lane_specs(plan)
-        lanes = start_lanes(specs) if config.host == "process" else ()
+        lanes = start_lanes(specs) if config.engine_host == "process" else ()
         for lane in lanes:
             ending.callback(lane.close)
         thread.start()
@@ -149,7 +152,7 @@ def start(
             clock,
             thread,
             lanes,
-            () if config.host == "process" else specs,
+            () if config.engine_host == "process" else specs,
             tools,
             (tracer, tally),
             ending,
@@ -169,12 +172,14 @@ def start(
         )
 
 
-def _open_corpus(config: ServerConfig, ending: ExitStack) -> CorpusStore | None:
+def _open_corpus(
+    config: ServerConfig, ending: ExitStack, *, needs_vectors: bool
+) -> CorpusStore | None:
     if config.index is None:
         return None
     store = CorpusStore.open(Path(config.index))
     ending.callback(store.close)
-    if config.needs_vectors and store.vector_count == 0:
+    if needs_vectors and store.vector_count == 0:
         raise InputError(
             f"the corpus {str(config.index)!r} holds nothing to search; "
             f"run: heddle index PATH... --into {config.index}"
@@ -201,7 +206,7 @@ def _check_embedder(plan: ServerPlan, store: CorpusStore | None) -> None:
 
 def _log_lanes(plan: ServerPlan) -> None:
     """Log what embeds; engines in the server's own process have no lanes."""
-    if plan.config.host != "process" or plan.encoder is None:
+    if plan.config.engine_host != "process" or plan.encoder is None:
         return
     for line in plan.device_lines():
         log.info("%s", line)

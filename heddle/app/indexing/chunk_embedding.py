@@ -38,10 +38,16 @@ def embed_batches(
     priority: Priority,
     on_chunks: Callable[[int], None] = lambda done: None,
 ) -> Embedded:
-    """Give chunks their vectors, some batches at once; `on_chunks` hears how many have theirs.
+    """Embed and store chunks, some batches at once.
+
+    Args:
+        server: embeds the batches.
+        batches: the chunks.
+        priority: of the requests.
+        on_chunks: called with the number of chunks that have their vectors.
 
     Raises:
-        Busy, EngineError: a batch failed; what is stored by then stays.
+        Busy, EngineError: a batch failed; vectors that are stored already stay.
     """
     workflow, done = indexing_workflow(), Embedded()
     in_flight: deque[tuple[Handle, int]] = deque()

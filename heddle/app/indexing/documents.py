@@ -54,13 +54,14 @@ def document_of(
 
 
 def put_document(server: EmbeddingServer, store: CorpusStore, document: Document) -> DocumentChange:
-    """Store a document, embed what is new of it, and return when searches find it.
+    """Store a document, embed its new chunks, and return once searches find them.
 
-    The version that it replaces is found until then. Stopped and called again, it goes on.
+    Until then searches find the version before. Stopped and called again, it goes on.
 
     Raises:
         InputError: it has no text.
-        ConfigError: the corpus was cut in another way than this Heddle cuts.
+        ConfigError: this version of Heddle cuts documents differently from the one that made the
+            corpus.
         Busy, EngineError: it couldn't be embedded; it waits in the corpus.
         StorageError: the disk refuses.
     """

@@ -1,11 +1,11 @@
-"""How many observations fell where: what a histogram keeps of them."""
+"""A histogram: counts of observations between fixed bounds."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
 
 def doubling(first: float, count: int) -> tuple[float, ...]:
-    """Return so many bounds, each twice the one before it."""
+    """Return `count` bucket bounds, each double the previous one."""
     return tuple(first * 2**i for i in range(count))
 
 

@@ -49,9 +49,9 @@ class EmbeddingState:
 class ReprimingState:
     """Chunks that are primed once requests have met them without primed KV.
 
-    So many wait, the one under way included; since the server started so many were primed, failed,
-    or were dropped because too many waited. `problem` says why none is primed now; empty where
-    nothing is in the way.
+    `waiting` counts the chunks that wait and the one under way. The other counts start with the
+    server; `dropped` are chunks that met a full queue. `problem` says why no chunk is primed now;
+    it is empty where priming works.
     """
 
     waiting: int

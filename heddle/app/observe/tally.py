@@ -50,9 +50,9 @@ class Outcome(Enum):
     """How a request ended."""
 
     ANSWERED = "answered"
-    LATE = "late"  # after its deadline, or not at all by then
+    LATE = "late"  # answered after its deadline, or given up at the deadline
     BUSY = "busy"  # refused at once, for want of room or time
-    REFUSED = "refused"  # for what it asked
+    REFUSED = "refused"  # the request itself can't be run
     CANCELLED = "cancelled"
     FAILED = "failed"
 
@@ -77,10 +77,14 @@ def outcome_of(error: HeddleError) -> Outcome:
 class Tally:
     """Counts of a server's requests and steps; a `Tracer`.
 
-    `durations` are those of answered requests, `first_tokens` the times until a node that may
-    write the answer began to write, `steps` those of each engine [s]. `receipts` adds up what
-    answered requests had done for them, by fields of `Receipt`, `chunks` their looked-up chunk KV
-    by kind of hit, and `fallbacks` what went another way than asked, by `FallbackKind`.
+    Args:
+        outcomes: ended requests, by priority and outcome.
+        durations: from arrival to answer; answered requests only [s].
+        first_tokens: from arrival to the first token of a node that may write the answer [s].
+        steps: of each engine [s].
+        receipts: sums over answered requests, by field of `Receipt`.
+        chunks: looked-up chunk KV, by kind of hit.
+        fallbacks: what ran degraded, by `FallbackKind`.
 
     Mutates: every method counts; only the runtime's thread may call them.
     """

@@ -1,4 +1,4 @@
-"""The disk tier of the chunk KV store: where it lies in a corpus, and what it may take."""
+"""The disk tier of the chunk KV store: its folder in a corpus, and its budget."""
 
 import shutil
 import tempfile
@@ -22,14 +22,14 @@ def bytes_held(directory: Path) -> int:
 
 
 def disk_bytes_max(config: ServerConfig) -> int:
-    """Return what the disk tier may take: as configured, else 1 GiB, or what it holds already.
+    """Return the disk tier's budget: as configured, else 1 GiB, or its present size if larger.
 
-    So what was primed under a larger budget is not thrown away by who doesn't name it.
+    A caller who names no budget thus keeps all that was primed under a larger one.
     """
     if config.index is None:
         return 0
-    if config.chunk_kv_disk_bytes is not None:
-        return config.chunk_kv_disk_bytes
+    if config.kv_reuse_disk_bytes is not None:
+        return config.kv_reuse_disk_bytes
     return max(DISK_BYTES_DEFAULT, bytes_held(chunk_kv_directory(config.index)))
 
 
@@ -49,7 +49,7 @@ def check_room(config: ServerConfig, wanted_bytes: int) -> None:
     if wanted_bytes > budget:
         raise ConfigError(
             f"the chunk KV of this corpus takes about {readable_size(wanted_bytes)} on disk and "
-            f"may take {readable_size(budget)}: raise chunk_kv_disk_bytes (--kv-disk)"
+            f"may take {readable_size(budget)}: raise kv_reuse_disk_bytes"
         )
     problem = write_problem(directory)
     if problem:

@@ -1,4 +1,4 @@
-"""What priming a corpus takes, how far it is, and what it did."""
+"""Priming a corpus: its costs, its progress, and its result."""
 
 import math
 from collections import Counter
@@ -87,7 +87,7 @@ def plan_priming(config: ServerConfig, directory: Path, store: CorpusStore) -> P
         ConfigError, InputError: the model's directory can't be used.
     """
     tokenizer = PromptTokenizer.from_directory(directory)
-    size = stored_size(directory, KvEncoding(config.chunk_kv_encoding))
+    size = stored_size(directory, KvEncoding(config.kv_reuse_encoding))
     lengths = []
     owned: Counter[tuple[str, str]] = Counter()
     for passage, _ in searchable_chunks(store):
@@ -123,16 +123,16 @@ def chunks_at_once(config: ServerConfig, plan: PrimingPlan, neighbours_max: int)
     """Return how many chunks may be primed at once: all their neighbours' KV is held in memory.
 
     Raises:
-        ConfigError: not even one chunk's neighbours fit into chunk_kv_bytes.
+        ConfigError: not even one chunk's neighbours fit into kv_reuse_memory_bytes.
     """
     neighbours_bytes = neighbours_max * plan.chunk_bytes_max
-    if neighbours_bytes > config.chunk_kv_bytes:
+    if neighbours_bytes > config.kv_reuse_memory_bytes:
         raise ConfigError(
             f"the KV of {neighbours_max} neighbours takes up to {neighbours_bytes:,} bytes of "
-            f"memory, more than chunk_kv_bytes ({config.chunk_kv_bytes:,}): raise it (--kv-host), "
-            "or lower neighbours_max (--top-n)"
+            f"memory, more than kv_reuse_memory_bytes ({config.kv_reuse_memory_bytes:,}): "
+            "raise it, or lower neighbours_max (--prime-neighbours)"
         )
-    fitting = config.chunk_kv_bytes // max(1, neighbours_bytes)
+    fitting = config.kv_reuse_memory_bytes // max(1, neighbours_bytes)
     return max(1, min(IN_FLIGHT_MAX, fitting, LOADS_MAX // neighbours_max))
 
 

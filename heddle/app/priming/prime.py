@@ -92,7 +92,7 @@ class _Run:
         self._started_s = server.clock.now_s()
 
     def prime_all(self, store: CorpusStore, at_once: int) -> None:
-        """Have the KV of every chunk stored; whatever ends this takes its requests back."""
+        """Have the KV of every chunk stored; an error cancels the requests in flight."""
         in_flight: deque[Handle] = deque()
         self._report()
         try:
@@ -164,15 +164,15 @@ def _corpus_and_model(server: PrimingServer, neighbours_max: int) -> tuple[Corpu
     config = server.config
     if server.store is None or server.generator is None:
         raise ConfigError("priming needs a generator and an index; the server lacks one of them")
-    if config.optimizations is not Optimizations.APPROX:
+    if config.optimizations_max is not Optimizations.APPROX:
         raise ConfigError(
             "this server keeps no chunk KV, for its use is approximate: allow that with "
             "optimizations=Optimizations.APPROX"
         )
-    if not config.chunk_kv_bytes:
-        raise ConfigError(
-            "chunk_kv_bytes is 0, so this server keeps no chunk KV: raise it (--kv-host)"
-        )
+    if not config.kv_reuse_memory_bytes:
+        raise ConfigError("kv_reuse_memory_bytes is 0, so this server keeps no chunk KV: raise it")
     if neighbours_max < 1:
-        raise ConfigError(f"neighbours_max (--top-n) must be at least 1, got {neighbours_max}")
+        raise ConfigError(
+            f"neighbours_max (--prime-neighbours) must be at least 1, got {neighbours_max}"
+        )
     return server.store, server.generator

@@ -1,10 +1,10 @@
 """Chunks that are without primed KV, primed once a request has met them. (FusionRAG §3.1)
 
-When a chunk is changed or deleted, whatever has seen it is forgotten before the next prompt looks
-for stored KV (`CorpusChunkStore`). So no prompt reads what is outdated: raw KV takes its place. The
-prompt's receipt names the chunks that were to have primed KV (`FusedKv.unprimed`), and they wait
-here. One at a time is primed as `Server.prime` does it: by bulk requests, on what queries leave.
-What a stop leaves undone is met again.
+When a chunk is changed or deleted, all KV computed on top of it is forgotten before the next
+prompt looks for stored KV (`CorpusChunkStore`). So no prompt reads outdated KV: raw KV takes its
+place. The prompt's receipt names the chunks that lacked primed KV (`FusedKv.unprimed`), and they
+wait here. They are primed one at a time, as `Server.prime` does it: by bulk requests, in the time
+that queries leave. Work left at shutdown is queued again when a request next meets those chunks.
 """
 
 import logging
@@ -75,7 +75,7 @@ class Repriming:
             log.info("nothing is primed again: %s", self._problem)  # the engine warns of it
 
     def watched(self, sink: EventSink) -> EventSink:
-        """Return a sink for a request's events that passes them on and takes in what it met."""
+        """Return a sink that passes a request's events on and takes in the chunks that it met."""
 
         def push(event: RequestEvent) -> None:
             if isinstance(event, Answer):
@@ -208,8 +208,8 @@ def repriming_of(
         store: its corpus, if it has one.
         submit: Server.submit.
     """
-    is_approximate = config.optimizations is Optimizations.APPROX
-    keeps = config.chunk_kv_bytes > 0 and config.chunk_kv_disk_bytes != 0
+    is_approximate = config.optimizations_max is Optimizations.APPROX
+    keeps = config.kv_reuse_memory_bytes > 0 and config.kv_reuse_disk_bytes != 0
     if store is None or generator is None or not (is_approximate and keeps and config.reprime):
         return None
     return Repriming(store, generator.name, submit)

@@ -31,7 +31,7 @@ class Directory:
 
 
 class Pool:
-    """Answers at once with what it was given."""
+    """Answers at once with its scripted event."""
 
     def __init__(self, event: Event | None) -> None:
         self.event, self.calls, self.given_back = event, [], []

@@ -15,6 +15,7 @@ from heddle.corpus.store import CorpusStore
 from heddle.hosts.lane_spec import EngineSpec
 from heddle.workflow.ragraph import RAGraph
 from tests.helpers.echo_engine import EchoEngine, EchoSettings
+from tests.helpers.empty_server import serve_empty
 
 
 @pytest.fixture(autouse=True)
@@ -46,15 +47,15 @@ def test_an_empty_corpus(tmp_path: Path):
 
 
 def test_engines_that_can_not_be_built(tmp_path: Path):
-    """The runtime's thread runs already by then; it has to end again."""
+    """What was started before the error has to end again."""
     CorpusStore.open(tmp_path, create=True).close()
     (tmp_path / "weights.safetensors").touch()
     with pytest.raises(HeddleError, match=r"config\.json"):
-        Server(None, tmp_path, embedder=tmp_path, host="inline", needs_vectors=False)
+        serve_empty(tmp_path, embedder=tmp_path, engine_host="inline")
 
 
 class Closing(EchoEngine):
-    """An engine that tells when it is closed."""
+    """An engine that notes its name when it is closed."""
 
     def __init__(self, spec: EngineSpec, told: list[str]) -> None:
         super().__init__(spec.name, 1, EchoSettings())
@@ -81,7 +82,7 @@ def serve_inline(
     monkeypatch.setattr("heddle.app.assembly.assemble.call_factory", build)
     CorpusStore.open(directory, create=True).close()
     try:
-        server = Server(None, directory, host="inline", needs_vectors=False)
+        server = serve_empty(directory, engine_host="inline")
     except ConfigError:
         return built, closed
     assert not closed
@@ -114,7 +115,7 @@ def empty_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Se
         "heddle.app.assembly.assemble.call_factory", lambda spec, epoch: Closing(spec, [])
     )
     CorpusStore.open(tmp_path, create=True).close()
-    with Server(None, tmp_path, host="inline", needs_vectors=False) as server:
+    with serve_empty(tmp_path, engine_host="inline") as server:
         yield server
 
 
@@ -182,4 +183,4 @@ def test_a_search_for_more_than_the_corpus_holds(empty_server: Server):
         RAGraph("search").add_retrieval("find", topk=7, allow_fewer=True),
         RAGraph("search").add_retrieval("find"),
     ):
-        empty_server.submit(fewer, "why").cancel_soon()  # it is taken, whatever comes of it
+        empty_server.submit(fewer, "why").cancel_soon()  # it is taken; its end doesn't matter

@@ -6,38 +6,33 @@ import pytest
 
 from heddle.app.application import App
 from heddle.app.server_config import ServerConfig
-from heddle.app.submission import Submission, checked_submission, compiled_workflow
+from heddle.app.submission import Submission, compiled_workflow
 from heddle.core.errors import ConfigError, InputError, WorkflowError
 from heddle.core.kv_reuse import ReusePolicy
 from heddle.core.tasks import Optimizations, Priority
 from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.searches import ChangedWorkflows
 
 SEARCH = RAGraph("search").add_retrieval("find")
-NOTHING = {
-    "deadline_s": None,
-    "priority": Priority.NORMAL,
-    "tenant": "",
-    "optimizations": None,
-    "kv_reuse": None,
-    "where": None,
-}
 
 
 def checked(config: ServerConfig | None = None, workflow: object = SEARCH, **how) -> Submission:
     config = config or ServerConfig(generator=None, index=Path("corpus"))
-    return checked_submission(config, workflow, "why", **{**NOTHING, **how})
+    compiled = compiled_workflow(workflow)
+    return Submission.of(config, ChangedWorkflows(), compiled, "why", how)
 
 
 def test_texts_become_what_they_name():
     found = checked(priority="bulk", optimizations="off", deadline_s=3, where={"lang": "en"})
     assert found.inputs == {"query": "why"}
-    assert (found.priority, found.optimizations) == (Priority.BULK, Optimizations.OFF)
-    assert found.deadline_s == 3.0
-    assert found.where
+    asked = found.options
+    assert (asked.priority, asked.optimizations) == (Priority.BULK, Optimizations.OFF)
+    assert asked.deadline_s == 3.0
+    assert asked.where
 
 
 def test_what_is_left_out_is_as_the_server_has_it():
-    found = checked()
+    found = checked().options
     assert (found.optimizations, found.deadline_s) == (Optimizations.EXACT, None)
     assert not found.where
 
@@ -46,7 +41,9 @@ def test_a_request_gets_no_more_than_the_server_allows():
     with pytest.raises(ConfigError, match=r"'approx' is more than this server allows \('exact'\)"):
         checked(optimizations="approx")
     config = ServerConfig(index="corpus", optimizations=Optimizations.APPROX)
-    assert checked(config, kv_reuse="fusionrag,0.15").kv_reuse.policy is ReusePolicy.FUSIONRAG
+    assert (
+        checked(config, kv_reuse="fusionrag,0.15").options.kv_reuse.policy is ReusePolicy.FUSIONRAG
+    )
     with pytest.raises(ConfigError, match="kv_reuse 'fusionrag' gives approximate answers"):
         checked(config, kv_reuse="fusionrag,0.15", optimizations="exact")
 
@@ -65,3 +62,9 @@ def test_a_workflow_by_its_name_its_graph_or_its_app():
     assert compiled_workflow("oneshot") is compiled_workflow("oneshot"), "compiled once"
     with pytest.raises(WorkflowError, match="nope"):
         compiled_workflow("nope")
+
+
+def test_searches_are_changed_for_one_request():
+    asked = checked(topk=7, hybrid=True).workflow.nodes["find"]
+    assert (asked.topk, asked.hybrid) == (7, True)
+    assert checked().workflow.nodes["find"].topk != 7

@@ -34,11 +34,11 @@ def serve(monkeypatch):
     started = []
 
     def use(reply):
-        def start(*arguments, **how):
-            started.append((arguments, how))
+        def start(config):
+            started.append(config)
             return AnsweringServer(reply)
 
-        monkeypatch.setattr(start_server, "Server", start)
+        monkeypatch.setattr(start_server.Server, "from_config", start)
         return started
 
     return use
@@ -60,8 +60,8 @@ def run(*arguments):
 def test_own_passages_and_the_shape_of_the_result(notes, serve, tmp_path, capsys):
     started = serve(is_wrong_about_peru)
     path = tmp_path / "result.json"
-    assert run(notes, "--method", "full", "--json", path, "--model", "m") == 0
-    assert [arguments for arguments, _ in started] == [("m", None)]
+    assert run(notes, "--kv-reuse", "full", "--json", path, "--model", "m") == 0
+    assert [(config.generator, config.index) for config in started] == [("m", None)]
     shown = capsys.readouterr().out
     assert "notes, own passages" in shown
     assert "coreference" in shown
@@ -92,8 +92,8 @@ def test_an_index_is_searched_with_the_workflow(notes, serve, tmp_path, capsys):
     path = tmp_path / "result.json"
     arguments = ("--index", tmp_path, "--workflow", "hyde", "--topk", 7, "--embedder", "e")
     assert run(notes, *arguments, "--json", path) == 0
-    assert [arguments for arguments, _ in started] == [("reader", tmp_path)]
-    assert started[0][1]["embedder"] == "e"
+    (config,) = started
+    assert (config.generator, config.index, config.embedder) == ("reader", tmp_path, "e")
     settings = json.loads(path.read_text())["settings"]
     assert (settings["workflow"], settings["topk"]) == ("hyde", 7)
     assert "retrieved passages" in capsys.readouterr().out
@@ -138,7 +138,7 @@ def test_failures_are_counted_and_told(notes, serve, capsys):
         (("--reuse", "r.json"), "--reuse needs --against"),
         (("--against", "gone.json"), "gone.json can't be read"),
         (("--topk", "3"), "--topk is for a search: name an index"),
-        (("--topk", "0", "--index", "d"), "--topk must be in 1..1000"),
+        (("--topk", "0", "--index", "d"), "topk must be an integer from 1 to 1000"),
         (("--workflow", "nope", "--index", "d"), "workflow 'nope' is unknown"),
         (("--questions", "0"), "questions must be at least 1"),
     ],
@@ -166,14 +166,14 @@ def test_refusals_come_before_the_server_starts(notes, serve, capsys, arguments,
 )
 def test_an_unknown_method_is_refused_with_what_is_known(notes, capsys, method, message):
     with pytest.raises(SystemExit) as ended:
-        run(notes, "--method", method)
+        run(notes, "--kv-reuse", method)
     assert ended.value.code == 2
     assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_with_reuse_every_passage_is_first_computed_alone(notes, serve, capsys):
     seen = serve(knows)
-    assert run(notes, "--method", "full_reuse") == 0
+    assert run(notes, "--kv-reuse", "full_reuse") == 0
     assert "each passage's KV on its own" in capsys.readouterr().out
     assert seen
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from heddle.app.server_config import ServerConfig
 from heddle.cli.main import main
 from heddle.core.primitives import PrimitiveKind as Kind
 from heddle.core.tasks import Optimizations
@@ -87,15 +88,15 @@ def test_analyze_measures_and_remembers(capsys, monkeypatch: pytest.MonkeyPatch)
     receipt = ReceiptDraft(spans=spans).close(Optimizations.EXACT, 4.25, "exact")
     started = []
 
-    def start(*arguments: object, **how: object) -> MeasuredServer:
-        started.append((arguments, how))
+    def start(config: ServerConfig) -> MeasuredServer:
+        started.append(config)
         return MeasuredServer(Answer("x", (), {}, receipt))
 
-    monkeypatch.setattr("heddle.cli.start_server.Server", start)
+    monkeypatch.setattr("heddle.cli.start_server.Server.from_config", start)
     arguments = ("--analyze", "corpus", "--embedder", "e", "--model", "m", "--topk", "3")
     assert main(["explain", "oneshot", *arguments]) == 0
-    assert started[0][0] == ("m", Path("corpus"))
-    assert started[0][1]["embedder"] == "e"
+    (config,) = started
+    assert (config.generator, config.index, config.embedder) == ("m", Path("corpus"), "e")
     said = capsys.readouterr().out
     assert "answer.decoding@0            1.0000 s" in said
     assert "the whole request            4.2500 s" in said

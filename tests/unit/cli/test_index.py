@@ -1,13 +1,13 @@
 """What `heddle index` says at its end."""
 
-import argparse
 from pathlib import Path
 
 import pytest
 
 from heddle.app.index_paths import IndexReport
 from heddle.app.indexing.documents import Embedded
-from heddle.cli.index import _print_report, add_arguments
+from heddle.cli.index import _print_report
+from heddle.cli.main import command_parser
 from heddle.corpus.file_discovery import FileNote
 from heddle.corpus.ingestion import IngestReport
 
@@ -62,10 +62,8 @@ def test_failures_make_the_exit_code(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().err == "error: /a/x.pdf: no PDF\n"
 
 
-def test_a_wrong_way_to_search_is_refused_with_those_there_are(capsys: pytest.CaptureFixture[str]):
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
+def test_a_wrong_kind_of_index_is_refused_with_those_there_are(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
-        parser.parse_args(["notes", "--into", "corpus", "--search", "foo"])
+        command_parser("index").parse(["notes", "--into", "corpus", "--index-kind", "foo"])
     refusal = capsys.readouterr().err
     assert all(f"'{mode}'" in refusal for mode in ("foo", "auto", "exact", "graph"))

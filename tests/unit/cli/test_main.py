@@ -112,7 +112,7 @@ def test_an_unknown_option_is_told_with_the_usage_of_its_command(capsys):
         cli.main(["ask", "corpus", "What", "is", "this?"])
     assert stop.value.code == 2
     said = capsys.readouterr().err
-    assert 'DIR "question"' in said
+    assert '[DIR] "question"' in said
     assert "unrecognized arguments: is this?" in said
 
 

@@ -38,13 +38,15 @@ def test_a_port_in_use(capsys):
 
 @pytest.mark.parametrize("port", ["-1", "65536"])
 def test_a_port_that_is_none(port: str, capsys):
-    assert f"--port {port}: give a number from 0 to 65535" in refused(capsys, "--port", port)
+    with pytest.raises(SystemExit):
+        main(["serve", "corpus", f"--port={port}"])
+    said = capsys.readouterr().err
+    assert f"argument --port: port must be an integer from 0 to 65535, got {port}" in said
 
 
-def test_a_limit_that_lets_nobody_in(capsys):
-    assert "--limit-concurrency: need at least 1, got 0" in refused(
-        capsys, "--limit-concurrency", "0"
-    )
+def test_a_limit_that_lets_no_request_in(capsys, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HEDDLE_LIMIT_CONCURRENCY", "0")
+    assert "HEDDLE_LIMIT_CONCURRENCY: limit_concurrency must be an integer" in refused(capsys)
 
 
 @pytest.mark.parametrize("host", ["no host", "192.0.2.1"])

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from heddle.cli.workflow_source import load_workflow, searching_by_words
+from heddle.cli.workflow_source import load_workflow
 from heddle.core.errors import HeddleError, InputError, WorkflowError
 from heddle.workflow.nodes import RetrievalNode
 from heddle.workflow.presets import PRESETS
-from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.workflow import Workflow
 
 MINE = """
@@ -57,9 +56,9 @@ def test_topk_of_ones_own_workflow(mine: str):
 @pytest.mark.parametrize(
     ("name", "topk", "error", "words"),
     [
-        ("oneshot", 0, InputError, "--topk must be in 1..1000, got 0"),
-        ("oneshot", 1001, InputError, "--topk must be in 1..1000, got 1001"),
-        ("{mine}:plain", 3, InputError, "'plain' retrieves nothing: leave --topk out"),
+        ("oneshot", 0, InputError, "topk must be an integer from 1 to 1000, got 0"),
+        ("oneshot", 1001, InputError, "topk must be an integer from 1 to 1000, got 1001"),
+        ("{mine}:plain", 3, InputError, "topk: workflow 'plain' retrieves nothing: leave it out"),
         ("{mine}:nope", None, WorkflowError, "there are flow, plain, frozen"),
         ("{mine}", None, WorkflowError, "and FILE.py:NAME for a RAGraph of yours"),
         ("nope", None, WorkflowError, "'nope' is unknown; there are oneshot"),
@@ -75,13 +74,3 @@ def test_a_file_without_graphs(tmp_path: Path):
     (tmp_path / "none.py").write_text("x = 1")
     with pytest.raises(WorkflowError, match=r"'x' is no RAGraph in .*; there is none"):
         load_workflow(f"{tmp_path / 'none.py'}:x")
-
-
-def test_every_search_goes_by_words_as_well():
-    found = searching_by_words(load_workflow("irg"))
-    searches = [node for node in found.nodes.values() if isinstance(node, RetrievalNode)]
-    assert searches
-    assert all(node.hybrid for node in searches)
-    tool = RAGraph("tool").add_tool("count", len, ["query"], "n").compile()
-    with pytest.raises(InputError, match="leave --hybrid out"):
-        searching_by_words(tool)

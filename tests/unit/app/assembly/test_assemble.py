@@ -21,7 +21,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def planned(model: Path, **settings: object) -> ServerPlan:
-    return plan_server(ServerConfig(model, "corpus", embedder=model, **settings), None)
+    return plan_server(ServerConfig.of(model, "corpus", {"embedder": model, **settings}), None)
 
 
 def test_a_lane_alone_is_its_own_port(model: Path) -> None:
@@ -49,7 +49,7 @@ def test_llm_lanes_with_roles_stand_behind_one_port(model: Path) -> None:
 def test_a_vector_pool_hears_which_kv_was_sent(model: Path, pool: str | None) -> None:
     vector = FakePort("vector", VECTOR)
     lanes = [FakePort("llm-prefill", LLM), FakePort("llm-decode", LLM)]
-    plan = planned(model, llm_lanes="prefill,decode", pool=pool)
+    plan = planned(model, llm_lanes="prefill,decode", search_pool=pool)
     *_, whole = disaggregated([vector, *lanes], plan)
     assert isinstance(whole, DisaggregatedPort)
     sent = KvSent(sending_s=0.25, stepping_s=2.0)

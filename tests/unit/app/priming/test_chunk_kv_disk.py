@@ -19,7 +19,7 @@ from heddle.core.errors import ConfigError, StorageError
 
 
 def config(index: Path, disk: int | None = None) -> ServerConfig:
-    return ServerConfig(index=index, chunk_kv_disk_bytes=disk)
+    return ServerConfig(index=index, kv_reuse_disk_bytes=disk)
 
 
 def hold(index: Path, count: int) -> None:
@@ -40,9 +40,11 @@ def test_by_default_it_is_a_gibibyte_or_what_is_there(tmp_path: Path):
 
 
 def test_a_budget_that_is_too_small_names_the_setting(tmp_path: Path):
-    with pytest.raises(ConfigError, match=r"takes about 2\.0 GiB .* may take 1\.0 GiB.*--kv-disk"):
+    with pytest.raises(
+        ConfigError, match=r"takes about 2\.0 GiB .* may take 1\.0 GiB.*kv_reuse_disk_bytes"
+    ):
         check_room(config(tmp_path), 2 << 30)
-    with pytest.raises(ConfigError, match=r"may take 0\.0 MiB: raise chunk_kv_disk_bytes"):
+    with pytest.raises(ConfigError, match=r"may take 0\.0 MiB: raise kv_reuse_disk_bytes"):
         check_room(config(tmp_path, 0), 1)
     check_room(config(tmp_path, 2 << 30), 2 << 30)
 

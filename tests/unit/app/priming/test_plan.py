@@ -17,7 +17,7 @@ from heddle.workflow.presets import ANSWER, COMPRESS
 
 
 def at_once(neighbours_max: int, chunk_bytes: int, memory: int) -> int:
-    config = ServerConfig(chunk_kv_bytes=memory)
+    config = ServerConfig(kv_reuse_memory_bytes=memory)
     return chunks_at_once(config, PrimingPlan(5, 50, chunk_bytes, 0, {}), neighbours_max)
 
 
@@ -35,7 +35,9 @@ def test_neighbours_on_their_way_from_disk_bound_it():
 def test_host_memory_bounds_it():
     assert at_once(10, 100, 3500) == 3
     assert at_once(10, 100, 1000) == 1
-    with pytest.raises(ConfigError, match=r"takes up to 1,000 .*\(999\): raise it \(--kv-host\)"):
+    with pytest.raises(
+        ConfigError, match=r"takes up to 1,000 .*kv_reuse_memory_bytes \(999\): raise it"
+    ):
         at_once(10, 100, 999)
 
 

@@ -26,7 +26,7 @@ NEIGHBOURS = 2
 
 
 class FakeServer:
-    """Answers priming requests as it is told to, and notes them."""
+    """Answers priming requests as the test scripts it, and notes them."""
 
     def __init__(self, store, model):
         self.store = store
@@ -179,8 +179,8 @@ def test_only_a_server_that_keeps_primed_kv_primes_anew(server, store):
     assert made._model == "model"
     for changes in (
         {"optimizations": Optimizations.EXACT},
-        {"chunk_kv_bytes": 0},
-        {"chunk_kv_disk_bytes": 0},
+        {"kv_reuse_memory_bytes": 0},
+        {"kv_reuse_disk_bytes": 0},
         {"reprime": False},
     ):
         given = {"optimizations": Optimizations.APPROX, **changes}

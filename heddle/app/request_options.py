@@ -1,0 +1,147 @@
+"""What a request may say beside its workflow and inputs: the keywords, and their checked value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, TypedDict
+
+from heddle.app.request_arguments import member_named, patience_s, tenant_name
+from heddle.app.server_config import ServerConfig
+from heddle.app.server_settings import LongTextsWord, OptimizationsWord
+from heddle.app.setting import did_you_mean
+from heddle.core.errors import ConfigError, InputError
+from heddle.core.kv_reuse import KvReuse, kv_reuse_of
+from heddle.core.payloads import TextRole
+from heddle.core.search_scope import Where, where_of
+from heddle.core.tasks import Optimizations, Priority
+from heddle.engines.embedding.long_texts import LongTexts
+
+PriorityWord = Literal["interactive", "normal", "bulk"]
+RoleWord = Literal["plain", "query", "passage"]
+STRENGTH = {Optimizations.OFF: 0, Optimizations.EXACT: 1, Optimizations.APPROX: 2}
+
+
+class RequestOptions(TypedDict, total=False):
+    """The keywords of `submit` and of an App's verbs; each is explained at `Server.submit`."""
+
+    topk: int | None
+    hybrid: bool | None
+    where: Mapping[str, object] | None
+    tenant: str
+    deadline_s: float | None
+    priority: Priority | PriorityWord
+    optimizations: Optimizations | OptimizationsWord | None
+    kv_reuse: KvReuse | str | None
+
+
+class EmbeddingOptions(TypedDict, total=False):
+    """The keywords of `embed` and `submit_embedding`; each is explained at `Server.embed`."""
+
+    role: TextRole | RoleWord
+    deadline_s: float | None
+    priority: Priority | PriorityWord
+    tenant: str
+    dimensions: int | None
+    long_texts: LongTexts | LongTextsWord | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRequest:
+    """The options of one request, checked; what it left out is as the server has it.
+
+    `topk` and `hybrid` are checked with the workflow; see `with_searches`.
+    """
+
+    topk: int | None
+    hybrid: bool | None
+    where: Where
+    tenant: str
+    deadline_s: float | None
+    priority: Priority
+    optimizations: Optimizations
+    kv_reuse: KvReuse
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], config: ServerConfig) -> Self:
+        """Check what a caller gave.
+
+        Raises:
+            InputError: a name is unknown, or a value can't be used.
+            ConfigError: the server doesn't allow it.
+        """
+        _check_names(given, RequestOptions)
+        mode = _optimizations(given.get("optimizations"), config)
+        return cls(
+            topk=given.get("topk"),
+            hybrid=given.get("hybrid"),
+            where=where_of(given.get("where") or {}),
+            tenant=tenant_name(given.get("tenant", "")),
+            deadline_s=patience_s(given.get("deadline_s")),
+            priority=member_named(Priority, given.get("priority", Priority.NORMAL), "priority"),
+            optimizations=mode,
+            kv_reuse=_kv_reuse(given.get("kv_reuse"), mode, config),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedEmbedding:
+    """The options of one embedding, checked. `in_windows` None = as the server has it."""
+
+    role: TextRole
+    deadline_s: float | None
+    priority: Priority
+    tenant: str
+    dimensions: int | None
+    in_windows: bool | None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Check what a caller gave.
+
+        Raises:
+            InputError: a name is unknown, or a value can't be used.
+            ConfigError: a word is none of those that are taken.
+        """
+        _check_names(given, EmbeddingOptions)
+        long_texts = given.get("long_texts")
+        in_windows = None
+        if long_texts is not None:
+            in_windows = member_named(LongTexts, long_texts, "long_texts") is LongTexts.WINDOW
+        return cls(
+            role=member_named(TextRole, given.get("role", TextRole.PLAIN), "role"),
+            deadline_s=patience_s(given.get("deadline_s")),
+            priority=member_named(Priority, given.get("priority", Priority.NORMAL), "priority"),
+            tenant=tenant_name(given.get("tenant", "")),
+            dimensions=given.get("dimensions"),
+            in_windows=in_windows,
+        )
+
+
+def _check_names(given: Mapping[str, Any], known: type) -> None:
+    names = tuple(known.__annotations__)
+    for name in given:
+        if name not in names:
+            raise InputError(f"{name!r} is no option of a request: {did_you_mean(name, names)}")
+
+
+def _optimizations(wanted: Optimizations | str | None, config: ServerConfig) -> Optimizations:
+    most = config.optimizations_max
+    if wanted is None:
+        return most
+    mode = member_named(Optimizations, wanted, "optimizations")
+    if STRENGTH[mode] > STRENGTH[most]:
+        raise ConfigError(
+            f"optimizations={mode.value!r} is more than this server allows ({most.value!r})"
+        )
+    return mode
+
+
+def _kv_reuse(wanted: KvReuse | str | None, mode: Optimizations, config: ServerConfig) -> KvReuse:
+    if wanted is None:
+        return config.kv_reuse
+    reuse = kv_reuse_of(wanted)
+    if reuse.is_approximate and mode is not Optimizations.APPROX:
+        raise ConfigError(
+            f"kv_reuse {reuse.policy.value!r} gives approximate answers: allow them with "
+            "optimizations='approx' (for the server, too)"
+        )
+    return reuse

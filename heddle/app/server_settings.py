@@ -1,0 +1,68 @@
+"""The keywords of `Server`, as type checkers and editors read them. (PEP 692)
+
+A test compares them with the fields of ServerConfig. Where a field has an enum or a KvReuse, its
+text is taken as well.
+"""
+
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from heddle.app.server_config import (
+    AttentionName,
+    Batching,
+    Device,
+    Dtype,
+    EngineHost,
+    KvReuseEncoding,
+)
+from heddle.core.kv_reuse import KvReuse
+from heddle.core.tasks import Optimizations
+from heddle.engines.embedding.long_texts import LongTexts
+from heddle.engines.vector.pool.policies import PoolPolicy
+from heddle.engines.vector.shards.port import LostShard
+
+LongTextsWord = Literal["cut", "window"]
+LostShardWord = Literal["degrade", "fail"]
+OptimizationsWord = Literal["off", "exact", "approx"]
+PoolPolicyWord = Literal["adaptive", "prefill_first", "decode_first", "fifo"]
+
+
+class ServerSettings(TypedDict, total=False):
+    """The fields of ServerConfig but `generator` and `index`."""
+
+    embedder: str | Path | None
+    engine_host: EngineHost
+    dtype: Dtype
+    device: Device
+    attention: AttentionName
+    heterogeneous: bool
+    long_texts: LongTexts | LongTextsWord
+    nprobe: int | None
+    topm: int | None
+    recall: float | None
+    speculate: bool
+    hot_clusters: str
+    search_pool: PoolPolicy | PoolPolicyWord | None
+    search_pool_slo_s: float | None
+    shards: int
+    lost_shard: LostShard | LostShardWord
+    llm_lanes: str
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    background_step_s: float
+    context_tokens_max: int | None
+    kv_cache_bytes: int | None
+    batching: Batching
+    optimizations: Optimizations | OptimizationsWord | None
+    kv_reuse: KvReuse | str
+    kv_reuse_memory_bytes: int
+    kv_reuse_encoding: KvReuseEncoding
+    kv_reuse_disk_bytes: int | None
+    reprime: bool
+    disabled_passes: frozenset[str]
+    tool_threads: int
+    requests_max: int
+    bulk_share: float
+    question_chars_max: int
+    retries_max: int
+    deadline_s: float

@@ -1,0 +1,144 @@
+"""The flags of a configuration's fields, and the configuration that they, with others, choose."""
+
+import argparse
+import logging
+import os
+from collections.abc import Callable, Collection, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from heddle.app.config_sources import FILE_NAME, Choice, choose
+from heddle.app.server_config import ServerConfig
+from heddle.app.setting import ConfigField, fields_of
+from heddle.cli.command_parser import CommandParser
+from heddle.core.errors import ConfigError
+from heddle.server.http_config import HttpConfig
+
+CONFIGS: Final = (ServerConfig, HttpConfig)
+INDEX: Final = "index"
+# The settings that commands which only index or measure have flags for.
+MODEL_FIELDS: Final = ("generator", "context_tokens_max", "kv_cache_bytes")
+REUSE_STORE_FIELDS: Final = ("kv_reuse_memory_bytes", "kv_reuse_encoding", "kv_reuse_disk_bytes")
+log = logging.getLogger(__name__)
+
+
+def add_config(
+    parser: CommandParser,
+    config: type = ServerConfig,
+    *,
+    only: Collection[str] | None = None,
+    without: Collection[str] = (INDEX,),
+) -> None:
+    """Declare the flags of a configuration, under its headings, and `--config`.
+
+    Args:
+        parser: the command's.
+        config: a dataclass of `setting`s.
+        only: names of fields; None = all of them.
+        without: names of fields that the command has no flag for, or declares by itself.
+    """
+    groups: dict[str, Any] = {}
+    for name, field in fields_of(config).items():
+        if name in without or (only is not None and name not in only):
+            continue
+        heading = field.setting.group
+        group = groups.setdefault(heading, parser.add_argument_group(heading))
+        _add_flag(parser, group, field)
+    if not any("--config" in action.option_strings for action in parser._actions):
+        parser.add_argument(
+            "--config",
+            type=Path,
+            metavar="FILE",
+            help=f"settings file; default: {FILE_NAME}, if it is here",
+        )
+
+
+def add_index(parser: CommandParser) -> None:
+    """Declare the corpus as a positional argument, which the environment or a file can name."""
+    parser.add_argument(
+        INDEX,
+        nargs="?",
+        default=argparse.SUPPRESS,
+        metavar="DIR",
+        help="corpus directory; default: $HEDDLE_INDEX",
+    )
+
+
+def server_config(
+    options: argparse.Namespace,
+    *,
+    only: Collection[str] | None = None,
+    needs: Collection[str] = (),
+    **fixed: object,
+) -> ServerConfig:
+    """Return the configuration of a command's server: flag, else environment, else file.
+
+    Args:
+        options: what the command's parser returned.
+        only: names of fields that count; the others have their defaults.
+        needs: names of fields that must be given.
+        fixed: values, by name, that the command itself decides.
+
+    Raises:
+        ConfigError: a setting can't be used, or one that is needed is missing.
+    """
+    chosen = choices(options, ServerConfig)
+    for choice in chosen.values():
+        log.info("%s", choice)
+    for name in needs:
+        if name not in chosen and name not in fixed:
+            field = fields_of(ServerConfig)[name]
+            raise ConfigError(
+                f"{name} is missing: name the {field.setting.help}, on the command line, as "
+                f"{field.variable}, or as {field.key} in {FILE_NAME}"
+            )
+    given = {name: choice.value for name, choice in chosen.items() if only is None or name in only}
+    default = fields_of(ServerConfig)["generator"].default
+    settings: dict[str, Any] = {"generator": default, INDEX: None, **given, **fixed}
+    return ServerConfig.of(settings.pop("generator"), settings.pop(INDEX), settings)
+
+
+def http_config(options: argparse.Namespace) -> HttpConfig:
+    """Return the configuration of the HTTP front; see `server_config`."""
+    chosen = choices(options, HttpConfig)
+    for choice in chosen.values():
+        log.info("%s", choice)
+    return HttpConfig.of({name: choice.value for name, choice in chosen.items()})
+
+
+def choices(options: argparse.Namespace, config: type) -> Mapping[str, Choice]:
+    """Return the settings of a configuration that flags, environment or file give, by name."""
+    found = choose(
+        chain.from_iterable(fields_of(one).values() for one in CONFIGS),
+        flags=vars(options),
+        environment=os.environ,
+        file=getattr(options, "config", None),
+    )
+    return {name: choice for name, choice in found.items() if name in fields_of(config)}
+
+
+def _add_flag(parser: CommandParser, group: Any, field: ConfigField) -> None:  # noqa: ANN401
+    about = field.setting
+    default = f"default: {field.default_text}"
+    # A percent sign is argparse's own.
+    whole = "; ".join(filter(None, (about.help, about.details, default))).replace("%", "%%")
+    named: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS, "help": whole}
+    if isinstance(field.default, bool):
+        named["action"] = argparse.BooleanOptionalAction
+    else:
+        named["type"] = _reader(field)
+        named["metavar"] = about.form or "|".join(field.choices)
+    action = group.add_argument(field.flag, **named)
+    short = about.help if isinstance(field.default, bool) else f"{about.help}; {default}"
+    parser.mark(action, is_common=about.is_common, short_help=short.replace("%", "%%"))
+
+
+def _reader(field: ConfigField) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        try:
+            return field.read(text)
+        except ConfigError as error:  # argparse shows its own words for any other error
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read

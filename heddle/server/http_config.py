@@ -1,0 +1,72 @@
+"""The settings of the HTTP front, beside those of the server behind it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from heddle.app.setting import Setting, fields_of, setting
+from heddle.server.limits import REQUESTS_MAX
+
+PORT_MAX: Final = 65535
+HTTP: Final = "HTTP"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpConfig:
+    """Where the HTTP front listens, and what it lets clients do.
+
+    Raises:
+        ConfigError: a value can't be used; the message names the field and what it accepts.
+    """
+
+    host: str = setting(
+        "127.0.0.1",
+        Setting(
+            "address to listen on",
+            details="there is no authentication: every client that reaches it is served",
+            group=HTTP,
+            form="ADDRESS",
+            is_common=True,
+        ),
+    )
+    port: int = setting(
+        8321,
+        Setting(
+            "port to listen on; 0 = any free one",
+            group=HTTP,
+            form="N",
+            low=0,
+            high=PORT_MAX,
+            is_common=True,
+        ),
+    )
+    allow_changes: bool = setting(
+        False,
+        Setting(
+            "let clients put and delete documents",
+            details="POST and DELETE /v1/documents, for every client that reaches the port",
+            group=HTTP,
+            is_common=True,
+        ),
+    )
+    limit_concurrency: int = setting(
+        REQUESTS_MAX,
+        Setting(
+            "HTTP requests in progress at once",
+            details="more are refused with status 503",
+            group=HTTP,
+            form="N",
+            low=1,
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        for name, field in fields_of(HttpConfig).items():
+            field.check(getattr(self, name))
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the configuration of these settings, where texts stand for values as well."""
+        known = fields_of(HttpConfig)
+        read: dict[str, Any] = {name: known[name].read(value) for name, value in settings.items()}
+        return cls(**read)

@@ -1,0 +1,80 @@
+"""A workflow whose searches are changed for one request: how many passages, by which means."""
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from heddle.core.errors import InputError
+from heddle.workflow.nodes import RetrievalNode
+from heddle.workflow.ragraph import TOPK_MAX
+from heddle.workflow.workflow import Workflow
+
+KEPT_MAX: Final = 256
+
+
+def with_searches(
+    workflow: Workflow, *, topk: int | None = None, hybrid: bool | None = None
+) -> Workflow:
+    """Return a workflow whose searches all have these settings; None leaves them as they are.
+
+    Args:
+        workflow: stays as it is.
+        topk: passages of each search.
+        hybrid: whether each searches by words (BM25) as well as by meaning.
+
+    Raises:
+        InputError: topk is out of range, or the workflow has no search.
+    """
+    _check(topk, hybrid)
+    changes: dict[str, Any] = {}
+    if topk is not None:
+        changes |= {"topk": topk, "allow_fewer": False}
+    if hybrid is not None:
+        changes["hybrid"] = hybrid
+    searches = {
+        key: replace(node, **changes)
+        for key, node in workflow.nodes.items()
+        if isinstance(node, RetrievalNode)
+    }
+    if changes and not searches:
+        names = " and ".join(name for name in ("topk", "hybrid") if name in changes)
+        raise InputError(f"{names}: workflow {workflow.name!r} retrieves nothing: leave it out")
+    return replace(workflow, nodes={**workflow.nodes, **searches}) if changes else workflow
+
+
+@dataclass(slots=True)
+class ChangedWorkflows:
+    """Workflows as requests have changed them, kept because the plans of each are kept, too.
+
+    Mutates: `changed` keeps the newest `KEPT_MAX`. It may be called by any thread.
+    """
+
+    _kept: OrderedDict[object, tuple[Workflow, Workflow]] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def changed(self, workflow: Workflow, *, topk: int | None, hybrid: bool | None) -> Workflow:
+        """Return the workflow with these searches; see `with_searches`."""
+        _check(topk, hybrid)
+        if topk is None and hybrid is None:
+            return workflow
+        # The original is kept beside the change, so no other workflow can get its id.
+        key = id(workflow), topk, hybrid
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key][1]
+        changed = with_searches(workflow, topk=topk, hybrid=hybrid)
+        with self._lock:
+            self._kept[key] = workflow, changed
+            if len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+        return changed
+
+
+def _check(topk: object, hybrid: object) -> None:
+    is_count = isinstance(topk, int) and not isinstance(topk, bool) and 1 <= topk <= TOPK_MAX
+    if topk is not None and not is_count:
+        raise InputError(f"topk must be an integer from 1 to {TOPK_MAX}, got {topk!r:.40}")
+    if hybrid is not None and not isinstance(hybrid, bool):
+        raise InputError(f"hybrid must be True or False, got {hybrid!r:.40}")
