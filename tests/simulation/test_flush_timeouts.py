@@ -104,6 +104,7 @@ def served(prefill_wait_s, wait_s, *, shares_lists, seed):
     return np.array([np.mean(of_prefill), np.quantile(of_prefill, 0.95), SEARCHES / clock.time_s])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timeouts_s", TIMEOUTS_S)
 @pytest.mark.parametrize("shares_lists", [True, False])
 def test_on_the_engines_costs_waiting_gains_nothing(shares_lists, timeouts_s):

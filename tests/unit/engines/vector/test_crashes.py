@@ -303,6 +303,7 @@ def acknowledged_before_a_kill(process: subprocess.Popen[str], directory: Path, 
     raise AssertionError("the writers have ended")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lists", "graph"])
 def test_killed_writers_lose_nothing_that_was_acknowledged(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(index_kind, "EXHAUSTIVE_BELOW", 200)

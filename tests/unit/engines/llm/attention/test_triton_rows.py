@@ -294,6 +294,7 @@ print(large.metadata.shared, "wgmma" in large.asm["ptx"])
 """
 
 
+@pytest.mark.slow
 def test_the_kernels_compile_for_gpus(tmp_path, monkeypatch):
     """The interpreter takes what the compiler refuses. No GPU is needed to compile for one."""
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)

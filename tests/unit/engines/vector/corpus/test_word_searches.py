@@ -59,6 +59,7 @@ def lane(tools):
     lane.engine.close()
 
 
+@pytest.mark.slow
 def test_other_searches_end_while_words_are_looked_for(lane, tools):
     lane.engine.apply(lane.search(1, "7 3"))
     lane.engine.apply(lane.search(2))
