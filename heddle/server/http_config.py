@@ -13,10 +13,10 @@ HTTP: Final = "HTTP"
 
 @dataclass(frozen=True, slots=True)
 class HttpConfig:
-    """Where the HTTP front listens, and what it lets clients do.
+    """Where the HTTP front listens, and which changes clients may make.
 
     Raises:
-        ConfigError: a value can't be used; the message names the field and what it accepts.
+        ConfigError: a value can't be used; the message names the field and the accepted values.
     """
 
     host: str = setting(

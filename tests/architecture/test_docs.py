@@ -1,4 +1,4 @@
-"""Every page is reached from the index, links lead somewhere, and names keep to their rules."""
+"""Every page is reached from the index, and the glossary keeps to its own rules."""
 
 import re
 from collections.abc import Iterator
