@@ -161,7 +161,7 @@ class NoWords:
         return bool(self._found)
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call nobody: what `start` brings is there when it returns."""
+        """Do nothing: what `start` finds is there when it returns."""
 
     def start(self, task_id: int, payload: SearchPayload) -> None:
         """Find nothing."""

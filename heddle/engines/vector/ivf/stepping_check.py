@@ -1,4 +1,4 @@
-"""Whether an index gives in steps what it gives at once: looked at, then tried.
+"""Whether searches in steps find the same as searches at once: by the kind of index, then tried.
 
 An index is served after both only. Most kinds of FAISS index silently give other results with
 carried heaps.

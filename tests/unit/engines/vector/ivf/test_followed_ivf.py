@@ -47,7 +47,7 @@ def test_a_device_hears_of_a_change_that_failed_half_way(tools, monkeypatch):
         yield from ()
         raise StorageError("the disk failed")
 
-    monkeypatch.setattr(source, "vectors", refuse)  # by then the deletion is done
+    monkeypatch.setattr(source, "vectors", refuse)  # after the deletion
     with pytest.raises(StorageError):
         corpus.follow(in_flight=False)
     assert device.changes == 1

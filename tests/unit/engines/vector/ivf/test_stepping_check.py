@@ -1,4 +1,4 @@
-"""An index is served only if it gives in steps what it gives at once."""
+"""An index is served only if a search in steps finds the same as one at once."""
 
 import dataclasses
 
