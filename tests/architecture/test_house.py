@@ -18,8 +18,6 @@ MAY_BE_LARGE: Final = {
     "ChunkStore": "carved in the second part of the house",
     "CorpusChunkStore": "a ChunkStore that follows the corpus: as large as its base",
     "CorpusStore": "carved in the second part of the house",
-    "ServerConfig": "being cut: forty settings with their texts, and rules that can stand apart",
-    "FaissWorker": "being cut into what scans, what follows, what tests itself",
 }
 HOUSE: Final = House.of(working_tree())
 
