@@ -16,6 +16,7 @@ from .precision import autocast
 from .rows import Passage, Row
 from .span_loss import SPAN_MAX, span_scores
 from .span_model import SpanModel
+from .whole_words import whole_words
 from .windows import Window, windows_of
 from .word_index import WordIndex
 
@@ -173,5 +174,6 @@ def _best(window: Window, scores: torch.Tensor, text: str) -> Quote:
         return Quote(float("-inf"), "")
     place = int(scores.argmax())
     first, more = divmod(place, SPAN_MAX)
-    start, end = window.offsets[first][0], window.offsets[first + more][1]
+    span = window.offsets[first][0], window.offsets[first + more][1]
+    start, end = whole_words(text, span)
     return Quote(float(scores.flatten()[place]), text[start:end])
