@@ -13,7 +13,7 @@ TORCH ?= torch==2.13.0
 EXTRAS ?= server,dev
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
-.PHONY: mutants reader extractor sim clean
+.PHONY: mutants reader extractor sim reference clean
 
 setup: $(STAMP)
 
@@ -82,6 +82,10 @@ reader: setup
 extractor: setup
 	cd models/extractor && ../../$(BIN)/python -m extractor_training.train \
 		--export heddle_extractor/model
+
+# Write docs/reference from the code.
+reference: setup
+	$(BIN)/python -m tools.reference
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

@@ -4,10 +4,14 @@ Importing this package loads neither torch nor faiss: names are resolved on firs
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from heddle.app import App, Server
+    from heddle.app import App, Server, ServerConfig
+    from heddle.app.indexing.documents import DocumentChange
+    from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport
+    from heddle.app.request_options import EmbeddingOptions, RequestOptions
+    from heddle.app.server_settings import ServerSettings
     from heddle.core.errors import (
         Busy,
         Cancelled,
@@ -20,7 +24,14 @@ if TYPE_CHECKING:
         StorageError,
         WorkflowError,
     )
+    from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
     from heddle.core.passages import Passage
+    from heddle.core.payloads import TextRole
+    from heddle.core.results import Vectors
+    from heddle.core.tasks import Optimizations, Priority
+    from heddle.engines.embedding.long_texts import LongTexts
+    from heddle.engines.vector.pool.policies import PoolPolicy
+    from heddle.engines.vector.shards.port import LostShard
     from heddle.runtime.events import (
         Answer,
         NodeFinished,
@@ -33,9 +44,56 @@ if TYPE_CHECKING:
     from heddle.runtime.handle import Handle
     from heddle.runtime.receipt import Receipt
     from heddle.workflow.ragraph import END, START, RAGraph
+    from heddle.workflow.workflow import Workflow
 
 __version__ = "0.1.0"
 
+_HOMES: Final = {
+    "END": "heddle.workflow.ragraph",
+    "START": "heddle.workflow.ragraph",
+    "Answer": "heddle.runtime.events",
+    "App": "heddle.app",
+    "Busy": "heddle.core.errors",
+    "Cancelled": "heddle.core.errors",
+    "ConfigError": "heddle.core.errors",
+    "DeadlineExceeded": "heddle.core.errors",
+    "DocumentChange": "heddle.app.indexing.documents",
+    "EmbeddingOptions": "heddle.app.request_options",
+    "EngineError": "heddle.core.errors",
+    "Handle": "heddle.runtime.handle",
+    "HeddleError": "heddle.core.errors",
+    "InputError": "heddle.core.errors",
+    "InternalError": "heddle.core.errors",
+    "KvReuse": "heddle.core.kv_reuse",
+    "LongTexts": "heddle.engines.embedding.long_texts",
+    "LostShard": "heddle.engines.vector.shards.port",
+    "NodeFinished": "heddle.runtime.events",
+    "NodeStarted": "heddle.runtime.events",
+    "Optimizations": "heddle.core.tasks",
+    "Passage": "heddle.core.passages",
+    "PoolPolicy": "heddle.engines.vector.pool.policies",
+    "PrimingPlan": "heddle.app.priming.plan",
+    "PrimingProgress": "heddle.app.priming.plan",
+    "PrimingReport": "heddle.app.priming.plan",
+    "Priority": "heddle.core.tasks",
+    "QuestionPass": "heddle.core.kv_reuse",
+    "RAGraph": "heddle.workflow.ragraph",
+    "Receipt": "heddle.runtime.receipt",
+    "RequestEvent": "heddle.runtime.events",
+    "RequestFailed": "heddle.runtime.events",
+    "RequestOptions": "heddle.app.request_options",
+    "Retrieved": "heddle.runtime.events",
+    "ReusePolicy": "heddle.core.kv_reuse",
+    "Server": "heddle.app",
+    "ServerConfig": "heddle.app",
+    "ServerSettings": "heddle.app.server_settings",
+    "StorageError": "heddle.core.errors",
+    "TextRole": "heddle.core.payloads",
+    "TokenDelta": "heddle.runtime.events",
+    "Vectors": "heddle.core.results",
+    "Workflow": "heddle.workflow.workflow",
+    "WorkflowError": "heddle.core.errors",
+}
 __all__ = [
     "END",
     "START",
@@ -45,40 +103,51 @@ __all__ = [
     "Cancelled",
     "ConfigError",
     "DeadlineExceeded",
+    "DocumentChange",
+    "EmbeddingOptions",
     "EngineError",
     "Handle",
     "HeddleError",
     "InputError",
     "InternalError",
+    "KvReuse",
+    "LongTexts",
+    "LostShard",
     "NodeFinished",
     "NodeStarted",
+    "Optimizations",
     "Passage",
+    "PoolPolicy",
+    "PrimingPlan",
+    "PrimingProgress",
+    "PrimingReport",
+    "Priority",
+    "QuestionPass",
     "RAGraph",
     "Receipt",
     "RequestEvent",
     "RequestFailed",
+    "RequestOptions",
     "Retrieved",
+    "ReusePolicy",
     "Server",
+    "ServerConfig",
+    "ServerSettings",
     "StorageError",
+    "TextRole",
     "TokenDelta",
+    "Vectors",
+    "Workflow",
     "WorkflowError",
     "__version__",
 ]
-# Where the names are looked for, what loads fastest first.
-_HOMES = (
-    "heddle.core.errors",
-    "heddle.workflow.ragraph",
-    "heddle.core.passages",
-    "heddle.runtime.receipt",
-    "heddle.runtime.events",
-    "heddle.runtime.handle",
-    "heddle.app",
-)
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - the type depends on the name
-    if name in __all__:
-        for module in map(import_module, _HOMES):
-            if hasattr(module, name):
-                return getattr(module, name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'heddle' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

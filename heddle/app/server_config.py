@@ -66,7 +66,7 @@ class ServerConfig:
         None,
         Setting(
             "corpus directory, made by `heddle index`",
-            details="none = no retrieval",
+            details="none = no retrieval; `heddle ask` and `heddle serve` take it as argument DIR",
             group=SEARCH,
             form="DIR",
             none="none",

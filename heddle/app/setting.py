@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final, TypeVar, get_type_hints
 
-from heddle.app.value_kind import Member, ValueKind, Word, kind_of, refusal
+from heddle.app.value_kind import Member, Text, ValueKind, Word, kind_of, refusal
 from heddle.core.errors import ConfigError
 
 T = TypeVar("T")
@@ -110,6 +110,8 @@ class ConfigField:
     def words(self) -> str:
         """What a value must be, to end the sentence "NAME must be ..."."""
         words = " ".join(filter(None, (self.kind.words, self.setting.range_words)))
+        if isinstance(self.kind, Text):
+            words = f"a text of the form {self.setting.form}"
         return f"{words}, or {self.setting.none!r} (None in Python)" if self.is_optional else words
 
     @property

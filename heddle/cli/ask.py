@@ -187,7 +187,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
             f"  prompts handed to a decode lane: {receipt.kv_transfers}, "
             f"{receipt.kv_transfer_bytes:,} bytes of KV, {receipt.kv_transfer_s * 1e3:.1f} ms"
         )
-    lines += [_fused_line(fused) for fused in receipt.fused]
+    lines += [_fused_line(fused) for fused in receipt.kv_reuse]
     lines += [_splice_line(splice) for splice in receipt.splices]
     lines += [_speculation_line(speculation) for speculation in receipt.speculations]
     lines += [f"  fallback: {note}" for note in receipt.fallbacks]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from heddle.cli.arguments import add_json
+from heddle.cli.command_parser import CommandParser
 from heddle.core.cache import write_json
 from heddle.core.errors import InputError, InternalError
 from heddle.hosts.machine import read_machine
@@ -22,21 +23,23 @@ PREPARE = "prepare"
 OWN_OPTIONS: Final = ("model", "dataset", "questions", "bar", "device", "tier")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
-        "name", metavar="NAME", help="a benchmark (`list` shows them), or `prepare`"
+        "name", metavar="NAME", help="benchmark to run, `list` to show them, or `prepare`"
     )
-    parser.add_argument("--quick", action="store_true", help="a smoke test; decides nothing")
-    parser.add_argument("--seed", type=int, default=0, help="of its random data; default: 0")
+    parser.add_argument("--quick", action="store_true", help="run a short smoke test")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="random seed; default: 0")
     add_json(parser)
     own = parser.add_argument_group("options of some benchmarks")
-    own.add_argument("--model", metavar="DIR-or-name", help="the model that answers")
-    own.add_argument("--dataset", metavar="NAME", help="one data set instead of all")
-    own.add_argument("--questions", type=int, metavar="N", help="of each data set")
-    own.add_argument("--device", metavar="cpu-or-cuda", help="where it computes")
-    own.add_argument("--tier", metavar="host-or-disk", help="where stored KV lies; default: both")
-    own.add_argument("--bar", action="store_true", default=None, help="only what decides the bar")
+    own.add_argument("--model", metavar="DIR|NAME", help="model that writes the answers")
+    own.add_argument("--dataset", metavar="NAME", help="data set to use; default: all")
+    own.add_argument("--questions", type=int, metavar="N", help="questions of each data set")
+    own.add_argument("--device", metavar="cpu|cuda", help="device to compute on")
+    own.add_argument("--tier", metavar="host|disk", help="tier of stored KV; default: both")
+    own.add_argument(
+        "--bar", action="store_true", default=None, help="run only what the acceptance bar needs"
+    )
     parser.set_defaults(run=run)
 
 

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from copy import copy
+from difflib import get_close_matches
 from typing import Any
 
 HELP_COLUMN = 26
@@ -12,7 +13,7 @@ class CommandParser(argparse.ArgumentParser):
     """A parser that knows which of its options are common, and a short help of each."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - ArgumentParser's own
-        super().__init__(**settings, add_help=False, formatter_class=_Formatter)
+        super().__init__(**settings, add_help=False, allow_abbrev=False, formatter_class=_Formatter)
         self._rare: list[argparse.Action] = []
         self._short: dict[argparse.Action, str] = {}
         self.add_argument("-h", "--help", action=_ShowCommon, help="show the common options")
@@ -33,8 +34,11 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the options; positional arguments may stand on both sides of an option."""
-        self.usage = self._usage_line()
-        return self.parse_intermixed_args(arguments)
+        self.usage = self.usage_line()
+        options, unknown = self.parse_known_intermixed_args(arguments)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._hint(unknown)}")
+        return options
 
     def format_common_help(self) -> str:
         """Return the help with the common options, under one heading."""
@@ -43,7 +47,7 @@ class CommandParser(argparse.ArgumentParser):
         for action, shown in zip((a for a in common if a.option_strings), optional, strict=True):
             shown.help = self._short.get(action, action.help)
         formatter = self._get_formatter()
-        formatter.add_usage(self.usage or self._usage_line(), (), ())
+        formatter.add_usage(self.usage or self.usage_line(), (), ())
         formatter.add_text(self.description)
         for heading, actions in (
             ("arguments", [action for action in common if not action.option_strings]),
@@ -54,7 +58,14 @@ class CommandParser(argparse.ArgumentParser):
             formatter.end_section()
         return formatter.format_help()
 
-    def _usage_line(self) -> str:
+    def _hint(self, unknown: Sequence[str]) -> str:
+        """Return which option a misspelt one was probably meant to be."""
+        known = [flag for action in self._actions for flag in action.option_strings]
+        flags = [word.partition("=")[0] for word in unknown if word.startswith("--")]
+        close = [name for flag in flags for name in get_close_matches(flag, known, 1)]
+        return f"; did you mean {close[0]}?" if close else ""
+
+    def usage_line(self) -> str:
         """Return the usage in one line: what is required, and that there are options."""
         words = [self.prog]
         for action in self._actions:

@@ -71,15 +71,18 @@ def add_arguments(parser: CommandParser) -> None:
         type=int,
         default=STREAM_QUESTION_COUNT,
         metavar="N",
-        help=f"how many are asked; default: {STREAM_QUESTION_COUNT}",
+        help=f"questions to ask; default: {STREAM_QUESTION_COUNT}",
     )
     parser.add_argument(
         "--rate",
         type=float,
         default=RATE_PER_S,
+        metavar="X",
         help=f"questions per second; default: {RATE_PER_S}",
     )
-    parser.add_argument("--seed", type=int, default=SEED, help="of the Poisson arrivals")
+    parser.add_argument(
+        "--seed", type=int, default=SEED, metavar="N", help="random seed of the arrivals"
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 

@@ -84,10 +84,10 @@ def add_arguments(parser: CommandParser) -> None:
         type=slos_of,
         default=(),
         metavar="MS[,MS...]",
-        help="time the embedding lanes, and say what each holds within these limits, and which "
-        "limit would open one that is closed",
+        help="time the embedding lanes: how many queries each answers within these limits, and "
+        "the least limit of a lane that answers none",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=run)
 
 

@@ -78,16 +78,26 @@ class Compared:
 def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
-    add("dataset", metavar="DATASET", help=f"{', '.join(NAMED)}, or a file; `list` shows them")
-    add("--index", type=Path, metavar="DIR", help="retrieve from this corpus of `heddle index`")
-    add("--workflow", metavar="NAME", help=f"with --index: {WORKFLOW_HELP}")
+    add(
+        "dataset",
+        metavar="DATASET",
+        help=f"one of {', '.join(NAMED)}, or a file; `list` shows them",
+    )
+    add("--index", type=Path, metavar="DIR", help="corpus to retrieve from, made by `heddle index`")
+    add("--workflow", metavar="NAME", help=f"workflow for --index: {WORKFLOW_HELP}")
     add_topk(parser)
-    add("--oracle-passage", action="store_true", help="give the gold passages, retrieve nothing")
+    add(
+        "--oracle-passage",
+        action="store_true",
+        help="answer from the gold passages, without retrieval",
+    )
     add_config(parser)
-    add("--questions", type=int, metavar="N", help="a random sample of them; default: all")
-    add("--seed", type=int, default=0, help="of the sample and of the intervals")
-    add("--against", type=Path, metavar="FILE", help="compare with an earlier --json result")
-    add("--reuse", type=Path, metavar="FILE", help="result of full reuse, for normalised F1")
+    add(
+        "--questions", type=int, metavar="N", help="size of a random sample; default: all questions"
+    )
+    add("--seed", type=int, default=0, metavar="N", help="random seed; default: 0")
+    add("--against", type=Path, metavar="FILE", help="earlier --json result to compare with")
+    add("--reuse", type=Path, metavar="FILE", help="--json result of full reuse, for normalised F1")
     add_json(parser)
     parser.set_defaults(run=run)
 

@@ -31,12 +31,20 @@ DEFAULT_QUESTION = "What is this about?"
 def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("workflow", metavar="WORKFLOW", help=WORKFLOW_HELP)
-    parser.add_argument("--mermaid", action="store_true", help="print Mermaid diagrams")
     parser.add_argument(
-        "--analyze", type=Path, metavar="DIR", help="run it on this corpus and add measured times"
+        "--mermaid", action="store_true", help="print the graphs as Mermaid diagrams"
     )
     parser.add_argument(
-        "--question", default=DEFAULT_QUESTION, help=f"for --analyze; default: {DEFAULT_QUESTION}"
+        "--analyze",
+        type=Path,
+        metavar="DIR",
+        help="run the workflow on this corpus and add measured times",
+    )
+    parser.add_argument(
+        "--question",
+        default=DEFAULT_QUESTION,
+        metavar="TEXT",
+        help=f"question for --analyze; default: {DEFAULT_QUESTION}",
     )
     add_topk(parser)
     add_config(parser)

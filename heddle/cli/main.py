@@ -21,10 +21,16 @@ COMMANDS: Final = {
     "explain": ("heddle.cli.explain", "show a workflow's graph before and after each pass"),
     "serve": ("heddle.cli.serve", "serve an indexed directory over HTTP"),
     "eval": ("heddle.cli.eval", "measure answer quality on questions with known answers"),
-    "profile": ("heddle.cli.profile", "time the embedding lanes: queries within each SLO"),
-    "bench": ("heddle.cli.bench", "run a benchmark, or `prepare` what benchmarks need"),
-    "simulate": ("heddle.cli.simulate", "model a cluster: how many vector GPUs a load needs"),
-    "doctor": ("heddle.cli.doctor", "say what this machine offers and what is missing"),
+    "profile": (
+        "heddle.cli.profile",
+        "time the embedding lanes, and count the queries within each SLO",
+    ),
+    "bench": ("heddle.cli.bench", "run a benchmark, or `prepare` its data"),
+    "simulate": ("heddle.cli.simulate", "model how many vector-search GPUs a load needs"),
+    "doctor": (
+        "heddle.cli.doctor",
+        "show what this machine offers, a server's plan, and what is missing",
+    ),
 }
 EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2

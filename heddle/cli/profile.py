@@ -53,7 +53,7 @@ def add_arguments(parser: CommandParser) -> None:
         type=slos_of,
         default=SLOS_MS,
         metavar="MS[,MS...]",
-        help=f"time limits; default: {SLOS_MS}",
+        help=f"time limits of a query [ms]; default: {SLOS_MS}",
     )
     parser.add_argument(
         "--tokens",
@@ -63,14 +63,18 @@ def add_arguments(parser: CommandParser) -> None:
         help=f"tokens of a query; default: {QUERY_TOKENS}",
     )
     parser.add_argument(
-        "--peak", type=int, default=1000, metavar="N", help="queries at once, for the cost model"
+        "--peak",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="peak of queries at once, for the cost model; default: 1000",
     )
     parser.add_argument(
         "--rate",
         type=float,
         default=100.0,
         metavar="N",
-        help="queries a second on average, for the cost model; default: 100",
+        help="average queries per second, for the cost model; default: 100",
     )
     add_json(parser)
     add_config(parser, only=LANE_FIELDS)

@@ -32,7 +32,7 @@ def add_arguments(parser: CommandParser) -> None:
         action="append",
         default=[],
         metavar="FILE.py:NAME",
-        help="offer a RAGraph of yours as well; may be repeated",
+        help="offer your own RAGraph as well; may be repeated",
     )
     add_config(parser, HttpConfig)
     add_config(parser)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from heddle.cli.arguments import add_json
+from heddle.cli.command_parser import CommandParser
 from heddle.core.cache import write_json
 from heddle.core.errors import InputError
 from heddle.simulator.line_plot import Panel, line_plot
@@ -28,32 +29,68 @@ POOL_GPUS_MAX: Final = 64
 ALWAYS_UNDER_WAY: Final = 0.5  # a run answers at least so many of its prompts, or is overloaded
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("what", choices=["pool"], help="a vector search pool beside an LLM")
+    parser.add_argument(
+        "what", choices=["pool"], help="model a pool of vector-search GPUs beside an LLM"
+    )
     add = parser.add_argument_group("the cluster").add_argument
-    add("--prefill-nodes", type=int, default=2, metavar="N", help="of 8 GPUs; default: 2")
-    add("--decode-nodes", type=int, default=4, metavar="N", help="of 8 GPUs; default: 4")
+    add("--prefill-nodes", type=int, default=2, metavar="N", help="nodes with 8 GPUs; default: 2")
+    add("--decode-nodes", type=int, default=4, metavar="N", help="nodes with 8 GPUs; default: 4")
     add(
         "--pool-gpus",
         type=int,
         metavar="N",
-        help="default: as many as decode "
-        "nodes, so that all placements have the same number of GPUs",
+        help="GPUs of the pool; default: the number of decode nodes, so that all placements have "
+        "the same number of GPUs",
     )
-    add("--vectors", type=float, default=1e8, metavar="N", help="in the index; default: 1e8")
-    add("--extends", type=int, default=65, metavar="N", help="of a search; default: 65")
+    add(
+        "--vectors", type=float, default=1e8, metavar="N", help="vectors in the index; default: 1e8"
+    )
+    add("--extends", type=int, default=65, metavar="N", help="graph steps of a search; default: 65")
     load = parser.add_argument_group("the load").add_argument
-    load("--prompts-per-s", type=float, nargs="+", metavar="X", help="default: three loads")
-    load("--prompt-tokens", type=int, default=4000, metavar="N", help="default: 4000")
-    load("--answer-tokens", type=int, default=256, metavar="N", help="default: 256")
-    load("--probe-every", type=int, default=16, metavar="TOKENS", help="default: 16")
-    load("--duration-s", type=float, default=20.0, metavar="S", help="virtual; default: 20")
-    load("--seed", type=int, default=0, help="of arrivals and lengths; default: 0")
+    load(
+        "--prompts-per-s",
+        type=float,
+        nargs="+",
+        metavar="X",
+        help="arrival rate; default: three rates",
+    )
+    load(
+        "--prompt-tokens",
+        type=int,
+        default=4000,
+        metavar="N",
+        help="tokens of a prompt; default: 4000",
+    )
+    load(
+        "--answer-tokens",
+        type=int,
+        default=256,
+        metavar="N",
+        help="tokens of an answer; default: 256",
+    )
+    load(
+        "--probe-every",
+        type=int,
+        default=16,
+        metavar="N",
+        help="tokens between searches; default: 16",
+    )
+    load("--duration-s", type=float, default=20.0, metavar="S", help="simulated time; default: 20")
+    load("--seed", type=int, default=0, help="random seed; default: 0")
     slo = parser.add_argument_group("the SLO").add_argument
-    slo("--ttft-s", type=float, default=1.0, metavar="S", help="95th percentile; default: 1")
-    slo("--stall", type=float, default=0.05, metavar="X", help="of decode time; default: 0.05")
-    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw it")
+    slo(
+        "--ttft-s", type=float, default=1.0, metavar="S", help="95th percentile of TTFT; default: 1"
+    )
+    slo(
+        "--stall",
+        type=float,
+        default=0.05,
+        metavar="X",
+        help="stalled share of decoding; default: 0.05",
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the results")
     add_json(parser)
     parser.set_defaults(run=run)
 

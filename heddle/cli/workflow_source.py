@@ -12,7 +12,7 @@ from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.searches import with_searches
 from heddle.workflow.workflow import Workflow
 
-WORKFLOW_HELP: Final = f"one of {', '.join(PRESETS)}, or FILE.py:NAME of a RAGraph of yours"
+WORKFLOW_HELP: Final = f"one of {', '.join(PRESETS)}, or FILE.py:NAME of your own RAGraph"
 
 
 def load_workflow(name: str, topk: int | None = None) -> Workflow:

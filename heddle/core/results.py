@@ -39,9 +39,12 @@ class RankedHits:
 
 @dataclass(frozen=True, slots=True)
 class RecallEstimate:
-    """How much searches find of what exact ones find, by some that were run again exactly.
+    """The measured recall of searches: the share of the exact hits that they find.
 
-    The mean over the last `checks` of them; with 95 % confidence it is `at_least` so high.
+    Args:
+        recall: mean over the searches that were run again exactly.
+        at_least: its lower bound, with 95 % confidence.
+        checks: the searches that it is the mean of.
     """
 
     recall: float
@@ -115,21 +118,30 @@ class KvHandle(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FusedKv:
-    """What a prompt took from the chunk KV store.
+    """What a prompt took from the store of chunk KV.
 
-    `ratio` is the one that was used, also where it was chosen from the deadline. `chunks` counts
-    its chunks by kind of hit, misses included; `tokens_recomputed` were reused and computed anew
-    all the same, because the policy selected them; `tokens_shared` were read from pages that other
-    prompts may read as well, the rest of those reused from copies. Of the chunks reused,
-    `tokens_from_device` lay in the device's pool already, `tokens_from_disk` were loaded from disk,
-    and the rest came from host memory. `tokens_surveyed` went through the model, or its first
-    layers, only to find out which to compute. Where the question chose them, `question` says what
-    it saw in that pass, and `was_ahead` that it had run before its prompt was known.
-    `chunks_primed` of the chunks had primed KV; `unprimed` are the corpus's ids of those that were
-    to have it and had none. Storing cost no chunk more than `stored_error`, a relative L2 error.
-    `fallbacks` says what went another way than asked. Times [s]: until all chunks were in memory,
-    and of the steps that found out which tokens matter and that computed, whatever else ran in
-    these steps. A question's pass ahead of its prompt is not in them: that is its point.
+    Args:
+        policy: which tokens of the chunks were recomputed.
+        ratio: share of tokens to recompute, as given or as chosen from the deadline.
+        chunks: counts of its chunks by kind of hit, misses included.
+        tokens_recomputed: reused tokens that were computed all the same, as the policy selected.
+        tokens_shared: reused tokens that were read from pages which other prompts share; the
+            others were copied.
+        tokens_from_device: tokens of reused chunks that were in the device's pool already.
+        tokens_from_disk: tokens of reused chunks that were loaded from disk; those in neither
+            count came from host memory.
+        tokens_surveyed: tokens that went through the model, or its first layers, only to select
+            which ones to recompute.
+        question: what the question saw in the pass that selects; None = it did not select.
+        was_ahead: whether that pass had run before the prompt was known.
+        chunks_primed: reused chunks with primed KV.
+        unprimed: ids of chunks that should have had primed KV, and had none.
+        stored_error: the largest relative L2 error that storing cost one of the chunks.
+        fallbacks: where reuse ran degraded, in words.
+        loading_s: time until all chunks were in memory [s].
+        surveying_s: time of the steps that selected tokens, other work in them included [s]; a
+            pass ahead of the prompt is not in it.
+        computing_s: time of the steps that computed, other work in them included [s].
     """
 
     policy: str

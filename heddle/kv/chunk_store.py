@@ -131,7 +131,7 @@ class ChunkStore:
         self._loads = self._failed_loads = self._unwritten = 0
         self._is_closed = False
         self._files: ChunkFiles | None = None
-        self._disk_problem: str | None = "chunk KV has no disk tier: give it chunk_kv_disk_bytes"
+        self._disk_problem: str | None = "chunk KV has no disk tier: set kv_reuse_disk_bytes"
         self._retry_s: float | None = None  # when a disk that has failed may be tried again
         if settings.directory is not None:
             self._open_disk(ChunkFiles(settings.directory, fingerprint))
@@ -490,7 +490,7 @@ class ChunkStore:
                 return problem
             evicted = self._directory.begin_write(ticket, len(content))
             if evicted is None:
-                return f"chunk_kv_disk_bytes ({self._settings.disk_bytes_max}) is full: raise it"
+                return f"kv_reuse_disk_bytes ({self._settings.disk_bytes_max}) is full: raise it"
             files.remove(evicted)
         # Named under the lock: what is forgotten has no name yet, or loses it right after.
         with files.staged(ticket.key, content) as staged, self._lock:

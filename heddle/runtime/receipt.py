@@ -11,9 +11,9 @@ from heddle.core.tasks import Optimizations
 
 
 class FallbackKind(Enum):
-    """What went another way than asked, in a word."""
+    """Where a request ran degraded."""
 
-    PASS = "pass"  # one failed, and was left out
+    PASS = "pass"  # an optimizer pass failed, and was left out
     RETRY = "retry"
     SEARCH = "search"
     CHUNK_KV = "chunk_kv"
@@ -25,7 +25,17 @@ class FallbackKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One primitive's times, from the request's arrival [s]."""
+    """The times of one primitive, from the request's arrival [s].
+
+    Args:
+        name: the primitive's, with the turn of its node.
+        node: the workflow's node that it is of.
+        kind: what was done.
+        engine: the engine that did it.
+        ready_s: when everything it reads was there.
+        sent_s: when it was sent to the engine.
+        done_s: when its result was back.
+    """
 
     name: str
     node: str
@@ -38,12 +48,20 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """A retrieval while a generation decoded, and what adding its passages cost.
+    """A retrieval while a generation decoded, and the cost of adding its passages.
 
-    `at_token` tokens of the answer were written by then, `at_s` is from the request's arrival
-    [s]. Of the chunks found those that the prompt didn't show yet were added; dropped ones, of
-    this or of earlier retrievals, no longer fit. Of the prompt that followed, the answer so far
-    included, `tokens_reused` came from a cache and `tokens_computed` went through the model.
+    Args:
+        node: the generation's.
+        turn: of that node, from 0.
+        reason: why the generation paused.
+        at_token: tokens of the answer that were written before.
+        at_s: when, from the request's arrival [s].
+        chunks_found: passages that were found.
+        chunks_added: of these, those that the prompt didn't show yet.
+        chunks_dropped: passages, also of earlier retrievals, that no longer fitted.
+        tokens_computed: of the prompt that followed, with the answer until then: tokens that went
+            through the model.
+        tokens_reused: the others of that prompt, which came from a cache.
     """
 
     node: str
@@ -60,12 +78,15 @@ class Splice:
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """A prompt that was computed while its search went on, with the passages found by then.
+    """A prompt that was computed while its search still ran, with the passages found until then.
 
-    They were predicted to be the final ones with `probability`, and to save `gain_s`. It was sent
-    `ahead_s` before the prompt itself, or before the search found others [s]. `is_adopted`: they
-    were the final ones, and the prompt went on from what was computed by then; else that was rolled
-    back.
+    Args:
+        node: the generation's.
+        turn: of that node, from 0.
+        probability: predicted, that these passages were the final ones.
+        gain_s: predicted saving [s].
+        ahead_s: how long before the prompt itself, or before other passages were found [s].
+        is_adopted: whether the passages were the final ones, and the prompt went on from there.
     """
 
     node: str
@@ -78,21 +99,37 @@ class Speculation:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Counts over the whole request; `fallbacks` names everything that went another way.
+    """What was done for a request: counts, times, and where it ran degraded.
 
-    `fallback_kinds` counts these by kind, a `FallbackKind` each;
-    of the texts longer than the embedder takes, `texts_truncated` were cut and `texts_windowed`
-    read in windows;
-    `fused` has an entry for each prompt that was to use stored chunk KV, which is approximate;
-    `splices` has one for each retrieval while a generation decoded;
-    `speculations` has one for each prompt that was computed before its search was over;
-    graph searches opened `nodes_opened` nodes; a vector pool held searches back for
-    `search_wait_s` [s] and took `searches_parked` times a slot back from one; of the lists scanned
-    a device beside the host took `lists_on_device` (hot clusters); `hits_cached` of the hits an
-    earlier search of the request had found; `recall` is what the index's searches found by then;
-    `kv_transfers` prompts came from another LLM lane than decoded them, with `kv_transfer_bytes`
-    of KV, which took `kv_transfer_s` to be copied out and in [s];
-    `numerics` says whether results may depend on which requests shared a batch.
+    Args:
+        optimizations: the most that the request was allowed to use.
+        latency_s: from its arrival to its answer [s].
+        prompt_tokens: tokens of its prompts.
+        prompt_tokens_reused: of these, read from the prefix cache or from stored chunk KV.
+        generated_tokens: tokens that were written.
+        lists_scanned: clusters of the index that its searches scanned.
+        lists_probed: clusters that they planned to scan.
+        texts_truncated: texts longer than the embedder's limit that were cut to it.
+        preemptions: sequences that lost their KV pages to others.
+        retries: primitives that were sent again.
+        passes: optimizer passes that changed its graph.
+        fallbacks: where it ran degraded, in words.
+        numerics: whether results may depend on which requests shared a batch.
+        spans: the times of each primitive.
+        kv_reuse: the use of stored chunk KV, for each prompt that was to use it.
+        splices: retrievals while a generation decoded.
+        nodes_opened: nodes that graph searches opened.
+        search_wait_s: how long a search pool held its searches back [s].
+        searches_parked: how often the pool took a slot back from one of its searches.
+        lists_on_device: of the clusters scanned, those on a device beside the host.
+        texts_windowed: texts longer than the embedder's limit that were read in windows.
+        hits_cached: hits that an earlier search of the request had found.
+        recall: the measured recall of the index's searches; None = not measured.
+        fallback_kinds: counts of `fallbacks`, by kind.
+        speculations: prompts that were computed before their search was over.
+        kv_transfers: prompts that one LLM lane computed and another decoded.
+        kv_transfer_bytes: bytes of their KV.
+        kv_transfer_s: how long it took to copy it out and in [s].
     """
 
     optimizations: Optimizations
@@ -109,7 +146,7 @@ class Receipt:
     fallbacks: tuple[str, ...]
     numerics: str
     spans: tuple[Span, ...]
-    fused: tuple[FusedKv, ...] = ()
+    kv_reuse: tuple[FusedKv, ...] = ()
     splices: tuple[Splice, ...] = ()
     nodes_opened: int = 0
     search_wait_s: float = 0.0
@@ -141,7 +178,7 @@ class ReceiptDraft:
     passes: list[str] = field(default_factory=list)
     fallbacks: list[str] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
-    fused: list[FusedKv] = field(default_factory=list)
+    kv_reuse: list[FusedKv] = field(default_factory=list)
     splices: dict[str, Splice] = field(default_factory=dict)
     nodes_opened: int = 0
     search_wait_s: float = 0.0
@@ -156,7 +193,7 @@ class ReceiptDraft:
     kv_transfer_s: float = 0.0
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
-        """Note what went another way, each in words; nothing where there are none."""
+        """Note where the request ran degraded, each in words; there may be none."""
         self.fallbacks.extend(notes)
         if notes:
             self.fallback_kinds[kind.value] += len(notes)
@@ -167,7 +204,7 @@ class ReceiptDraft:
         self.prompt_tokens_reused += result.tokens_reused
         self.preemptions += result.preemptions
         if result.fused is not None:
-            self.fused.append(result.fused)
+            self.kv_reuse.append(result.fused)
             self.fall_back(FallbackKind.CHUNK_KV, *result.fused.fallbacks)
         if prefill in self.splices:
             self.splices[prefill] = replace(
@@ -202,7 +239,7 @@ class ReceiptDraft:
             fallbacks=tuple(self.fallbacks),
             numerics=numerics,
             spans=tuple(self.spans),
-            fused=tuple(self.fused),
+            kv_reuse=tuple(self.kv_reuse),
             splices=tuple(self.splices.values()),
             nodes_opened=self.nodes_opened,
             search_wait_s=self.search_wait_s,

@@ -1,33 +1,82 @@
 """The body of POST /v1/ask."""
 
-from typing import Final, Literal
+from typing import Final, Self
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from heddle.app.request_options import PriorityWord
+from heddle.app.server_settings import OptimizationsWord
 from heddle.core.search_scope import where_of
 from heddle.server.json_body import read_json
+from heddle.workflow.ragraph import TOPK_MAX
 
 TENANT_CHARS_MAX: Final = 256
 
 
 class AskRequest(BaseModel):
-    """A question and how it is to be answered. Unknown fields are refused.
-
-    `deadline_s` counts from the arrival; `tenant` says whose request it is: requests of
-    different tenants never share a prefix cache. `where` is the metadata that found documents
-    must have: of several values of a key one is enough.
-    """
+    """A question, and the options of its request. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
-    question: str
-    workflow: str = "oneshot"
-    stream: bool = False
-    deadline_s: float | None = Field(default=None, gt=0)
-    priority: Literal["interactive", "normal", "bulk"] = "normal"
-    tenant: str = Field(default="", max_length=TENANT_CHARS_MAX)
-    where: dict[str, object] | None = None
+    question: str | None = Field(default=None, description="value of the workflow's input `query`")
+    inputs: dict[str, object] = Field(
+        default_factory=dict, description="values of the workflow's other inputs, by name"
+    )
+    workflow: str = Field(
+        default="oneshot", description="one of those that GET /v1/workflows names"
+    )
+    stream: bool = Field(default=False, description="answer with server-sent events")
+    topk: int | None = Field(
+        default=None,
+        ge=1,
+        le=TOPK_MAX,
+        description="passages of each search; null = as the workflow has it",
+    )
+    hybrid: bool | None = Field(
+        default=None,
+        description="search by words (BM25) as well as by meaning; null = as the workflow does",
+    )
+    where: dict[str, object] | None = Field(
+        default=None,
+        description="metadata that found documents must have; of several values of a key one "
+        "is enough",
+    )
+    tenant: str = Field(
+        default="",
+        max_length=TENANT_CHARS_MAX,
+        description="searches find this tenant's documents and those without a tenant; tenants "
+        "never share a prefix cache",
+    )
+    deadline_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="seconds from the arrival until the request fails; null = the server's default",
+    )
+    priority: PriorityWord = Field(default="normal", description="service class")
+    optimizations: OptimizationsWord | None = Field(
+        default=None,
+        description="the most that this request may use; null = what the server allows",
+    )
+    kv_reuse: str | None = Field(
+        default=None,
+        description='how to reuse stored chunk KV, such as "fusionrag,0.15"; null = as the '
+        "server does",
+    )
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.question is None and not self.inputs:
+            raise ValueError("give a question, or inputs")
+        return self
+
+    @property
+    def values(self) -> str | dict[str, object]:
+        """What `Server.submit` takes as inputs."""
+        if not self.inputs and self.question is not None:
+            return self.question
+        question = {} if self.question is None else {"query": self.question}
+        return {**self.inputs, **question}
 
 
 async def read_ask(request: Request) -> AskRequest:

@@ -10,18 +10,27 @@ from heddle.server.wire import Json
 
 
 class DocumentRequest(BaseModel):
-    """A document to put into the corpus. Unknown fields are refused.
+    """A document to put into the corpus, with the fields of a line of JSONL.
 
-    The fields are those of a line of JSONL; `title` is the id where it is left out.
+    Unknown fields are refused.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
-    id: str = Field(min_length=1)
-    text: str
-    title: str = ""
-    tenant: str = Field(default="", max_length=TENANT_CHARS_MAX)
-    metadata: dict[str, object] | None = None
+    id: str = Field(min_length=1, description="its id among the tenant's documents")
+    text: str = Field(description="text that is cut into chunks and found")
+    title: str = Field(default="", description="stands before each chunk; empty = the id")
+    tenant: str = Field(
+        default="",
+        max_length=TENANT_CHARS_MAX,
+        description="tenant whose searches find it; empty = every search",
+    )
+    collection: str = Field(
+        default="", description="documents whose chunks' KV may be computed with its chunks'"
+    )
+    metadata: dict[str, object] | None = Field(
+        default=None, description="values by key, for `where`"
+    )
 
 
 async def read_document(request: Request) -> DocumentRequest:

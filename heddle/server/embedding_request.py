@@ -7,6 +7,8 @@ import numpy as np
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from heddle.app.request_options import PriorityWord, RoleWord
+from heddle.app.server_settings import LongTextsWord
 from heddle.core.results import Vectors
 from heddle.server.ask_request import TENANT_CHARS_MAX
 from heddle.server.json_body import read_json
@@ -14,25 +16,36 @@ from heddle.server.wire import Json
 
 
 class EmbeddingRequest(BaseModel):
-    """Texts to embed. Unknown fields are refused.
-
-    OpenAI's fields are `input`, `model` (there is one: its name is not looked at),
-    `encoding_format`, `dimensions` and `user` (not looked at). `role` chooses the model's prompt,
-    `long_texts` what becomes of texts that are too long for it; the others are as for /v1/ask.
-    """
+    """Texts to embed. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
-    input: str | list[str]
-    model: str = ""
-    encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = Field(default=None, gt=0)
-    user: str = ""
-    role: Literal["plain", "query", "passage"] = "plain"
-    long_texts: Literal["cut", "window"] | None = None
-    deadline_s: float | None = Field(default=None, gt=0)
-    priority: Literal["interactive", "normal", "bulk"] = "normal"
-    tenant: str = Field(default="", max_length=TENANT_CHARS_MAX)
+    input: str | list[str] = Field(description="one text, or several")
+    model: str = Field(default="", description="ignored: a server has one embedder")
+    encoding_format: Literal["float", "base64"] = Field(
+        default="float", description="how the reply writes the vectors"
+    )
+    dimensions: int | None = Field(
+        default=None, gt=0, description="length of the vectors, if the model allows a shorter one"
+    )
+    user: str = Field(default="", description="ignored")
+    role: RoleWord = Field(
+        default="plain", description="prompt of the model that stands before them"
+    )
+    long_texts: LongTextsWord | None = Field(
+        default=None, description="for texts longer than the model's limit; null = as the server"
+    )
+    deadline_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="seconds until the vectors are worthless; null = the server's default",
+    )
+    priority: PriorityWord = Field(default="normal", description="service class")
+    tenant: str = Field(
+        default="",
+        max_length=TENANT_CHARS_MAX,
+        description="tenants never share cached vectors",
+    )
 
     @field_validator("input", mode="before")
     @classmethod

@@ -59,7 +59,7 @@ def create_app(
     """Return the ASGI application of a server.
 
     Args:
-        server: answers the questions; whoever made it closes it.
+        server: answers the questions; the caller closes it.
         workflows: what clients may ask for, by name.
         takes_changes: whether clients may put and delete documents.
         requests_max: HTTP requests under way at once; more are refused.
@@ -72,6 +72,13 @@ def create_app(
 
     @app.post("/v1/ask", response_model=None, openapi_extra=_body_schema(AskRequest))
     async def ask(asked: Annotated[AskRequest, Depends(read_ask)], request: Request) -> Response:
+        """Answer a question.
+
+        The reply has `answer`, `passages` (each with `title`, `text`, `document_id` and
+        `distance`) and `receipt`. With `stream` it is a stream of server-sent events:
+        `node_started`, `retrieved`, `token`, `node_finished`, and `answer` or `error` at the end.
+        A client that disconnects cancels its request.
+        """
         handle = await _submit(server, workflows, asked)
         if asked.stream:
             return EventStream(handle)
@@ -82,6 +89,11 @@ def create_app(
     async def embed(
         asked: Annotated[EmbeddingRequest, Depends(read_embedding)], request: Request
     ) -> Response:
+        """Embed texts, as OpenAI's endpoint of that name does.
+
+        The reply also has `truncated` and `windowed`: how many texts were longer than the model's
+        limit, and were cut or read in windows.
+        """
         start = partial(
             server.submit_embedding,
             asked.texts,
@@ -100,10 +112,12 @@ def create_app(
 
     @app.get("/v1/workflows", response_model=None)
     async def names() -> Response:
+        """Return the names of the workflows, as `workflows`."""
         return _reply(200, {"workflows": list(workflows)})
 
     @app.get("/health", response_model=None)
     async def health() -> Response:
+        """Return the state of every lane; status 503 while one is not ready."""
         found = server.health()
         return _reply(200 if found["ready"] else 503, found)
 
@@ -111,6 +125,7 @@ def create_app(
 
     @app.get("/metrics", response_model=None)
     async def metrics(request: Request) -> Response:
+        """Return the metrics, as Prometheus reads them."""
         accept = request.headers.get("accept", "")
         # The state waits for the runtime's thread, so a thread waits and not this loop.
         body, media_type = await asyncio.to_thread(page.render, accept)
@@ -136,6 +151,11 @@ def _add_documents(app: FastAPI, server: Server, *, takes_changes: bool) -> None
         openapi_extra=_body_schema(DocumentRequest),
     )
     async def upsert(put: Annotated[DocumentRequest, Depends(read_document)]) -> Response:
+        """Put a document into the corpus, and wait until searches find it.
+
+        The server must be started with `--allow-changes`. The reply has `outcome`, the counts of
+        its chunks, and the corpus's `revision`.
+        """
         async with may_change:
             change = await asyncio.to_thread(
                 server.upsert,
@@ -144,11 +164,16 @@ def _add_documents(app: FastAPI, server: Server, *, takes_changes: bool) -> None
                 title=put.title,
                 metadata=put.metadata,
                 tenant=put.tenant,
+                collection=put.collection,
             )
         return _reply(200, change_json(change))
 
     @app.delete("/v1/documents", response_model=None, dependencies=checked)
     async def delete(request: Request) -> Response:
+        """Delete the document `?id=ID`, of `&tenant=NAME` if that is given.
+
+        The server must be started with `--allow-changes`. Status 404: it isn't there.
+        """
         wanted = request.query_params
         names = sorted(name for name, _ in wanted.multi_items())
         if names not in (["id"], ["id", "tenant"]):  # of two ids one would stay
@@ -157,8 +182,8 @@ def _add_documents(app: FastAPI, server: Server, *, takes_changes: bool) -> None
         async with may_change:
             is_deleted = await asyncio.to_thread(server.delete, wanted["id"], tenant=tenant)
         if not is_deleted:
-            whose = f"the tenant {tenant!r}" if tenant else "nobody in particular"
-            raise HTTPException(404, f"no document {wanted['id']!r} of {whose} is there")
+            whose = f" of the tenant {tenant!r}" if tenant else " without a tenant"
+            raise HTTPException(404, f"no document {wanted['id']!r}{whose} is there")
         return _reply(200, {"deleted": wanted["id"]})
 
 
@@ -182,11 +207,15 @@ async def _submit(server: Server, workflows: Mapping[str, Workflow], asked: AskR
     submit = partial(
         server.submit,
         workflows[asked.workflow],
-        asked.question,
+        asked.values,
+        topk=asked.topk,
+        hybrid=asked.hybrid,
+        where=asked.where,
+        tenant=asked.tenant,
         deadline_s=asked.deadline_s,
         priority=asked.priority,
-        tenant=asked.tenant,
-        where=asked.where,
+        optimizations=asked.optimizations,
+        kv_reuse=asked.kv_reuse,
     )
     # Submitting waits for the runtime's thread, so a thread waits and not this loop.
     return await asyncio.to_thread(submit)

@@ -39,17 +39,21 @@ class Name(NamedTuple):
 RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
     "prompt_tokens": Name("heddle_prompt_tokens", "Tokens of the prompts of answered requests."),
     "prompt_tokens_reused": Name(
-        "heddle_prompt_tokens_reused", "Of these, read from the prefix cache or stored chunk KV."
+        "heddle_prompt_tokens_reused",
+        "Of the prompt tokens, those read from the prefix cache or from stored chunk KV.",
     ),
     "generated_tokens": Name("heddle_generated_tokens", "Tokens written for answered requests."),
     "preemptions": Name("heddle_preemptions", "Sequences that lost their KV pages to others."),
     "retries": Name("heddle_retries", "Primitives of answered requests that were sent again."),
-    "texts_truncated": Name("heddle_texts_truncated", "Texts cut to what the embedder takes."),
-    "texts_windowed": Name("heddle_texts_windowed", "Longer texts that were read in windows."),
+    "texts_truncated": Name("heddle_texts_truncated", "Texts cut to the embedder's limit."),
+    "texts_windowed": Name(
+        "heddle_texts_windowed", "Texts longer than that limit, read in windows."
+    ),
     "lists_probed": Name("heddle_index_lists_probed", "Lists that searches planned to scan."),
-    "lists_scanned": Name("heddle_index_lists_scanned", "Of these, those that they did scan."),
+    "lists_scanned": Name("heddle_index_lists_scanned", "Lists that searches scanned."),
     "lists_on_device": Name(
-        "heddle_index_lists_on_device", "Of these, those scanned beside the host (hot clusters)."
+        "heddle_index_lists_on_device",
+        "Of the lists scanned, those on a device beside the host (hot clusters).",
     ),
     "nodes_opened": Name("heddle_graph_nodes_opened", "Nodes that graph searches opened."),
     "hits_cached": Name(
@@ -59,14 +63,14 @@ RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
         "heddle_pool_parks", "How often a search gave its slot of the pool to a more urgent one."
     ),
     "search_wait_s": Name(
-        "heddle_pool_wait_seconds", "How long the pool held searches of answered requests back."
+        "heddle_pool_wait_seconds", "Time that the pool held back searches of answered requests."
     ),
     "kv_transfers": Name(
         "heddle_kv_transfers", "Prompts handed from a prefill lane to one that decodes."
     ),
-    "kv_transfer_bytes": Name("heddle_kv_transfer_bytes", "Their KV."),
+    "kv_transfer_bytes": Name("heddle_kv_transfer_bytes", "Bytes of the KV of these prompts."),
     "kv_transfer_s": Name(
-        "heddle_kv_transfer_seconds", "How long copying it out of and into the lanes' pages took."
+        "heddle_kv_transfer_seconds", "Time to copy that KV out of and into the lanes' pages."
     ),
 }
 """By the field of a Receipt; counted when the request is answered."""
@@ -81,16 +85,16 @@ ENGINE_GAUGES: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
         },
     ),
     (
-        Name("heddle_chunk_kv_bytes", "Stored KV of chunks, by tier."),
+        Name("heddle_kv_reuse_bytes", "Stored KV of chunks, by tier."),
         {"host": gauges.CHUNK_KV_HOST_BYTES, "disk": gauges.CHUNK_KV_DISK_BYTES},
     ),
     (
-        Name("heddle_chunk_kv_evicted", "Entries that left a tier since the engine started."),
+        Name("heddle_kv_reuse_evicted", "Entries that left a tier since the engine started."),
         {"host": gauges.CHUNK_KV_HOST_EVICTED, "disk": gauges.CHUNK_KV_DISK_EVICTED},
     ),
     (
         Name(
-            "heddle_chunk_kv_moves",
+            "heddle_kv_reuse_moves",
             "Entries since the engine started: loaded from disk, not loaded (the file was gone, "
             "torn or foreign), not written (the disk or its queue was full).",
         ),
@@ -105,10 +109,10 @@ ENGINE_GAUGES: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
         {"running": gauges.POOL_RUNNING, "free": gauges.POOL_FREE},
     ),
 )
-"""What engines tell of their state, by the value of the label `state`."""
+"""Gauges of the engines' state, by the value of the label `state`."""
 
 PLAIN_GAUGES: Final[Mapping[str, Name]] = {
-    gauges.CHUNK_KV_ENTRIES: Name("heddle_chunk_kv_entries", "Stored KV of chunks."),
+    gauges.CHUNK_KV_ENTRIES: Name("heddle_kv_reuse_entries", "Stored KV of chunks."),
     gauges.POOL_WAITING: Name("heddle_pool_waiting", "Searches that wait for a slot of the pool."),
     gauges.INDEX_REVISION: Name("heddle_index_revision", "Corpus revision that the index covers."),
     gauges.INDEX_VECTORS: Name("heddle_index_vectors", "Vectors in the index: one for each chunk."),
@@ -184,19 +188,19 @@ def _tallied(tally: Tally) -> Iterator[Metric]:
         {_label(priority): times for priority, times in tally.first_tokens.items()},
     )
     yield _histogram(
-        Name("heddle_engine_step_seconds", "What an engine's steps take."), "engine", tally.steps
+        Name("heddle_engine_step_seconds", "Duration of an engine's steps."), "engine", tally.steps
     )
     for field, (name, help_) in RECEIPT_COUNTERS.items():
         yield CounterMetricFamily(name, help_, tally.receipts[field])
     yield _counter(
-        Name("heddle_chunk_kv_lookups", "Chunks looked up among the stored KV, by kind of hit."),
+        Name("heddle_kv_reuse_lookups", "Chunks looked up among the stored KV, by kind of hit."),
         "kind",
         {kind.value: tally.chunks[kind.value] for kind in HitKind},
     )
     yield _counter(
         Name(
             "heddle_fallbacks",
-            "What went another way than asked, by kind; the receipts say it in words.",
+            "Where requests ran degraded, by kind; the receipts say how.",
         ),
         "kind",
         {kind.value: tally.fallbacks[kind.value] for kind in FallbackKind},
@@ -227,8 +231,8 @@ def _engines(engines: Mapping[str, EngineState]) -> Iterator[Metric]:
     yield _gauge(
         Name(
             "heddle_engine_notes",
-            "Ways in which an engine doesn't work as meant, such as an index that can't be "
-            "rebuilt; /health says them in words.",
+            "Ways in which an engine runs degraded, such as an index that can't be rebuilt; "
+            "/health says them in words.",
         ),
         "engine",
         {name: len(last.notes) for name, last in told.items()},
@@ -240,12 +244,14 @@ def _engines(engines: Mapping[str, EngineState]) -> Iterator[Metric]:
         {name: recall.recall for name, recall in recalls.items()},
     )
     yield _gauge(
-        Name("heddle_search_recall_lower_ratio", "What it is at least, with 95 % confidence."),
+        Name(
+            "heddle_search_recall_lower_ratio", "Lower bound of that recall, with 95 % confidence."
+        ),
         "engine",
         {name: recall.at_least for name, recall in recalls.items()},
     )
     yield _gauge(
-        Name("heddle_search_recall_checks", "Checked searches that this is the mean of."),
+        Name("heddle_search_recall_checks", "Checked searches that the recall is the mean of."),
         "engine",
         {name: recall.checks for name, recall in recalls.items()},
     )
@@ -318,7 +324,7 @@ def _repriming(state: ReprimingState) -> Iterator[Metric]:
         state.waiting,
     )
     yield _counter(
-        Name("heddle_chunks_reprimed", "What became of such chunks."),
+        Name("heddle_chunks_reprimed", "Outcomes of priming such chunks in the background."),
         "outcome",
         {"primed": state.primed, "failed": state.failed, "dropped": state.dropped},
     )

@@ -19,7 +19,7 @@ TRIES = 20  # it may come too late, on a machine that is busy
 def ran_ahead(receipt: Receipt) -> bool:
     """Whether its question was in, and that was known before its prompt was sent."""
     is_told = any(span.kind is PrimitiveKind.ASKING for span in receipt.spans)
-    return is_told and receipt.fused[0].was_ahead
+    return is_told and receipt.kv_reuse[0].was_ahead
 
 
 @pytest.mark.numerics
@@ -38,5 +38,5 @@ def test_a_question_is_run_while_its_passages_are_looked_for(
         assert span.node == "answer"
         assert span.done_s <= prefill.sent_s
         assert receipt.fallbacks == ()
-        assert receipt.fused[0].tokens_recomputed > 0
+        assert receipt.kv_reuse[0].tokens_recomputed > 0
         assert holds_nothing(server)

@@ -125,7 +125,7 @@ def test_reused_chunk_kv_moves_on_as_it_is(model: Path, corpus: Path):
             app = server.app("oneshot")
             answers = [app.invoke(question) for question in (QUESTION, QUESTION + " Say it.")]
             texts.append([answer.text for answer in answers])
-            fused = answers[1].receipt.fused[0]
+            fused = answers[1].receipt.kv_reuse[0]
             assert sum(fused.chunks.values()) > fused.chunks.get("miss", 0)
             assert "kv_transfer" not in answers[1].receipt.fallback_kinds
     assert texts[0] == texts[1]

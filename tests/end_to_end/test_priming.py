@@ -186,7 +186,7 @@ def test_a_server_primes_beside_its_requests(own: Path, model: Path):
         assert report.computed[RAW] in (9, 10)
         for question in questions:
             assert question.result().passages
-        [fused] = app.invoke("Whose lamp is on Rock 9?").receipt.fused
+        [fused] = app.invoke("Whose lamp is on Rock 9?").receipt.kv_reuse
         assert fused.chunks_primed >= 3  # the first isn't, nor what stands where it stood before
         assert "miss" not in fused.chunks
         assert server.prime(NEIGHBOURS).computed == {RAW: 0, PRIMED: 0}
@@ -202,7 +202,7 @@ def test_what_public_documents_were_primed_with_is_every_tenant_s(own: Path, mod
         server.prime(NEIGHBOURS)
         app = server.app("oneshot")
         for tenant in ("north", "south", ""):
-            [fused] = app.invoke(QUESTION, tenant=tenant).receipt.fused
+            [fused] = app.invoke(QUESTION, tenant=tenant).receipt.kv_reuse
             assert (fused.chunks, fused.chunks_primed) == ({"exact": 1, "canonical": 4}, 4)
 
 
@@ -210,7 +210,7 @@ def test_what_a_prompt_took_from_the_store_is_told_over_http(own: Path, model: P
     with serve(model, own, kv_reuse=FUSIONRAG) as server:
         server.prime(NEIGHBOURS)
         answer = server.app("oneshot").invoke(QUESTION)
-        [fused] = json.loads(encode_json(answer_json(answer)))["receipt"]["fused"]
+        [fused] = json.loads(encode_json(answer_json(answer)))["receipt"]["kv_reuse"]
     assert fused["chunks"] == {"exact": 1, "canonical": 4}
     assert (fused["chunks_primed"], fused["unprimed"]) == (4, [])
 
@@ -220,7 +220,7 @@ def test_kv_in_int8_takes_half_the_disk_and_the_receipt_tells_its_error(own: Pat
     for encoding, error_max in (("bf16", 2**-9), ("int8", 0.02)):
         with serve(model, own, kv_reuse=FUSIONRAG, kv_reuse_encoding=encoding) as server:
             server.prime(NEIGHBOURS)
-            [fused] = server.app("oneshot").invoke(QUESTION).receipt.fused
+            [fused] = server.app("oneshot").invoke(QUESTION).receipt.kv_reuse
         assert 0 < fused.stored_error < error_max
         files = list(chunk_kv_directory(own).glob("*/*.kv.safetensors"))
         sizes.append(sum(described(path).nbytes for path in files))
@@ -304,7 +304,7 @@ def test_a_running_server_forgets_what_another_process_deletes(own: Path, model:
             first.chunk_id in record.sources for kept in left.values() for record in kept
         )
         primed = {record.sources[0] for record in left[ChunkVariant.PRIMED]}
-        [fused] = answer.receipt.fused
+        [fused] = answer.receipt.kv_reuse
         assert fused.chunks_primed == sum(p.chunk_id in primed for p in answer.passages[1:])
         assert sum(fused.chunks.values()) == 5
         assert "miss" not in fused.chunks  # raw KV takes the place of what has seen it
@@ -339,7 +339,7 @@ def idles(server: Server) -> bool:
 
 
 def fused_of(server: Server, question: str = QUESTION) -> FusedKv:
-    [fused] = server.app("oneshot").invoke(question).receipt.fused
+    [fused] = server.app("oneshot").invoke(question).receipt.kv_reuse
     return fused
 
 
@@ -418,7 +418,7 @@ def test_a_server_that_may_not_prime_anew_names_what_it_met_all_the_same(own: Pa
         assert (server.state().repriming, server.health()["repriming"]) == (None, {})
         assert len(records(own)[ChunkVariant.PRIMED]) == before
         raw = KvReuse(ReusePolicy.FUSIONRAG, 0.15, primed=False)
-        [fused] = server.app("oneshot").invoke(QUESTION, kv_reuse=raw).receipt.fused
+        [fused] = server.app("oneshot").invoke(QUESTION, kv_reuse=raw).receipt.kv_reuse
         assert fused.unprimed == (), "none was wanted"
 
 

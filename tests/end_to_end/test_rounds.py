@@ -103,10 +103,10 @@ def reusing_server(model: Path, corpus: Path, request: pytest.FixtureRequest) ->
 def test_stored_chunks_are_spliced_in_from_their_kv(reusing_server: Server):
     app = reusing_server.app(graph(1, retrieve_every=6, query=ELSEWHERE))
     first, again = app.invoke(QUESTION), app.invoke(QUESTION)
-    assert again.receipt.fused, "no prompt used stored KV"
+    assert again.receipt.kv_reuse, "no prompt used stored KV"
     assert sum(s.chunks_added for s in again.receipt.splices) > 0
     assert all(s.tokens_reused > 0 for s in again.receipt.splices)
-    if again.receipt.fused[0].policy != ReusePolicy.FULL_REUSE.value:
+    if again.receipt.kv_reuse[0].policy != ReusePolicy.FULL_REUSE.value:
         return  # each round selects and computes its share anew, and these chunks are short
     for splice in again.receipt.splices:
         assert splice.tokens_reused > splice.tokens_computed

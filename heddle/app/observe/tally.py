@@ -112,7 +112,7 @@ class Tally:
         self.durations[priority].observe(receipt.latency_s)
         for name in RECEIPT_COUNTS:
             self.receipts[name] += getattr(receipt, name)
-        for fused in receipt.fused:
+        for fused in receipt.kv_reuse:
             self.chunks.update(fused.chunks)
         self.fallbacks.update(receipt.fallback_kinds)
 

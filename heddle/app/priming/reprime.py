@@ -79,7 +79,7 @@ class Repriming:
 
         def push(event: RequestEvent) -> None:
             if isinstance(event, Answer):
-                self.met(chunk for fused in event.receipt.fused for chunk in fused.unprimed)
+                self.met(chunk for fused in event.receipt.kv_reuse for chunk in fused.unprimed)
             sink(event)
 
         return push

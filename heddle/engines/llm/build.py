@@ -171,7 +171,7 @@ def _with_reuse_tried(
     from heddle.engines.llm.reuse.gate import reuse_problem
 
     if not settings.chunk_kv_bytes:
-        problem = "no memory is set aside for chunk KV (chunk_kv_bytes is 0)"
+        problem = "no memory is set aside for chunk KV (kv_reuse_memory_bytes is 0)"
         return replace(spec, reuse_problem=problem)
     found = reuse_problem(worker)
     if found is None:

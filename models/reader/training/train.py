@@ -237,7 +237,7 @@ class Trainer:
             f"# heddle-reader, profile {self.folder.name}\n\n"
             f"Trained by `make reader`: {p.tokens / 1e6:.1f} M tokens in {p.seconds / 60:.0f} "
             "minutes of the profile's budget. Licence: Apache-2.0.\n\n"
-            "Not measured on held-back questions: `heddle eval reader-notes --method full` does. On "
+            "Not measured on held-back questions: `heddle eval reader-notes --kv-reuse full` does. On "
             "what it was trained on, given the right words before each:\n\n"
             f"| kind | right |\n|---|---|\n{shares}"
         )

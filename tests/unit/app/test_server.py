@@ -8,6 +8,7 @@ import pytest
 
 from heddle.app.observe.tally import Outcome
 from heddle.app.server import Server
+from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.core.frames import Frame
 from heddle.core.tasks import Priority
@@ -139,7 +140,7 @@ def test_arguments_of_a_wrong_type_start_nothing(
     assert empty_server.health()["requests"] == 0
 
 
-def test_health_tells_what_goes_another_way_than_meant(empty_server: Server):
+def test_health_names_the_engines_that_run_degraded(empty_server: Server):
     name, lane = next(iter(empty_server._running.loop.runtime.lanes.items()))
     lane.last = Frame(name, 1, 0.0, ())
     health = empty_server.health()
@@ -184,3 +185,35 @@ def test_a_search_for_more_than_the_corpus_holds(empty_server: Server):
         RAGraph("search").add_retrieval("find"),
     ):
         empty_server.submit(fewer, "why").cancel_soon()  # it is taken; its end doesn't matter
+        with pytest.raises(InputError, match=r"'find': topk is 3 and the corpus holds 0 chunks"):
+            empty_server.submit(fewer, "why", topk=3)
+
+
+def test_a_request_changes_its_searches_and_no_other_s(empty_server: Server):
+    find = RAGraph("search").add_retrieval("find").compile()
+    handles = [empty_server.submit(find, "why", hybrid=how) for how in (True, None, True)]
+    for handle in handles:
+        handle.cancel_soon()
+    assert not find.nodes["find"].hybrid
+    write = RAGraph("write").add_generation("answer", "{query}")
+    for how in ({"topk": 3}, {"hybrid": True}, {"where": {"lang": "en"}}):
+        with pytest.raises(InputError, match="workflow 'write' retrieves nothing: leave it out"):
+            empty_server.submit(write, "why", **how)
+    with pytest.raises(InputError, match=r"'topK' is no option of a request: did you mean 'topk'"):
+        empty_server.submit(find, "why", topK=3)
+
+
+def test_a_config_starts_a_server_as_keywords_do(tmp_path: Path, empty_server: Server):
+    assert empty_server.config == ServerConfig.of(None, tmp_path, {"engine_host": "inline"})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"optimizations": "bogus"}, {"dtype": "float17"}, {"device": "gpu"}, {"nprobe": 0}],
+)
+def test_a_wrong_setting_is_refused_before_anything_starts(settings: dict):
+    threads = threading.active_count()
+    (name,) = settings
+    with pytest.raises(ConfigError, match=f"^{name} must be "):
+        Server("reader", **settings)
+    assert threading.active_count() == threads

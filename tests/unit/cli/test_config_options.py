@@ -150,6 +150,21 @@ def test_what_approximates_allows_approximate_answers(parser: CommandParser):
         server_config(parser.parse(["--recall=0.9", "--optimizations=exact"]))
 
 
+@pytest.mark.parametrize("field", fields_of(ServerConfig).values(), ids=lambda field: field.name)
+def test_a_misspelt_flag_is_refused_with_the_right_one(field, parser: CommandParser, capsys):
+    misspelt = f"{field.flag}x"
+    with pytest.raises(SystemExit):
+        parser.parse([f"{misspelt}=1"])
+    said = capsys.readouterr().err
+    assert f"unrecognized arguments: {misspelt}=1; did you mean --" in said
+
+
+def test_a_flag_is_written_out(parser: CommandParser, capsys):
+    with pytest.raises(SystemExit):
+        parser.parse(["--shard", "2"])
+    assert "did you mean --shards?" in capsys.readouterr().err
+
+
 def test_help_and_help_all(capsys):
     def shown(command: str, flag: str) -> str:
         with pytest.raises(SystemExit) as stop:

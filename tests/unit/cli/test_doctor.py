@@ -85,6 +85,25 @@ def test_all_is_there(capsys, model: Path, corpus: Path, tmp_path: Path):
     assert not (tmp_path / "not").exists()
 
 
+def test_settings_are_shown_with_their_source(
+    capsys, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    main(["doctor", "--model", str(model)])
+    assert f"settings   model = {model} (--model)" in capsys.readouterr().out
+    (tmp_path / "heddle.toml").write_text('kv_cache_bytes = "8M"\nport = 99\n')
+    monkeypatch.setenv("HEDDLE_DTYPE", "float32")
+    main(["doctor", "--model", str(model)])
+    said = capsys.readouterr().out
+    for line in (
+        "kv_cache_bytes = 8388608 (heddle.toml)",
+        "dtype = float32 (HEDDLE_DTYPE)",
+        f"model = {model} (--model)",
+        "port = 99 (heddle.toml)",
+    ):
+        assert line in said
+
+
 def test_how_a_corpus_is_searched_is_told(capsys, model: Path, corpus: Path):
     assert "\nsearch " not in told(capsys, "--model", model, "--index", corpus, code=0)
     refresh_index(corpus, SearchMode.EXACT)

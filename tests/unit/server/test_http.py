@@ -141,9 +141,19 @@ def test_an_answer_with_its_passages_and_receipt():
 def test_every_field_reaches_the_server():
     server = FakeServer()
     where = {"lang": "en", "year": [2020, 2021], "draft": False}
-    ask(server, question="Who?", deadline_s=2, priority="bulk", tenant="ann", where=where)
-    how = {"deadline_s": 2, "priority": "bulk", "tenant": "ann", "where": where}
-    assert server.asked == [(WORKFLOWS["oneshot"], "Who?", how)]
+    how = {
+        "topk": 3,
+        "hybrid": True,
+        "where": where,
+        "tenant": "ann",
+        "deadline_s": 2,
+        "priority": "bulk",
+        "optimizations": "approx",
+        "kv_reuse": "fusionrag,0.15",
+    }
+    ask(server, question="Who?", inputs={"topic": "tides"}, **how)
+    values = {"topic": "tides", "query": "Who?"}
+    assert server.asked == [(WORKFLOWS["oneshot"], values, how)]
 
 
 def test_a_stream_tells_every_event_in_order():
@@ -199,6 +209,12 @@ def test_a_failure_later_on(error: HeddleError, status: int):
         ({"question": "Who?", "where": {"": "en"}}, "^where: a key must be"),
         ({"question": "Who?", "where": ["lang"]}, "^where: Input should be an object$"),
         ({"question": "Who?", "temperature": 1}, "temperature"),
+        ({"question": "Who?", "topk": 0}, "topk"),
+        ({"question": "Who?", "topk": "3"}, "topk"),
+        ({"question": "Who?", "hybrid": "yes"}, "hybrid"),
+        ({"question": "Who?", "optimizations": "fast"}, "optimizations"),
+        ({"question": "Who?", "kv_reuse": 0.15}, "kv_reuse"),
+        ({"question": "Who?", "inputs": ["tides"]}, "inputs"),
         ([], "body"),
         ("Who?", "body"),
     ],
@@ -398,6 +414,7 @@ def change(server: FakeServer, method: str, *, takes_changes: bool = True, **how
 def test_a_document_is_put_and_what_that_did_is_told():
     server = FakeCorpus()
     body = {"id": "a/b c", "text": "Ada", "tenant": "ann", "metadata": {"year": 2020}}
+    body["collection"] = "tides"
     response = change(server, "POST", json=body)
     assert response.status_code == 200
     assert response.json() == {
@@ -407,7 +424,7 @@ def test_a_document_is_put_and_what_that_did_is_told():
         "windowed": 0,
         "revision": 7,
     }
-    how = {"title": "", "metadata": {"year": 2020}, "tenant": "ann"}
+    how = {"title": "", "metadata": {"year": 2020}, "tenant": "ann", "collection": "tides"}
     assert server.asked == [("a/b c", "Ada", how)]
 
 

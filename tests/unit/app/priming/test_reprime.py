@@ -127,7 +127,7 @@ def test_the_receipt_of_an_answer_says_what_it_met(server, store, running):
     chunk = ids_of(store)[0]
     one, told = running(), []
     draft = ReceiptDraft(
-        fused=[FusedKv("epic", 0.1, {}, unprimed=(chunk,)), FusedKv("epic", 0, {})]
+        kv_reuse=[FusedKv("epic", 0.1, {}, unprimed=(chunk,)), FusedKv("epic", 0, {})]
     )
     answer = Answer("", (), {}, draft.close(Optimizations.APPROX, 0.1, "exact"))
     push = one.watched(told.append)

@@ -316,7 +316,7 @@ def test_a_disk_that_refuses_fails_it(llama, serve, monkeypatch):
     assert "No space left on device" in failed.message
     assert not failed.is_input
     [failed] = failures(FusedServing(llama), priming([], CHUNK))
-    assert "no disk tier: give it chunk_kv_disk_bytes" in failed.message
+    assert "no disk tier: set kv_reuse_disk_bytes" in failed.message
 
 
 def test_a_read_only_disk_fails_it(llama, serve, monkeypatch):

@@ -1,0 +1,52 @@
+"""What users read in help texts is plain: none of the house's riddles. (the style's plain words)"""
+
+import re
+
+import pytest
+
+from heddle.app.server_config import ServerConfig
+from heddle.app.setting import fields_of
+from heddle.cli.main import COMMANDS, command_parser
+from heddle.server.ask_request import AskRequest
+from heddle.server.document_request import DocumentRequest
+from heddle.server.embedding_request import EmbeddingRequest
+from heddle.server.http_config import HttpConfig
+from tools.reference.pages import PAGES, page_text
+
+BANNED = re.compile(
+    r"\b(nobody|whoever|whatever|somebody|so many|so long|so much|by then|what it|tells?|is told"
+    r"|another way|of yours|beside those)\b",
+    re.IGNORECASE,
+)
+
+
+def check(text: str) -> None:
+    found = BANNED.search(" ".join(text.split()))
+    assert found is None, f"{found.group()!r} in {text!r}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command(name: str):
+    parser = command_parser(name)
+    for line in (*parser.format_help().splitlines(), *parser.format_common_help().splitlines()):
+        check(line)
+    check(parser.format_help())
+
+
+@pytest.mark.parametrize("config", [ServerConfig, HttpConfig])
+def test_the_help_of_settings(config: type):
+    for field in fields_of(config).values():
+        check(f"{field.setting.help}; {field.setting.details}; {field.words}")
+
+
+@pytest.mark.parametrize("body", [AskRequest, EmbeddingRequest, DocumentRequest])
+def test_the_descriptions_of_http_fields(body: type):
+    for name, field in body.model_fields.items():
+        assert field.description, f"{name} has no description"
+        check(field.description)
+
+
+@pytest.mark.parametrize("name", sorted(set(PAGES) - {"python.md"}))
+def test_the_reference_pages(name: str):
+    for line in page_text(name).splitlines():
+        check(line)

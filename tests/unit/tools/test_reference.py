@@ -1,0 +1,91 @@
+"""The generated pages of docs/reference, and what makes them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Unpack
+
+import pytest
+
+import heddle
+from heddle.core.tasks import Priority
+from tools.reference.docstrings import markdown, parse
+from tools.reference.pages import PAGES, page_text
+from tools.reference.receipt_page import fields
+from tools.reference.signatures import signature_text
+
+FOLDER = Path(__file__).parents[3] / "docs" / "reference"
+DOCSTRING = """Do it.
+
+    In two steps.
+
+    Args:
+        one, two: what it is
+            done with.
+        options:
+            deep: an inner name.
+            more: another one: with a colon.
+
+    Raises: ValueError: it can't be.
+    """
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_as_fresh_as_the_code(name: str):
+    written = (FOLDER / name).read_text(encoding="utf-8")
+    assert written == page_text(name), "run: make reference"
+
+
+def test_signatures_have_no_modules():
+    def one(
+        a: "heddle.Server",
+        b: Literal["x", "y"] | None = None,
+        *,
+        c: Callable[[int], None] = lambda _: None,
+        d: Mapping[str, tuple[int, ...]] = {},
+        e: Priority = Priority.BULK,
+        **how: Unpack[heddle.RequestOptions],
+    ) -> list[str]: ...
+
+    assert signature_text(one) == (
+        "(a: heddle.Server, b: Literal['x', 'y'] | None = None, *, "
+        "c: Callable[[int], None] = ..., d: Mapping[str, tuple[int, ...]] = {}, "
+        "e: Priority = Priority.BULK, **how: Unpack[RequestOptions]) -> list[str]"
+    )
+
+
+def test_a_docstring_as_markdown():
+    assert list(markdown(DOCSTRING)) == [
+        "Do it.",
+        "",
+        "In two steps.",
+        "",
+        "Args:",
+        "",
+        "- `one, two`: what it is done with.",
+        "- `options`",
+        "  - `deep`: an inner name.",
+        "  - `more`: another one: with a colon.",
+        "",
+        "Raises:",
+        "",
+        "- `ValueError`: it can't be.",
+    ]
+    assert parse(DOCSTRING).entries("Args")["two"] == "what it is done with."
+    assert list(markdown(None)) == []
+
+
+def test_a_field_that_its_docstring_forgets_is_told():
+    @dataclass
+    class Forgetful:
+        """A thing.
+
+        Args:
+            one: explained.
+        """
+
+        one: int = 1
+        two: int = 2
+
+    with pytest.raises(AssertionError, match="Forgetful explains"):
+        list(fields(Forgetful))
