@@ -78,14 +78,14 @@ reader: setup
 	cd models/reader && PYTHONPATH=../.. ../../$(BIN)/python -m training.train \
 		--profile $(or $(PROFILE),cpu) --export heddle_reader/model
 
-# Write docs/reference from the code.
-reference: setup
-	$(BIN)/python -m tools.reference
-
 # Train the extractor from the packaged MiniLM, on one core and behind everything else. Resumable.
 extractor: setup
 	cd models/extractor && ../../$(BIN)/python -m extractor_training.train \
 		--export heddle_extractor/model
+
+# Write docs/reference from the code.
+reference: setup
+	$(BIN)/python -m tools.reference
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

@@ -40,7 +40,7 @@ from heddle.engines.vector.ivf.hot.build import CPU, build_hot_clusters
 from heddle.engines.vector.ivf.hot.hot_clusters import HotClusters, HotCounts
 from heddle.engines.vector.ivf.hot.residency import BLOCK_ROWS
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.worker import FaissWorker
+from heddle.engines.vector.ivf.stepping_check import checked_scanner
 from heddle.engines.vector.perf_clock import PerfClock
 from heddle.engines.vector.search import SortedHits
 
@@ -80,7 +80,7 @@ def _on_real_queries(quick: bool, seed: int) -> dict[str, object]:
     default = Searched(data.vectors, IndexKind.PQ)
     print(
         f"{len(data.vectors)} x {data.vectors.shape[1]} passages in "
-        f"{len(default.worker.list_sizes)} lists, default index"
+        f"{len(default.scanner.list_sizes)} lists, default index"
     )
     swap_every = SWAP_EVERY_QUICK if quick else SWAP_EVERY
     rows: list[dict[str, Any]] = []
@@ -117,7 +117,7 @@ class Searched:
     def __init__(self, vectors: Vectors, kind: IndexKind) -> None:
         source = FixedSource(vectors)
         self.live = LiveIndex.build(source, kind=kind)
-        self.worker = FaissWorker(self.live, source)
+        self.scanner = checked_scanner(self.live)
 
     def hot(self, share: float, swap_every: int, *, is_always_used: bool = False) -> HotClusters:
         """Return hot clusters that hold nothing yet, on the host."""
@@ -132,18 +132,18 @@ class Searched:
 
     def search(self, queries: Vectors, nprobe: int, hot: HotClusters | None) -> SortedHits:
         """Search for a batch in sub-stages; return its hits."""
-        worker = self.worker
-        queries = worker.prepared(queries)
-        lists = worker.coarse(queries, nprobe)
-        distances = np.full((len(queries), worker.heap_size(K)), np.inf, np.float32)
+        scanner = self.scanner
+        queries = scanner.prepared(queries)
+        lists = scanner.coarse(queries, nprobe)
+        distances = np.full((len(queries), scanner.heap_size(K)), np.inf, np.float32)
         labels = np.full(distances.shape, -1, np.int64)
         for first in range(0, nprobe, LISTS_PER_STEP):
             step = queries, lists[:, first : first + LISTS_PER_STEP], distances, labels
             if hot is None:
-                worker.scan(*step)
+                scanner.scan(*step)
             else:
-                hot.scan(*step, worker.scan)
-        return worker.hits(queries, distances, labels, K)
+                hot.scan(*step, scanner.scan)
+        return scanner.hits(queries, distances, labels, K)
 
 
 def _streams(quick: bool, vectors: Vectors, seed: int) -> Iterator[Stream]:
@@ -171,10 +171,10 @@ def _hit_rates(
     searched: Searched, stream: Stream, nprobe: int, swap_every: int
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each share that the device holds."""
-    worker = searched.worker
-    nprobe = min(nprobe, len(worker.list_sizes))
-    lists = worker.coarse(worker.prepared(stream.queries), nprobe)
-    accesses = np.bincount(lists.ravel(), minlength=len(worker.list_sizes))
+    scanner = searched.scanner
+    nprobe = min(nprobe, len(scanner.list_sizes))
+    lists = scanner.coarse(scanner.prepared(stream.queries), nprobe)
+    accesses = np.bincount(lists.ravel(), minlength=len(scanner.list_sizes))
     for share in SHARES:
         hot = searched.hot(share, swap_every)
         for batch in _batches(stream.queries):
@@ -186,7 +186,7 @@ def _hit_rates(
             "nprobe": nprobe,
             "share": share,
             "hit_rate": _hit_rate(hot.counts),
-            "in_hindsight": _in_hindsight(accesses, worker.list_sizes, share),
+            "in_hindsight": _in_hindsight(accesses, scanner.list_sizes, share),
         }
         print(
             f"{stream.name:<10} {len(stream.queries):>5} queries, nprobe {nprobe:>3}, "
@@ -213,7 +213,7 @@ def _host_speeds(
 ) -> Iterator[dict[str, Any]]:
     """Yield CPU time with the device forced, as the engine would, and off."""
     kind = searched.live.kind
-    nprobe = searched.worker.nprobe_default
+    nprobe = searched.scanner.nprobe_default
     warm = data.queries[-min(len(data.queries), 256) :]
     uses: dict[str, HotClusters | None] = {
         "off": None,

@@ -48,10 +48,12 @@ from heddle.core.tasks import Identity, Task
 from heddle.engines.vector.engine import SearchEngine
 from heddle.engines.vector.files.index_kind import IndexKind
 from heddle.engines.vector.ivf.early_stop.orders import CACHED_HITS
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex, nlist_for
+from heddle.engines.vector.ivf.scanner import IvfScanner
 from heddle.engines.vector.ivf.search import IvfSearch
-from heddle.engines.vector.ivf.worker import FaissWorker
+from heddle.engines.vector.ivf.stepping_check import checked_scanner
 from heddle.engines.vector.perf_clock import PerfClock
 
 K: Final = 10
@@ -194,8 +196,8 @@ def _ours(data: SearchSet) -> Iterable[Method]:
         ("heddle exact", IndexKind.PANORAMA, (nlist,)),
         ("heddle lists, exact", IndexKind.FLAT, (nlist,)),
     ):
-        worker = FaissWorker(LiveIndex.build(source, kind=kind), source)
-        engine = ivf_engine("vector", 0, worker, PerfClock(), slots=SLOTS)
+        corpus = FollowedIvf(LiveIndex.build(source, kind=kind), source)
+        engine = ivf_engine("vector", 0, corpus, PerfClock(), slots=SLOTS)
         engine.apply(Steer(budget_s=math.inf))  # alone on its core, a batch isn't stepped
         yield Method(name, _EngineSearch(engine), settings)
 
@@ -234,10 +236,10 @@ def _chained(quick: bool) -> tuple[Vectors, Vectors]:
 def _begun(data: SearchSet, before: Vectors) -> Iterable[Method]:
     """Yield the exact mode with each first threshold; `before` are the searches before, [q, d]."""
     source = FixedSource(data.vectors)
-    worker = FaissWorker(LiveIndex.build(source, kind=IndexKind.PANORAMA), source)
-    nlist = len(worker.list_sizes)
-    cached = worker.search_at_once(before, CACHED_HITS, nlist)[1] - 1
-    final = worker.search_at_once(data.queries, K, nlist)[0][:, -1]
+    scanner = checked_scanner(LiveIndex.build(source, kind=IndexKind.PANORAMA))
+    nlist = len(scanner.list_sizes)
+    cached = scanner.search_at_once(before, CACHED_HITS, nlist)[1] - 1
+    final = scanner.search_at_once(data.queries, K, nlist)[0][:, -1]
 
     def kth_cached(queries: Vectors) -> Vectors:
         away = data.vectors[cached] - queries[:, None]
@@ -249,7 +251,7 @@ def _begun(data: SearchSet, before: Vectors) -> Iterable[Method]:
         ("exact, seeded", kth_cached),
         ("exact, best seed", lambda queries: final),
     ):
-        yield Method(name, _SeededSearch(worker, threshold), (nlist,))
+        yield Method(name, _SeededSearch(scanner, threshold), (nlist,))
 
 
 class _SeededSearch:
@@ -259,17 +261,17 @@ class _SeededSearch:
     away as the threshold and its rounding, are all replaced.
     """
 
-    def __init__(self, worker: FaissWorker, threshold: Callable[[Vectors], Vectors]) -> None:
-        self._worker, self._threshold = worker, threshold
+    def __init__(self, scanner: IvfScanner, threshold: Callable[[Vectors], Vectors]) -> None:
+        self._scanner, self._threshold = scanner, threshold
 
     def __call__(self, queries: Vectors, setting: int) -> Labels:
-        prepared = self._worker.prepared(queries)
-        lists = self._worker.coarse(prepared, setting)
+        prepared = self._scanner.prepared(queries)
+        lists = self._scanner.coarse(prepared, setting)
         bounds = self._threshold(queries) * np.float32(1 + ROUNDING) + np.float32(ROUNDING)
         distances = np.repeat(bounds[:, None], K, axis=1)
         labels = np.full(distances.shape, -1, np.int64)
-        self._worker.scan(prepared, lists, distances, labels)
-        return self._worker.hits(prepared, distances, labels, K)[1]
+        self._scanner.scan(prepared, lists, distances, labels)
+        return self._scanner.hits(prepared, distances, labels, K)[1]
 
 
 def _share_compared(method: Method, queries: Vectors) -> float:

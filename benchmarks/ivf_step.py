@@ -1,6 +1,6 @@
 """An IVF search cut into steps, over the same search in one call.
 
-A: our engine (`ivf_engine` over `FaissWorker`), 32 queries, 8 clusters a query and step, from
+A: our engine (`ivf_engine` over `FollowedIvf`), 32 queries, 8 clusters a query and step, from
    the admission of the tasks to their last Done: planning, frames and cost model included.
 B: FAISS alone: `IndexIVFFlat.search` of the same 32 queries in one call, on the same index.
 
@@ -29,10 +29,11 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.core.tasks import Identity, Task
 from heddle.engines.vector.engine import SearchEngine
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.ivf.search import IvfSearch
-from heddle.engines.vector.ivf.worker import FaissWorker, one_shot
+from heddle.engines.vector.ivf.stepping_check import one_shot
 from heddle.engines.vector.perf_clock import PerfClock
 
 NPROBES = (64, 256)
@@ -98,11 +99,11 @@ def _compare(
     budget_s: float,
 ) -> dict[str, Any]:
     """Time A and B in turns over the same queries."""
-    worker = FaissWorker(LiveIndex(index, 0), NoSource())
+    corpus = FollowedIvf(LiveIndex(index, 0), NoSource())
     engine = ivf_engine(
         "vector",
         0,
-        worker,
+        corpus,
         PerfClock(),
         slots=settings.batch,
         lists_per_step=settings.lists_per_step if math.isinf(budget_s) else None,

@@ -40,12 +40,13 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Optimizations, Task
 from heddle.corpus.store import CorpusStore
 from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.ivf.compared_lists import ComparedLists
 from heddle.engines.vector.ivf.early_stop.orders import Planned, soft_order
 from heddle.engines.vector.ivf.early_stop.scans import Scans
 from heddle.engines.vector.ivf.early_stop.stop_rule import StopRule
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.perf_clock import PerfClock
 from heddle.engines.vector.recall.self_check import SelfCheck
 
@@ -76,11 +77,11 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     rows: list[dict[str, Any]] = []
     for name, pairs, folders in sets:
         source = FixedSource(np.concatenate([_passages(folder) for folder in folders]))
-        worker = OftenAsked(LiveIndex.build(source, kind=IndexKind.FLAT), source)
+        corpus = FollowedIvf(LiveIndex.build(source, kind=IndexKind.FLAT), source)
         texts = [text for pair in pairs for text in pair]
         vectors = text_vectors(texts).reshape(len(pairs), 2, -1)
         for order in ORDERS:
-            scans = Searcher(worker, order).scans(vectors)
+            scans = Searcher(corpus, order).scans(vectors)
             rows.append({"sequence": name, "order": order, **_measured(scans, seed)})
             print(_line(rows[-1]))
     settings = {"k": K, "nprobe": NPROBE, "target": TARGET, "splits": SPLITS, "pairs": PAIRS}
@@ -97,7 +98,7 @@ def _passages(folder: Path) -> Vectors:
         return np.concatenate([batch.vectors for batch in store.vectors()])
 
 
-class OftenAsked(FaissWorker):
+class OftenAsked(ComparedLists):
     """Looks at searches after each cluster or so, as in a large index, where clusters are larger.
 
     In this one that would take longer than it saves: a server looks less often.
@@ -114,16 +115,14 @@ class Searcher:
     Each search goes to its end, is looked at on its way, and is run again exactly.
     """
 
-    def __init__(self, worker: FaissWorker, order: str) -> None:
-        self._worker = worker
-        self._planned = min(NPROBE, len(self._worker.list_sizes))
+    def __init__(self, corpus: FollowedIvf, order: str) -> None:
+        self._scanner, lists = corpus.scanner, OftenAsked(corpus)
+        self._planned = min(NPROBE, len(lists.list_sizes))
         self._remembers = order != "none"
-        check = SelfCheck(self._worker, share=1.0)
+        check = SelfCheck(lists, share=1.0)
         turns = self._hard_order if order == "hard" else soft_order
-        self._stops = NotedStops(self._worker, check, TARGET, turns)
-        self._engine = ivf_engine(
-            "vector", 0, self._worker, PerfClock(), check=check, stops=self._stops
-        )
+        self._stops = NotedStops(lists, check, TARGET, turns)
+        self._engine = ivf_engine("vector", 0, corpus, PerfClock(), check=check, stops=self._stops)
         self._tasks = 0
 
     def scans(self, pairs: Vectors) -> Scans:
@@ -151,7 +150,7 @@ class Searcher:
     def _hard_order(self, planned: Planned) -> NDArray[np.int64]:
         if planned.past is None:
             return soft_order(planned)
-        before = self._worker.coarse(planned.past.query[None], self._planned)[0]
+        before = self._scanner.coarse(planned.past.query[None], self._planned)[0]
         return hard_order(planned.lists, planned.past, before)
 
 

@@ -36,9 +36,10 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.core.tasks import Identity, Task
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.worker import FaissWorker, one_shot
+from heddle.engines.vector.ivf.stepping_check import one_shot
 from heddle.passes.cycle_view import CycleView, EngineView, SetBudget
 from heddle.passes.split_substages import SplitSubstages
 from heddle.runtime.lane import smoothed_s
@@ -217,8 +218,8 @@ class SubStages:
     """
 
     def __init__(self, index: faiss.IndexIVFFlat, slots: int) -> None:
-        worker = FaissWorker(LiveIndex(index, 0), NoSource())
-        self._engine = ivf_engine("vector", 0, worker, CpuClock(), slots=slots)
+        corpus = FollowedIvf(LiveIndex(index, 0), NoSource())
+        self._engine = ivf_engine("vector", 0, corpus, CpuClock(), slots=slots)
         self._stage_s: float | None = None
         self._budget_s: float | None = None
 

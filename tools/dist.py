@@ -48,12 +48,13 @@ class Package:
 
 
 def packages() -> Iterator[Package]:
-    """Yield Heddle and the packages of its models."""
+    """Yield Heddle and the packages of its models, but for those whose model isn't trained yet."""
     yield Package(ROOT, "heddle")
     for project in sorted((ROOT / "models").glob("*/pyproject.toml")):
         tools = tomllib.loads(project.read_text(encoding="utf-8"))["tool"]
         (module,) = tools["setuptools"]["packages"]
-        yield Package(project.parent, module)
+        if any((project.parent / module / "model").glob("*")):
+            yield Package(project.parent, module)
 
 
 def build(package: Package, into: Path) -> Path:

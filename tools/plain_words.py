@@ -91,11 +91,12 @@ def grown(
         allowed: what each file may hold.
         moved: new path to old path of renamed files, which may hold what the old ones might.
     """
-    before = {**allowed, **{new: allowed.get(old, 0) for new, old in (moved or {}).items()}}
+    carried = {new: allowed.get(old, 0) for new, old in (moved or {}).items()}
+    before = {file: max(allowed.get(file, 0), carried.get(file, 0)) for file in counts}
     return [
-        f"{file}: {count}, at most {before.get(file, 0)}"
+        f"{file}: {count}, at most {before[file]}"
         for file, count in sorted(counts.items())
-        if count > before.get(file, 0)
+        if count > before[file]
     ]
 
 

@@ -46,7 +46,7 @@ class EmbeddingOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """The options of one request, checked; what it left out is as the server has it.
+    """The options of one request, checked; the server's settings fill the others.
 
     `topk` and `hybrid` are checked with the workflow; see `with_searches`.
     """

@@ -65,7 +65,7 @@ class Server:
         """Start a server with this configuration.
 
         Args:
-            config: what it is made of.
+            config: every setting of the server.
             needs_vectors: refuse a corpus without vectors; indexing says False.
 
         Raises:

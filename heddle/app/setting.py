@@ -19,7 +19,7 @@ class Setting:
     """What the type of a field doesn't say.
 
     Args:
-        help: what it is, in one short sentence; its default is added where it is shown.
+        help: its meaning in one short sentence; its default is added where it is shown.
         details: what else a user may need.
         group: the heading it stands under.
         form: how a value is written, where its kind doesn't say.
@@ -69,9 +69,9 @@ class Setting:
         )
 
 
-def setting(default: T, about: Setting) -> T:
-    """Declare a field of a configuration with its default."""
-    declared: T = field(default=default, metadata={METADATA_KEY: about})
+def setting(default: T, help: str, **more: Any) -> T:  # noqa: ANN401
+    """Declare a field of a configuration with its default; the other arguments are Setting's."""
+    declared: T = field(default=default, metadata={METADATA_KEY: Setting(help, **more)})
     return declared
 
 
@@ -116,7 +116,7 @@ class ConfigField:
 
     @property
     def default_text(self) -> str:
-        """The default as a user would write it, or what it means."""
+        """The default as a user would write it, or its meaning."""
         if self.setting.default_words:
             return self.setting.default_words
         return self.setting.none if self.default is None else value_text(self.default)

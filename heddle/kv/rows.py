@@ -29,8 +29,8 @@ class SharedKeys:
     A row counts the keys that it shows in the order of their positions: these are number `places`
     in it. `chunk_slots` are those of all the chunk's tokens that the row has use for, of which only
     `kept` count (None: all): what is computed anew has slots of the row's own. `rotation` is where
-    they are used minus where they were stored [tokens]: to meet them as they are, a query is turned
-    back by as much.
+    they are used minus where they were stored [tokens]: to meet them as they are, a query is
+    rotated back by as much.
 
     Shapes: places and kept [n] int64, n > 0, ascending; chunk_slots [n or more] int64.
     """
@@ -195,7 +195,7 @@ class Row:
         return slots
 
     def rotations(self, length: int) -> Numbers:
-        """Return how far each of the first keys is turned from where it was stored.
+        """Return how far each of the first keys is rotated from where it was stored.
 
         Shapes: result [length] int64.
         """
@@ -236,7 +236,7 @@ class Row:
         return tuple(found)
 
     def stored(self, start: int, stop: int) -> tuple[tuple[SlotRun, ...], int]:
-        """Return where the keys of a chunk lie as they were loaded, and how far they are turned."""
+        """Return where the keys of a chunk lie as they were loaded, and how far they rotate."""
         for span in self.spans:
             if span.start <= start and stop <= span.stop:
                 return runs_of(span.slots(np.arange(start, stop))), span.rotation

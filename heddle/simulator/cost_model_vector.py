@@ -12,6 +12,7 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.results import RankedHits
 from heddle.core.search_scope import SearchScope
 from heddle.engines.vector.corpus.allowed import Allowed
+from heddle.engines.vector.ivf.scanner_port import ListScanner
 from heddle.engines.vector.search import SortedHits, ascending
 from heddle.simulator.device import SimulatedDevice
 
@@ -20,12 +21,10 @@ COSTS_S: Mapping[str, float] = MappingProxyType(
 )
 
 
-class CostModelVectorWorker:
-    """A VectorWorker over seeded vectors.
+class CostModelScanner:
+    """A ListScanner over seeded vectors, whose times are those of a cost model.
 
-    Every list has the same length, so a scan is one array operation. Stored vectors are noted in
-    `stored`, the disk that outlives the lane, but never found: what a search answers doesn't
-    depend on when it ran.
+    Every list has the same length, so a scan is one array operation.
     """
 
     def __init__(
@@ -36,7 +35,6 @@ class CostModelVectorWorker:
         nlist: int = 12,
         list_size: int = 8,
         dims: int = 4,
-        stored: set[int] | None = None,
     ) -> None:
         draws = np.random.default_rng(seed)
         self._device = device
@@ -44,39 +42,10 @@ class CostModelVectorWorker:
         self._vectors /= np.linalg.norm(self._vectors, axis=2, keepdims=True)
         self._centres = self._vectors.mean(axis=1)
         self._labels = np.arange(nlist * list_size, dtype=np.int64).reshape(nlist, list_size)
-        self._sizes = np.full(nlist, list_size, np.int64)
-        self.words = NoWords()
-        self.stored: set[int] = set() if stored is None else stored
-
-    @property
-    def dims(self) -> int | None:
-        """Length of a vector."""
-        return int(self._vectors.shape[2])
-
-    @property
-    def list_sizes(self) -> NDArray[np.int64]:
-        """Vectors in each inverted list, [nlist]."""
-        return self._sizes
-
-    @property
-    def shares_lists(self) -> bool:
-        """Its costs are those of each list for each query."""
-        return False
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Nothing: searches go as they are meant to."""
-        return ()
-
-    @property
-    def nprobe_default(self) -> int:
-        """Clusters a query scans when it doesn't say."""
-        return max(1, len(self._sizes) // 2)
-
-    @property
-    def revision(self) -> int:
-        """The corpus revision: it grows with what is stored."""
-        return len(self.stored)
+        self.list_sizes = np.full(nlist, list_size, np.int64)
+        self.dims: int | None = dims
+        self.nprobe_default = max(1, nlist // 2)
+        self.shares_lists = False  # its costs are those of each list for each query
 
     def heap_size(self, topk: int) -> int:
         """Return the hits wanted: heaps hold nothing else."""
@@ -117,16 +86,6 @@ class CostModelVectorWorker:
         distances[:] = np.take_along_axis(all_distances, order, axis=1)
         labels[:] = np.take_along_axis(all_labels, order, axis=1)
 
-    def allowed(self, scope: SearchScope) -> Allowed | None:
-        """Allow everything: these vectors are nobody's and have no metadata."""
-        if scope.where:
-            raise ConfigError("simulated vectors have no metadata to filter by")
-        return None
-
-    def nearest_of(self, queries: NDArray[np.float32], allowed: Allowed, topk: int) -> SortedHits:
-        """Never called: nothing is filtered."""
-        raise InternalError("simulated vectors are not filtered")
-
     def hits(
         self,
         queries: NDArray[np.float32],
@@ -137,13 +96,44 @@ class CostModelVectorWorker:
         """Return the heaps in order."""
         return ascending(distances, labels)
 
+    def nearest_of(self, queries: NDArray[np.float32], allowed: Allowed, topk: int) -> SortedHits:
+        """Never called: nothing is filtered."""
+        raise InternalError("simulated vectors are not filtered")
+
+
+class SimulatedCorpus:
+    """The IvfCorpus behind a scanner that never changes.
+
+    Stored vectors are noted in `stored`, the disk that outlives the lane, but never found: what a
+    search answers doesn't depend on when it ran.
+    """
+
+    def __init__(
+        self, scanner: ListScanner, device: SimulatedDevice, stored: set[int] | None = None
+    ) -> None:
+        self.scanner, self._device = scanner, device
+        self.words = NoWords()
+        self.notes: tuple[str, ...] = ()
+        self.stored: set[int] = set() if stored is None else stored
+
+    @property
+    def revision(self) -> int:
+        """The corpus revision: it grows with what is stored."""
+        return len(self.stored)
+
     def newest_revision(self) -> int:
-        """Return the revision; nobody else writes."""
+        """Return the revision; no other process writes."""
         return self.revision
 
     def covers(self, revision: int) -> bool:
         """Always: what is stored is never found."""
         return True
+
+    def allowed(self, scope: SearchScope) -> Allowed | None:
+        """Allow everything: these vectors have no tenant and no metadata."""
+        if scope.where:
+            raise ConfigError("simulated vectors have no metadata to filter by")
+        return None
 
     def follow(self, *, in_flight: bool, unlimited: Collection[SearchScope] = ()) -> int:
         """Do nothing, as there is nothing to follow."""
@@ -171,7 +161,7 @@ class NoWords:
         return bool(self._found)
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call nobody: what `start` brings is there when it returns."""
+        """Do nothing: what `start` finds is there when it returns."""
 
     def start(self, task_id: int, payload: SearchPayload) -> None:
         """Find nothing."""

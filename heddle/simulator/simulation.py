@@ -75,11 +75,11 @@ class Scenario:
     def _build_vector(
         self, stored: set[int], name: str, epoch: int, device: SimulatedDevice
     ) -> SteppedEngine:
-        worker = cost_model_vector.CostModelVectorWorker(device, nlist=self.nlist, stored=stored)
+        scanner = cost_model_vector.CostModelScanner(device, nlist=self.nlist)
         return ivf_engine(
             name,
             epoch,
-            worker,
+            cost_model_vector.SimulatedCorpus(scanner, device, stored),
             device,
             slots=VECTOR_SLOTS,
             substage_budget_s=self.substage_budget_s,

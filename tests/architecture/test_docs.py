@@ -1,19 +1,20 @@
-"""Every page is reached from the index, links lead somewhere, and names keep to their rules."""
+"""Every page is reached from the index, and the glossary keeps to its own rules."""
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.helpers.pages import CODE, anchors
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
 PAGES: Final = sorted(DOCS.rglob("*.md"))
-LINKED: Final = [*PAGES, *sorted(ROOT.glob("*.md"))]
+BESIDE: Final = ("*.md", "examples/*.md", "models/**/*.md", "tests/*.md")
+LINKED: Final = [*PAGES, *(page for beside in BESIDE for page in sorted(ROOT.glob(beside)))]
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
-CODE: Final = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 GLOSSARY: Final = (DOCS / "reference" / "glossary.md").read_text(encoding="utf-8")
 
 
@@ -26,16 +27,6 @@ def links(page: Path) -> Iterator[str]:
 
 def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
-
-
-@cache
-def anchors(page: Path) -> frozenset[str]:
-    """Return the anchors of a page's headings, made as GitHub makes them."""
-    text = CODE.sub(lambda code: code[0] if code[1] is None else "", page.read_text("utf-8"))
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    shown = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
-    plain = (re.sub(r"[^\w\- ]", "", heading) for heading in shown)
-    return frozenset(heading.strip().replace(" ", "-") for heading in plain)
 
 
 @pytest.mark.parametrize("page", LINKED, ids=name)

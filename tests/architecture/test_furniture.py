@@ -2,48 +2,19 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 import heddle
-from tests.helpers.pages import anchors
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    page
-    for folder in (".", "docs", "examples", "models", "tests")
-    for page in (ROOT / folder).glob("*.md" if folder == "." else "**/*.md")
-)
-LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s]*)\)")
 VERSIONS = ["3.11", "3.12", "3.13", "3.14"]
 
 
 def text_of(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
-
-
-def broken_links(page: Path) -> Iterator[str]:
-    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
-    for link in LINK.findall(text):
-        path, _, anchor = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
-        is_section = bool(anchor) and target.suffix == ".md"
-        if not target.exists() or (is_section and anchor not in anchors(target)):
-            yield link
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
-    assert list(broken_links(page)) == []
-
-
-def test_a_broken_link_would_be_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# One thing\n[a](#one-thing) [b](#two) [c](gone.md) [d](page.md#one-thing)\n")
-    assert list(broken_links(page)) == ["#two", "gone.md"]
 
 
 def test_ci_runs_the_versions_that_the_package_names() -> None:

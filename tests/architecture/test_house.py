@@ -18,7 +18,6 @@ MAY_BE_LARGE: Final = {
     "ChunkStore": "carved in the second part of the house",
     "CorpusChunkStore": "a ChunkStore that follows the corpus: as large as its base",
     "CorpusStore": "carved in the second part of the house",
-    "FaissWorker": "being cut into what scans, what follows, what tests itself",
 }
 HOUSE: Final = House.of(working_tree())
 

@@ -1,34 +1,26 @@
 """Help texts hold none of the phrases that are hard to read; prose holds fewer with each change."""
 
-import argparse
-import importlib
 from collections.abc import Iterator
 
 import pytest
 
-from heddle.cli.main import COMMANDS
+from heddle.cli.command_parser import CommandParser
+from heddle.cli.main import COMMANDS, command_parser
 from tools.plain_words import allowed_counts, found_below, grown, phrases_in
 
 
-def helps(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Return every text that a parser and the parsers of its subcommands can show."""
+def helps(parser: CommandParser) -> Iterator[str]:
+    """Return every text that a command's parser can show, short and long."""
     yield from (text for text in (parser.description, parser.epilog) if text)
     for group in parser._action_groups:
         yield from (text for text in (group.title, group.description) if text)
-    for action in parser._actions:
-        if action.help:
-            yield action.help
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                yield from helps(command)
+    yield from (action.help for action in parser._actions if action.help)
+    yield from parser._short.values()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_texts_are_in_plain_words(command: str) -> None:
-    module, line = COMMANDS[command]
-    parser = argparse.ArgumentParser(description=line)
-    importlib.import_module(module).add_arguments(parser)
-    texts = list(helps(parser))
+    texts = list(helps(command_parser(command)))
     assert len(texts) > 3
     assert [text for text in texts if phrases_in(text)] == []
 

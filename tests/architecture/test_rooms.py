@@ -1,4 +1,4 @@
-"""No room that nobody can enter: extras, kinds and citations that lead to nothing."""
+"""Extras, kinds and citations lead somewhere."""
 
 import ast
 import re

@@ -1,12 +1,18 @@
 """The documentation's pages: their headings, as links name them."""
 
 import re
+from functools import cache
 from pathlib import Path
+from typing import Final
 
-HEADING = re.compile(r"^#{1,6} (.+)$", re.M)
+CODE: Final = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
 
-def anchors(page: Path) -> set[str]:
-    """Return a page's anchors as forges make them of its headings."""
-    headings = HEADING.findall(page.read_text(encoding="utf-8"))
-    return {re.sub(r"[^\w -]", "", text).strip().lower().replace(" ", "-") for text in headings}
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Return the anchors of a page's headings, made as GitHub makes them."""
+    text = CODE.sub(lambda code: code[0] if code[1] is None else "", page.read_text("utf-8"))
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    shown = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    plain = (re.sub(r"[^\w\- ]", "", heading) for heading in shown)
+    return frozenset(heading.strip().replace(" ", "-") for heading in plain)

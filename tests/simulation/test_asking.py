@@ -119,6 +119,7 @@ def drawn(seed, kind, **more):
     return kind(**{name: getattr(scenario, name) for name in Scenario.__slots__}, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(3_000, 3_200, 50))
 def test_nothing_is_lost_or_leaked_and_no_answer_changes(first):
     ends, done, kept = Counter(), 0, 0

@@ -15,7 +15,7 @@ from heddle.kv.prefix_index import PageChain
 from heddle.runtime.events import Answer
 from heddle.runtime.frame_intake import FrameIntake
 from heddle.runtime.task_table import TaskTable
-from heddle.simulator.cost_model_vector import CostModelVectorWorker
+from heddle.simulator.cost_model_vector import SimulatedCorpus
 from heddle.simulator.simulation import random_scenario, simulate, undisturbed
 
 SEEDS = range(40)
@@ -72,7 +72,7 @@ def answer_twice(self, task, event, now_s, use=FrameIntake._use):
         (FrameIntake, "_use", answer_twice, ("after its terminal one",)),
         (LlmEngine, "_release", keep_pages, ("KV bytes free",)),
         (LlmEngine, "_cancel", swallow_cancel, ("still has tasks",)),
-        (CostModelVectorWorker, "store", forget_vectors, ("was told that chunks",)),
+        (SimulatedCorpus, "store", forget_vectors, ("was told that chunks",)),
         (SearchTasks, "drop", keep_rows, ("KeyError", "still holds")),
     ],
 )

@@ -21,7 +21,7 @@ from heddle.engines.vector.pool.limits import PoolKnobs
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
-from heddle.simulator.cost_model_vector import CostModelVectorWorker
+from heddle.simulator.cost_model_vector import CostModelScanner, SimulatedCorpus
 from heddle.simulator.pool_device import PoolDevice
 from heddle.simulator.timeline import Timeline
 
@@ -47,15 +47,13 @@ class FreeDevice:
         pass
 
 
-class PricedWorker(CostModelVectorWorker):
+class PricedScanner(CostModelScanner):
     """Takes for a step what the engine's cost model says; a list that several want is read once."""
-
-    shares_lists = True
 
     def __init__(self, clock, *, shares_lists):
         super().__init__(FreeDevice(), nlist=NLIST)
         self.shares_lists, self._clock = shares_lists, clock
-        self._sizes = np.full(NLIST, LIST_SIZE, np.int64)
+        self.list_sizes = np.full(NLIST, LIST_SIZE, np.int64)
 
     def coarse(self, queries, nprobe):
         self._clock.time_s += PRIOR_S["rows"] * len(queries)
@@ -73,9 +71,9 @@ class PricedWorker(CostModelVectorWorker):
 def served(prefill_wait_s, wait_s, *, shares_lists, seed):
     """Return the mean and 95th percentile of prefill searches' times [s], and searches a second."""
     clock = Clock()
-    worker = PricedWorker(clock, shares_lists=shares_lists)
+    scanner = PricedScanner(clock, shares_lists=shares_lists)
     pool = PoolEngine(
-        ivf_engine("vector", 1, worker, clock),
+        ivf_engine("vector", 1, SimulatedCorpus(scanner, FreeDevice()), clock),
         stage_of,
         PoolScheduler(SLOTS, knobs=PoolKnobs(0.5, prefill_wait_s, wait_s)),
         prefill_slo_s=PREFILL_SLO_S,
@@ -104,6 +102,7 @@ def served(prefill_wait_s, wait_s, *, shares_lists, seed):
     return np.array([np.mean(of_prefill), np.quantile(of_prefill, 0.95), SEARCHES / clock.time_s])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timeouts_s", TIMEOUTS_S)
 @pytest.mark.parametrize("shares_lists", [True, False])
 def test_on_the_engines_costs_waiting_gains_nothing(shares_lists, timeouts_s):

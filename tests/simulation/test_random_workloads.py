@@ -17,9 +17,16 @@ from heddle.simulator.simulation import random_scenario, simulate, undisturbed
 
 SEEDS = 1_000
 SEEDS_A_TEST = 50
+SEEDS_FAST = 100  # that `make test-fast` runs
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=pytest.mark.slow if first >= SEEDS_FAST else ())
+        for first in range(0, SEEDS, SEEDS_A_TEST)
+    ],
+)
 def test_nothing_is_lost_leaked_or_answered_twice(first):
     ends = Counter()
     faults = Counter()

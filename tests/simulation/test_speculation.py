@@ -56,6 +56,7 @@ def drawn(seed, **more):
     return LongSearches(**{**values, "nlist": 64, "speculates": True, **more})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(5_000, 5_060, 15))
 def test_nothing_is_lost_or_leaked_and_no_answer_changes(first):
     ends, adopted, reused = Counter(), Counter(), 0

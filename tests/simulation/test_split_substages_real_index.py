@@ -13,9 +13,9 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
 from heddle.core.search_scope import SearchScope
 from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.perf_clock import PerfClock
 from heddle.hosts.inline import InlineHost
 from heddle.passes.runner import PassRunner
@@ -94,7 +94,7 @@ def corpus() -> Corpus:
 
 def serve(corpus: Corpus, passes: tuple[SplitSubstages, ...]) -> tuple[list[object], int, object]:
     """Run all queries; return the passages, the engine's frames and the budget it was given."""
-    worker = FaissWorker(LiveIndex.build(corpus, kind=IndexKind.FLAT), corpus, 256, 1)
+    worker = FollowedIvf(LiveIndex.build(corpus, kind=IndexKind.FLAT), corpus, 256, 1)
     # Steps as long as a whole search by default: whatever is shorter comes from the pass.
     engine = ivf_engine("vector", 1, worker, PerfClock(), substage_budget_s=10.0)
     queries = corpus._vectors[:QUERIES] + 0.05

@@ -77,7 +77,7 @@ class LlmWorker(Protocol):
     def pack_kv(
         self, slots: NDArray[np.int64], rotations: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.generic], ...]:
-        """Copy the KV of these slots out, its keys turned by as many tokens.
+        """Copy the KV of these slots out, its keys rotated by as many tokens.
 
         Shapes: slots and rotations [n] int64.
         """

@@ -31,7 +31,7 @@ class TokenScores:
 
     Summed over heads and queries; the softmax runs over one chunk at a time, so each chunk gets the
     same weight in all. `chunks` says where the keys of each lie, and by how many tokens they are
-    to be turned. Gives [tokens] for each chunk.
+    to be rotated. Gives [tokens] for each chunk.
     """
 
     chunks: tuple[tuple[tuple[SlotRun, ...], int], ...]
@@ -96,7 +96,7 @@ class BatchRow:
         return self.query_stop - self.query_start
 
     def key_table(self) -> tuple[Numbers, Numbers]:
-        """Return where each key lies, and by how many tokens it is to be turned.
+        """Return where each key lies, and by how many tokens it is to be rotated.
 
         Shapes: [context] int64 each, in the order of positions.
         """
@@ -120,7 +120,7 @@ class BatchRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotLoad:
-    """Stored KV to copy into the pool: tokens from `offset` of a block on, keys turned.
+    """Stored KV to copy into the pool: tokens from `offset` of a block on, keys rotated.
 
     Shapes: slots [n] int64.
     """

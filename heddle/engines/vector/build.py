@@ -144,9 +144,10 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> SearchEngine
     import faiss
 
     from heddle.engines.vector.corpus.rebuild import Rebuild
+    from heddle.engines.vector.ivf.compared_lists import ComparedLists
+    from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
     from heddle.engines.vector.ivf.index_file import open_index
     from heddle.engines.vector.ivf.live_index import LiveIndex
-    from heddle.engines.vector.ivf.worker import FaissWorker
     from heddle.engines.vector.perf_clock import PerfClock
 
     faiss.omp_set_num_threads(settings.threads)
@@ -164,21 +165,22 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> SearchEngine
     rebuild = Rebuild(reopen, PerfClock())
     if live.wants_saving:  # searches don't wait until it is
         rebuild.start()
-    worker = FaissWorker(live, source, settings.nprobe, settings.threads, rebuild, make_hot)
-    check = SelfCheck(worker)
+    corpus = FollowedIvf(live, source, settings.nprobe, settings.threads, rebuild, make_hot)
+    compared = ComparedLists(corpus)
+    check = SelfCheck(compared)
     target = settings.target_recall
     if settings.topm is not None:
         log.warning("%s", TOPM_UNUSED)
     return ivf_engine(
         name,
         epoch,
-        worker,
+        corpus,
         PerfClock(),
         slots=settings.slots,
         substage_budget_s=settings.substage_budget_s,
         lists_per_step=settings.lists_per_step,
         check=check,
-        stops=None if target is None else TargetStops(worker, check, target),
+        stops=None if target is None else TargetStops(compared, check, target),
         finality=Finality() if settings.speculates else None,
         notes=() if settings.topm is None else (TOPM_UNUSED,),
     )

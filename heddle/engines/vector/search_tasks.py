@@ -145,7 +145,7 @@ class SearchTasks(Generic[S]):
         self._report.tell(progress)
 
     def finish(self, search: S) -> None:
-        """End a search that has its hits, or leave it until its hits by words are there, too."""
+        """End a search that has its hits; one that lacks its hits by words waits for them."""
         self._forget(search)
         if search.payload.words is None or search.by_words is not None:
             self._report.done(search.task_id, self._hits(search))

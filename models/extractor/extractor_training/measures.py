@@ -16,6 +16,7 @@ from .precision import autocast
 from .rows import Passage, Row
 from .span_loss import SPAN_MAX, span_scores
 from .span_model import SpanModel
+from .whole_words import whole_words
 from .windows import Window, windows_of
 from .word_index import WordIndex
 
@@ -78,8 +79,7 @@ def retrieved_measures(
         shown.append(ranked[:N_RETRIEVED])
         without = [p for p in ranked if not holds_answer(p.text, row.answers)]
         hidden.append(without[:N_RETRIEVED])
-    chosen = _choose(model, tokenizer, rows, shown)
-    lost = _choose(model, tokenizer, rows, hidden)
+    chosen, lost = _choose(model, tokenizer, rows, (shown, hidden))
     f1 = np.array([token_f1(q.text, r.answers) for (q, _), r in zip(chosen, rows, strict=True)])
     same = [exact_match(q.text, r.answers) for (q, _), r in zip(chosen, rows, strict=True)]
     right = np.array([q.score for q, _ in chosen])[f1 >= _RIGHT_F1]
@@ -118,17 +118,30 @@ def _choose(
     model: SpanModel,
     tokenizer: Tokenizer,
     rows: Sequence[Row],
-    passages: Sequence[Sequence[Passage]],
-) -> list[tuple[Quote, int]]:
-    """The best quote for each question, and the place of its passage."""
-    pairs = [(row.question, p) for row, ours in zip(rows, passages, strict=True) for p in ours]
-    found = iter(quotes(model, tokenizer, pairs))
-    chosen = []
-    for ours in passages:
-        ranked = [(next(found), place) for place in range(len(ours))]
-        nothing = (Quote(float("-inf"), ""), 0)
-        chosen.append(max(ranked, key=lambda one: one[0].score, default=nothing))
-    return chosen
+    ways: Sequence[Sequence[Sequence[Passage]]],
+) -> list[list[tuple[Quote, int]]]:
+    """For each way of choosing passages: each question's best quote and its passage's place.
+
+    A passage that several ways choose for a question is read once.
+    """
+    pairs = {
+        (place, passage.key): (row.question, passage)
+        for way in ways
+        for place, (row, ours) in enumerate(zip(rows, way, strict=True))
+        for passage in ours
+    }
+    read = quotes(model, tokenizer, list(pairs.values()))
+    found = dict(zip(pairs, read, strict=True))
+    return [
+        [_best_of([found[place, p.key] for p in ours]) for place, ours in enumerate(way)]
+        for way in ways
+    ]
+
+
+def _best_of(ours: Sequence[Quote]) -> tuple[Quote, int]:
+    ranked = [(quote, place) for place, quote in enumerate(ours)]
+    nothing = (Quote(float("-inf"), ""), 0)
+    return max(ranked, key=lambda one: one[0].score, default=nothing)
 
 
 def _batches(cut: list[tuple[int, Window]]) -> list[list[tuple[int, Window]]]:
@@ -161,5 +174,6 @@ def _best(window: Window, scores: torch.Tensor, text: str) -> Quote:
         return Quote(float("-inf"), "")
     place = int(scores.argmax())
     first, more = divmod(place, SPAN_MAX)
-    start, end = window.offsets[first][0], window.offsets[first + more][1]
+    span = window.offsets[first][0], window.offsets[first + more][1]
+    start, end = whole_words(text, span)
     return Quote(float(scores.flatten()[place]), text[start:end])

@@ -1,4 +1,4 @@
-"""ServerConfig: every field refuses what it can't be, before anything starts."""
+"""ServerConfig: every field refuses values that it can't have, before anything starts."""
 
 import dataclasses
 from pathlib import Path

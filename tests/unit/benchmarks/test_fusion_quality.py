@@ -127,6 +127,7 @@ def test_questions_that_measure_nothing_are_called_so(capsys):
     assert table(values).headline()["nf1_fusionrag_15"] == 0.0  # nothing lost, nothing to win
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on(
     tiny_directory: Path, notes: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys
 ):

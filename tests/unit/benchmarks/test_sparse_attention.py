@@ -37,6 +37,7 @@ def test_without_the_compiled_kernel_torch_is_measured(bench, monkeypatch):
     assert all(row["rel_diff"] < 1e-5 for row in rows)
 
 
+@pytest.mark.slow
 def test_what_is_measured_on_a_gpu_alone_computes_the_same(bench):
     pytest.importorskip("triton", reason="triton isn't installed: pip install 'heddle[gpu]'")
     decodes = bench.decodes()

@@ -1,4 +1,4 @@
-"""What the extractor is trained on keeps clear of what it is measured with."""
+"""The extractor's training texts hold none of the texts that measure it."""
 
 import hashlib
 import json

@@ -17,7 +17,7 @@ from heddle.simulator.cost_model_llm import (
     WordDecoder,
     WordTokenizer,
 )
-from heddle.simulator.cost_model_vector import CostModelVectorWorker, SimulatedPassages
+from heddle.simulator.cost_model_vector import CostModelScanner, SimulatedCorpus, SimulatedPassages
 from heddle.simulator.device import SimulatedDevice
 from heddle.simulator.timeline import Timeline
 
@@ -94,7 +94,7 @@ class TestTokenizer:
 
 class TestVector:
     def search(self, cuts, k=3, nprobe=6):
-        worker = CostModelVectorWorker(device(), seed=1)
+        worker = CostModelScanner(device(), seed=1)
         queries = np.random.default_rng(2).standard_normal((4, 4)).astype(np.float32)
         lists = worker.coarse(queries, nprobe)
         distances = np.full((4, k), np.inf, np.float32)
@@ -112,7 +112,7 @@ class TestVector:
 
     def test_all_lists_are_exhaustive_search(self):
         labels, distances = self.search((), k=5, nprobe=12)
-        worker = CostModelVectorWorker(device(), seed=1)
+        worker = CostModelScanner(device(), seed=1)
         queries = np.random.default_rng(2).standard_normal((4, 4)).astype(np.float32)
         flat = worker._vectors.reshape(-1, 4)
         exact = ((queries[:, None] - flat[None]) ** 2).sum(axis=2)
@@ -120,18 +120,18 @@ class TestVector:
         assert (np.argsort(exact, axis=1)[:, :5] == labels).all()
 
     def test_padding_is_no_hit(self):
-        worker = CostModelVectorWorker(device())
+        worker = CostModelScanner(device())
         distances, labels = np.full((1, 2), np.inf, np.float32), np.full((1, 2), -1, np.int64)
         worker.scan(np.ones((1, 4), np.float32), np.full((1, 3), -1), distances, labels)
         assert labels.tolist() == [[-1, -1]]
 
-    def test_what_is_stored_takes_time_and_outlives_the_worker(self):
+    def test_what_is_stored_takes_time_and_outlives_the_lane(self):
         lane, stored = device(), set()
-        worker = CostModelVectorWorker(lane, stored=stored)
-        assert worker.store(np.array([4, 5]), np.ones((2, 4), np.float32)) == 2
+        corpus = SimulatedCorpus(CostModelScanner(lane), lane, stored)
+        assert corpus.store(np.array([4, 5]), np.ones((2, 4), np.float32)) == 2
         assert lane.take_spent_s() > 0
-        assert CostModelVectorWorker(device(), stored=stored).revision == 2
-        assert worker.store(np.array([5]), np.ones((1, 4), np.float32)) == 2
+        assert SimulatedCorpus(CostModelScanner(lane), device(), stored).revision == 2
+        assert corpus.store(np.array([5]), np.ones((1, 4), np.float32)) == 2
 
 
 class TestEmbedding:

@@ -73,6 +73,10 @@ def test_a_renamed_file_takes_its_count_along():
     assert grown({"new.py": 3}, {"old.py": 2}, {"new.py": "old.py"}) == ["new.py: 3, at most 2"]
 
 
+def test_a_count_that_was_carried_already_stays():
+    assert grown({"new.py": 2}, {"new.py": 2}, {"new.py": "old.py"}) == []
+
+
 def test_git_says_what_was_renamed(tmp_path):
     def git(*arguments):
         who = ("-c", "user.name=a", "-c", "user.email=a@b")

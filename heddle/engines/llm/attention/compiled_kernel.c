@@ -1,7 +1,7 @@
 /* Attention of a row's queries over keys that lie anywhere in the pool, and before it, storing the
    keys and values of new tokens there. (ADR 23)
 
-   Keys come in groups, each of which was stored turned by some distance: the queries are turned
+   Keys come in groups, each of which was stored rotated by some distance: the queries are rotated
    to meet them, so that no key is copied. A task is one head of a tile of queries; threads take
    tasks as they are done. Scores are laid out with the queries side by side, so that a vector
    holds one number of several queries, and are kept in base 2. NaN in, NaN out.
@@ -41,7 +41,7 @@ struct rows {
     int64_t groups;
     const int64_t *starts; /* [groups + 1]: keys [starts[g], starts[g + 1]) are a group's */
     const int32_t *slots, *places; /* [keys]; places ascend in each group */
-    const float *turns; /* [groups, head_dim]: cosine and sine of each pair of numbers */
+    const float *factors; /* [groups, head_dim]: cosine and sine of each pair of numbers */
     float *out; /* [queries, heads, head_dim] */
     int64_t heads, kv_heads, queries, head_dim;
     float scaling;
@@ -116,7 +116,7 @@ INLINE void give(int rows, const float *const *values, int64_t first, int count,
 /* A tile on its way through the keys. */
 struct tile {
     float plain[HEAD_DIM_MAX][QUERIES]; /* its queries, scaled */
-    float query[HEAD_DIM_MAX][QUERIES]; /* turned to meet a group's keys */
+    float query[HEAD_DIM_MAX][QUERIES]; /* rotated to meet a group's keys */
     float out[HEAD_DIM_MAX][QUERIES];
     float scores[KEYS][QUERIES];
     float largest[QUERIES], weight[QUERIES]; /* score so far, and sum of shares beside it */
@@ -133,13 +133,13 @@ static void take_queries(struct tile *tile, const struct rows *w, const float *q
     }
 }
 
-static void turn_queries(struct tile *tile, const float *turn, int64_t head_dim) {
+static void rotate_queries(struct tile *tile, const float *factors, int64_t head_dim) {
     for (int64_t i = 0; i < head_dim; i += 2) {
         for (int at = 0; at < QUERIES; at += LANES) {
             floats real = *(floats *)&tile->plain[i][at];
             floats imaginary = *(floats *)&tile->plain[i + 1][at];
-            *(floats *)&tile->query[i][at] = real * turn[i] - imaginary * turn[i + 1];
-            *(floats *)&tile->query[i + 1][at] = real * turn[i + 1] + imaginary * turn[i];
+            *(floats *)&tile->query[i][at] = real * factors[i] - imaginary * factors[i + 1];
+            *(floats *)&tile->query[i + 1][at] = real * factors[i + 1] + imaginary * factors[i];
         }
     }
 }
@@ -251,7 +251,7 @@ static void attend_tile(struct rows *w, int64_t head, int64_t first) {
         int64_t start = w->starts[group];
         int64_t stop = after(w->places, start, w->starts[group + 1], tile.last_seen[QUERIES - 1]);
         if (start == stop) continue;
-        turn_queries(&tile, w->turns + group * w->head_dim, w->head_dim);
+        rotate_queries(&tile, w->factors + group * w->head_dim, w->head_dim);
         attend_keys(&tile, w, pool, start, stop);
     }
     for (int q = 0; q < tile.count; q++) {
@@ -263,7 +263,7 @@ static void attend_tile(struct rows *w, int64_t head, int64_t first) {
 /* What `token_store.py` passes: a layer's new queries, keys and values as one product gives them. */
 struct tokens {
     const float *joined; /* [tokens, heads + 2 * kv_heads, head_dim] */
-    const float *turns; /* [tokens, head_dim]: cosine and sine of each pair of numbers */
+    const float *factors; /* [tokens, head_dim]: cosine and sine of each pair of numbers */
     const int64_t *slots; /* [tokens] */
     float *query; /* [tokens, heads, head_dim] */
     float *keys, *values; /* the pool's: [kv_heads, slots, head_dim] */
@@ -273,28 +273,28 @@ struct tokens {
 };
 #define TOKENS 16 /* of a task */
 
-static void turn_to(float *restrict to, const float *restrict from, const float *restrict turn,
+static void rotate_to(float *restrict to, const float *restrict from, const float *restrict factors,
                     int64_t head_dim) {
     for (int64_t i = 0; i < head_dim; i += 2) {
-        to[i] = from[i] * turn[i] - from[i + 1] * turn[i + 1];
-        to[i + 1] = from[i] * turn[i + 1] + from[i + 1] * turn[i];
+        to[i] = from[i] * factors[i] - from[i + 1] * factors[i + 1];
+        to[i + 1] = from[i] * factors[i + 1] + from[i + 1] * factors[i];
     }
 }
 
 static void store_token(const struct tokens *w, int64_t token) {
     int64_t size = w->head_dim;
     const float *from = w->joined + token * (w->heads + 2 * w->kv_heads) * size;
-    const float *turn = w->turns + token * size;
+    const float *factors = w->factors + token * size;
     for (int64_t head = 0; head < w->heads; head++, from += size)
-        turn_to(w->query + (token * w->heads + head) * size, from, turn, size);
+        rotate_to(w->query + (token * w->heads + head) * size, from, factors, size);
     int64_t place = w->slots[token] * size;
     for (int64_t head = 0; head < w->kv_heads; head++, from += size)
-        turn_to(w->keys + head * w->pool_head + place, from, turn, size);
+        rotate_to(w->keys + head * w->pool_head + place, from, factors, size);
     for (int64_t head = 0; head < w->kv_heads; head++, from += size)
         memcpy(w->values + head * w->pool_head + place, from, sizeof(float) * size);
 }
 
-/* Turns queries and keys to their places, and stores keys and values; run as `attend_rows`. */
+/* Rotates queries and keys to their places, and stores keys and values; run as `attend_rows`. */
 void store_tokens(struct tokens *w) {
     for (;;) {
         int64_t task = __atomic_fetch_add(&w->next_task, 1, __ATOMIC_RELAXED);

@@ -45,7 +45,7 @@ class Work(ctypes.Structure):
         ("starts", ctypes.c_void_p),
         ("slots", ctypes.c_void_p),
         ("places", ctypes.c_void_p),
-        ("turns", ctypes.c_void_p),
+        ("factors", ctypes.c_void_p),
         ("out", ctypes.c_void_p),
         ("heads", ctypes.c_int64),
         ("kv_heads", ctypes.c_int64),
@@ -61,7 +61,7 @@ class NewTokens(ctypes.Structure):
 
     _fields_ = (
         ("joined", ctypes.c_void_p),
-        ("turns", ctypes.c_void_p),
+        ("factors", ctypes.c_void_p),
         ("slots", ctypes.c_void_p),
         ("query", ctypes.c_void_p),
         ("keys", ctypes.c_void_p),
@@ -91,7 +91,7 @@ class RowKernel(NamedTuple):
         self.run_on_team(self.attend_rows, ctypes.byref(work), threads, 0)
 
     def store(self, tokens: NewTokens, threads: int) -> None:
-        """Turn new queries and keys, and store keys and values. Mutates: `query` and the pool."""
+        """Rotate new queries and keys, and store keys and values. Mutates: `query` and the pool."""
         tokens.next_task = 0
         self.run_on_team(self.store_tokens, ctypes.byref(tokens), threads, 0)
 

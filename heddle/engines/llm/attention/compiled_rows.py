@@ -21,10 +21,10 @@ from heddle.kv.page_store import PageStore
 class RowAttention:
     """Where the keys of one row lie, for all layers of a step: its own first, then chunk by chunk.
 
-    The queries are turned back for each chunk, so no key is copied or turned.
+    The queries are rotated back for each chunk, so no key is copied or rotated.
 
     Shapes: last_seen [queries] int32; starts [groups + 1] int64; slots and places [context] int32;
-    turns [groups, head_dim].
+    factors [groups, head_dim].
     Mutates: `work`, which points to the others, is of the layer that is computed.
     """
 
@@ -33,19 +33,19 @@ class RowAttention:
     starts: NDArray[np.int64]
     slots: NDArray[np.int32]
     places: NDArray[np.int32]
-    turns: Tensor
+    factors: Tensor
     work: Work = field(init=False)
 
     def __post_init__(self) -> None:
         work = Work(
             last_seen=self.last_seen.ctypes.data,
-            groups=len(self.turns),
+            groups=len(self.factors),
             starts=self.starts.ctypes.data,
             slots=self.slots.ctypes.data,
             places=self.places.ctypes.data,
-            turns=self.turns.data_ptr(),
+            factors=self.factors.data_ptr(),
             queries=len(self.last_seen),
-            head_dim=self.turns.shape[1],
+            head_dim=self.factors.shape[1],
         )
         object.__setattr__(self, "work", work)
 
@@ -66,7 +66,7 @@ class RowAttention:
             np.cumsum([0, *map(len, places)]),
             np.concatenate(slots).astype(np.int32),
             np.concatenate(places).astype(np.int32),
-            torch.view_as_real(rotation.turns(back)).flatten(1),
+            torch.view_as_real(rotation.factors(back)).flatten(1),
         )
 
     def attend(self, store: PageStore, layer: int, query: Tensor, scaling: float) -> Tensor:

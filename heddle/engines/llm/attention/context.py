@@ -29,7 +29,7 @@ class AttentionContext:
     `slots` [t] int64 says where new keys and values go, `runs` the same (empty: only `slots` does);
     `decodes` are the first rows, if they are computed together, `rows` the others; `blocks` are the
     parts in which each of these computes its queries, `gathered` the keys of those that read pages
-    of others, and `meters` watch some: both by the row's index there. `rotation` turns stored keys
+    of others, and `meters` watch some: both by the row's index there. `rotation` moves stored keys
     by a distance. Without any row, keys and values are stored and that is all. Rows in `compiled`
     read all keys where they lie and have neither blocks nor gathered keys. With `ragged`, one
     kernel computes all rows: there are no `decodes` and no `blocks` then. `kernel` is the compiled

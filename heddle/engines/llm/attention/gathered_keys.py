@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heddle.engines.llm.attention.key_rotation import KeyRotation, Turning
+from heddle.engines.llm.attention.key_rotation import KeyRotation, Rotator
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import PageStore
 
@@ -14,7 +14,7 @@ from heddle.kv.page_store import PageStore
 class GatheredKeys:
     """Where the keys of one row of a step lie, and room for one layer's, used by all in turn.
 
-    Torch's attention wants keys in one piece. Bringing them together costs less than turning the
+    Torch's attention wants keys in one piece. Bringing them together costs less than rotating the
     queries for each chunk and merging the results by log-sum-exp (ADR 12).
 
     A layer's keys are read as a table [kv_heads * slots, head_dim], whose rows torch copies on all
@@ -24,7 +24,7 @@ class GatheredKeys:
     """
 
     entries: Tensor
-    turn: Turning | None
+    rotate: Rotator | None
     keys: Tensor
     values: Tensor
 
@@ -39,14 +39,14 @@ class GatheredKeys:
             )
             for _ in range(2)
         )
-        turn = rotation.turning(distances) if distances.any() else None
+        rotate = rotation.rotator(distances) if distances.any() else None
         first_of_head = torch.arange(shape.kv_heads, device=store.device) * store.slots
-        return cls((first_of_head[:, None] + slots).flatten(), turn, keys, values)
+        return cls((first_of_head[:, None] + slots).flatten(), rotate, keys, values)
 
     def read(self, store: PageStore, layer: int) -> tuple[Tensor, Tensor]:
         """Return a layer's keys and values, as they are used; the next call overwrites them."""
         for pool, out in ((store.keys, self.keys), (store.values, self.values)):
             torch.index_select(pool[layer].flatten(0, 1), 0, self.entries, out=out.flatten(0, 1))
-        if self.turn is not None:
-            self.turn(self.keys)
+        if self.rotate is not None:
+            self.rotate(self.keys)
         return self.keys, self.values

@@ -8,21 +8,21 @@ import torch
 from torch import Tensor
 
 _ONE: Final = torch.ones((), dtype=torch.float64)
-Turning = Callable[[Tensor], None]  # keys [kv_heads, n, head_dim], where they lie
+Rotator = Callable[[Tensor], None]  # keys [kv_heads, n, head_dim], where they lie
 
 
 class KeyRotation(Protocol):
     """RoPE of one model: as its layers want it, and for keys that are stored already."""
 
     def embeddings(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
-        """Return what the layers turn queries and keys by.
+        """Return what the layers rotate queries and keys by.
 
         Shapes: hidden [1, t, hidden], positions [1, t]; results [1, t, ...].
         """
         ...
 
-    def turn(self, keys: Tensor, tokens: int, out: Tensor) -> None:
-        """Write stored keys, turned by a distance; they may be of another number type.
+    def rotate(self, keys: Tensor, tokens: int, out: Tensor) -> None:
+        """Write stored keys, rotated by a distance; they may be of another number type.
 
         YaRN's attention scaling is in the stored keys already: applied once, not twice.
 
@@ -30,8 +30,8 @@ class KeyRotation(Protocol):
         """
         ...
 
-    def turning(self, distances: Tensor) -> Turning:
-        """Return what turns keys each by its own distance. Shapes: distances [n] int64."""
+    def rotator(self, distances: Tensor) -> Rotator:
+        """Return what rotates keys each by its own distance. Shapes: distances [n] int64."""
         ...
 
 
@@ -52,32 +52,32 @@ class LibraryRotation:
         cos_sin: tuple[Tensor, ...] = self._rotary(hidden, positions)
         return cos_sin
 
-    def turn(self, keys: Tensor, tokens: int, out: Tensor) -> None:
-        """Write stored keys, turned by a distance. Shapes: see `KeyRotation`."""
+    def rotate(self, keys: Tensor, tokens: int, out: Tensor) -> None:
+        """Write stored keys, rotated by a distance. Shapes: see `KeyRotation`."""
         if tokens == 0 or keys.shape[-2] == 0:
             out.copy_(keys)
             return
         out.copy_(keys)
-        self.turning(torch.tensor([tokens], device=keys.device))(out)
+        self.rotator(torch.tensor([tokens], device=keys.device))(out)
 
-    def turning(self, distances: Tensor) -> Turning:
-        """Return what turns keys each by its own distance. Shapes: see `KeyRotation`."""
+    def rotator(self, distances: Tensor) -> Rotator:
+        """Return what rotates keys each by its own distance. Shapes: see `KeyRotation`."""
         exact = torch.empty(0, dtype=torch.float32, device=distances.device)
         cos, sin = self._rotary(exact, distances[None])
         scaling = getattr(self._rotary, "attention_scaling", 1.0)
         cos, sin = cos / scaling, sin / scaling
 
-        def turn(keys: Tensor) -> None:
+        def rotate(keys: Tensor) -> None:
             exact = keys.float().reshape(1, -1, *keys.shape[-2:])
-            # The function turns queries as well: it gets one head in their place.
-            _, turned = self._apply(exact[:, :1], exact, cos, sin)
-            keys.copy_(turned.view(keys.shape))
+            # The function rotates queries as well: it gets one head in their place.
+            _, rotated = self._apply(exact[:, :1], exact, cos, sin)
+            keys.copy_(rotated.view(keys.shape))
 
-        return turn
+        return rotate
 
 
 class PairRotation:
-    """Numbers that turn together lie side by side: a rotation is one complex product. (ADR 10)
+    """Numbers that rotate together lie side by side: a rotation is one complex product. (ADR 10)
 
     Half as many operations on keys as with halves that lie apart, and each over long runs of
     memory: 1.0 against 4.5 ms for 7 chunks of 256 tokens and 6 layers of 256.
@@ -96,25 +96,28 @@ class PairRotation:
         angles = positions[..., None] * self._frequencies
         return (torch.polar(self._size.expand_as(angles), angles),)
 
-    def turn(self, keys: Tensor, tokens: int, out: Tensor) -> None:
-        """Write stored keys, turned by a distance. Shapes: see `KeyRotation`."""
+    def rotate(self, keys: Tensor, tokens: int, out: Tensor) -> None:
+        """Write stored keys, rotated by a distance. Shapes: see `KeyRotation`."""
         if tokens == 0:
             out.copy_(keys)
             return
-        torch.mul(as_pairs(keys.float()), self.turns(torch.tensor([tokens])), out=as_pairs(out))
+        torch.mul(as_pairs(keys.float()), self.factors(torch.tensor([tokens])), out=as_pairs(out))
 
-    def turning(self, distances: Tensor) -> Turning:
-        """Return what turns keys each by its own distance. Shapes: see `KeyRotation`."""
+    def rotator(self, distances: Tensor) -> Rotator:
+        """Return what rotates keys each by its own distance. Shapes: see `KeyRotation`."""
         few, index = torch.unique(distances, return_inverse=True)
-        turns = self.turns(few)[index]
+        factors = self.factors(few)[index]
 
-        def turn(keys: Tensor) -> None:
-            as_pairs(keys).mul_(turns)
+        def rotate(keys: Tensor) -> None:
+            as_pairs(keys).mul_(factors)
 
-        return turn
+        return rotate
 
-    def turns(self, distances: Tensor) -> Tensor:
-        """Return the turns of some distances. Shapes: [n] to [n, head_dim / 2] complex64."""
+    def factors(self, distances: Tensor) -> Tensor:
+        """Return the factors that rotate by these distances.
+
+        Shapes: distances [n] int64; result [n, head_dim / 2] complex64.
+        """
         # In float64, so that a distance adds no rounding of an angle to those of the positions.
         angles = self._exact_frequencies * distances[:, None]
         return torch.polar(_ONE.expand_as(angles), angles).to(torch.complex64)

@@ -84,9 +84,9 @@ class LastQueriesMeter:
 
 
 class KeysToScore(NamedTuple):
-    """A chunk's keys in the last layer, and how far queries are turned to meet them [tokens].
+    """A chunk's keys in the last layer, and how far queries are rotated to meet them [tokens].
 
-    That is from where they were computed to their place, less as far as the keys would be turned
+    That is from where they were computed to their place, less as far as the keys would be rotated
     from where they are stored to theirs. Shapes: keys [kv_heads, tokens, head_dim].
     """
 
@@ -158,22 +158,22 @@ def _scores_together(
 ) -> Tensor:
     """Return the scores of chunks in one product; what is longer than a chunk means nothing.
 
-    Turning the few queries instead of the keys gives the same products.
+    Rotating the few queries instead of the keys gives the same products.
 
     Shapes: queries [heads, n, head_dim]; result [chunks, tokens of the longest].
     """
     heads, count, head_dim = queries.shape
     lengths = torch.tensor([chunk.keys.shape[1] for chunk in chunks], device=queries.device)
     distances = torch.tensor([chunk.tokens for chunk in chunks], device=queries.device)
-    turned = queries.repeat(1, len(chunks), 1)
-    rotation.turning(distances.repeat_interleave(count))(turned)
-    turned = turned.view(heads, len(chunks), count, head_dim).transpose(0, 1)
+    rotated = queries.repeat(1, len(chunks), 1)
+    rotation.rotator(distances.repeat_interleave(count))(rotated)
+    rotated = rotated.view(heads, len(chunks), count, head_dim).transpose(0, 1)
     longest = int(lengths.max())
     keys = torch.stack(
         [F.pad(chunk.keys, (0, 0, 0, longest - chunk.keys.shape[1])) for chunk in chunks]
     ).float()
     # The heads of a group share their keys, so they may as well be queries of one head.
-    logits = turned.reshape(*keys.shape[:2], -1, head_dim) @ keys.transpose(2, 3)
+    logits = rotated.reshape(*keys.shape[:2], -1, head_dim) @ keys.transpose(2, 3)
     if int(lengths.min()) < longest:
         is_behind = torch.arange(longest, device=queries.device) >= lengths[:, None]
         logits.masked_fill_(is_behind[:, None, None], float("-inf"))

@@ -1,4 +1,4 @@
-"""New queries are turned, new keys turned and stored with their values, in one pass. (ADR 23)"""
+"""New queries are rotated, new keys rotated and stored with their values, in one pass. (ADR 23)"""
 
 from typing import Final
 
@@ -17,25 +17,25 @@ def store_tokens(
     layer: int,
     slots: Tensor,
     joined: Tensor,
-    turns: Tensor,
+    factors: Tensor,
 ) -> Tensor:
-    """Turn a layer's new queries and keys to their places; store its keys and values.
+    """Rotate a layer's new queries and keys to their places; store its keys and values.
 
-    Numbers that are turned together lie side by side (ADR 10).
+    Numbers that are rotated together lie side by side (ADR 10).
 
     Shapes: slots [t] int64; joined [1, t, (heads + 2 kv_heads) head_dim] float32: queries, keys,
-    values; turns [1, t, head_dim / 2] complex64; result [heads, t, head_dim].
+    values; factors [1, t, head_dim / 2] complex64; result [heads, t, head_dim].
     Mutates: the layer's pool.
     """
     keys, values = store.keys[layer], store.values[layer]
     kv_heads, _, head_dim = keys.shape
     tokens = joined.shape[1]
     heads = joined.shape[2] // head_dim - 2 * kv_heads
-    joined, turns = joined.contiguous(), turns.contiguous()
+    joined, factors = joined.contiguous(), factors.contiguous()
     query = torch.empty(tokens, heads, head_dim)
     work = NewTokens(
         joined=joined.data_ptr(),
-        turns=turns.data_ptr(),
+        factors=factors.data_ptr(),
         slots=slots.data_ptr(),
         query=query.data_ptr(),
         keys=keys.data_ptr(),

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heddle.engines.llm.attention.key_rotation import KeyRotation, Turning
+from heddle.engines.llm.attention.key_rotation import KeyRotation, Rotator
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import PageStore
 
@@ -18,14 +18,14 @@ from heddle.kv.page_store import PageStore
 class SharedReads:
     """Chunks' pages that rows read beside their own, numbered one row after another.
 
-    `turn` takes the queries of all of them back to where their keys were stored. Where a row has
+    `rotate` takes the queries of all of them back to where their keys were stored. Where a row has
     no use for some of the keys, `kept` names the others among all that are read for it.
 
     Shapes: rows [reads] int64, whose each is; kept[row] [context] int64.
     """
 
     rows: Tensor
-    turn: Turning
+    rotate: Rotator
     kept: Mapping[int, Tensor]
 
 
@@ -86,14 +86,14 @@ def attend_decodes(
     heads, count, head_dim = query.shape
     scaled, shared = query * scaling, decodes.shared
     queries = _grouped(scaled, len(keys))
-    turned: Iterator[Tensor] = iter(())
+    rotated: Iterator[Tensor] = iter(())
     if shared is not None:
         for_reads = scaled.index_select(1, shared.rows)
-        shared.turn(for_reads)
-        turned = iter(_grouped(for_reads, len(keys)))
+        shared.rotate(for_reads)
+        rotated = iter(_grouped(for_reads, len(keys)))
     weights = []
     for number, (grouped, row) in enumerate(zip(queries, decodes.rows, strict=True)):
-        reads = [(grouped, row.runs), *((next(turned), part.runs) for part in row.shared)]
+        reads = [(grouped, row.runs), *((next(rotated), part.runs) for part in row.shared)]
         scores = [
             torch.bmm(own, keys.narrow(1, run.start, run.length).transpose(1, 2))
             for own, runs in reads
@@ -141,7 +141,7 @@ def _shared_reads(rows: Sequence[BatchRow], rotation: KeyRotation) -> SharedRead
     }
     distances = torch.tensor([-part.rotation for _, part in parts])
     of_row = torch.tensor([number for number, _ in parts])
-    return SharedReads(of_row, rotation.turning(distances), kept)
+    return SharedReads(of_row, rotation.rotator(distances), kept)
 
 
 def _kept(row: BatchRow) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

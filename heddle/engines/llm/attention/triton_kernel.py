@@ -36,7 +36,7 @@ def attend_items(
     GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    IS_TURNED: tl.constexpr,
+    IS_ROTATED: tl.constexpr,
 ) -> None:
     """Attend a tile of queries to a range of the keys, for one KV head.
 
@@ -72,14 +72,14 @@ def attend_items(
         start = tl.maximum(keys_start, tl.load(segments + 2 * segment))
         stop = tl.minimum(keys_stop, tl.load(segments + 2 * segment + 1))
         q = tl.load(query_lines[:, None] + dims[None, :], mask=is_number, other=0.0)
-        if IS_TURNED:
+        if IS_ROTATED:
             is_dim = dims < HEAD_DIM
             pairs = tl.load(partner + dims, mask=is_dim, other=0)
             q_pair = tl.load(query_lines[:, None] + pairs[None, :], mask=is_number, other=0.0)
-            turn = segment * HEAD_DIM + dims
-            turned = q.to(tl.float32) * tl.load(own_part + turn, mask=is_dim, other=0.0)[None, :]
-            from_pair = tl.load(partner_part + turn, mask=is_dim, other=0.0)[None, :]
-            q = (turned + q_pair.to(tl.float32) * from_pair).to(q.dtype)
+            entry = segment * HEAD_DIM + dims
+            rotated = q.to(tl.float32) * tl.load(own_part + entry, mask=is_dim, other=0.0)[None, :]
+            from_pair = tl.load(partner_part + entry, mask=is_dim, other=0.0)[None, :]
+            q = (rotated + q_pair.to(tl.float32) * from_pair).to(q.dtype)
         # Most keys lie in whole blocks that all of the queries see: these need no mask.
         open_keys = tl.maximum(tl.minimum(stop, seen_by_all) - start, 0)
         middle = start + open_keys // BLOCK_N * BLOCK_N

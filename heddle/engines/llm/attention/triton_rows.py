@@ -51,10 +51,10 @@ LARGE: Final = {2: Tiling(128, 64, 8, 5), 4: Tiling(64, 16, 8, 5)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class QueryTurns:
+class QueryRotations:
     """How a query meets keys that are stored some distance from where they are used.
 
-    Dimension d of the turned query is own_part[s, d] * query[d] + partner_part[s, d] *
+    Dimension d of the rotated query is own_part[s, d] * query[d] + partner_part[s, d] *
     query[partner[d]], which covers every layout of RoPE. `s` is the keys' segment.
 
     Shapes: partner [head_dim] int32; own_part, partner_part [segments, head_dim] float32.
@@ -91,7 +91,7 @@ class RaggedPlan:
     slots: Tensor
     places: Tensor
     segments: Tensor
-    turns: QueryTurns | None
+    query_rotations: QueryRotations | None
     launches: tuple[Launch, ...]
 
 
@@ -104,7 +104,7 @@ def plan_ragged(
         rows: those of the step, at least one, in the order of their queries.
         store: where their keys are.
         heads: of the queries.
-        rotation: turns the queries for segments whose keys are stored elsewhere.
+        rotation: rotates the queries for segments whose keys are stored elsewhere.
     """
     device = store.device
     group = heads // store.shape.kv_heads
@@ -129,7 +129,7 @@ def plan_ragged(
         _slots(rows, device),
         _int32(places, device),
         _int32(segments, device),
-        _query_turns(rotations, rotation, store) if rotations.any() else None,
+        _query_rotations(rotations, rotation, store) if rotations.any() else None,
         tuple(launches),
     )
 
@@ -152,8 +152,8 @@ def attend_ragged(
         "BLOCK_D": max(16, 1 << (head_dim - 1).bit_length()),
         "GROUP": heads // kv_heads,
     }
-    # Without a turn nothing reads the tables: any tensor stands in for them.
-    turns = plan.turns or QueryTurns(plan.places, plan.places, plan.places)
+    # Without a rotation nothing reads the tables: any tensor stands in for them.
+    tables = plan.query_rotations or QueryRotations(plan.places, plan.places, plan.places)
     out = query.new_empty(tokens, heads, head_dim)
     with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
         for launch in plan.launches:
@@ -171,9 +171,9 @@ def attend_ragged(
                 plan.slots,
                 plan.places,
                 plan.segments,
-                turns.partner,
-                turns.own_part,
-                turns.partner_part,
+                tables.partner,
+                tables.own_part,
+                tables.partner_part,
                 query.stride(0),
                 query.stride(1),
                 keys.stride(0),
@@ -181,7 +181,7 @@ def attend_ragged(
                 **sizes,
                 BLOCK_M=tiling.lines,
                 BLOCK_N=tiling.keys,
-                IS_TURNED=plan.turns is not None,
+                IS_ROTATED=plan.query_rotations is not None,
                 num_warps=tiling.num_warps,
                 num_stages=tiling.num_stages,
             )
@@ -210,9 +210,9 @@ def _segments(
     starts: list[int] = []
     rotations: list[int] = []
     for row, first in zip(rows, firsts[:-1].tolist(), strict=True):
-        turned = row.key_table()[1] if row.shared else np.zeros(1, np.int64)
-        changes = [0, *(np.flatnonzero(np.diff(turned)) + 1).tolist()]
-        for start, rotation in zip(changes, turned[changes].tolist(), strict=True):
+        rotated = row.key_table()[1] if row.shared else np.zeros(1, np.int64)
+        changes = [0, *(np.flatnonzero(np.diff(rotated)) + 1).tolist()]
+        for start, rotation in zip(changes, rotated[changes].tolist(), strict=True):
             if not rotations or rotations[-1] != rotation:
                 starts.append(first + start)
                 rotations.append(rotation)
@@ -220,10 +220,10 @@ def _segments(
     return np.stack([starts, stops], axis=1), np.asarray(rotations, dtype=np.int64)
 
 
-def _query_turns(
+def _query_rotations(
     rotations: NDArray[np.int64], rotation: KeyRotation, store: PageStore
-) -> QueryTurns:
-    """Return how queries are turned for keys that are stored `rotations` further back.
+) -> QueryRotations:
+    """Return how queries are rotated for keys that are stored `rotations` further back.
 
     The model's own rotation is applied to each unit vector. The result shows which dimensions it
     pairs, in any layout, and by which angle.
@@ -233,19 +233,19 @@ def _query_turns(
     # A dimension stands in for a head with one key.
     units = torch.eye(store.shape.head_dim, device=store.device)[:, None]
 
-    def turned(tokens: int) -> Tensor:
+    def rotated(tokens: int) -> Tensor:
         out = torch.empty_like(units)
-        rotation.turn(units, tokens, out)
+        rotation.rotate(units, tokens, out)
         return out[:, 0]  # [from, to]
 
     distances, of_segment = np.unique(rotations, return_inverse=True)
-    # The query turns back by what its keys would have to turn forth.
-    turns = torch.stack([turned(-tokens) for tokens in distances.tolist()])
-    own_part = turns.diagonal(dim1=1, dim2=2)
-    partner_part = (turns - torch.diag_embed(own_part)).sum(dim=1)
-    partner = turned(1).fill_diagonal_(0.0).abs().argmax(dim=0)
+    # The query rotates back as far as its keys would have to rotate forth.
+    matrices = torch.stack([rotated(-tokens) for tokens in distances.tolist()])
+    own_part = matrices.diagonal(dim1=1, dim2=2)
+    partner_part = (matrices - torch.diag_embed(own_part)).sum(dim=1)
+    partner = rotated(1).fill_diagonal_(0.0).abs().argmax(dim=0)
     index = torch.from_numpy(of_segment).to(store.device)
-    return QueryTurns(partner.int(), own_part[index], partner_part[index])
+    return QueryRotations(partner.int(), own_part[index], partner_part[index])
 
 
 def _slots(rows: Sequence[BatchRow], device: torch.device) -> Tensor:

@@ -25,7 +25,7 @@ class QuestionScorer(Protocol):
     ) -> tuple[NDArray[np.float32], ...]:
         """Return how much queries look at each token of these chunks.
 
-        Each block comes with how far the queries are turned for it [tokens].
+        Each block comes with how far the queries are rotated for it [tokens].
         Shapes: queries [heads, n, head_dim]; results [tokens of the block] each.
         """
         ...

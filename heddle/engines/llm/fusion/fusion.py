@@ -41,7 +41,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RowLoad:
-    """Stored KV for positions [start, stop) of a row: tokens from `offset` of a block on, turned.
+    """Stored KV for positions [start, stop) of a row: tokens from `offset` of a block on, rotated.
 
     `rotation` is the real position minus the stored one [tokens].
     """

@@ -183,7 +183,7 @@ class DisaggregatedPort:
         under_way = [d for d in self._decodes.values() if d.lane is not None]
         computed = sum(decode.prompt.is_computed for decode in under_way)
         ahead = len(under_way) - computed
-        waiting.sort(key=_turn)  # stable
+        waiting.sort(key=_order)  # stable
         for decode in waiting:
             is_computed = decode.prompt.is_computed
             if computed + (0 if is_computed else ahead) >= seats:
@@ -301,7 +301,7 @@ class DisaggregatedPort:
         return sum(decode.lane is None for decode in self._decodes.values())
 
 
-def _turn(decode: _Decode) -> tuple[bool, Priority]:
+def _order(decode: _Decode) -> tuple[bool, Priority]:
     """Return what decodes that wait are ordered by."""
     return not decode.prompt.is_computed, decode.admit.task.identity.priority
 

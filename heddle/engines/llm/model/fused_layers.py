@@ -41,7 +41,7 @@ class FusedNorm(nn.Module):
 class FusedAttention(nn.Module):
     """Self-attention with one product for queries, keys and values, and one for RoPE.
 
-    The rows of the query and key weights are reordered, so that numbers that RoPE turns together
+    The rows of the query and key weights are reordered, so that numbers that RoPE rotates together
     lie side by side. Scores stay the same; keys are stored in this order.
 
     Args:
@@ -55,10 +55,10 @@ class FusedAttention(nn.Module):
         self._scaling: float = attention.scaling
         self.head_dim: int = attention.head_dim
         self._heads = attention.q_proj.out_features // self.head_dim
-        self._turned_heads = self._heads + attention.k_proj.out_features // self.head_dim
-        turned = [_Weights.of(attention.q_proj), _Weights.of(attention.k_proj)]
+        self._rotated_heads = self._heads + attention.k_proj.out_features // self.head_dim
+        rotated = [_Weights.of(attention.q_proj), _Weights.of(attention.k_proj)]
         self.qkv_proj = _joined(
-            *(weights.reordered(self._pairs_of) for weights in turned),
+            *(weights.reordered(self._pairs_of) for weights in rotated),
             _Weights.of(attention.v_proj),
         )
         self.o_proj = attention.o_proj
@@ -82,28 +82,28 @@ class FusedAttention(nn.Module):
         [1, t, head_dim / 2] complex64.
         """
         joined = self.qkv_proj.forward(hidden_states)
-        turns, layer = position_embeddings[0], self.layer_idx
+        factors, layer = position_embeddings[0], self.layer_idx
         if rows.kernel is not None and self.q_norm is None:
-            query = store_tokens(rows.kernel, rows.store, layer, rows.slots, joined, turns)
+            query = store_tokens(rows.kernel, rows.store, layer, rows.slots, joined, factors)
             out = attend_stored(rows, layer, query, self._scaling)
         else:
-            out = attend(rows, layer, *self._turned(joined, turns), self._scaling)
+            out = attend(rows, layer, *self._rotated(joined, factors), self._scaling)
         return self.o_proj.forward(out.reshape(1, joined.shape[1], -1)), None
 
-    def _turned(self, joined: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values, the first two normed and turned to their places.
+    def _rotated(self, joined: Tensor, factors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values, the first two normed and rotated to their places.
 
-        Shapes: joined [1, t, all of them]; turns [1, t, head_dim / 2] complex64; results [heads or
-        kv_heads, t, head_dim].
+        Shapes: joined [1, t, all of them]; factors [1, t, head_dim / 2] complex64;
+        results [heads or kv_heads, t, head_dim].
         """
-        tokens, heads, turned_heads = joined.shape[1], self._heads, self._turned_heads
+        tokens, heads, rotated_heads = joined.shape[1], self._heads, self._rotated_heads
         joined = joined.view(tokens, -1, self.head_dim)
-        states = joined[:, :turned_heads]
+        states = joined[:, :rotated_heads]
         if self.q_norm is not None and self.k_norm is not None:
             states = torch.cat((self.q_norm(states[:, :heads]), self.k_norm(states[:, heads:])), 1)
-        turned = torch.view_as_real(as_pairs(states) * turns[0, :, None])
-        states = turned.view(tokens, turned_heads, self.head_dim).transpose(0, 1)
-        return states[:heads], states[heads:], joined[:, turned_heads:].transpose(0, 1)
+        rotated = torch.view_as_real(as_pairs(states) * factors[0, :, None])
+        states = rotated.view(tokens, rotated_heads, self.head_dim).transpose(0, 1)
+        return states[:heads], states[heads:], joined[:, rotated_heads:].transpose(0, 1)
 
     def _pairs_of(self, rows: Tensor) -> Tensor:
         """Put the halves of each head side by side. Shapes: [heads * head_dim, ...]."""

@@ -277,14 +277,14 @@ class TransformersWorker:
     def export_kv(
         self, slots: NDArray[np.int64], rotations: NDArray[np.int64] | None = None
     ) -> KvBlock:
-        """Copy the KV of these slots to the host, its keys turned by as many tokens.
+        """Copy the KV of these slots to the host, its keys rotated by as many tokens.
 
         Shapes: slots and rotations [n].
         """
         block = self.store.export(slots)
         if rotations is not None and rotations.any():
             keys = block.keys.to(self._device)
-            self._rotation.turning(torch.from_numpy(rotations).to(self._device))(keys)
+            self._rotation.rotator(torch.from_numpy(rotations).to(self._device))(keys)
             block = KvBlock(keys.cpu(), block.values)
         return block
 
@@ -306,7 +306,7 @@ class TransformersWorker:
     ) -> tuple[NDArray[np.float32], ...]:
         """Return how much queries that were kept look at each token of these chunks.
 
-        Each block comes with how far the queries are turned for it [tokens].
+        Each block comes with how far the queries are rotated for it [tokens].
         Shapes: queries [heads, n, head_dim]; results [tokens of the block] each.
         """
         chunks = []
@@ -322,7 +322,7 @@ class TransformersWorker:
 
     @torch.inference_mode()
     def load(self, load: SlotLoad) -> None:
-        """Copy stored KV into the pool, its keys turned to their place."""
+        """Copy stored KV into the pool, its keys rotated to their place."""
         block = load.block
         assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
         start = load.offset
@@ -330,7 +330,7 @@ class TransformersWorker:
             tokens = slice(start, start + run.length)
             part = self.store.part(run)
             keys = block.keys[:, :, tokens].to(self._device)
-            self._rotation.turn(keys, load.rotation, part.keys)
+            self._rotation.rotate(keys, load.rotation, part.keys)
             part.values.copy_(block.values[:, :, tokens])
             start += run.length
 

@@ -21,19 +21,19 @@ def reuse_problem(worker: TransformersWorker) -> str | None:
 
     Mutates: writes KV into the first slots of the pool, before any sequence owns them.
     """
-    if not keys_can_be_turned(worker):
-        return "this model's keys can't be turned to another position"
+    if not keys_can_be_rotated(worker):
+        return "this model's keys can't be rotated to another position"
     if not tokens_can_be_left_out(worker):
         return "this model computes something else where it is given some tokens' KV"
     return None
 
 
-def keys_can_be_turned(worker: TransformersWorker) -> bool:
-    """Compute a few tokens at two places and compare the keys, one's turned to the other's.
+def keys_can_be_rotated(worker: TransformersWorker) -> bool:
+    """Compute a few tokens at two places and compare the keys, one's rotated to the other's.
 
     Attention depends on distances alone, so a text that is moved as a whole keeps its values, and
     its keys differ by a rotation: if not, stored KV can't be reused elsewhere. Both ways to use it
-    are tried: keys copied and turned, and keys that are read as they were stored.
+    are tried: keys copied and rotated, and keys that are read as they were stored.
 
     Mutates: writes KV into the first slots of the pool, before any sequence owns them.
     """
@@ -43,13 +43,13 @@ def keys_can_be_turned(worker: TransformersWorker) -> bool:
     worker.run(_step(slots, _DISTANCE))
     fresh = worker.export_kv(slots)
     worker.load(SlotLoad(slots, stored, 0, _DISTANCE))
-    turned = worker.export_kv(slots)
+    rotated = worker.export_kv(slots)
     worker.load(SlotLoad(slots, stored, 0, 0))
     worker.run(_reading_step(_DISTANCE))
     reading = worker.export_kv(slots[-_ASKING:])
     return (
-        _are_close(turned.keys, fresh.keys)
-        and _are_close(turned.values, fresh.values)
+        _are_close(rotated.keys, fresh.keys)
+        and _are_close(rotated.values, fresh.values)
         and _are_close(reading.keys, fresh.keys[:, :, -_ASKING:])
         and _are_close(reading.values, fresh.values[:, :, -_ASKING:])
     )

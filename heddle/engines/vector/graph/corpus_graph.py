@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from heddle.core.errors import InputError, StorageError
 from heddle.core.search_scope import SearchScope
 from heddle.engines.vector.corpus.allowed import Allowed, KeptScopes, are_few
-from heddle.engines.vector.corpus.embedder_guard import EmbedderGuard
+from heddle.engines.vector.corpus.followed_source import FollowedSource
 from heddle.engines.vector.corpus.rebuild import Rebuild
-from heddle.engines.vector.corpus.source import VectorSource, store_in
-from heddle.engines.vector.corpus.word_searches import WordSearches
+from heddle.engines.vector.corpus.source import VectorSource
 from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph.graph_file import open_graph, write_graph
 from heddle.engines.vector.graph.graph_header import read_header
@@ -82,7 +81,7 @@ def refresh_graph(directory: Path, source: VectorSource, on_phase: OnPhase) -> N
         write_graph(graph_path(directory), built.graph)
 
 
-class FollowedGraph:
+class FollowedGraph(FollowedSource[LiveGraph]):
     """A corpus that is searched by a graph, and what brings its changes to the worker.
 
     Args:
@@ -99,10 +98,9 @@ class FollowedGraph:
         source: VectorSource,
         rebuild: Rebuild[LiveGraph],
     ) -> None:
-        self._live, self._worker, self._source, self._rebuild = live, worker, source, rebuild
+        super().__init__(source, rebuild)
+        self._live, self._worker = live, worker
         self._scopes = KeptScopes(source, self._allowed)
-        self.words = WordSearches(source)
-        self._embedder = EmbedderGuard(source)
         self._start_if_outgrown()
 
     @property
@@ -110,11 +108,7 @@ class FollowedGraph:
         """Why there is no graph, or no better one could be made, if one was tried."""
         lacking = (self._live.problem or NO_GRAPH) if self._lacks_graph else ""
         comparing = f"{lacking}; {COMPARING}" if lacking else ""
-        return tuple(filter(None, (comparing, self._rebuild.problem)))
-
-    def newest_revision(self) -> int:
-        """Return the newest revision that was committed, here or elsewhere."""
-        return self._source.revision
+        return (comparing, *self._problems) if comparing else self._problems
 
     def allowed(self, scope: SearchScope) -> Allowed | None:
         """Return the chunks that a search of this scope may find by now; None = all.
@@ -130,8 +124,7 @@ class FollowedGraph:
 
     def covers(self, revision: int) -> bool:
         """Whether all of a revision is in, and no better graph waits to be taken or tried."""
-        has_work = self._rebuild.is_ready or self._rebuild.is_due
-        return self._live.revision >= revision and not has_work
+        return self._live.revision >= revision and not self._may_rebuild
 
     def follow(self, *, in_flight: bool) -> int:
         """Bring in a piece of what was written; return how many changes.
@@ -139,15 +132,10 @@ class FollowedGraph:
         Raises:
             ConfigError: the corpus was emptied and made with another embedder.
         """
-        if self._rebuild.is_ready:
+        if self._has_rebuilt:
             if in_flight:
                 return 0
-            live = self._rebuild.take()
-            try:
-                self._worker.serve(live)
-                self._live = live
-            except Exception as error:
-                self._rebuild.refuse(error)
+            self._take_over(self._serve)
         self._embedder.check(has_vectors=self._live.dims is not None)
         dims = self._live.dims
         changes = self._live.advance(self._source)
@@ -156,25 +144,18 @@ class FollowedGraph:
         self._start_if_outgrown()
         return changes
 
-    def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
-        """Commit vectors to the corpus; return its revision, which will be followed."""
-        return store_in(self._source, chunk_ids, vectors)
-
-    def close(self) -> None:
-        """Wait for what goes on beside the steps, and close the corpus."""
-        self.words.close()
-        self._rebuild.wait()
-        self._source.close()
-
     @property
     def _lacks_graph(self) -> bool:
         """Whether there are vectors without a graph, and more than are compared at no cost."""
         live = self._live
         return live.graph is None and live.count > 0 and (bool(live.problem) or live.is_outgrown)
 
+    def _serve(self, live: LiveGraph) -> None:
+        self._worker.serve(live)
+        self._live = live
+
     def _start_if_outgrown(self) -> None:
-        if self._live.is_outgrown or self._lacks_graph or self._rebuild.is_due:
-            self._rebuild.start()
+        self._start_rebuild(is_wanted=self._live.is_outgrown or self._lacks_graph)
 
 
 def _built(directory: Path, source: VectorSource, on_phase: OnPhase) -> LiveGraph:

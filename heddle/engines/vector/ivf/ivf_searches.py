@@ -16,11 +16,11 @@ from heddle.engines.vector.ivf.early_stop.course import Start
 from heddle.engines.vector.ivf.early_stop.course_table import NO_COURSE
 from heddle.engines.vector.ivf.early_stop.finality import Finality
 from heddle.engines.vector.ivf.early_stop.target_stops import TargetStops
+from heddle.engines.vector.ivf.scanner_port import IvfCorpus
 from heddle.engines.vector.ivf.scheduler import due_after
 from heddle.engines.vector.ivf.search import IvfSearch
 from heddle.engines.vector.ivf.step_counts import PRIOR_S, StepCounts
 from heddle.engines.vector.ivf.substages import Substages
-from heddle.engines.vector.ivf.worker_port import VectorWorker
 from heddle.engines.vector.recall.self_check import SelfCheck
 from heddle.engines.vector.search import search_refusal
 from heddle.engines.vector.search_tasks import SearchTasks
@@ -67,7 +67,7 @@ class IvfSearches:
 
     Args:
         tasks: the engine's searches.
-        worker: touches the index.
+        corpus: serves the lists.
         slots: queries in flight at most; more wait.
         lists_per_step: the most lists one query scans in a step; None leaves it to the budget.
         stops: ends searches whose request allows approximate answers at a promised recall; None =
@@ -79,32 +79,32 @@ class IvfSearches:
     def __init__(
         self,
         tasks: SearchTasks[IvfSearch],
-        worker: VectorWorker,
+        corpus: IvfCorpus,
         *,
         slots: int,
         lists_per_step: int | None,
         stops: TargetStops | None,
         finality: Finality | None,
     ) -> None:
-        self._tasks, self._worker, self._stops = tasks, worker, stops
+        self._tasks, self._corpus, self._stops = tasks, corpus, stops
         self._slots = slots
         self._waiting: dict[int, IvfSearch] = {}  # those with rows that have no slot
-        self._substages = Substages(tasks, worker, stops, finality, lists_per_step)
+        self._substages = Substages(tasks, corpus, stops, finality, lists_per_step)
 
     @property
     def dims(self) -> int | None:
         """Length of a vector; None while the index is empty."""
-        return self._worker.dims
+        return self._corpus.scanner.dims
 
     @property
     def revision(self) -> int:
         """The corpus revision that the index covers."""
-        return self._worker.revision
+        return self._corpus.revision
 
     @property
     def vectors(self) -> int:
         """Vectors in the index."""
-        return int(self._worker.list_sizes.sum())
+        return int(self._corpus.scanner.list_sizes.sum())
 
     @property
     def rows_in_flight(self) -> int:
@@ -158,7 +158,7 @@ class IvfSearches:
         """Bring a piece of the corpus's changes into the index; return the number of changes."""
         begun = [search for search in self._tasks.running.values() if search.has_begun]
         unlimited = {search.payload.scope for search in begun if search.allowed is None}
-        return self._worker.follow(in_flight=bool(begun), unlimited=unlimited)
+        return self._corpus.follow(in_flight=bool(begun), unlimited=unlimited)
 
     def held_up(self) -> list[int]:
         """Return the tasks that can't go on before the index has followed the corpus."""
@@ -174,7 +174,7 @@ class IvfSearches:
 
     def predicted_step_s(self, budget_s: float, *, goes_on: bool) -> float:
         """Return how long the next `advance` should take [s]."""
-        costs, sizes = self._tasks.costs, self._worker.list_sizes
+        costs, sizes = self._tasks.costs, self._corpus.scanner.list_sizes
         lists = self._substages.tables.lists_left
         joining, free = 0, self._slots - self.rows_in_flight
         for search in self._waiting.values():
@@ -192,8 +192,8 @@ class IvfSearches:
 
     def _nprobe(self, payload: SearchPayload) -> int:
         """Return how many lists a query scans: asked for, or the default, at most all."""
-        nprobe = payload.nprobe or self._worker.nprobe_default
-        return min(nprobe, len(self._worker.list_sizes))
+        nprobe = payload.nprobe or self._corpus.scanner.nprobe_default
+        return min(nprobe, len(self._corpus.scanner.list_sizes))
 
     def _join(self, counts: StepCounts, *, may_begin: bool) -> None:
         """Give free slots to waiting rows, urgent and early ones first."""
@@ -250,7 +250,7 @@ class IvfSearches:
         joining = Joining(search, search.rows_joined, search.rows_joined + rows)
         what = "comparing with what the filter lets pass failed"
         with self._tasks.failing(what, lambda: [search.task_id]):
-            found = self._worker.nearest_of(joining.queries, allowed, search.payload.topk)
+            found = self._corpus.scanner.nearest_of(joining.queries, allowed, search.payload.topk)
             counts.rows += rows
             counts.compared += rows * allowed.count
             search.rows_joined += rows
@@ -264,10 +264,10 @@ class IvfSearches:
         queries = np.concatenate([joining.queries for joining in group], dtype=np.float32)
         whose = [joining.search.task_id for joining in group]
         with self._tasks.failing("coarse search failed", lambda: whose):
-            queries = self._worker.prepared(queries)
+            queries = self._corpus.scanner.prepared(queries)
             # A filter may want more lists than nprobe: they are ordered at once.
-            width = nprobe if allowed is None else len(self._worker.list_sizes)
-            lists = self._worker.coarse(queries, width)
+            width = nprobe if allowed is None else len(self._corpus.scanner.list_sizes)
+            lists = self._corpus.scanner.coarse(queries, width)
             stop: int | NDArray[np.int64] = nprobe
             courses: int | NDArray[np.int64] = NO_COURSE
             own = self._substages.sizes(lists[:, :nprobe]).sum(axis=1)
@@ -291,7 +291,7 @@ class IvfSearches:
 def ivf_engine(
     name: str,
     epoch: int,
-    worker: VectorWorker,
+    corpus: IvfCorpus,
     clock: Clock,
     *,
     slots: int = 64,
@@ -308,7 +308,7 @@ def ivf_engine(
     def searches(tasks: SearchTasks[IvfSearch]) -> IvfSearches:
         return IvfSearches(
             tasks,
-            worker,
+            corpus,
             slots=slots,
             lists_per_step=lists_per_step,
             stops=stops,
@@ -320,7 +320,7 @@ def ivf_engine(
         epoch,
         clock,
         searches,
-        worker,
+        corpus,
         substage_budget_s=substage_budget_s,
         prior_s=prior_s,
         check=check,

@@ -28,9 +28,10 @@ class ListMemory:
         asked = lists[lists >= 0]
         unknown = asked[~self._is_known[asked]]
         for number in set(unknown.tolist()):
-            self.codes[number] = int(self._inverted.get_codes(number))
-            self.ids[number] = int(self._inverted.get_ids(number))
-            self.sizes[number] = self._inverted.list_size(number)
+            size = self.sizes[number] = self._inverted.list_size(number)
+            if size:  # an empty list may have no address
+                self.codes[number] = int(self._inverted.get_codes(number))
+                self.ids[number] = int(self._inverted.get_ids(number))
             self._is_known[number] = True
 
     def forget(self) -> None:

@@ -20,6 +20,7 @@ from heddle.engines.vector.files.index_kind import (
     pq_parts,
 )
 from heddle.engines.vector.files.refine_store import RefineStore
+from heddle.engines.vector.ivf.ivf_kind import IVF_KINDS
 
 ROWS_PER_LIST = 64
 SAMPLE_PER_LIST = 64  # k-means gains little from more, and its time grows with them
@@ -33,11 +34,6 @@ FOLLOW_ROWS = 4096  # brought in at once where nobody waits
 IvfIndex = Any
 """A faiss.IndexIVF, or one behind a rotation (IndexPreTransform); FAISS's own type stubs lack
 most of what its wrappers add."""
-KINDS = {
-    "IndexIVFFlat": IndexKind.FLAT,
-    "IndexIVFPQFastScan": IndexKind.PQ,
-    "IndexIVFFlatPanorama": IndexKind.PANORAMA,
-}
 
 
 def nlist_for(count: int) -> int:
@@ -78,7 +74,7 @@ class LiveIndex:
     @property
     def kind(self) -> IndexKind:
         """How the vectors are stored."""
-        return KINDS[type(self.ivf).__name__]
+        return IVF_KINDS[type(self.ivf).__name__].index_kind
 
     @property
     def nlist(self) -> int:

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from heddle.engines.vector.corpus.allowed import Allowed
 from heddle.engines.vector.ivf.early_stop.finality import Finality, Kind
 from heddle.engines.vector.ivf.early_stop.target_stops import TargetStops
+from heddle.engines.vector.ivf.scanner_port import IvfCorpus
 from heddle.engines.vector.ivf.scheduler import NO_LIST
 from heddle.engines.vector.ivf.search import IvfSearch
 from heddle.engines.vector.ivf.slot_tables import Portion, SlotTables
 from heddle.engines.vector.ivf.slots import SlotTable
 from heddle.engines.vector.ivf.step_counts import StepCounts
-from heddle.engines.vector.ivf.worker_port import VectorWorker
 from heddle.engines.vector.recall.self_check import Sample
 from heddle.engines.vector.search import SortedHits
 from heddle.engines.vector.search_tasks import SearchTasks
@@ -29,7 +29,7 @@ class Substages:
 
     Args:
         tasks: the engine's searches.
-        worker: touches the index.
+        corpus: serves the lists.
         stops: ends rows early at a promised recall; None = each row scans all its lists.
         finality: predicts how likely partial hits are the final ones; None = nothing does.
         lists_per_step: the most lists one query scans in a step; None leaves it to the budget.
@@ -38,12 +38,12 @@ class Substages:
     def __init__(
         self,
         tasks: SearchTasks[IvfSearch],
-        worker: VectorWorker,
+        corpus: IvfCorpus,
         stops: TargetStops | None,
         finality: Finality | None,
         lists_per_step: int | None,
     ) -> None:
-        self._tasks, self._worker = tasks, worker
+        self._tasks, self._corpus = tasks, corpus
         self._stops, self._finality = stops, finality
         self._lists_per_step = lists_per_step
         self.tables = SlotTables()
@@ -51,8 +51,8 @@ class Substages:
 
     def table(self, k: int, dims: int, allowed: Allowed | None) -> SlotTable:
         """Return the table for rows that ask for k hits among what is allowed."""
-        shared_lists = len(self._worker.list_sizes) if self._shares_lists else 0
-        return self.tables.table(k, self._worker.heap_size(k), dims, allowed, shared_lists)
+        shared_lists = len(self._corpus.scanner.list_sizes) if self._shares_lists else 0
+        return self.tables.table(k, self._corpus.scanner.heap_size(k), dims, allowed, shared_lists)
 
     def drop(self, search: IvfSearch) -> None:
         """Free the rows of a search, and what was kept to end or predict it."""
@@ -87,12 +87,12 @@ class Substages:
 
     def sizes(self, lists: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the vectors in each list, of the same shape; any number for NO_LIST."""
-        return self._worker.list_sizes.take(lists, mode="wrap")
+        return self._corpus.scanner.list_sizes.take(lists, mode="wrap")
 
     @property
     def _shares_lists(self) -> bool:
         """Whether rows share the scan of a list, each in the order that this needs."""
-        return self._worker.shares_lists and self._lists_per_step is None
+        return self._corpus.scanner.shares_lists and self._lists_per_step is None
 
     def _price(self, lists: NDArray[np.int64]) -> NDArray[np.float64]:
         costs = self._tasks.costs.coefficients_s
@@ -103,7 +103,7 @@ class Substages:
     def _shared_prices(self, wanting: NDArray[np.int64]) -> NDArray[np.float64]:
         costs = self._tasks.costs.coefficients_s
         vector_s = costs["vectors"] + costs["ridden"] * (wanting - 1)
-        return self._worker.list_sizes * vector_s + costs["lists"]
+        return self._corpus.scanner.list_sizes * vector_s + costs["lists"]
 
     def _scan(self, portion: Portion, counts: StepCounts) -> None:
         """Scan a portion, and report the partial hits that are due."""
@@ -118,7 +118,7 @@ class Substages:
         table, rows, lists = portion.table, portion.rows, portion.lists
         queries, distances, labels = table.queries[rows], table.distances[rows], table.labels[rows]
         with self._tasks.failing("scan failed", _tasks_of(table, rows)):
-            on_device = self._worker.scan(queries, lists, distances, labels, table.allowed)
+            on_device = self._corpus.scanner.scan(queries, lists, distances, labels, table.allowed)
             table.distances[rows], table.labels[rows] = distances, labels
             if on_device is not None:
                 table.on_device[rows] += on_device
@@ -241,7 +241,7 @@ class Substages:
         """Return the hits of rows so far, [m, k], or None: then their tasks have failed."""
         with self._tasks.failing("reading the hits failed", _tasks_of(table, rows)):
             heaps = (table.distances[rows], table.labels[rows])
-            found = self._worker.hits(table.queries[rows], *heaps, table.k)
+            found = self._corpus.scanner.hits(table.queries[rows], *heaps, table.k)
             return found if self._stops is None else self._stops.with_known(table, rows, found)
         return None
 

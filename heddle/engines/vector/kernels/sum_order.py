@@ -2,7 +2,7 @@
 
 Float sums depend on their order. FAISS has one order for each instruction set that it was built for
 and picks the widest that the processor has. A scan of ours gives FAISS's distances bit for bit only
-in the same order, which a self-test finds out (`engines/vector/ivf/worker.py`).
+in the same order, which a self-test finds out (`engines/vector/ivf/stepping_check.py`).
 """
 
 from collections.abc import Callable

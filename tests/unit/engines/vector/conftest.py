@@ -130,10 +130,24 @@ class ManualClock:
         return self.time_s
 
 
+class ScannedBy:
+    """The corpus behind inverted lists, with a scanner around its own."""
+
+    def __init__(self, corpus, around):
+        self._corpus, self._around = corpus, around
+
+    def __getattr__(self, name):
+        return getattr(self._corpus, name)
+
+    @property
+    def scanner(self):
+        return self._around(self._corpus.scanner)
+
+
 class Tools:
     """What the tests of this folder share."""
 
-    Source, Clock, dims = MemorySource, ManualClock, DIMS
+    Source, Clock, ScannedBy, dims = MemorySource, ManualClock, ScannedBy, DIMS
     clustered = staticmethod(clustered)
 
     @staticmethod

@@ -91,9 +91,9 @@ def test_a_lane_takes_over_the_clusters_of_an_indexer(tools, tmp_path):
         return tools.terminals(tools.drain(engine))[task_id].result.lists_probed
 
     assert lists_probed(1) in (1, 4)  # the new clusters may be there already
-    engine.method._worker._rebuild.wait()
+    engine.method._corpus._rebuild.wait()
     assert lists_probed(2) == 4
-    of_lane, of_file = engine.method._worker._live.index, open_index(tmp_path, store).index
+    of_lane, of_file = engine.method._corpus.live.index, open_index(tmp_path, store).index
     np.testing.assert_array_equal(
         of_lane.quantizer.reconstruct_n(0, 4), of_file.quantizer.reconstruct_n(0, 4)
     )
@@ -113,7 +113,7 @@ def test_a_lane_that_finds_a_long_tail_saves_it_beside_its_searches(tools, tmp_p
             if name == "old":
                 refresh_index(tmp_path)
     engine = build_engine("vector", 1, VectorSettings(tmp_path))
-    engine.method._worker._rebuild.wait()
+    engine.method._corpus._rebuild.wait()
     assert read_manifest(tmp_path).revision == 2
     engine.apply(tools.search(1, vectors[310:311], 1))
     hits = tools.terminals(tools.drain(engine))[1].result

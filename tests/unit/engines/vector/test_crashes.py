@@ -23,8 +23,8 @@ from heddle.engines.vector.graph.graph_file import write_graph
 from heddle.engines.vector.graph.graph_index import build_graph
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.ivf import live_index
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.index_file import open_index, read_index, refresh_index
-from heddle.engines.vector.ivf.worker import FaissWorker
 from tests.helpers.crash_shim import Operation, Recorder, Renamed, Synced, Unlinked, crash
 
 REPLAYS = 500  # of each kind of index
@@ -60,9 +60,9 @@ class SavedLists:
     def labels(self, live, source):
         """Return the chunks in it once it has followed the corpus."""
         live.follow(source)
-        worker = FaissWorker(live, source)
+        worker = FollowedIvf(live, source)
         query = np.zeros((1, worker.dims), np.float32)
-        return worker.search_at_once(query, live.count, live.nlist)[1][0]
+        return worker.scanner.search_at_once(query, live.count, live.nlist)[1][0]
 
 
 class SavedGraph:
@@ -303,6 +303,7 @@ def acknowledged_before_a_kill(process: subprocess.Popen[str], directory: Path, 
     raise AssertionError("the writers have ended")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lists", "graph"])
 def test_killed_writers_lose_nothing_that_was_acknowledged(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(index_kind, "EXHAUSTIVE_BELOW", 200)
@@ -324,9 +325,9 @@ def vector_of(number: int) -> np.ndarray:
 
 def check_lists(directory: Path, store: CorpusStore, promised: int) -> None:
     """Every document that was acknowledged is found by its own vector."""
-    worker = FaissWorker(open_index(directory, store), store)
+    worker = FollowedIvf(open_index(directory, store), store)
     queries = np.array([vector_of(number) for number in range(promised)])
-    check_found(store, *worker.search_at_once(queries, 1, sys.maxsize))
+    check_found(store, *worker.scanner.search_at_once(queries, 1, sys.maxsize))
 
 
 def check_graph(directory: Path, store: CorpusStore, promised: int) -> None:

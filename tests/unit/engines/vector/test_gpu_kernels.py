@@ -37,6 +37,7 @@ for stored in (HALF, FLOAT):
 """
 
 
+@pytest.mark.slow
 def test_the_kernels_compile_for_gpus(tmp_path, monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))

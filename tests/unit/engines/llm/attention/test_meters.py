@@ -17,12 +17,12 @@ SCALE = 0.3
 class Rolling:
     """Moves numbers by a place for every token: as with RoPE, only differences count."""
 
-    def turning(self, distances):
-        def turn(keys):
+    def rotator(self, distances):
+        def rotate(keys):
             for number, tokens in enumerate(distances.tolist()):
                 keys[:, number] = keys[:, number].roll(tokens, -1)
 
-        return turn
+        return rotate
 
 
 @pytest.fixture

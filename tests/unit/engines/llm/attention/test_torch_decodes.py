@@ -30,11 +30,11 @@ def store(kv_heads, dtype=torch.float32, device="cpu"):
 class Stretch:
     """Stands in for a rotation that differs from any other: a factor for each distance."""
 
-    def turning(self, distances):
-        def turn(keys):
+    def rotator(self, distances):
+        def rotate(keys):
             keys *= torch.exp2(-distances / 8.0)[:, None]
 
-        return turn
+        return rotate
 
 
 def row(number, runs, queries=1, shared=()):

@@ -33,7 +33,7 @@ class HandRotation:
     dims: int
     is_interleaved: bool = False
 
-    def turn(self, keys, tokens, out):
+    def rotate(self, keys, tokens, out):
         pairs = self.dims // 2
         angles = 0.7 ** torch.arange(pairs, device=keys.device) * tokens
         if self.is_interleaved:
@@ -106,7 +106,7 @@ def written_out(row, store, query, rotation):
     keys, values = store.keys[0][:, slots].clone(), store.values[0][:, slots].double()
     for shared in row.shared:
         part = torch.empty_like(keys[:, shared.places])
-        rotation.turn(keys[:, shared.places], shared.rotation, part)
+        rotation.rotate(keys[:, shared.places], shared.rotation, part)
         keys[:, shared.places] = part
     places = row.places if row.places is not None else range(row.context - row.queries, row.context)
     group = query.shape[0] // keys.shape[0]
@@ -287,13 +287,14 @@ def compiled(function, tiling, capability, **sizes):
     return compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 large = compiled(kernel.attend_items, LARGE[2], 90, HEAD_DIM=128, BLOCK_D=128, GROUP=7,
-                 IS_TURNED=False)
-compiled(kernel.attend_items, SMALL[2], 80, HEAD_DIM=80, BLOCK_D=128, GROUP=4, IS_TURNED=True)
+                 IS_ROTATED=False)
+compiled(kernel.attend_items, SMALL[2], 80, HEAD_DIM=80, BLOCK_D=128, GROUP=4, IS_ROTATED=True)
 compiled(kernel.merge_parts, LARGE[2], 90, HEAD_DIM=96, BLOCK_D=128, GROUP=1)
 print(large.metadata.shared, "wgmma" in large.asm["ptx"])
 """
 
 
+@pytest.mark.slow
 def test_the_kernels_compile_for_gpus(tmp_path, monkeypatch):
     """The interpreter takes what the compiler refuses. No GPU is needed to compile for one."""
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)

@@ -13,7 +13,7 @@ from heddle.engines.llm.model.fused_layers import (
 )
 from heddle.engines.llm.model.packed_linear import pack_linears
 from heddle.engines.llm.model.worker import TransformersWorker
-from heddle.engines.llm.reuse.gate import keys_can_be_turned
+from heddle.engines.llm.reuse.gate import keys_can_be_rotated
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.fusion_oracle import FusionOracle
 from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
@@ -101,5 +101,5 @@ def test_the_question_selects_what_it_selects_in_the_plain_model(models):
     assert _rel_diff(*answers) < 2 * TOLERANCE
 
 
-def test_fused_keys_can_be_turned(models):
-    assert keys_can_be_turned(TransformersWorker(models[1], 64))
+def test_fused_keys_can_be_rotated(models):
+    assert keys_can_be_rotated(TransformersWorker(models[1], 64))

@@ -45,8 +45,8 @@ def test_known_families_pass(family):
 @pytest.mark.parametrize(
     ("worker", "problem"),
     [
-        (TurnsWrongly, "keys can't be turned to another position"),
-        (ReadsWrongly, "keys can't be turned to another position"),
+        (TurnsWrongly, "keys can't be rotated to another position"),
+        (ReadsWrongly, "keys can't be rotated to another position"),
         (ForgetsPlaces, "computes something else where it is given some tokens' KV"),
     ],
 )

@@ -11,9 +11,9 @@ from heddle.core.frames import Cancelled, Done, Failed
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.kv_link import KvLink
 from heddle.engines.vector.pool.requests import Stage
@@ -31,7 +31,7 @@ class Lane:
         self.source.by_words = self.by_words
         self.may_go_on, self.begun, self.ended = (threading.Event() for _ in range(3))
         self.stopped = []  # texts of searches that were cancelled while they looked
-        worker = FaissWorker(LiveIndex.build(self.source), self.source)
+        worker = FollowedIvf(LiveIndex.build(self.source), self.source)
         self.engine = ivf_engine("vector", 0, worker, tools.Clock())
         self.engine.subscribe(self.ended.set)
 
@@ -59,6 +59,7 @@ def lane(tools):
     lane.engine.close()
 
 
+@pytest.mark.slow
 def test_other_searches_end_while_words_are_looked_for(lane, tools):
     lane.engine.apply(lane.search(1, "7 3"))
     lane.engine.apply(lane.search(2))

@@ -37,6 +37,7 @@ def found(tools, engine, vectors):
     return tools.terminals(tools.drain(engine))[1].result
 
 
+@pytest.mark.slow
 def test_the_mode_decides_what_serves_and_stays_until_another_is_asked_for(tools, corpus):
     directory, vectors = corpus
     phases = []

@@ -1,6 +1,7 @@
 """The engine over real FAISS: every way to cut searches gives the one-shot answer."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from heddle.core.results import KvHandle
 from heddle.core.tasks import Priority
 from heddle.engines.vector.files.index_kind import IndexKind
 from heddle.engines.vector.ivf.early_stop.finality import Finality
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.worker import FaissWorker, are_settled
+from heddle.engines.vector.ivf.scanner import are_settled
 
 COUNT = 2500
 
@@ -24,25 +26,25 @@ COUNT = 2500
 def served(tools, request):
     """A worker over a corpus with duplicates, for each kind of index; no test changes it."""
     source = tools.Source(tools.clustered(COUNT))
-    return FaissWorker(LiveIndex.build(source, kind=request.param), source)
+    return FollowedIvf(LiveIndex.build(source, kind=request.param), source)
 
 
-class TimedWorker:
+class TimedScanner:
     """Scans for real on a clock where every list takes one second and nothing else any time.
 
     Where queries share lists, one that is read takes a second, whoever wants it.
     """
 
-    def __init__(self, worker, clock):
-        self._worker, self._clock = worker, clock
+    def __init__(self, clock, scanner):
+        self._scanner, self._clock = scanner, clock
 
     def __getattr__(self, name):
-        return getattr(self._worker, name)
+        return getattr(self._scanner, name)
 
     def scan(self, queries, lists, distances, labels, allowed=None):
-        self._worker.scan(queries, lists, distances, labels, allowed)
+        self._scanner.scan(queries, lists, distances, labels, allowed)
         read = lists[lists >= 0]
-        self._clock.time_s += len(np.unique(read) if self._worker.shares_lists else read)
+        self._clock.time_s += len(np.unique(read) if self._scanner.shares_lists else read)
 
 
 def engine_over(worker, tools, **options):
@@ -56,7 +58,7 @@ def engine_over(worker, tools, **options):
         "stored": 1e-9,
     }
     clock = tools.Clock()
-    timed = TimedWorker(worker, clock)
+    timed = tools.ScannedBy(worker, partial(TimedScanner, clock))
     return ivf_engine("vector", 0, timed, clock, prior_s=prior_s, **options)
 
 
@@ -70,8 +72,8 @@ def queries_of(tools, count, seed):
 
 
 def assert_one_shot(worker, hits, queries, topk, nprobe):
-    nprobe = min(nprobe or worker.nprobe_default, len(worker.list_sizes))
-    distances, labels = worker.search_at_once(queries, topk, nprobe)
+    nprobe = min(nprobe or worker.scanner.nprobe_default, len(worker.scanner.list_sizes))
+    distances, labels = worker.scanner.search_at_once(queries, topk, nprobe)
     is_open = left_open(worker, hits.labels, queries, topk, nprobe)
     np.testing.assert_array_equal(hits.labels[~is_open], labels[~is_open])
     np.testing.assert_array_equal(hits.distances[~is_open], distances[~is_open])
@@ -81,14 +83,14 @@ def assert_one_shot(worker, hits, queries, topk, nprobe):
 
 def left_open(worker, labels, queries, topk, nprobe):
     """Return for which rows equal codes leave open which hits are right; all theirs may be."""
-    if worker.heap_size(topk) == topk:
+    if worker.scanner.heap_size(topk) == topk:
         return np.zeros(len(queries), bool)
-    queries = worker.prepared(queries)
-    lists = worker.coarse(queries, nprobe)
+    queries = worker.scanner.prepared(queries)
+    lists = worker.scanner.coarse(queries, nprobe)
     coded = np.full((len(queries), COUNT), np.inf, np.float32)
     rows = np.full((len(queries), COUNT), -1, np.int64)
-    worker.scan(queries, lists, coded, rows)
-    candidates = np.sort(coded, axis=1)[:, : worker.heap_size(topk)]
+    worker.scanner.scan(queries, lists, coded, rows)
+    candidates = np.sort(coded, axis=1)[:, : worker.scanner.heap_size(topk)]
     is_open = ~are_settled(candidates, topk)
     for row in np.flatnonzero(is_open):
         as_near = coded[row] <= candidates[row, -1]
@@ -159,14 +161,14 @@ def test_two_threads_give_the_same(tools):
     source = tools.Source(tools.clustered(COUNT))
     live = LiveIndex.build(source)
     try:
-        worker = FaissWorker(live, source, threads=2)
+        worker = FollowedIvf(live, source, threads=2)
         engine = engine_over(worker, tools)
         queries = queries_of(tools, 24, 5)
         engine.apply(tools.search(1, queries, 10, 17))
         ended = tools.terminals(tools.drain(engine, 60.0))
         assert_one_shot(worker, ended[1].result, queries, 10, 17)
     finally:
-        FaissWorker(LiveIndex(None, 0), tools.Source(), threads=1)
+        FollowedIvf(LiveIndex(None, 0), tools.Source(), threads=1)
 
 
 @pytest.mark.parametrize("steps", range(6))
@@ -198,7 +200,7 @@ def test_partial_hits_come_from_the_lists_scanned_so_far(served, tools):
     reports = [e for e in tools.drain(engine) if isinstance(e, Progress)]
     assert [report.fraction for report in reports] == [4 / 12, 8 / 12]
     for report, scanned in zip(reports, (4, 8), strict=True):
-        distances, labels = worker.search_at_once(queries, 5, scanned)
+        distances, labels = worker.scanner.search_at_once(queries, 5, scanned)
         np.testing.assert_array_equal(report.labels, labels)
         np.testing.assert_array_equal(report.distances, distances)
 
@@ -216,7 +218,7 @@ def test_a_search_that_is_watched_tells_its_hits_at_looks_and_how_likely_they_st
         final = tools.terminals(events)[number].result
         assert_one_shot(worker, final, query, 2, 12)
         for report in reports:
-            distances, labels = worker.search_at_once(query, 2, round(12 * report.fraction))
+            distances, labels = worker.scanner.search_at_once(query, 2, round(12 * report.fraction))
             np.testing.assert_array_equal(report.labels, labels)
             np.testing.assert_array_equal(report.distances, distances)
         if number >= 60:
@@ -270,7 +272,7 @@ def test_more_hits_than_vectors_asked_for(served, tools):
     assert (np.sort(hits.labels[:, :COUNT]) == np.arange(1, COUNT + 1)).all()
     assert (hits.labels[:, COUNT:] == -1).all()
     assert np.isinf(hits.distances[:, COUNT:]).all()
-    assert hits.lists_probed == 2 * len(worker.list_sizes)
+    assert hits.lists_probed == 2 * len(worker.scanner.list_sizes)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +332,7 @@ def test_a_higher_class_overtakes(served, tools):
 
 def test_searches_that_want_the_same_lists_share_them(tools):
     source = tools.Source(tools.clustered(COUNT))
-    worker = FaissWorker(LiveIndex.build(source), source)
+    worker = FollowedIvf(LiveIndex.build(source), source)
     engine = engine_over(worker, tools)
     for i in range(3):
         engine.apply(tools.search(i, queries_of(tools, 2, i), 5 + i))
@@ -345,7 +347,7 @@ def test_searches_that_want_the_same_lists_share_them(tools):
 
 def test_a_list_is_shared_by_those_that_want_it_only(tools):
     source = tools.Source(tools.clustered(COUNT))
-    worker = FaissWorker(LiveIndex.build(source), source)
+    worker = FollowedIvf(LiveIndex.build(source), source)
     engine = engine_over(worker, tools)
     queries = queries_of(tools, 12, 1)
     for i, query in enumerate(queries):
@@ -356,8 +358,8 @@ def test_a_list_is_shared_by_those_that_want_it_only(tools):
         frame = engine.step(0.0, 7.0)
         features.append(frame.features)
         events += frame.events
-    lists = worker.coarse(queries, len(worker.list_sizes))
-    asked = sum(worker.list_sizes[lists[i, : 1 + 3 * i]].sum() for i in range(12))
+    lists = worker.scanner.coarse(queries, len(worker.scanner.list_sizes))
+    asked = sum(worker.scanner.list_sizes[lists[i, : 1 + 3 * i]].sum() for i in range(12))
     assert sum(f["vectors"] + f["ridden"] for f in features) == asked
     assert sum(f["vectors"] for f in features) < asked / 2
     for i, ended in tools.terminals(events).items():
@@ -377,8 +379,10 @@ def test_frames_tell_what_was_done(served, tools):
     assert [frame.load.running for frame in frames] == [5, 5, 0]
     assert [frame.has_work for frame in frames] == [True, True, False]
     assert frames[-1].costs.samples == 3
-    lists = worker.coarse(worker.prepared(queries_of(tools, 5, 0)), 7).ravel().tolist()
-    sizes = [worker.list_sizes[i] for i in lists]
+    lists = (
+        worker.scanner.coarse(worker.scanner.prepared(queries_of(tools, 5, 0)), 7).ravel().tolist()
+    )
+    sizes = [worker.scanner.list_sizes[i] for i in lists]
     assert sum(frame.features["vectors"] for frame in frames) == sum(sizes)
 
 
@@ -388,7 +392,7 @@ def test_without_a_lists_limit_a_step_fills_its_budget(served, tools):
     scanned = []
     while engine.has_work:
         scanned.append(engine.step(0.0, 12.5).features["lists"])
-    if served.shares_lists:  # five rows, 39 lists that all of them want
+    if served.scanner.shares_lists:  # five rows, 39 lists that all of them want
         assert scanned == [12.0, 12.0, 12.0, 3.0]
     else:
         assert sum(scanned) == 5 * 39

@@ -16,9 +16,9 @@ from heddle.core.tasks import Identity, Task
 from heddle.engines.vector.corpus import allowed as allowed_module
 from heddle.engines.vector.files.index_kind import IndexKind
 from heddle.engines.vector.ivf.early_stop.finality import SEEN_MIN, Finality
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.worker import FaissWorker
 
 COUNT = 2500
 SHARES = {"half": 0.5, "tenth": 0.1, "few": 0.01, "two": 2 / COUNT, "all": 1.0}
@@ -38,7 +38,7 @@ def corpus(tools):
 def served(tools, request):
     """A worker over a corpus whose chunks have metadata; no test changes it."""
     source = corpus(tools)
-    return FaissWorker(LiveIndex.build(source, kind=request.param), source)
+    return FollowedIvf(LiveIndex.build(source, kind=request.param), source)
 
 
 @pytest.fixture
@@ -117,10 +117,10 @@ def test_every_list_is_scanned_for_what_matches(served, tools, no_few, share):
     engine = ivf_engine("vector", 0, served, tools.Clock())
     queries = tools.clustered(20, seed=3)
     topk = len(matching(served._source, share)) // 2 if share == "few" else 10
-    engine.apply(search(1, queries, topk, share, nprobe=len(served.list_sizes)))
+    engine.apply(search(1, queries, topk, share, nprobe=len(served.scanner.list_sizes)))
     hits = tools.terminals(tools.drain(engine))[1].result
     exact = nearest(served._source, queries, matching(served._source, share))[:, :topk]
-    if served.heap_size(topk) == topk:
+    if served.scanner.heap_size(topk) == topk:
         np.testing.assert_allclose(hits.distances, exact, rtol=1e-4, atol=1e-5)
     else:  # what codes say to be near isn't always
         assert (np.abs(hits.distances[:, 0] - exact[:, 0]) < 1e-2).mean() >= 0.9
@@ -138,7 +138,7 @@ def test_a_search_of_few_lists_goes_on_until_it_has_enough(served, tools, no_few
 
 def test_the_few_that_match_are_compared_one_by_one(tools):
     source = corpus(tools)
-    served = FaissWorker(LiveIndex.build(source, kind=IndexKind.PQ), source)
+    served = FollowedIvf(LiveIndex.build(source, kind=IndexKind.PQ), source)
     engine = ivf_engine("vector", 0, served, tools.Clock())
     queries = tools.clustered(20, seed=3)
     engine.apply(search(1, queries, 10, "few"))
@@ -152,7 +152,7 @@ def test_the_few_that_match_are_compared_one_by_one(tools):
 def test_comparing_is_bounded_in_a_step(tools, monkeypatch):
     monkeypatch.setattr("heddle.engines.vector.ivf.ivf_searches.FEW_MAX", 60)
     source = corpus(tools)
-    served = FaissWorker(LiveIndex.build(source, kind=IndexKind.PQ), source)
+    served = FollowedIvf(LiveIndex.build(source, kind=IndexKind.PQ), source)
     engine = ivf_engine("vector", 0, served, tools.Clock())
     queries = tools.clustered(5, seed=3)
     engine.apply(search(1, queries, 3, "few"))
@@ -179,15 +179,15 @@ def test_a_filter_that_nothing_matches_is_refused(served, tools):
 
 def test_nothing_allowed_is_not_everything_to_a_scan(served, tools):
     none = allowed_module.Allowed.of(np.zeros(0, np.int64), is_few=False)
-    queries = served.prepared(tools.clustered(2))
+    queries = served.scanner.prepared(tools.clustered(2))
     distances, labels = np.full((2, 5), np.inf, np.float32), np.full((2, 5), -1, np.int64)
-    served.scan(queries, served.coarse(queries, 3), distances, labels, none)
+    served.scanner.scan(queries, served.scanner.coarse(queries, 3), distances, labels, none)
     assert (labels == -1).all()
 
 
 def test_a_filter_that_can_not_be_looked_up_fails_its_search_alone(tools):
     source = corpus(tools)
-    engine = ivf_engine("vector", 0, FaissWorker(LiveIndex.build(source), source), tools.Clock())
+    engine = ivf_engine("vector", 0, FollowedIvf(LiveIndex.build(source), source), tools.Clock())
 
     def refuse(scope):
         raise OSError("the disk failed")
@@ -202,7 +202,7 @@ def test_a_filter_that_can_not_be_looked_up_fails_its_search_alone(tools):
 def test_a_filter_follows_the_corpus(tools):
     source = corpus(tools)
     engine = ivf_engine(
-        "vector", 0, FaissWorker(LiveIndex.build(source, kind=IndexKind.PQ), source), tools.Clock()
+        "vector", 0, FollowedIvf(LiveIndex.build(source, kind=IndexKind.PQ), source), tools.Clock()
     )
     queries = tools.clustered(2, seed=3)
     engine.apply(search(1, queries, 5, "two"))

@@ -14,14 +14,14 @@ from heddle.core.errors import StorageError
 from heddle.core.frames import Cancelled, Done, Failed, Progress
 from heddle.engines.vector.corpus.rebuild import Rebuild
 from heddle.engines.vector.files.index_kind import IndexKind
-from heddle.engines.vector.ivf import live_index
+from heddle.engines.vector.ivf import live_index, stepping_check
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex, nlist_for
-from heddle.engines.vector.ivf.worker import FaissWorker
 
 
 def serve(tools, source, rebuild=None, **options):
-    worker = FaissWorker(LiveIndex.build(source), source, rebuild=rebuild)
+    worker = FollowedIvf(LiveIndex.build(source), source, rebuild=rebuild)
     return ivf_engine("vector", 0, worker, tools.Clock(), **options)
 
 
@@ -384,11 +384,11 @@ def test_an_index_that_fails_its_self_test_is_never_searched(tools, monkeypatch,
     assert found(tools, engine, vectors[:2], 3).revision == 2
     rebuild.wait()
     answers = [False] * refused
-    works = FaissWorker._steps_change_nothing
+    works = stepping_check.steps_change_nothing
     monkeypatch.setattr(
-        FaissWorker,
-        "_steps_change_nothing",
-        lambda worker: answers.pop() if answers else works(worker),
+        stepping_check,
+        "steps_change_nothing",
+        lambda scanner: answers.pop() if answers else works(scanner),
     )
     ends = []
     for task_id in range(refused):
@@ -409,14 +409,14 @@ def test_an_index_that_fails_its_self_test_is_never_searched(tools, monkeypatch,
 def test_a_first_index_that_fails_its_self_test_fails_the_searches(tools, monkeypatch):
     source = tools.Source()
     engine = serve(tools, source)
-    works = FaissWorker._steps_change_nothing
-    monkeypatch.setattr(FaissWorker, "_steps_change_nothing", lambda worker: False)
+    works = stepping_check.steps_change_nothing
+    monkeypatch.setattr(stepping_check, "steps_change_nothing", lambda scanner: False)
     source.store_vectors(range(1, 51), tools.clustered(50))
     for task_id in (1, 2):
         engine.apply(tools.search(task_id, tools.clustered(2), 3))
         end = tools.terminals(tools.drain(engine))[task_id]
         assert "searches in steps with other results" in end.message
-    monkeypatch.setattr(FaissWorker, "_steps_change_nothing", works)
+    monkeypatch.setattr(stepping_check, "steps_change_nothing", works)
     assert found(tools, engine, tools.clustered(2), 3).revision == 1
 
 
@@ -462,7 +462,7 @@ def test_a_search_without_a_filter_never_sees_what_comes_of_others(tools, kind, 
     vectors = tools.clustered(900)
     source = tools.Source(vectors[:799])
     live = LiveIndex.build(source, kind=kind)
-    engine = ivf_engine("vector", 0, FaissWorker(live, source), tools.Clock(), lists_per_step=1)
+    engine = ivf_engine("vector", 0, FollowedIvf(live, source), tools.Clock(), lists_per_step=1)
     queries = vectors[800:804]
     engine.apply(tools.search(1, queries, 5, report_every=1))
     told = [*engine.step(0.0, 1e9).events]

@@ -12,9 +12,10 @@ from heddle.engines.vector.files import index_kind
 from heddle.engines.vector.files.index_kind import IndexKind, SearchMode
 from heddle.engines.vector.files.manifest import read_manifest
 from heddle.engines.vector.ivf import index_file, live_index
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.index_file import open_index, read_index, refresh_index, write_index
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.worker import FaissWorker, one_shot
+from heddle.engines.vector.ivf.stepping_check import one_shot
 
 
 @pytest.fixture
@@ -245,7 +246,7 @@ def test_a_long_tail_may_be_left_to_be_written_later(tools, tmp_path, source):
 def test_a_running_lane_saves_what_has_become_much(tools, tmp_path, source):
     live = open_index(tmp_path, source)
     rebuild = Rebuild(lambda: open_index(tmp_path, source), tools.Clock())
-    worker = FaissWorker(live, source, rebuild=rebuild)
+    worker = FollowedIvf(live, source, rebuild=rebuild)
     source.store_vectors(range(1001, 1041), tools.clustered(40, seed=9))
     worker.follow(in_flight=False)
     rebuild.wait()
@@ -257,8 +258,8 @@ def test_a_running_lane_saves_what_has_become_much(tools, tmp_path, source):
     assert not worker.covers(source.revision)  # the saved one waits to take over
     worker.follow(in_flight=False)
     assert worker.covers(source.revision)
-    assert worker._live.tail == 0
-    assert_right(tools, worker._live, source)
+    assert worker.live.tail == 0
+    assert_right(tools, worker.live, source)
 
 
 # An index with a refine store
@@ -272,8 +273,8 @@ def coded(source, monkeypatch):
 
 
 def found_in(tools, live, source):
-    worker = FaissWorker(live, source)
-    return worker.search_at_once(tools.clustered(20, seed=3), 6, live.nlist)
+    worker = FollowedIvf(live, source)
+    return worker.scanner.search_at_once(tools.clustered(20, seed=3), 6, live.nlist)
 
 
 def test_codes_and_their_vectors_are_read_back(tools, tmp_path, coded, monkeypatch):

@@ -8,13 +8,13 @@ from heddle.core.errors import StorageError
 from heddle.core.frames import Cancelled, Done, Failed
 from heddle.core.tasks import Priority
 from heddle.engines.vector.corpus.ingest_queue import INGEST_STEPS_MAX
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.worker import FaissWorker
 
 
 def serve(tools, source, **options):
-    worker = FaissWorker(LiveIndex.build(source), source)
+    worker = FollowedIvf(LiveIndex.build(source), source)
     return ivf_engine("vector", 0, worker, tools.Clock(), **options)
 
 

@@ -10,8 +10,9 @@ from heddle.engines.vector.files.index_kind import (
     panorama_levels,
 )
 from heddle.engines.vector.ivf import live_index
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.live_index import LiveIndex, nlist_for
-from heddle.engines.vector.ivf.worker import FaissWorker, one_shot
+from heddle.engines.vector.ivf.stepping_check import one_shot
 
 
 @pytest.mark.parametrize(
@@ -104,8 +105,8 @@ def test_every_kind_follows_what_is_written_and_deleted(tools, kind):
 
     asked = np.array([1, 2, 1100, 1200, 1500])
     queries = np.concatenate([vectors[asked - 1], -vectors[1199:1200]])
-    worker = FaissWorker(live, source)
-    distances, labels = worker.search_at_once(queries, 3, live.nlist)
+    worker = FollowedIvf(live, source)
+    distances, labels = worker.scanner.search_at_once(queries, 3, live.nlist)
     assert np.isin(labels, list(source.rows)).all()
     assert (distances[[1, 2, 4, 5], 0] < 1e-4).all()
     assert labels[5, 0] == 1200

@@ -13,10 +13,10 @@ from heddle.core.frames import Cancelled, Done
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Priority, Task
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.ivf.step_counts import PRIOR_S
-from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.pool.build import stage_of
 from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.kv_link import KvLink
@@ -48,9 +48,10 @@ class TimedWorker:
 
 def over_lists(tools, clock):
     source = tools.Source(tools.clustered(COUNT))
-    worker = TimedWorker(FaissWorker(LiveIndex.build(source), source), clock)
+    corpus = FollowedIvf(LiveIndex.build(source), source)
+    timed = tools.ScannedBy(corpus, lambda scanner: TimedWorker(scanner, clock))
     prior_s = {**dict.fromkeys(PRIOR_S, 1e-9), "lists": 1.0}
-    return ivf_engine("vector", 0, worker, clock, slots=ENGINE_SLOTS, prior_s=prior_s)
+    return ivf_engine("vector", 0, timed, clock, slots=ENGINE_SLOTS, prior_s=prior_s)
 
 
 def over_graph(tools, clock):

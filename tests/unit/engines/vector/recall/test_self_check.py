@@ -5,9 +5,10 @@ import pytest
 
 from heddle.core.commands import Cancel
 from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.ivf.compared_lists import ComparedLists
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.recall.self_check import OPEN_MAX, Sample, SelfCheck
 
 COUNT = 3000
@@ -16,7 +17,7 @@ COUNT = 3000
 @pytest.fixture(scope="module", params=list(IndexKind), ids=lambda kind: kind.value)
 def served(tools, request):
     source = tools.Source(tools.clustered(COUNT))
-    return FaissWorker(LiveIndex.build(source, kind=request.param), source)
+    return FollowedIvf(LiveIndex.build(source, kind=request.param), source)
 
 
 class PieceIndex:
@@ -107,8 +108,9 @@ class GivenRebuild:
 def test_samples_are_given_up_when_another_index_takes_over_at_the_same_revision(tools):
     source = tools.Source(tools.clustered(COUNT))
     rebuild = GivenRebuild()
-    worker = FaissWorker(LiveIndex.build(source, kind=IndexKind.FLAT), source, rebuild=rebuild)
-    engine = ivf_engine("v", 0, worker, tools.Clock(), check=SelfCheck(worker, share=1.0))
+    worker = FollowedIvf(LiveIndex.build(source, kind=IndexKind.FLAT), source, rebuild=rebuild)
+    check = SelfCheck(ComparedLists(worker), share=1.0)
+    engine = ivf_engine("v", 0, worker, tools.Clock(), check=check)
     engine.apply(tools.search(1, tools.clustered(OPEN_MAX, seed=1), 5))
     while (before := engine.step(0.0, 60.0).recall) is None:
         pass
@@ -136,10 +138,11 @@ def test_the_choice_is_that_share_and_the_same_every_time():
 def test_pieces_compare_every_vector_exactly(served, tools):
     vectors = tools.clustered(COUNT)
     query = tools.clustered(1, seed=9)
+    lists, prepared = ComparedLists(served), served.scanner.prepared(query)
     distances, labels = np.full((1, 7), np.inf, np.float32), np.full((1, 7), -1, np.int64)
     compared, first, is_over = 0, 0, False
     while not is_over:
-        first, count = served.compare_piece(served.prepared(query), first, distances, labels)
+        first, count = lists.compare_piece(prepared, first, distances, labels)
         compared, is_over = compared + count, first == 0
     assert compared == COUNT
     exact = np.sort(((vectors - query) ** 2).sum(axis=1))[:7]
@@ -148,7 +151,7 @@ def test_pieces_compare_every_vector_exactly(served, tools):
 
 
 def test_an_engine_tells_what_its_searches_find(served, tools):
-    check = SelfCheck(served, share=1.0)
+    check = SelfCheck(ComparedLists(served), share=1.0)
     engine = ivf_engine("vector", 0, served, tools.Clock(), check=check)
     assert engine.step(0.0, 1.0).recall is None
     for number in range(20):
@@ -166,8 +169,9 @@ def test_an_engine_tells_what_its_searches_find(served, tools):
 
 def test_a_full_search_finds_what_the_exact_one_does(tools):
     source = tools.Source(tools.clustered(COUNT))
-    worker = FaissWorker(LiveIndex.build(source, kind=IndexKind.FLAT), source)
-    engine = ivf_engine("v", 0, worker, tools.Clock(), check=SelfCheck(worker, share=1.0))
+    worker = FollowedIvf(LiveIndex.build(source, kind=IndexKind.FLAT), source)
+    check = SelfCheck(ComparedLists(worker), share=1.0)
+    engine = ivf_engine("v", 0, worker, tools.Clock(), check=check)
     for number in range(30):
         engine.apply(tools.search(number, tools.clustered(3, seed=number), 5))
         engine.apply(Cancel(number - 1))

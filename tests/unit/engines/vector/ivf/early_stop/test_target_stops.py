@@ -10,17 +10,18 @@ from heddle.core.commands import Cancel
 from heddle.core.search_scope import SearchScope
 from heddle.core.tasks import Optimizations
 from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.ivf.compared_lists import ComparedLists
 from heddle.engines.vector.ivf.early_stop.calibration import SAMPLE_MIN
 from heddle.engines.vector.ivf.early_stop.target_stops import TargetStops
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import FILTERED_IN_FULL, ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.worker import FaissWorker
 from heddle.engines.vector.recall.self_check import OPEN_MAX, SelfCheck
 
 COUNT, TARGET, K = 4000, 0.9, 5
 
 
-class QuickLooks(FaissWorker):
+class QuickLooks(ComparedLists):
     """Looks at searches of a small corpus as often as at those of a large one."""
 
     vectors_per_look = 100
@@ -31,12 +32,13 @@ def worker(tools, request):
     """A worker over a corpus for each kind of index; no test changes it."""
     source = tools.Source(tools.clustered(COUNT, clusters=200))
     source.metadata["area", "south"] = set(range(1, 2001))
-    return QuickLooks(LiveIndex.build(source, kind=request.param), source)
+    return FollowedIvf(LiveIndex.build(source, kind=request.param), source)
 
 
-def engine_over(worker, tools, target=TARGET, **options):
-    check = SelfCheck(worker, **options)
-    stops = TargetStops(worker, check, target)
+def engine_over(worker, tools, target=TARGET, lists_of=QuickLooks, **options):
+    lists = lists_of(worker)
+    check = SelfCheck(lists, **options)
+    stops = TargetStops(lists, check, target)
     return ivf_engine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
 
 
@@ -76,12 +78,12 @@ def calibrated(worker, tools):
 
 def recall_of(worker, queries, hits):
     """Return the mean share of the exact hits that was found, by their distances."""
-    shares = []
+    shares, lists = [], ComparedLists(worker)
     for query, found in zip(queries, hits, strict=True):
         distances, labels = np.full((1, K), np.inf, np.float32), np.full((1, K), -1, np.int64)
-        first, is_over = 0, False
+        prepared, first, is_over = worker.scanner.prepared(query[None]), 0, False
         while not is_over:
-            first, _ = worker.compare_piece(worker.prepared(query[None]), first, distances, labels)
+            first, _ = lists.compare_piece(prepared, first, distances, labels)
             is_over = first == 0
         shares.append(float((found.distances[0] <= distances.max() + 1e-5).mean()))
     return float(np.mean(shares))
@@ -114,8 +116,8 @@ def test_a_request_for_exact_answers_gets_them_beside_others(worker, tools):
         engine.apply(admit)
     ended = tools.terminals(tools.drain(engine, budget_s=1e-3))
     for number in range(1, 60, 2):
-        distances, labels = worker.search_at_once(
-            asked[number : number + 1], K, worker.nprobe_default
+        distances, labels = worker.scanner.search_at_once(
+            asked[number : number + 1], K, worker.scanner.nprobe_default
         )
         hits = ended[number].result
         np.testing.assert_array_equal(hits.distances, distances)
@@ -130,7 +132,8 @@ def test_until_it_is_calibrated_answers_are_those_of_a_full_search(worker, tools
     asked = questions(tools, 20, 4)
     for query, hits in zip(asked, answers(engine, tools, asked), strict=True):
         kept = TargetStops.hits_kept(K)
-        distances, _ = worker.search_at_once(query[None], kept, worker.nprobe_default)
+        nprobe = worker.scanner.nprobe_default
+        distances, _ = worker.scanner.search_at_once(query[None], kept, nprobe)
         np.testing.assert_array_equal(hits.distances, distances[:, :K])
 
 
@@ -168,8 +171,8 @@ def test_what_a_request_found_before_is_looked_for_first_and_counted(worker, too
 def missed(worker, tools, planned):
     """Return a question to whose hits so many lists do not come, and the distances of both."""
     for query in questions(tools, 200, 11):
-        exact, _ = worker.search_at_once(query[None], K, len(worker.list_sizes))
-        found, _ = worker.search_at_once(query[None], K, planned)
+        exact, _ = worker.scanner.search_at_once(query[None], K, len(worker.scanner.list_sizes))
+        found, _ = worker.scanner.search_at_once(query[None], K, planned)
         if found[0, K - 1] > exact[0, K - 1] + 1e-3:
             return query, exact[0, :K], found[0, :K]
     raise AssertionError("every question finds all its hits")
@@ -178,10 +181,11 @@ def missed(worker, tools, planned):
 def test_what_a_request_found_before_is_compared_before_any_list(worker, tools):
     planned = 8
     query, exact, of_lists = missed(worker, tools, planned)
-    check = SelfCheck(worker)
-    stops = NotedStops(worker, check, TARGET)
+    lists = QuickLooks(worker)
+    check = SelfCheck(lists)
+    stops = NotedStops(lists, check, TARGET)
     engine = ivf_engine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
-    everywhere = len(worker.list_sizes)
+    everywhere = len(worker.scanner.list_sizes)
     later = {}
     for number, (request, nprobe) in enumerate([(7, everywhere), (7, planned), (8, planned)]):
         engine.apply(approximate(tools, number, query[None], request, nprobe=nprobe))
@@ -203,8 +207,9 @@ def test_what_a_request_found_before_is_compared_before_any_list(worker, tools):
 
 def test_lists_are_not_expected_to_hold_what_is_known(worker, tools):
     [query] = questions(tools, 1, 12)
-    check = SelfCheck(worker)
-    stops = NotedStops(worker, check, TARGET)
+    lists = QuickLooks(worker)
+    check = SelfCheck(lists)
+    stops = NotedStops(lists, check, TARGET)
     engine = ivf_engine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
     hits = []
     for number in range(2):
@@ -263,20 +268,20 @@ def test_samples_whose_search_fails_leave_room_for_others(tools):
         knows = False
 
         def known(self, query, chunk_ids):
-            if not self.knows:
+            if not Forgetful.knows:
                 raise OSError("the vectors are gone")
             return super().known(query, chunk_ids)
 
     source = tools.Source(tools.clustered(COUNT, clusters=200))
-    worker = Forgetful(LiveIndex.build(source, kind=IndexKind.FLAT), source)
-    engine = engine_over(worker, tools)
+    corpus = FollowedIvf(LiveIndex.build(source, kind=IndexKind.FLAT), source)
+    engine = engine_over(corpus, tools, lists_of=Forgetful)
     for number, query in enumerate(questions(tools, OPEN_MAX + 2, 14)):
         for task_id in (2 * number, 2 * number + 1):  # the second knows what the first has found
             engine.apply(approximate(tools, task_id, query[None], request_id=number))
             [event] = tools.drain(engine, budget_s=1.0)
         assert "the vectors are gone" in event.message
     checks = engine.step(0.0, 1.0).recall.checks
-    worker.knows = True
+    Forgetful.knows = True
     answers(engine, tools, questions(tools, 3, 15), first_id=1000)
     assert engine.step(0.0, 1.0).recall.checks == checks + 3
 
@@ -297,8 +302,8 @@ def test_searches_looked_at_together_stop_where_each_would_alone(worker, tools):
 
 def test_where_scanning_is_as_fast_as_asking_nothing_is_asked(tools):
     source = tools.Source(tools.clustered(COUNT, clusters=200))
-    worker = FaissWorker(LiveIndex.build(source, kind=IndexKind.PQ), source)
-    engine = engine_over(worker, tools, share=0.5)
+    worker = FollowedIvf(LiveIndex.build(source, kind=IndexKind.PQ), source)
+    engine = engine_over(worker, tools, lists_of=ComparedLists, share=0.5)
     found = answers(engine, tools, questions(tools, 40, 10))
     assert all("no longer than to ask" in hits.notes[0] for hits in found)
     assert all(hits.lists_scanned == hits.lists_probed for hits in found)

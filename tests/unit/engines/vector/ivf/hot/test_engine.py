@@ -5,10 +5,10 @@ import pytest
 
 from heddle.core.frames import Done
 from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.hot.build import CPU, build_hot_clusters
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.worker import FaissWorker
 
 
 def engine_over(tools, source, *, is_hot):
@@ -21,7 +21,7 @@ def engine_over(tools, source, *, is_hot):
         is_always_used=True,
     )
     live = LiveIndex.build(source, kind=IndexKind.PANORAMA)
-    worker = FaissWorker(live, source, make_hot=make if is_hot else None)
+    worker = FollowedIvf(live, source, make_hot=make if is_hot else None)
     return ivf_engine("vector", 0, worker, tools.Clock(), lists_per_step=4)
 
 

@@ -5,7 +5,7 @@ from heddle.engines.vector.files.index_kind import IndexKind
 from heddle.engines.vector.ivf.hot.block_tier import BlockTier
 from heddle.engines.vector.ivf.hot.build import CPU, build_hot_clusters
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.worker import FaissWorker
+from heddle.engines.vector.ivf.stepping_check import checked_scanner
 
 K, NPROBE, SWAP_EVERY = 6, 12, 4
 
@@ -18,7 +18,7 @@ class Index:
         vectors = tools.clustered(count) + 1e-3 * rng.standard_normal((count, tools.dims))
         self.source = tools.Source(vectors.astype(np.float32))
         self.live = LiveIndex.build(self.source, kind=kind)
-        self.worker = FaissWorker(self.live, self.source)
+        self.scanner = checked_scanner(self.live)
         self.clock = tools.Clock()
         how.setdefault("is_always_used", True)
         self.hot = build_hot_clusters(
@@ -28,16 +28,16 @@ class Index:
 
     def search(self, seed, scan, rows=3, per_step=5):
         """Return the sorted hits of a few queries, searched in steps."""
-        queries = self.worker.prepared(self.tools.clustered(rows, seed=seed))
-        lists = self.worker.coarse(queries, NPROBE)
-        distances = np.full((rows, self.worker.heap_size(K)), np.inf, np.float32)
+        queries = self.scanner.prepared(self.tools.clustered(rows, seed=seed))
+        lists = self.scanner.coarse(queries, NPROBE)
+        distances = np.full((rows, self.scanner.heap_size(K)), np.inf, np.float32)
         labels = np.full(distances.shape, -1, np.int64)
         for first in range(0, NPROBE, per_step):
             scan(queries, lists[:, first : first + per_step], distances, labels)
-        return self.worker.hits(queries, distances, labels, K)
+        return self.scanner.hits(queries, distances, labels, K)
 
     def host_scan(self, *arguments):
-        self.worker.scan(*arguments)
+        self.scanner.scan(*arguments)
 
     def hot_scan(self, queries, lists, distances, labels):
         self.hot.scan(queries, lists, distances, labels, self.host_scan)
@@ -74,7 +74,7 @@ def test_the_heap_that_faiss_goes_on_with_has_its_farthest_entry_first(tools):
     index = Index(tools)
     index.warm()
     queries = tools.clustered(4, seed=50)
-    lists = index.worker.coarse(queries, NPROBE)
+    lists = index.scanner.coarse(queries, NPROBE)
     distances = np.full((4, K), np.inf, np.float32)
     labels = np.full((4, K), -1, np.int64)
     index.hot_scan(queries, lists, distances, labels)
@@ -141,7 +141,7 @@ def test_at_most_one_copy_starts_in_a_substage(tools, monkeypatch):
 
 def test_lists_that_are_no_longer_asked_for_make_room(tools):
     index = Index(tools, share=0.15)
-    queries = index.worker.prepared(index.source.rows[1][1][None, :])
+    queries = index.scanner.prepared(index.source.rows[1][1][None, :])
     first, second = np.array([[0, 1, 2, 3]]), np.array([[10, 11, 12, 13]])
     for lists in (first, second):
         for _ in range(20 * SWAP_EVERY):
@@ -177,7 +177,7 @@ def test_a_device_that_is_slower_than_the_host_is_left_alone(tools):
 
     def quick_scan(*arguments):
         index.clock.time_s += 1e-4
-        index.worker.scan(*arguments)
+        index.scanner.scan(*arguments)
 
     index.hot._launch = slow_launch
     index.host_scan = quick_scan

@@ -1,4 +1,4 @@
-"""What the vector engine is given: the index, and the corpus that it follows."""
+"""What searches of inverted lists are given: a scanner of the lists, and the corpus behind them."""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from heddle.core.search_scope import SearchScope
 from heddle.engines.vector.corpus.allowed import Allowed
-from heddle.engines.vector.corpus.word_searcher import WordSearcher
+from heddle.engines.vector.corpus.followed_corpus import FollowedCorpus
 from heddle.engines.vector.search import SortedHits
 
 
-class VectorWorker(Protocol):
-    """What touches the index; the simulator's has a cost model instead.
+class ListScanner(Protocol):
+    """Scans the lists of one index; the simulator's has a cost model instead.
 
     Shapes: queries [n, d] float32; lists [n, w] int64, -1 = scan nothing; distances [n, k]
     float32 and labels [n, k] int64 are running heaps of `heap_size` entries, from (inf, -1) on.
@@ -37,21 +37,6 @@ class VectorWorker(Protocol):
     @property
     def shares_lists(self) -> bool:
         """Whether a list that several queries of a scan want costs little more than for one."""
-        ...
-
-    @property
-    def words(self) -> WordSearcher:
-        """What searches by words."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What every search is told: where it goes another way than meant."""
-        ...
-
-    @property
-    def revision(self) -> int:
-        """The corpus revision that the index covers."""
         ...
 
     def heap_size(self, topk: int) -> int:
@@ -80,20 +65,6 @@ class VectorWorker(Protocol):
         """
         ...
 
-    def allowed(self, scope: SearchScope) -> Allowed | None:
-        """Return what a scope lets a search find in the index as it is; None = everything.
-
-        Raises: InputError: nothing fits what it asks for.
-        """
-        ...
-
-    def nearest_of(self, queries: NDArray[np.float32], allowed: Allowed, topk: int) -> SortedHits:
-        """Compare every allowed vector and return the nearest, as `hits` does.
-
-        The queries are as they came, not prepared.
-        """
-        ...
-
     def hits(
         self,
         queries: NDArray[np.float32],
@@ -104,27 +75,32 @@ class VectorWorker(Protocol):
         """Return what the heaps hold as hits: chunk ids, [n, topk] each, the nearest first."""
         ...
 
-    def newest_revision(self) -> int:
-        """Return the newest revision that was committed to the corpus, here or elsewhere."""
+    def nearest_of(self, queries: NDArray[np.float32], allowed: Allowed, topk: int) -> SortedHits:
+        """Compare every allowed vector and return the nearest, as `hits` does.
+
+        The queries are as they came, not prepared.
+        """
         ...
 
-    def covers(self, revision: int) -> bool:
-        """Whether a search that has to see this revision may begin on the index as it is."""
+
+class IvfCorpus(FollowedCorpus, Protocol):
+    """The corpus behind inverted lists."""
+
+    @property
+    def scanner(self) -> ListScanner:
+        """Scans the index that is served; another one may take its place between steps."""
+        ...
+
+    @property
+    def revision(self) -> int:
+        """The corpus revision that the index covers."""
         ...
 
     def follow(self, *, in_flight: bool, unlimited: Collection[SearchScope] = ()) -> int:
-        """Bring a piece of what the corpus has written into the index; return how many changes.
+        """Bring a piece of the corpus's changes into the index; return how many it was.
 
         While searches are in flight nothing is taken from under them: vectors may be added, but
         what was deleted stays, and so do the clusters. Nothing is added either while the corpus
         has what one of the scopes `unlimited` must not find: those searches have no filter.
         """
-        ...
-
-    def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
-        """Commit vectors to the corpus; return its revision, which the index will follow."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the corpus; nothing is called afterwards."""
         ...

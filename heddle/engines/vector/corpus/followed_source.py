@@ -1,0 +1,74 @@
+"""What any index that follows a corpus does alike."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.engines.vector.corpus.embedder_guard import EmbedderGuard
+from heddle.engines.vector.corpus.rebuild import Rebuild
+from heddle.engines.vector.corpus.source import VectorSource, store_in
+from heddle.engines.vector.corpus.word_searches import WordSearches
+
+L = TypeVar("L")
+"""The index that follows, as a rebuild makes it."""
+
+
+class FollowedSource(Generic[L]):
+    """The index-independent half of a FollowedCorpus: reads, stores, and searches by words.
+
+    Args:
+        source: the corpus, which other processes may write to as well.
+        rebuild: makes another index when the corpus has outgrown the present one; None = never.
+    """
+
+    def __init__(self, source: VectorSource, rebuild: Rebuild[L] | None) -> None:
+        self._source, self._rebuild = source, rebuild
+        self.words = WordSearches(source)
+        self._embedder = EmbedderGuard(source)
+
+    def newest_revision(self) -> int:
+        """Return the newest revision that was committed, here or by another process."""
+        return self._source.revision
+
+    def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
+        """Commit vectors to the corpus; return its revision, which the index will follow."""
+        return store_in(self._source, chunk_ids, vectors)
+
+    def close(self) -> None:
+        """Wait for the index that is being made, end searches by words, close the corpus."""
+        self.words.close()
+        if self._rebuild is not None:
+            self._rebuild.wait()
+        self._source.close()
+
+    @property
+    def _problems(self) -> tuple[str, ...]:
+        """Why no better index could be made, if one was tried."""
+        problem = "" if self._rebuild is None else self._rebuild.problem
+        return (problem,) if problem else ()
+
+    @property
+    def _has_rebuilt(self) -> bool:
+        """Whether another index waits to be served."""
+        return self._rebuild is not None and self._rebuild.is_ready
+
+    @property
+    def _may_rebuild(self) -> bool:
+        """Whether another index waits to be served, or is to be tried again."""
+        return self._has_rebuilt or (self._rebuild is not None and self._rebuild.is_due)
+
+    def _take_over(self, serve: Callable[[L], None]) -> None:
+        """Serve the index that was made; where it can't be served, note why."""
+        assert self._rebuild is not None, "no index was made"
+        made = self._rebuild.take()
+        try:
+            serve(made)
+        except Exception as error:
+            self._rebuild.refuse(error)
+
+    def _start_rebuild(self, *, is_wanted: bool) -> None:
+        """Have another index made if one is wanted, or is to be tried again."""
+        if self._rebuild is not None and (is_wanted or self._rebuild.is_due):
+            self._rebuild.start()
