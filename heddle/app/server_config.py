@@ -42,11 +42,11 @@ BOUNDS: Final = "bounds of requests"
 class ServerConfig:
     """Every setting of a server; `Server` takes the same names as keywords.
 
-    What each one means, and what it accepts, stands at its field and in docs/reference/config.md.
+    The meaning and the accepted values of each stand at its field and in docs/reference/config.md.
     `ServerConfig.of` converts texts; made directly, every value must have its own type.
 
     Raises:
-        ConfigError: a value can't be used; the message names the field and what it accepts.
+        ConfigError: a value can't be used; the message names the field and the accepted values.
     """
 
     generator: str | Path | None = setting(

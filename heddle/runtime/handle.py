@@ -19,8 +19,8 @@ class Handle:
 
     `await handle` gives the Answer or raises; `async for event in handle` (or a plain `for`)
     gives the events; `await handle.cancel()` ends the request, and cancelling a task that
-    awaits the handle does the same. Token deltas nobody has taken yet are merged, so a slow
-    reader costs one pending delta for each turn or round of a node and never stops a step.
+    awaits the handle does the same. Token deltas that the caller has not taken yet are merged: a
+    slow reader costs one pending delta for each turn or round of a node and never stops a step.
     """
 
     def __init__(self, cancel: Callable[[], None]) -> None:
@@ -68,14 +68,14 @@ class Handle:
 
         Raises:
             TimeoutError: it took longer than `timeout_s`; the request goes on.
-            HeddleError: whatever ended the request.
+            HeddleError: the error that ended the request.
         """
         if not self.wait(timeout_s):
             raise TimeoutError(f"no answer within {timeout_s} s")
         return self._outcome()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Block until the request has ended, or for so long; return whether it has."""
+        """Block until the request has ended, at most `timeout_s`; return whether it has."""
         return self._block_until(self._has_ended, self._end_wakers, timeout_s)
 
     def cancel_soon(self) -> None:
