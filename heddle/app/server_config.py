@@ -42,7 +42,7 @@ BOUNDS: Final = "bounds of requests"
 class ServerConfig:
     """Every setting of a server; `Server` takes the same names as keywords.
 
-    Each field has its meaning and accepted values beside it; docs/reference/config.md lists them.
+    The meaning and the accepted values of each stand at its field and in docs/reference/config.md.
     `ServerConfig.of` converts texts; made directly, every value must have its own type.
 
     Raises:

@@ -19,8 +19,8 @@ class Handle:
 
     `await handle` gives the Answer or raises; `async for event in handle` (or a plain `for`)
     gives the events; `await handle.cancel()` ends the request, and cancelling a task that
-    awaits the handle does the same. Token deltas that the reader hasn't taken yet are merged, so
-    a slow reader costs one pending delta for each turn or round of a node, and never stops a step.
+    awaits the handle does the same. Token deltas that the caller has not taken yet are merged: a
+    slow reader costs one pending delta for each turn or round of a node and never stops a step.
     """
 
     def __init__(self, cancel: Callable[[], None]) -> None:

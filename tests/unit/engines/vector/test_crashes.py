@@ -60,9 +60,9 @@ class SavedLists:
     def labels(self, live, source):
         """Return the chunks in it once it has followed the corpus."""
         live.follow(source)
-        worker = FollowedIvf(live, source)
-        query = np.zeros((1, worker.dims), np.float32)
-        return worker.scanner.search_at_once(query, live.count, live.nlist)[1][0]
+        corpus = FollowedIvf(live, source)
+        query = np.zeros((1, live.dims), np.float32)
+        return corpus.scanner.search_at_once(query, live.count, live.nlist)[1][0]
 
 
 class SavedGraph:
@@ -325,9 +325,9 @@ def vector_of(number: int) -> np.ndarray:
 
 def check_lists(directory: Path, store: CorpusStore, promised: int) -> None:
     """Every document that was acknowledged is found by its own vector."""
-    worker = FollowedIvf(open_index(directory, store), store)
+    corpus = FollowedIvf(open_index(directory, store), store)
     queries = np.array([vector_of(number) for number in range(promised)])
-    check_found(store, *worker.scanner.search_at_once(queries, 1, sys.maxsize))
+    check_found(store, *corpus.scanner.search_at_once(queries, 1, sys.maxsize))
 
 
 def check_graph(directory: Path, store: CorpusStore, promised: int) -> None:

@@ -31,8 +31,8 @@ class Lane:
         self.source.by_words = self.by_words
         self.may_go_on, self.begun, self.ended = (threading.Event() for _ in range(3))
         self.stopped = []  # texts of searches that were cancelled while they looked
-        worker = FollowedIvf(LiveIndex.build(self.source), self.source)
-        self.engine = ivf_engine("vector", 0, worker, tools.Clock())
+        corpus = FollowedIvf(LiveIndex.build(self.source), self.source)
+        self.engine = ivf_engine("vector", 0, corpus, tools.Clock())
         self.engine.subscribe(self.ended.set)
 
     def by_words(self, text, limit, scope, is_cancelled):

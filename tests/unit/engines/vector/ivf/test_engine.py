@@ -24,7 +24,7 @@ COUNT = 2500
 
 @pytest.fixture(scope="module", params=list(IndexKind), ids=lambda kind: kind.value)
 def served(tools, request):
-    """A worker over a corpus with duplicates, for each kind of index; no test changes it."""
+    """A corpus with duplicates, for each kind of index; no test changes it."""
     source = tools.Source(tools.clustered(COUNT))
     return FollowedIvf(LiveIndex.build(source, kind=request.param), source)
 
@@ -47,7 +47,7 @@ class TimedScanner:
         self._clock.time_s += len(np.unique(read) if self._scanner.shares_lists else read)
 
 
-def engine_over(worker, tools, **options):
+def engine_over(corpus, tools, **options):
     prior_s = {
         "call": 1e-9,
         "lists": 1.0,
@@ -58,7 +58,7 @@ def engine_over(worker, tools, **options):
         "stored": 1e-9,
     }
     clock = tools.Clock()
-    timed = tools.ScannedBy(worker, partial(TimedScanner, clock))
+    timed = tools.ScannedBy(corpus, partial(TimedScanner, clock))
     return ivf_engine("vector", 0, timed, clock, prior_s=prior_s, **options)
 
 
@@ -71,26 +71,26 @@ def queries_of(tools, count, seed):
     return np.ascontiguousarray(picked, np.float32)
 
 
-def assert_one_shot(worker, hits, queries, topk, nprobe):
-    nprobe = min(nprobe or worker.scanner.nprobe_default, len(worker.scanner.list_sizes))
-    distances, labels = worker.scanner.search_at_once(queries, topk, nprobe)
-    is_open = left_open(worker, hits.labels, queries, topk, nprobe)
+def assert_one_shot(corpus, hits, queries, topk, nprobe):
+    nprobe = min(nprobe or corpus.scanner.nprobe_default, len(corpus.scanner.list_sizes))
+    distances, labels = corpus.scanner.search_at_once(queries, topk, nprobe)
+    is_open = left_open(corpus, hits.labels, queries, topk, nprobe)
     np.testing.assert_array_equal(hits.labels[~is_open], labels[~is_open])
     np.testing.assert_array_equal(hits.distances[~is_open], distances[~is_open])
     assert (np.diff(hits.distances[is_open]) >= 0).all()
     assert hits.lists_scanned == hits.lists_probed == len(queries) * nprobe
 
 
-def left_open(worker, labels, queries, topk, nprobe):
+def left_open(corpus, labels, queries, topk, nprobe):
     """Return for which rows equal codes leave open which hits are right; all theirs may be."""
-    if worker.scanner.heap_size(topk) == topk:
+    if corpus.scanner.heap_size(topk) == topk:
         return np.zeros(len(queries), bool)
-    queries = worker.scanner.prepared(queries)
-    lists = worker.scanner.coarse(queries, nprobe)
+    queries = corpus.scanner.prepared(queries)
+    lists = corpus.scanner.coarse(queries, nprobe)
     coded = np.full((len(queries), COUNT), np.inf, np.float32)
     rows = np.full((len(queries), COUNT), -1, np.int64)
-    worker.scanner.scan(queries, lists, coded, rows)
-    candidates = np.sort(coded, axis=1)[:, : worker.scanner.heap_size(topk)]
+    corpus.scanner.scan(queries, lists, coded, rows)
+    candidates = np.sort(coded, axis=1)[:, : corpus.scanner.heap_size(topk)]
     is_open = ~are_settled(candidates, topk)
     for row in np.flatnonzero(is_open):
         as_near = coded[row] <= candidates[row, -1]
@@ -132,8 +132,8 @@ SEARCHES = st.lists(
 def test_any_cut_gives_the_one_shot_answer(
     served, tools, searches, budgets, slots, lists_per_step, seed
 ):
-    worker = served
-    engine = engine_over(worker, tools, slots=slots, lists_per_step=lists_per_step)
+    corpus = served
+    engine = engine_over(corpus, tools, slots=slots, lists_per_step=lists_per_step)
     queries = [queries_of(tools, rows, seed + i) for i, (rows, *_) in enumerate(searches)]
     events, step = [], 0
     while engine.has_work or step <= 8:
@@ -150,7 +150,7 @@ def test_any_cut_gives_the_one_shot_answer(
         if leaves is not None and leaves < joins:
             leaves = None  # cancelled before it was there: ignored
         if isinstance(ended[i], Done):
-            assert_one_shot(worker, ended[i].result, queries[i], topk, nprobe)
+            assert_one_shot(corpus, ended[i].result, queries[i], topk, nprobe)
         else:
             assert leaves is not None
             assert isinstance(ended[i], Cancelled)
@@ -161,20 +161,20 @@ def test_two_threads_give_the_same(tools):
     source = tools.Source(tools.clustered(COUNT))
     live = LiveIndex.build(source)
     try:
-        worker = FollowedIvf(live, source, threads=2)
-        engine = engine_over(worker, tools)
+        corpus = FollowedIvf(live, source, threads=2)
+        engine = engine_over(corpus, tools)
         queries = queries_of(tools, 24, 5)
         engine.apply(tools.search(1, queries, 10, 17))
         ended = tools.terminals(tools.drain(engine, 60.0))
-        assert_one_shot(worker, ended[1].result, queries, 10, 17)
+        assert_one_shot(corpus, ended[1].result, queries, 10, 17)
     finally:
         FollowedIvf(LiveIndex(None, 0), tools.Source(), threads=1)
 
 
 @pytest.mark.parametrize("steps", range(6))
 def test_cancel_at_any_step_frees_the_rows(served, tools, steps):
-    worker = served
-    engine = engine_over(worker, tools)
+    corpus = served
+    engine = engine_over(corpus, tools)
     queries = queries_of(tools, 6, 1)
     engine.apply(tools.search(1, queries, 5))
     engine.apply(tools.search(2, queries, 5))
@@ -187,27 +187,27 @@ def test_cancel_at_any_step_frees_the_rows(served, tools, steps):
     assert engine.rows_in_flight == (6 if steps else 0)
     ended = tools.terminals(events + tools.drain(engine, 12.0))
     assert isinstance(ended[1], Cancelled)
-    assert_one_shot(worker, ended[2].result, queries, 5, None)
+    assert_one_shot(corpus, ended[2].result, queries, 5, None)
     assert not engine.has_work
 
 
 def test_partial_hits_come_from_the_lists_scanned_so_far(served, tools):
-    worker = served
-    engine = engine_over(worker, tools, lists_per_step=2)
+    corpus = served
+    engine = engine_over(corpus, tools, lists_per_step=2)
     queries = queries_of(tools, 4, 3)
     engine.apply(tools.search(1, queries, 5, 12, report_every=2))
     engine.apply(Steer(budget_s=math.inf))
     reports = [e for e in tools.drain(engine) if isinstance(e, Progress)]
     assert [report.fraction for report in reports] == [4 / 12, 8 / 12]
     for report, scanned in zip(reports, (4, 8), strict=True):
-        distances, labels = worker.scanner.search_at_once(queries, 5, scanned)
+        distances, labels = corpus.scanner.search_at_once(queries, 5, scanned)
         np.testing.assert_array_equal(report.labels, labels)
         np.testing.assert_array_equal(report.distances, distances)
 
 
 def test_a_search_that_is_watched_tells_its_hits_at_looks_and_how_likely_they_stay(served, tools):
-    worker = served
-    engine = engine_over(worker, tools, lists_per_step=1, finality=Finality())
+    corpus = served
+    engine = engine_over(corpus, tools, lists_per_step=1, finality=Finality())
     queries, said, came = tools.clustered(120, seed=9), [], []
     for number, query in enumerate(queries[:, None]):
         engine.apply(tools.search(number, query, 2, 12, report_every=1))
@@ -216,9 +216,9 @@ def test_a_search_that_is_watched_tells_its_hits_at_looks_and_how_likely_they_st
         reports = [event for event in events if isinstance(event, Progress)]
         assert [report.fraction for report in reports] == [4 / 12, 6 / 12, 8 / 12]
         final = tools.terminals(events)[number].result
-        assert_one_shot(worker, final, query, 2, 12)
+        assert_one_shot(corpus, final, query, 2, 12)
         for report in reports:
-            distances, labels = worker.scanner.search_at_once(query, 2, round(12 * report.fraction))
+            distances, labels = corpus.scanner.search_at_once(query, 2, round(12 * report.fraction))
             np.testing.assert_array_equal(report.labels, labels)
             np.testing.assert_array_equal(report.distances, distances)
         if number >= 60:
@@ -254,8 +254,8 @@ def test_a_watched_search_that_never_ends_is_forgotten(served, tools, ending):
 
 
 def test_rows_that_wait_for_a_slot_show_as_no_hits(served, tools):
-    worker = served
-    engine = engine_over(worker, tools, slots=2, lists_per_step=1, substage_budget_s=math.inf)
+    corpus = served
+    engine = engine_over(corpus, tools, slots=2, lists_per_step=1, substage_budget_s=math.inf)
     engine.apply(tools.search(1, queries_of(tools, 3, 3), 5, 4, report_every=1))
     report = engine.step(0.0, math.inf).events[0]
     assert (report.labels[:2] >= 0).all()
@@ -265,14 +265,14 @@ def test_rows_that_wait_for_a_slot_show_as_no_hits(served, tools):
 
 
 def test_more_hits_than_vectors_asked_for(served, tools):
-    worker = served
-    engine = engine_over(worker, tools, substage_budget_s=math.inf)
+    corpus = served
+    engine = engine_over(corpus, tools, substage_budget_s=math.inf)
     engine.apply(tools.search(1, queries_of(tools, 2, 0), COUNT + 7, 10_000))
     hits = tools.terminals(tools.drain(engine))[1].result
     assert (np.sort(hits.labels[:, :COUNT]) == np.arange(1, COUNT + 1)).all()
     assert (hits.labels[:, COUNT:] == -1).all()
     assert np.isinf(hits.distances[:, COUNT:]).all()
-    assert hits.lists_probed == 2 * len(worker.scanner.list_sizes)
+    assert hits.lists_probed == 2 * len(corpus.scanner.list_sizes)
 
 
 @pytest.mark.parametrize(
@@ -332,8 +332,8 @@ def test_a_higher_class_overtakes(served, tools):
 
 def test_searches_that_want_the_same_lists_share_them(tools):
     source = tools.Source(tools.clustered(COUNT))
-    worker = FollowedIvf(LiveIndex.build(source), source)
-    engine = engine_over(worker, tools)
+    corpus = FollowedIvf(LiveIndex.build(source), source)
+    engine = engine_over(corpus, tools)
     for i in range(3):
         engine.apply(tools.search(i, queries_of(tools, 2, i), 5 + i))
     frames = [engine.step(0.0, 20.5) for _ in range(2)]
@@ -342,13 +342,13 @@ def test_searches_that_want_the_same_lists_share_them(tools):
     assert sum(frame.features["ridden"] for frame in frames) == 3 * COUNT
     ended = tools.terminals([event for frame in frames for event in frame.events])
     for i in range(3):
-        assert_one_shot(worker, ended[i].result, queries_of(tools, 2, i), 5 + i, None)
+        assert_one_shot(corpus, ended[i].result, queries_of(tools, 2, i), 5 + i, None)
 
 
 def test_a_list_is_shared_by_those_that_want_it_only(tools):
     source = tools.Source(tools.clustered(COUNT))
-    worker = FollowedIvf(LiveIndex.build(source), source)
-    engine = engine_over(worker, tools)
+    corpus = FollowedIvf(LiveIndex.build(source), source)
+    engine = engine_over(corpus, tools)
     queries = queries_of(tools, 12, 1)
     for i, query in enumerate(queries):
         engine.apply(tools.search(i, query[None], 5, 1 + 3 * i))
@@ -358,17 +358,17 @@ def test_a_list_is_shared_by_those_that_want_it_only(tools):
         frame = engine.step(0.0, 7.0)
         features.append(frame.features)
         events += frame.events
-    lists = worker.scanner.coarse(queries, len(worker.scanner.list_sizes))
-    asked = sum(worker.scanner.list_sizes[lists[i, : 1 + 3 * i]].sum() for i in range(12))
+    lists = corpus.scanner.coarse(queries, len(corpus.scanner.list_sizes))
+    asked = sum(corpus.scanner.list_sizes[lists[i, : 1 + 3 * i]].sum() for i in range(12))
     assert sum(f["vectors"] + f["ridden"] for f in features) == asked
     assert sum(f["vectors"] for f in features) < asked / 2
     for i, ended in tools.terminals(events).items():
-        assert_one_shot(worker, ended.result, queries[i : i + 1], 5, 1 + 3 * i)
+        assert_one_shot(corpus, ended.result, queries[i : i + 1], 5, 1 + 3 * i)
 
 
 def test_frames_tell_what_was_done(served, tools):
-    worker = served
-    engine = engine_over(worker, tools, lists_per_step=3, substage_budget_s=math.inf)
+    corpus = served
+    engine = engine_over(corpus, tools, lists_per_step=3, substage_budget_s=math.inf)
     engine.apply(tools.search(1, queries_of(tools, 5, 0), 4, 7))
     frames = []
     while engine.has_work:
@@ -380,9 +380,9 @@ def test_frames_tell_what_was_done(served, tools):
     assert [frame.has_work for frame in frames] == [True, True, False]
     assert frames[-1].costs.samples == 3
     lists = (
-        worker.scanner.coarse(worker.scanner.prepared(queries_of(tools, 5, 0)), 7).ravel().tolist()
+        corpus.scanner.coarse(corpus.scanner.prepared(queries_of(tools, 5, 0)), 7).ravel().tolist()
     )
-    sizes = [worker.scanner.list_sizes[i] for i in lists]
+    sizes = [corpus.scanner.list_sizes[i] for i in lists]
     assert sum(frame.features["vectors"] for frame in frames) == sum(sizes)
 
 
@@ -403,23 +403,23 @@ def test_without_a_lists_limit_a_step_fills_its_budget(served, tools):
     assert engine.step(0.0, math.inf).features["lists"] == 7
 
 
-class BrokenWorker:
-    """Scans like the worker it wraps, but fails where it is told."""
+class BrokenScanner:
+    """Scans like the scanner that it wraps, but fails in one of its methods."""
 
-    def __init__(self, worker):
-        self._worker, self.broken = worker, ""
+    def __init__(self, scanner):
+        self._scanner, self.broken = scanner, ""
 
     def __getattr__(self, name):
         if name == self.broken:
             raise RuntimeError("the device is gone")
-        return getattr(self._worker, name)
+        return getattr(self._scanner, name)
 
 
 @pytest.mark.parametrize("broken", ["prepared", "coarse", "scan", "hits"])
-def test_a_worker_error_fails_the_tasks_of_that_step_only(served, tools, broken):
-    worker = served
-    flaky = BrokenWorker(worker)
-    engine = engine_over(flaky, tools)
+def test_a_scanner_error_fails_the_tasks_of_that_step_only(served, tools, broken):
+    corpus = served
+    flaky = BrokenScanner(corpus.scanner)
+    engine = engine_over(tools.ScannedBy(corpus, lambda scanner: flaky), tools)
     queries = queries_of(tools, 3, 0)
     engine.apply(tools.search(1, queries))
     flaky.broken = broken
@@ -430,7 +430,7 @@ def test_a_worker_error_fails_the_tasks_of_that_step_only(served, tools, broken)
     assert engine.rows_in_flight == 0
     flaky.broken = ""
     engine.apply(tools.search(2, queries))
-    assert_one_shot(worker, tools.terminals(tools.drain(engine))[2].result, queries, 5, None)
+    assert_one_shot(corpus, tools.terminals(tools.drain(engine))[2].result, queries, 5, None)
 
 
 def test_predicted_step_follows_the_budget(served, tools):

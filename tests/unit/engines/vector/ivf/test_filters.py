@@ -36,7 +36,7 @@ def corpus(tools):
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.value)
 def served(tools, request):
-    """A worker over a corpus whose chunks have metadata; no test changes it."""
+    """A corpus whose chunks have metadata; no test changes it."""
     source = corpus(tools)
     return FollowedIvf(LiveIndex.build(source, kind=request.param), source)
 

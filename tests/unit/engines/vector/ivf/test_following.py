@@ -21,8 +21,8 @@ from heddle.engines.vector.ivf.live_index import LiveIndex, nlist_for
 
 
 def serve(tools, source, rebuild=None, **options):
-    worker = FollowedIvf(LiveIndex.build(source), source, rebuild=rebuild)
-    return ivf_engine("vector", 0, worker, tools.Clock(), **options)
+    corpus = FollowedIvf(LiveIndex.build(source), source, rebuild=rebuild)
+    return ivf_engine("vector", 0, corpus, tools.Clock(), **options)
 
 
 def found(tools, engine, queries, topk=1):

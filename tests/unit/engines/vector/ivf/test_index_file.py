@@ -246,20 +246,20 @@ def test_a_long_tail_may_be_left_to_be_written_later(tools, tmp_path, source):
 def test_a_running_lane_saves_what_has_become_much(tools, tmp_path, source):
     live = open_index(tmp_path, source)
     rebuild = Rebuild(lambda: open_index(tmp_path, source), tools.Clock())
-    worker = FollowedIvf(live, source, rebuild=rebuild)
+    corpus = FollowedIvf(live, source, rebuild=rebuild)
     source.store_vectors(range(1001, 1041), tools.clustered(40, seed=9))
-    worker.follow(in_flight=False)
+    corpus.follow(in_flight=False)
     rebuild.wait()
     assert files(tmp_path) == ["ivf-1.faiss", "manifest.json"]
     source.store_vectors(range(1041, 1061), tools.clustered(20, seed=8))
-    worker.follow(in_flight=False)
+    corpus.follow(in_flight=False)
     rebuild.wait()
     assert files(tmp_path) == ["ivf-3.faiss", "manifest.json"]
-    assert not worker.covers(source.revision)  # the saved one waits to take over
-    worker.follow(in_flight=False)
-    assert worker.covers(source.revision)
-    assert worker.live.tail == 0
-    assert_right(tools, worker.live, source)
+    assert not corpus.covers(source.revision)  # the saved one waits to take over
+    corpus.follow(in_flight=False)
+    assert corpus.covers(source.revision)
+    assert corpus.live.tail == 0
+    assert_right(tools, corpus.live, source)
 
 
 # An index with a refine store
@@ -273,8 +273,8 @@ def coded(source, monkeypatch):
 
 
 def found_in(tools, live, source):
-    worker = FollowedIvf(live, source)
-    return worker.scanner.search_at_once(tools.clustered(20, seed=3), 6, live.nlist)
+    corpus = FollowedIvf(live, source)
+    return corpus.scanner.search_at_once(tools.clustered(20, seed=3), 6, live.nlist)
 
 
 def test_codes_and_their_vectors_are_read_back(tools, tmp_path, coded, monkeypatch):

@@ -14,8 +14,8 @@ from heddle.engines.vector.ivf.live_index import LiveIndex
 
 
 def serve(tools, source, **options):
-    worker = FollowedIvf(LiveIndex.build(source), source)
-    return ivf_engine("vector", 0, worker, tools.Clock(), **options)
+    corpus = FollowedIvf(LiveIndex.build(source), source)
+    return ivf_engine("vector", 0, corpus, tools.Clock(), **options)
 
 
 def found(tools, engine, queries, topk=1):

@@ -105,8 +105,8 @@ def test_every_kind_follows_what_is_written_and_deleted(tools, kind):
 
     asked = np.array([1, 2, 1100, 1200, 1500])
     queries = np.concatenate([vectors[asked - 1], -vectors[1199:1200]])
-    worker = FollowedIvf(live, source)
-    distances, labels = worker.scanner.search_at_once(queries, 3, live.nlist)
+    corpus = FollowedIvf(live, source)
+    distances, labels = corpus.scanner.search_at_once(queries, 3, live.nlist)
     assert np.isin(labels, list(source.rows)).all()
     assert (distances[[1, 2, 4, 5], 0] < 1e-4).all()
     assert labels[5, 0] == 1200

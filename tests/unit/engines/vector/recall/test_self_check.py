@@ -108,9 +108,9 @@ class GivenRebuild:
 def test_samples_are_given_up_when_another_index_takes_over_at_the_same_revision(tools):
     source = tools.Source(tools.clustered(COUNT))
     rebuild = GivenRebuild()
-    worker = FollowedIvf(LiveIndex.build(source, kind=IndexKind.FLAT), source, rebuild=rebuild)
-    check = SelfCheck(ComparedLists(worker), share=1.0)
-    engine = ivf_engine("v", 0, worker, tools.Clock(), check=check)
+    corpus = FollowedIvf(LiveIndex.build(source, kind=IndexKind.FLAT), source, rebuild=rebuild)
+    check = SelfCheck(ComparedLists(corpus), share=1.0)
+    engine = ivf_engine("v", 0, corpus, tools.Clock(), check=check)
     engine.apply(tools.search(1, tools.clustered(OPEN_MAX, seed=1), 5))
     while (before := engine.step(0.0, 60.0).recall) is None:
         pass
@@ -169,9 +169,9 @@ def test_an_engine_tells_what_its_searches_find(served, tools):
 
 def test_a_full_search_finds_what_the_exact_one_does(tools):
     source = tools.Source(tools.clustered(COUNT))
-    worker = FollowedIvf(LiveIndex.build(source, kind=IndexKind.FLAT), source)
-    check = SelfCheck(ComparedLists(worker), share=1.0)
-    engine = ivf_engine("v", 0, worker, tools.Clock(), check=check)
+    corpus = FollowedIvf(LiveIndex.build(source, kind=IndexKind.FLAT), source)
+    check = SelfCheck(ComparedLists(corpus), share=1.0)
+    engine = ivf_engine("v", 0, corpus, tools.Clock(), check=check)
     for number in range(30):
         engine.apply(tools.search(number, tools.clustered(3, seed=number), 5))
         engine.apply(Cancel(number - 1))

@@ -28,18 +28,18 @@ class QuickLooks(ComparedLists):
 
 
 @pytest.fixture(scope="module", params=list(IndexKind), ids=lambda kind: kind.value)
-def worker(tools, request):
-    """A worker over a corpus for each kind of index; no test changes it."""
+def corpus(tools, request):
+    """A corpus for each kind of index; no test changes it."""
     source = tools.Source(tools.clustered(COUNT, clusters=200))
     source.metadata["area", "south"] = set(range(1, 2001))
     return FollowedIvf(LiveIndex.build(source, kind=request.param), source)
 
 
-def engine_over(worker, tools, target=TARGET, lists_of=QuickLooks, **options):
-    lists = lists_of(worker)
+def engine_over(corpus, tools, target=TARGET, lists_of=QuickLooks, **options):
+    lists = lists_of(corpus)
     check = SelfCheck(lists, **options)
     stops = TargetStops(lists, check, target)
-    return ivf_engine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
+    return ivf_engine("vector", 0, corpus, tools.Clock(), check=check, stops=stops)
 
 
 def questions(tools, count, seed):
@@ -70,18 +70,18 @@ def answers(engine, tools, queries, first_id=0):
     return found
 
 
-def calibrated(worker, tools):
-    engine = engine_over(worker, tools, share=0.2)
+def calibrated(corpus, tools):
+    engine = engine_over(corpus, tools, share=0.2)
     answers(engine, tools, questions(tools, SAMPLE_MIN + 8, 1))
     return engine
 
 
-def recall_of(worker, queries, hits):
+def recall_of(corpus, queries, hits):
     """Return the mean share of the exact hits that was found, by their distances."""
-    shares, lists = [], ComparedLists(worker)
+    shares, lists = [], ComparedLists(corpus)
     for query, found in zip(queries, hits, strict=True):
         distances, labels = np.full((1, K), np.inf, np.float32), np.full((1, K), -1, np.int64)
-        prepared, first, is_over = worker.scanner.prepared(query[None]), 0, False
+        prepared, first, is_over = corpus.scanner.prepared(query[None]), 0, False
         while not is_over:
             first, _ = lists.compare_piece(prepared, first, distances, labels)
             is_over = first == 0
@@ -89,8 +89,8 @@ def recall_of(worker, queries, hits):
     return float(np.mean(shares))
 
 
-def test_searches_keep_the_recall_that_was_promised_and_scan_less(worker, tools):
-    engine = engine_over(worker, tools, share=0.2)
+def test_searches_keep_the_recall_that_was_promised_and_scan_less(corpus, tools):
+    engine = engine_over(corpus, tools, share=0.2)
     asked = questions(tools, 3 * SAMPLE_MIN, 1)
     learning = answers(engine, tools, asked)
     assert all("not calibrated yet" in hits.notes[0] for hits in learning[:SAMPLE_MIN])
@@ -98,7 +98,7 @@ def test_searches_keep_the_recall_that_was_promised_and_scan_less(worker, tools)
     held_back = questions(tools, 300, 2)
     found = answers(engine, tools, held_back, first_id=1000)
     assert not any(hits.notes for hits in found)
-    assert recall_of(worker, held_back, found) >= TARGET - 0.03
+    assert recall_of(corpus, held_back, found) >= TARGET - 0.03
     scanned, probed = (sum(getattr(h, n) for h in found) for n in ("lists_scanned", "lists_probed"))
     assert scanned < 0.8 * probed
     estimate = found[-1].recall
@@ -106,8 +106,8 @@ def test_searches_keep_the_recall_that_was_promised_and_scan_less(worker, tools)
     assert estimate.at_least < estimate.recall
 
 
-def test_a_request_for_exact_answers_gets_them_beside_others(worker, tools):
-    engine = calibrated(worker, tools)
+def test_a_request_for_exact_answers_gets_them_beside_others(corpus, tools):
+    engine = calibrated(corpus, tools)
     asked = questions(tools, 60, 3)
     for number, query in enumerate(asked):
         admit = approximate(tools, number, query[None])
@@ -116,8 +116,8 @@ def test_a_request_for_exact_answers_gets_them_beside_others(worker, tools):
         engine.apply(admit)
     ended = tools.terminals(tools.drain(engine, budget_s=1e-3))
     for number in range(1, 60, 2):
-        distances, labels = worker.scanner.search_at_once(
-            asked[number : number + 1], K, worker.scanner.nprobe_default
+        distances, labels = corpus.scanner.search_at_once(
+            asked[number : number + 1], K, corpus.scanner.nprobe_default
         )
         hits = ended[number].result
         np.testing.assert_array_equal(hits.distances, distances)
@@ -127,19 +127,19 @@ def test_a_request_for_exact_answers_gets_them_beside_others(worker, tools):
     assert sum(h.lists_scanned for h in stopped) < sum(h.lists_probed for h in stopped)
 
 
-def test_until_it_is_calibrated_answers_are_those_of_a_full_search(worker, tools):
-    engine = engine_over(worker, tools)
+def test_until_it_is_calibrated_answers_are_those_of_a_full_search(corpus, tools):
+    engine = engine_over(corpus, tools)
     asked = questions(tools, 20, 4)
     for query, hits in zip(asked, answers(engine, tools, asked), strict=True):
         kept = TargetStops.hits_kept(K)
-        nprobe = worker.scanner.nprobe_default
-        distances, _ = worker.scanner.search_at_once(query[None], kept, nprobe)
+        nprobe = corpus.scanner.nprobe_default
+        distances, _ = corpus.scanner.search_at_once(query[None], kept, nprobe)
         np.testing.assert_array_equal(hits.distances, distances[:, :K])
 
 
-def test_equal_searches_in_equal_order_are_answered_equally(worker, tools):
+def test_equal_searches_in_equal_order_are_answered_equally(corpus, tools):
     once, twice = (
-        answers(engine_over(worker, tools, share=0.2), tools, questions(tools, 120, 5))
+        answers(engine_over(corpus, tools, share=0.2), tools, questions(tools, 120, 5))
         for _ in range(2)
     )
     for one, other in zip(once, twice, strict=True):
@@ -147,11 +147,11 @@ def test_equal_searches_in_equal_order_are_answered_equally(worker, tools):
         assert (one.lists_scanned, one.recall) == (other.lists_scanned, other.recall)
 
 
-def test_what_a_request_found_before_is_looked_for_first_and_counted(worker, tools):
+def test_what_a_request_found_before_is_looked_for_first_and_counted(corpus, tools):
     asked = questions(tools, 40, 6)
     scanned = {}
     for is_same in (True, False):
-        engine = calibrated(worker, tools)
+        engine = calibrated(corpus, tools)
         cached = scanned[is_same] = 0
         for number, query in enumerate(asked):
             first, second = 1000 + number, 1000 + number + (0 if is_same else 5000)
@@ -168,24 +168,24 @@ def test_what_a_request_found_before_is_looked_for_first_and_counted(worker, too
     assert scanned[True] <= scanned[False]
 
 
-def missed(worker, tools, planned):
+def missed(corpus, tools, planned):
     """Return a question to whose hits so many lists do not come, and the distances of both."""
     for query in questions(tools, 200, 11):
-        exact, _ = worker.scanner.search_at_once(query[None], K, len(worker.scanner.list_sizes))
-        found, _ = worker.scanner.search_at_once(query[None], K, planned)
+        exact, _ = corpus.scanner.search_at_once(query[None], K, len(corpus.scanner.list_sizes))
+        found, _ = corpus.scanner.search_at_once(query[None], K, planned)
         if found[0, K - 1] > exact[0, K - 1] + 1e-3:
             return query, exact[0, :K], found[0, :K]
     raise AssertionError("every question finds all its hits")
 
 
-def test_what_a_request_found_before_is_compared_before_any_list(worker, tools):
+def test_what_a_request_found_before_is_compared_before_any_list(corpus, tools):
     planned = 8
-    query, exact, of_lists = missed(worker, tools, planned)
-    lists = QuickLooks(worker)
+    query, exact, of_lists = missed(corpus, tools, planned)
+    lists = QuickLooks(corpus)
     check = SelfCheck(lists)
     stops = NotedStops(lists, check, TARGET)
-    engine = ivf_engine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
-    everywhere = len(worker.scanner.list_sizes)
+    engine = ivf_engine("vector", 0, corpus, tools.Clock(), check=check, stops=stops)
+    everywhere = len(corpus.scanner.list_sizes)
     later = {}
     for number, (request, nprobe) in enumerate([(7, everywhere), (7, planned), (8, planned)]):
         engine.apply(approximate(tools, number, query[None], request, nprobe=nprobe))
@@ -205,12 +205,12 @@ def test_what_a_request_found_before_is_compared_before_any_list(worker, tools):
     np.testing.assert_array_equal(event.result.distances[0], of_lists)  # nor does an exact search
 
 
-def test_lists_are_not_expected_to_hold_what_is_known(worker, tools):
+def test_lists_are_not_expected_to_hold_what_is_known(corpus, tools):
     [query] = questions(tools, 1, 12)
-    lists = QuickLooks(worker)
+    lists = QuickLooks(corpus)
     check = SelfCheck(lists)
     stops = NotedStops(lists, check, TARGET)
-    engine = ivf_engine("vector", 0, worker, tools.Clock(), check=check, stops=stops)
+    engine = ivf_engine("vector", 0, corpus, tools.Clock(), check=check, stops=stops)
     hits = []
     for number in range(2):
         engine.apply(approximate(tools, number, query[None], 7))
@@ -225,8 +225,8 @@ def test_lists_are_not_expected_to_hold_what_is_known(worker, tools):
 def test_what_was_deleted_since_is_not_known(tools):
     source = tools.Source(tools.clustered(COUNT, clusters=200))
     for kind in IndexKind:
-        worker = QuickLooks(LiveIndex.build(source, kind=kind), source)
-        engine = engine_over(worker, tools)
+        corpus = FollowedIvf(LiveIndex.build(source, kind=kind), source)
+        engine = engine_over(corpus, tools)
         [query] = questions(tools, 1, 13)
         found = []
         for number in range(2):
@@ -239,8 +239,8 @@ def test_what_was_deleted_since_is_not_known(tools):
         assert set(found[0][2:]) < set(found[1])
 
 
-def test_a_filter_scans_everything_and_says_so(worker, tools):
-    engine = calibrated(worker, tools)
+def test_a_filter_scans_everything_and_says_so(corpus, tools):
+    engine = calibrated(corpus, tools)
     command = approximate(tools, 9000, questions(tools, 1, 7))
     scope = SearchScope("", (("area", ("south",)),))
     payload = replace(command.task.payload, scope=scope)
@@ -250,8 +250,8 @@ def test_a_filter_scans_everything_and_says_so(worker, tools):
     assert event.result.lists_scanned == event.result.lists_probed
 
 
-def test_cancelled_searches_leave_room_for_other_samples(worker, tools):
-    engine = engine_over(worker, tools)
+def test_cancelled_searches_leave_room_for_other_samples(corpus, tools):
+    engine = engine_over(corpus, tools)
     for number, query in enumerate(questions(tools, 2 * OPEN_MAX, 8)):
         engine.apply(approximate(tools, number, query[None]))
     engine.step(0.0, 1e-9)
@@ -286,10 +286,10 @@ def test_samples_whose_search_fails_leave_room_for_others(tools):
     assert engine.step(0.0, 1.0).recall.checks == checks + 3
 
 
-def test_searches_looked_at_together_stop_where_each_would_alone(worker, tools):
+def test_searches_looked_at_together_stop_where_each_would_alone(corpus, tools):
     asked = questions(tools, 40, 16)
-    alone = answers(calibrated(worker, tools), tools, asked, first_id=1000)
-    engine = calibrated(worker, tools)
+    alone = answers(calibrated(corpus, tools), tools, asked, first_id=1000)
+    engine = calibrated(corpus, tools)
     for number, query in enumerate(asked):
         engine.apply(approximate(tools, 1000 + number, query[None]))
     together = tools.terminals(tools.drain(engine, budget_s=1.0))
@@ -302,8 +302,8 @@ def test_searches_looked_at_together_stop_where_each_would_alone(worker, tools):
 
 def test_where_scanning_is_as_fast_as_asking_nothing_is_asked(tools):
     source = tools.Source(tools.clustered(COUNT, clusters=200))
-    worker = FollowedIvf(LiveIndex.build(source, kind=IndexKind.PQ), source)
-    engine = engine_over(worker, tools, lists_of=ComparedLists, share=0.5)
+    corpus = FollowedIvf(LiveIndex.build(source, kind=IndexKind.PQ), source)
+    engine = engine_over(corpus, tools, lists_of=ComparedLists, share=0.5)
     found = answers(engine, tools, questions(tools, 40, 10))
     assert all("no longer than to ask" in hits.notes[0] for hits in found)
     assert all(hits.lists_scanned == hits.lists_probed for hits in found)

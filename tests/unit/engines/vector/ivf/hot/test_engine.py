@@ -21,8 +21,8 @@ def engine_over(tools, source, *, is_hot):
         is_always_used=True,
     )
     live = LiveIndex.build(source, kind=IndexKind.PANORAMA)
-    worker = FollowedIvf(live, source, make_hot=make if is_hot else None)
-    return ivf_engine("vector", 0, worker, tools.Clock(), lists_per_step=4)
+    corpus = FollowedIvf(live, source, make_hot=make if is_hot else None)
+    return ivf_engine("vector", 0, corpus, tools.Clock(), lists_per_step=4)
 
 
 @pytest.fixture

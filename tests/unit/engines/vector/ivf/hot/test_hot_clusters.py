@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.hot.block_tier import BlockTier
 from heddle.engines.vector.ivf.hot.build import CPU, build_hot_clusters
 from heddle.engines.vector.ivf.live_index import LiveIndex
-from heddle.engines.vector.ivf.stepping_check import checked_scanner
 
 K, NPROBE, SWAP_EVERY = 6, 12, 4
 
@@ -18,7 +18,8 @@ class Index:
         vectors = tools.clustered(count) + 1e-3 * rng.standard_normal((count, tools.dims))
         self.source = tools.Source(vectors.astype(np.float32))
         self.live = LiveIndex.build(self.source, kind=kind)
-        self.scanner = checked_scanner(self.live)
+        self.corpus = FollowedIvf(self.live, self.source)
+        self.scanner = self.corpus.scanner
         self.clock = tools.Clock()
         how.setdefault("is_always_used", True)
         self.hot = build_hot_clusters(
@@ -158,8 +159,8 @@ def test_what_was_copied_before_the_index_changed_is_never_scanned(tools):
     index.warm()
     new = tools.clustered(400, seed=77)
     index.source.store_vectors(range(1, 401), new)  # other vectors under the same ids
-    while not index.worker.covers(index.source.revision):
-        index.worker.follow(in_flight=False)
+    while not index.corpus.covers(index.source.revision):
+        index.corpus.follow(in_flight=False)
     index.hot.index_changed()
     for seed in range(12):
         host, hot = index.search(seed, index.host_scan), index.search(seed, index.hot_scan)
