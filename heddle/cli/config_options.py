@@ -11,6 +11,7 @@ from typing import Any, Final
 from heddle.app.config_sources import FILE_NAME, Choice, choose
 from heddle.app.server_config import ServerConfig
 from heddle.app.setting import ConfigField, fields_of
+from heddle.app.value_kind import Names
 from heddle.cli.command_parser import CommandParser
 from heddle.core.errors import ConfigError
 from heddle.server.http_config import HttpConfig
@@ -129,9 +130,24 @@ def _add_flag(parser: CommandParser, group: Any, field: ConfigField) -> None:  #
     else:
         named["type"] = _reader(field)
         named["metavar"] = about.form or "|".join(field.choices)
+        if isinstance(field.kind, Names):
+            named["action"] = _AddNames
     action = group.add_argument(field.flag, **named)
     short = about.help if isinstance(field.default, bool) else f"{about.help}; {default}"
     parser.mark(action, is_common=about.is_common, short_help=short.replace("%", "%%"))
+
+
+class _AddNames(argparse.Action):
+    """Adds the names of a flag to those of the same flag before it."""
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        options: argparse.Namespace,
+        names: Any,  # noqa: ANN401 - argparse's own
+        _flag: str | None = None,
+    ) -> None:
+        setattr(options, self.dest, getattr(options, self.dest, frozenset()) | names)
 
 
 def _reader(field: ConfigField) -> Callable[[str], object]:

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -27,13 +27,6 @@ GRACE_S = 5  # what requests in flight get to end when the server is stopped
 def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
     add_index(parser)
-    parser.add_argument(
-        "--workflow",
-        action="append",
-        default=[],
-        metavar="FILE.py:NAME",
-        help="offer your own RAGraph as well; may be repeated",
-    )
     add_config(parser, HttpConfig)
     add_config(parser)
     parser.set_defaults(run=run)
@@ -52,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         ) from error
     front = http_config(options)
     config = server_config(options, needs=("index",))
-    workflows = _workflows(options.workflow)
+    workflows = _workflows(front.workflows)
     # The port is taken before the models load, and opened after: no client waits for them.
     with (
         _bound_socket(front.host, front.port) as listener,
@@ -84,10 +77,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _workflows(files: list[str]) -> dict[str, Workflow]:
+def _workflows(files: Iterable[str]) -> dict[str, Workflow]:
     """Return the ready-made workflows and those of the user's files, by name."""
     workflows = {name: load_workflow(name) for name in PRESETS}
-    for file in files:
+    for file in sorted(files):
         name = file.rpartition(":")[2]
         if name in workflows:
             raise ConfigError(f"--workflow {file}: the name {name!r} is taken; rename the variable")

@@ -43,6 +43,15 @@ class HttpConfig:
         group=HTTP,
         is_common=True,
     )
+    workflows: frozenset[str] = setting(
+        frozenset(),
+        "own RAGraphs to offer as well",
+        details="the flag may be repeated",
+        group=HTTP,
+        form="FILE.py:NAME",
+        flag="workflow",
+        is_common=True,
+    )
     limit_concurrency: int = setting(
         REQUESTS_MAX,
         "HTTP requests in progress at once",

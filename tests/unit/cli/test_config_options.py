@@ -159,6 +159,14 @@ def test_a_misspelt_flag_is_refused_with_the_right_one(field, parser: CommandPar
     assert f"unrecognized arguments: {misspelt}=1; did you mean --" in said
 
 
+def test_a_flag_of_names_may_be_repeated(here: Path):
+    (here / "heddle.toml").write_text('workflow = ["mine.py:first"]\n')
+    parse = command_parser("serve").parse
+    assert http_config(parse(["corpus"])).workflows == {"mine.py:first"}
+    options = parse(["corpus", "--workflow", "a.py:x", "--workflow", "b.py:y"])
+    assert http_config(options).workflows == {"a.py:x", "b.py:y"}
+
+
 def test_a_flag_is_written_out(parser: CommandParser, capsys):
     with pytest.raises(SystemExit):
         parser.parse(["--shard", "2"])
