@@ -117,7 +117,7 @@ class CheckedEmbedding:
 
 
 def _check_names(given: Mapping[str, Any], known: type) -> None:
-    names = tuple(known.__annotations__)
+    names = known.__annotations__
     for name in given:
         if name not in names:
             raise InputError(f"{name!r} is no option of a request: {did_you_mean(name, names)}")

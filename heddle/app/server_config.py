@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from heddle.app.setting import Setting, did_you_mean, fields_of, setting
+from heddle.app.setting import did_you_mean, fields_of, setting
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse
 from heddle.core.tasks import Optimizations
@@ -51,342 +51,290 @@ class ServerConfig:
 
     generator: str | Path | None = setting(
         "reader",
-        Setting(
-            "model that writes the answers",
-            details="a directory with safetensors, an installed model's name, or owner/name of "
-            "one on the hub; none = no generation",
-            group=MODEL,
-            form="DIR|NAME",
-            none="none",
-            flag="model",
-            is_common=True,
-        ),
+        "model that writes the answers",
+        details="a directory with safetensors, an installed model's name, or owner/name of "
+        "one on the hub; none = no generation",
+        group=MODEL,
+        form="DIR|NAME",
+        none="none",
+        flag="model",
+        is_common=True,
     )
     index: str | Path | None = setting(
         None,
-        Setting(
-            "corpus directory, made by `heddle index`",
-            details="none = no retrieval; `heddle ask` and `heddle serve` take it as argument DIR",
-            group=SEARCH,
-            form="DIR",
-            none="none",
-            is_common=True,
-        ),
+        "corpus directory, made by `heddle index`",
+        details="none = no retrieval; `heddle ask` and `heddle serve` take it as argument DIR",
+        group=SEARCH,
+        form="DIR",
+        none="none",
+        is_common=True,
     )
     embedder: str | Path | None = setting(
         None,
-        Setting(
-            "model that embeds texts",
-            details="a Hugging Face encoder; it must be the one that the corpus was indexed with",
-            group=MODEL,
-            form="DIR|NAME",
-            default_words="the packaged MiniLM",
-        ),
+        "model that embeds texts",
+        details="a Hugging Face encoder; it must be the one that the corpus was indexed with",
+        group=MODEL,
+        form="DIR|NAME",
+        default_words="the packaged MiniLM",
     )
     engine_host: EngineHost = setting(
         "process",
-        Setting(
-            "where the engines run",
-            details="process = in processes of their own; inline = in the server's process, whose "
-            "allocator then keeps up to 512 MiB that an LLM on the CPU frees between its steps",
-            group=LANES,
-        ),
+        "where the engines run",
+        details="process = in processes of their own; inline = in the server's process, whose "
+        "allocator then keeps up to 512 MiB that an LLM on the CPU frees between its steps",
+        group=LANES,
     )
     dtype: Dtype = setting(
         "auto",
-        Setting(
-            "number type that the LLM and the embedder compute in",
-            details="auto = bfloat16 on a GPU and on a CPU with AMX, else float32; the embedder "
-            "uses the type that the corpus was embedded with",
-            group=MODEL,
-        ),
+        "number type that the LLM and the embedder compute in",
+        details="auto = bfloat16 on a GPU and on a CPU with AMX, else float32; the embedder "
+        "uses the type that the corpus was embedded with",
+        group=MODEL,
     )
     device: Device = setting(
-        "auto", Setting("device of the LLM", details="auto = a GPU if there is one", group=MODEL)
+        "auto", "device of the LLM", details="auto = a GPU if there is one", group=MODEL
     )
     attention: AttentionName = setting(
         "auto",
-        Setting(
-            "kernel that computes the LLM's attention",
-            details="triton needs an NVIDIA GPU; compiled is C code, compiled on this machine for "
-            "its CPU; auto = the fastest that runs here",
-            group=MODEL,
-        ),
+        "kernel that computes the LLM's attention",
+        details="triton needs an NVIDIA GPU; compiled is C code, compiled on this machine for "
+        "its CPU; auto = the fastest that runs here",
+        group=MODEL,
     )
     heterogeneous: bool = setting(
         True,
-        Setting(
-            "let the CPU embed what an accelerator can't embed in time",
-            details="it has no effect where there is one kind of device",
-            group=LANES,
-        ),
+        "let the CPU embed what an accelerator can't embed in time",
+        details="it has no effect where there is one kind of device",
+        group=LANES,
     )
     long_texts: LongTexts = setting(
         LongTexts.CUT,
-        Setting(
-            "how texts longer than the embedder's limit are embedded",
-            details="cut = only the beginning counts; window = the text is read in windows, and "
-            "the mean of their vectors counts",
-            group=SEARCH,
-        ),
+        "how texts longer than the embedder's limit are embedded",
+        details="cut = only the beginning counts; window = the text is read in windows, and "
+        "the mean of their vectors counts",
+        group=SEARCH,
     )
     nprobe: int | None = setting(
         None,
-        Setting(
-            "clusters that each search scans",
-            details="for an index of kind exact or auto",
-            group=SEARCH,
-            form="N",
-            low=1,
-            default_words="the index's own",
-        ),
+        "clusters that each search scans",
+        details="for an index of kind exact or auto",
+        group=SEARCH,
+        form="N",
+        low=1,
+        default_words="the index's own",
     )
     topm: int | None = setting(
         None,
-        Setting(
-            "candidates that each graph search keeps",
-            details="more find more, and take longer",
-            group=SEARCH,
-            form="N",
-            low=1,
-            high=TOPM_MAX,
-            default_words=str(TOPM),
-        ),
+        "candidates that each graph search keeps",
+        details="more find more, and take longer",
+        group=SEARCH,
+        form="N",
+        low=1,
+        high=TOPM_MAX,
+        default_words=str(TOPM),
     )
     recall: float | None = setting(
         None,
-        Setting(
-            "share of the exact hits to find",
-            details="exact = searches scan every list that they plan; a share such as 0.95 is kept "
-            "on average, and searches stop early; the stop is learnt from searches that are run "
-            "again exactly; answers may differ, so a share turns optimizations to approx",
-            group=SEARCH,
-            form="exact|SHARE",
-            above=0,
-            below=1,
-            none="exact",
-            is_common=True,
-        ),
+        "share of the exact hits to find",
+        details="exact = searches scan every list that they plan; a share such as 0.95 is kept "
+        "on average, and searches stop early; the stop is learnt from searches that are run "
+        "again exactly; answers may differ, so a share turns optimizations to approx",
+        group=SEARCH,
+        form="exact|SHARE",
+        above=0,
+        below=1,
+        none="exact",
+        is_common=True,
     )
     speculate: bool = setting(
         False,
-        Setting(
-            "compute prompts while their search still runs",
-            details="the answers stay the same; not for an index in shards",
-            group=SEARCH,
-        ),
+        "compute prompts while their search still runs",
+        details="the answers stay the same; not for an index in shards",
+        group=SEARCH,
     )
     hot_clusters: str = setting(
         "auto",
-        Setting(
-            "share of the index that a GPU holds as well",
-            details="the clusters that are searched most; auto = 20% where there is a GPU",
-            group=SEARCH,
-            form="auto|off|N%",
-            check=lambda text: hot_settings(text, has_gpu=True),
-        ),
+        "share of the index that a GPU holds as well",
+        details="the clusters that are searched most; auto = 20% where there is a GPU",
+        group=SEARCH,
+        form="auto|off|N%",
+        check=lambda text: hot_settings(text, has_gpu=True),
     )
     search_pool: PoolPolicy | None = setting(
         None,
-        Setting(
-            "order in which searches share the vector lane",
-            details="for searches before a prefill and searches while decoding; none = all run "
-            "side by side",
-            group=SEARCH,
-            none="none",
-        ),
+        "order in which searches share the vector lane",
+        details="for searches before a prefill and searches while decoding; none = all run "
+        "side by side",
+        group=SEARCH,
+        none="none",
     )
     search_pool_slo_s: float | None = setting(
         None,
-        Setting(
-            "time limit of a search before a prefill in that pool",
-            group=SEARCH,
-            form="SECONDS",
-            unit="s",
-            above=0,
-            default_words=f"{PREFILL_SLO_S:g}",
-        ),
+        "time limit of a search before a prefill in that pool",
+        group=SEARCH,
+        form="SECONDS",
+        unit="s",
+        above=0,
+        default_words=f"{PREFILL_SLO_S:g}",
     )
     shards: int = setting(
         1,
-        Setting(
-            "lanes that each search one part of the index",
-            group=SEARCH,
-            form="N",
-            low=1,
-            high=SHARDS_MAX,
-        ),
+        "lanes that each search one part of the index",
+        group=SEARCH,
+        form="N",
+        low=1,
+        high=SHARDS_MAX,
     )
     lost_shard: LostShard = setting(
         LostShard.FAIL,
-        Setting(
-            "what a search does while a shard's lane is down",
-            details="degrade = the other shards answer, and the receipt says so; fail = it waits "
-            "for the lane, or fails",
-            group=SEARCH,
-        ),
+        "what a search does while a shard's lane is down",
+        details="degrade = the other shards answer, and the receipt says so; fail = it waits "
+        "for the lane, or fails",
+        group=SEARCH,
     )
     llm_lanes: str = setting(
         LaneRole.BOTH.value,
-        Setting(
-            "LLM lanes, by role",
-            details=f"one process with its own cores and weights for each role "
-            f"({', '.join(ROLES)}); prefill,decode computes prompts on one lane and hands their KV "
-            "to another, which writes the answers; both does all",
-            group=LANES,
-            form="ROLE[,ROLE...]",
-            check=lane_roles,
-        ),
+        "LLM lanes, by role",
+        details=f"one process with its own cores and weights for each role "
+        f"({', '.join(ROLES)}); prefill,decode computes prompts on one lane and hands their KV "
+        "to another, which writes the answers; both does all",
+        group=LANES,
+        form="ROLE[,ROLE...]",
+        check=lane_roles,
     )
     max_num_seqs: int = setting(
-        16, Setting("sequences that an LLM lane runs at once", group=LANES, form="N", low=1)
+        16, "sequences that an LLM lane runs at once", group=LANES, form="N", low=1
     )
     max_num_batched_tokens: int = setting(
-        512, Setting("tokens of one LLM step", group=LANES, form="N", low=1)
+        512, "tokens of one LLM step", group=LANES, form="N", low=1
     )
     background_step_s: float = setting(
         BACKGROUND_STEP_S,
-        Setting(
-            "length of an LLM step for background work, such as priming",
-            details="a request that arrives during the step waits for its end; a large model "
-            "primes faster with longer steps",
-            group=LANES,
-            form="SECONDS",
-            unit="s",
-            above=0,
-        ),
+        "length of an LLM step for background work, such as priming",
+        details="a request that arrives during the step waits for its end; a large model "
+        "primes faster with longer steps",
+        group=LANES,
+        form="SECONDS",
+        unit="s",
+        above=0,
     )
     context_tokens_max: int | None = setting(
         None,
-        Setting(
-            "most tokens of a prompt and its answer",
-            group=MODEL,
-            form="N",
-            low=1,
-            default_words="the model's own limit, or what the KV cache holds",
-        ),
+        "most tokens of a prompt and its answer",
+        group=MODEL,
+        form="N",
+        low=1,
+        default_words="the model's own limit, or what the KV cache holds",
     )
     kv_cache_bytes: int | None = setting(
         None,
-        Setting(
-            "memory of each LLM lane's KV cache",
-            group=MODEL,
-            form="SIZE",
-            unit="bytes",
-            low=1,
-            default_words="the memory that is left, at most 1G",
-        ),
+        "memory of each LLM lane's KV cache",
+        group=MODEL,
+        form="SIZE",
+        unit="bytes",
+        low=1,
+        default_words="the memory that is left, at most 1G",
     )
     batching: Batching = setting(
         "topology_aware",
-        Setting("order in which waiting work enters an engine's batch", group=LANES),
+        "order in which waiting work enters an engine's batch",
+        group=LANES,
     )
     optimizations: Optimizations | None = setting(
         None,
-        Setting(
-            "the most that any request may use",
-            details="off = none; exact = the answers stay the same; approx = answers may differ",
-            group=BOUNDS,
-            default_words="exact, or approx if recall or kv_reuse asks for it",
-        ),
+        "the most that any request may use",
+        details="off = none; exact = the answers stay the same; approx = answers may differ",
+        group=BOUNDS,
+        default_words="exact, or approx if recall or kv_reuse asks for it",
     )
     kv_reuse: KvReuse = setting(
         FULL_ATTENTION,
-        Setting(
-            "how to reuse stored chunk KV",
-            details="full = full attention, no reuse; every other policy turns optimizations to "
-            f"approx; {KV_REUSE_FORM}; the ratio is the share of the chunks' tokens that is "
-            "recomputed, 0.15 unless given",
-            group=REUSE,
-            form="POLICY[,...]",
-            default_words="full",
-            is_common=True,
-        ),
+        "how to reuse stored chunk KV",
+        details="full = full attention, no reuse; every other policy turns optimizations to "
+        f"approx; {KV_REUSE_FORM}; the ratio is the share of the chunks' tokens that is "
+        "recomputed, 0.15 unless given",
+        group=REUSE,
+        form="POLICY[,...]",
+        default_words="full",
+        is_common=True,
     )
     kv_reuse_memory_bytes: int = setting(
         KV_REUSE_MEMORY_BYTES_DEFAULT,
-        Setting(
-            "host memory for stored chunk KV",
-            details="0 = none is kept",
-            group=REUSE,
-            form="SIZE",
-            unit="bytes",
-            low=0,
-            default_words="256M",
-        ),
+        "host memory for stored chunk KV",
+        details="0 = none is kept",
+        group=REUSE,
+        form="SIZE",
+        unit="bytes",
+        low=0,
+        default_words="256M",
     )
     kv_reuse_encoding: KvReuseEncoding = setting(
         "bf16",
-        Setting(
-            "number type of stored chunk KV",
-            details="int8 takes half of bf16; the receipt reports its error. KV that is stored "
-            "already keeps its type",
-            group=REUSE,
-        ),
+        "number type of stored chunk KV",
+        details="int8 takes half of bf16; the receipt reports its error. KV that is stored "
+        "already keeps its type",
+        group=REUSE,
     )
     kv_reuse_disk_bytes: int | None = setting(
         None,
-        Setting(
-            "disk space for stored chunk KV, in the corpus directory",
-            details="0 = none is stored",
-            group=REUSE,
-            form="SIZE",
-            unit="bytes",
-            low=0,
-            default_words="1G, or what is stored already",
-        ),
+        "disk space for stored chunk KV, in the corpus directory",
+        details="0 = none is stored",
+        group=REUSE,
+        form="SIZE",
+        unit="bytes",
+        low=0,
+        default_words="1G, or what is stored already",
     )
     reprime: bool = setting(
         True,
-        Setting(
-            "prime chunks in the background when a request meets them unprimed",
-            details="in a primed corpus, for example the neighbours of a changed chunk",
-            group=REUSE,
-        ),
+        "prime chunks in the background when a request meets them unprimed",
+        details="in a primed corpus, for example the neighbours of a changed chunk",
+        group=REUSE,
     )
     disabled_passes: frozenset[str] = setting(
         frozenset(),
-        Setting(
-            "optimizer passes to leave out",
-            group=LANES,
-            form="NAME[,NAME...]",
-            check=check_pass_names,
-        ),
+        "optimizer passes to leave out",
+        group=LANES,
+        form="NAME[,NAME...]",
+        check=check_pass_names,
     )
-    tool_threads: int = setting(
-        8, Setting("calls of user functions at once", group=LANES, form="N", low=1)
-    )
+    tool_threads: int = setting(8, "calls of user functions at once", group=LANES, form="N", low=1)
     requests_max: int = setting(
         LIMITS.requests_max,
-        Setting("requests in flight; more are refused", group=BOUNDS, form="N", low=1),
+        "requests in flight; more are refused",
+        group=BOUNDS,
+        form="N",
+        low=1,
     )
     bulk_share: float = setting(
         LIMITS.bulk_share,
-        Setting(
-            "share of requests_max that requests of priority bulk may fill",
-            group=BOUNDS,
-            form="SHARE",
-            low=0,
-            high=1,
-        ),
+        "share of requests_max that requests of priority bulk may fill",
+        group=BOUNDS,
+        form="SHARE",
+        low=0,
+        high=1,
     )
     question_chars_max: int = setting(
         LIMITS.question_chars_max,
-        Setting("most characters of each text of a request", group=BOUNDS, form="N", low=1),
+        "most characters of each text of a request",
+        group=BOUNDS,
+        form="N",
+        low=1,
     )
     retries_max: int = setting(
         LIMITS.retries_max,
-        Setting("how often a failed primitive is sent again", group=BOUNDS, form="N", low=0),
+        "how often a failed primitive is sent again",
+        group=BOUNDS,
+        form="N",
+        low=0,
     )
     deadline_s: float = setting(
         LIMITS.deadline_s,
-        Setting(
-            "time until a request fails, unless it has its own deadline",
-            group=BOUNDS,
-            form="SECONDS",
-            unit="s",
-            above=0,
-        ),
+        "time until a request fails, unless it has its own deadline",
+        group=BOUNDS,
+        form="SECONDS",
+        unit="s",
+        above=0,
     )
 
     def __post_init__(self) -> None:

@@ -69,9 +69,9 @@ class Setting:
         )
 
 
-def setting(default: T, about: Setting) -> T:
-    """Declare a field of a configuration with its default."""
-    declared: T = field(default=default, metadata={METADATA_KEY: about})
+def setting(default: T, help: str, **more: Any) -> T:  # noqa: ANN401
+    """Declare a field of a configuration with its default; the other arguments are Setting's."""
+    declared: T = field(default=default, metadata={METADATA_KEY: Setting(help, **more)})
     return declared
 
 

@@ -83,7 +83,13 @@ def add_arguments(parser: CommandParser) -> None:
         metavar="DATASET",
         help=f"one of {', '.join(NAMED)}, or a file; `list` shows them",
     )
-    add("--index", type=Path, metavar="DIR", help="corpus to retrieve from, made by `heddle index`")
+    add(
+        "--index",
+        dest="corpus",
+        type=Path,
+        metavar="DIR",
+        help="corpus to retrieve from, made by `heddle index`",
+    )
     add("--workflow", metavar="NAME", help=f"workflow for --index: {WORKFLOW_HELP}")
     add_topk(parser)
     add(
@@ -109,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"{name:<16} {named.about}")
         return 0
     context = _context(options)
-    config = server_config(options, index=options.index)
+    config = server_config(options, index=options.corpus)
     workflow = _workflow(options, context)
     earlier = [read_run(path) for path in (options.against, options.reuse) if path]
     dataset = load_dataset(options.dataset)
@@ -138,7 +144,7 @@ def _context(options: argparse.Namespace) -> Context:
     """
     if options.reuse and not options.against:
         raise InputError("--reuse needs --against with the result of full attention")
-    if options.index is not None:
+    if options.corpus is not None:
         if options.oracle_passage:
             raise InputError("--oracle-passage retrieves nothing: leave --index out")
         return Context.RETRIEVED
@@ -283,7 +289,7 @@ def _record(
             "dataset": dataset.name,
             "questions": len(scored),
             "context": context.value,
-            "workflow": (options.workflow or DEFAULT_WORKFLOW) if options.index else "given",
+            "workflow": (options.workflow or DEFAULT_WORKFLOW) if options.corpus else "given",
             "topk": options.topk,
             "method": config.kv_reuse.policy.value,
             "ratio": config.kv_reuse.ratio,

@@ -27,5 +27,5 @@ class Passage:
         return is_same and self.position + 1 == other.position
 
     def render(self) -> str:
-        """Return the passage as prompts show it, at any rank, so its KV can be reused."""
+        """Return the passage as prompts show it, the same at every rank: its KV can be reused."""
         return f"## {self.title}\n{self.text}\n\n"

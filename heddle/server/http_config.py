@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from heddle.app.setting import Setting, fields_of, setting
+from heddle.app.setting import fields_of, setting
 from heddle.server.limits import REQUESTS_MAX
 
 PORT_MAX: Final = 65535
@@ -21,43 +21,35 @@ class HttpConfig:
 
     host: str = setting(
         "127.0.0.1",
-        Setting(
-            "address to listen on",
-            details="there is no authentication: every client that reaches it is served",
-            group=HTTP,
-            form="ADDRESS",
-            is_common=True,
-        ),
+        "address to listen on",
+        details="there is no authentication: every client that reaches it is served",
+        group=HTTP,
+        form="ADDRESS",
+        is_common=True,
     )
     port: int = setting(
         8321,
-        Setting(
-            "port to listen on; 0 = any free one",
-            group=HTTP,
-            form="N",
-            low=0,
-            high=PORT_MAX,
-            is_common=True,
-        ),
+        "port to listen on; 0 = any free one",
+        group=HTTP,
+        form="N",
+        low=0,
+        high=PORT_MAX,
+        is_common=True,
     )
     allow_changes: bool = setting(
         False,
-        Setting(
-            "let clients put and delete documents",
-            details="POST and DELETE /v1/documents, for every client that reaches the port",
-            group=HTTP,
-            is_common=True,
-        ),
+        "let clients put and delete documents",
+        details="POST and DELETE /v1/documents, for every client that reaches the port",
+        group=HTTP,
+        is_common=True,
     )
     limit_concurrency: int = setting(
         REQUESTS_MAX,
-        Setting(
-            "HTTP requests in progress at once",
-            details="more are refused with status 503",
-            group=HTTP,
-            form="N",
-            low=1,
-        ),
+        "HTTP requests in progress at once",
+        details="more are refused with status 503",
+        group=HTTP,
+        form="N",
+        low=1,
     )
 
     def __post_init__(self) -> None:

@@ -85,8 +85,8 @@ class RAGraph:
 
         With `retrieve_every=n` it pauses after every n tokens, with `retrieve_below=p` before a
         token of a probability under p; it searches as the retrieval does whose passages its
-        prompt shows last, adds what is new to them and writes on. `query` is searched for:
-        {answer} is the text so far, {sentence} the sentence it is writing; the default is
+        prompt shows last, adds what is new to them and writes on. `query` is the text of these
+        searches: {answer} is the text so far, {sentence} the sentence it is writing; the default is
         "{query} {sentence}". It searches `retrievals_max` times at most; of more than `added_max`
         added passages, or more than fit into the context, the oldest are dropped.
 

@@ -8,7 +8,7 @@ class PoolPolicy(Enum):
 
     ADAPTIVE: a reserved share for prefill, by slack, steered by feedback; late prefill searches
     park running decode searches. (Trinity §3.3) The others are its baselines: one
-    stage always before the other, or both in the order in which they came.
+    stage always before the other, or both in the order of their arrival.
     """
 
     ADAPTIVE = "adaptive"
