@@ -1,5 +1,6 @@
 """Every page is reached from the index, and the glossary keeps to its own rules."""
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Final
 
 import pytest
 
+from heddle.app.server_config import ServerConfig
+from heddle.runtime.receipt import Receipt
 from tests.helpers.pages import CODE, anchors
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -62,12 +65,29 @@ def test_a_word_has_one_entry_in_the_glossary() -> None:
     assert [word for word in set(words) if words.count(word) > 1] == []
 
 
+def settings() -> Iterator[list[list[str]]]:
+    """Return the rows of the table of settings: what each cell sets in backticks."""
+    table, _, _ = GLOSSARY.partition("## Workflows")
+    for row in re.findall(r"^\| `.*$", table, re.MULTILINE):
+        yield [re.findall(r"`([^`]+)`", cell) for cell in row.strip("|").split("|")]
+
+
 def test_a_setting_has_one_name_everywhere() -> None:
-    rows = re.findall(r"^\| (`--.*?) \| (.*?) \| (.*?) \| ", GLOSSARY, re.MULTILINE)
+    rows = [row for row in settings() if row[1] and row[0] != ["DIR"]]
     assert len(rows) > 20
-    for flags, fields, variables in rows:
-        named = [re.findall(r"`([^`]+)`", cell) for cell in (flags, fields, variables)]
-        for flag, field, variable in zip(*named, strict=True):
-            name = flag.removeprefix("--").replace("-", "_")
-            assert variable == f"HEDDLE_{name.upper()}"
-            assert field == name or (field, name) == ("generator", "model")
+    for flags, fields, variables, *_ in rows:
+        for flag, field, variable in zip(flags, fields, variables, strict=True):
+            named = flag.removeprefix("--").replace("-", "_")
+            assert variable == f"HEDDLE_{named.upper()}"
+            assert field == named or (field, named) == ("generator", "model")
+
+
+def test_the_settings_metrics_and_receipt_fields_are_there() -> None:
+    fields = {field.name for field in dataclasses.fields(ServerConfig)}
+    counts = {field.name for field in dataclasses.fields(Receipt)}
+    metrics = (DOCS / "reference" / "metrics.md").read_text(encoding="utf-8")
+    for _, settings_, _, metrics_, counts_, _ in settings():
+        assert set(settings_) <= fields
+        assert set(counts_) <= counts
+        for metric in metrics_:
+            assert f"`{metric.rstrip('*')}" in metrics, metric

@@ -73,7 +73,7 @@ class SchedulerLimits:
 class Slice:
     """Tokens [start, stop) of a sequence in one step; `samples`: its next token is drawn.
 
-    While a prompt is fused they are counted among the positions of its present pass.
+    While a prompt is fused they are counted among the positions of its present sweep.
     """
 
     sequence: Sequence
@@ -435,7 +435,7 @@ class Scheduler:
     def _lay_out(self, sequence: Sequence) -> list[ReusedChunk]:
         """Say where a fused prompt's positions lie; return the chunks that have no pages yet.
 
-        Mutates: begins with the fusion's passes; holds the chunks' pages that are there.
+        Mutates: begins with the fusion's sweeps; holds the chunks' pages that are there.
         """
         fusion, row = sequence.fusing, sequence.row
         if fusion is None:
@@ -444,7 +444,7 @@ class Scheduler:
             self._seat(sequence, fusion)
         if not fusion.shares:
             return []
-        if fusion.done == 0:  # a new pass
+        if fusion.done == 0:  # a new sweep
             row.lay(fusion.first_fused, fusion.now.positions, fusion.layout.tokens)
         absent = []
         known = {span.start for span in row.spans}
@@ -459,7 +459,7 @@ class Scheduler:
         return absent
 
     def _seat(self, sequence: Sequence, fusion: Fusion) -> None:
-        """Begin with a fused prompt's passes. What logs its attention has copies of its chunks."""
+        """Begin with a fused prompt's sweeps. What logs its attention has copies of its chunks."""
         if fusion.wants_scores:
             fusion.take_scores(self._scores_of(sequence))
         prompt = fusion.prompt(sequence.num_computed_tokens)

@@ -39,7 +39,12 @@ class Leg:
 
     def __init__(self, args: argparse.Namespace) -> None:
         split = load_split()
-        lessons = training_list(split)
+        self._samples = _samples(split, args.evaluated)
+        asked = [split.train, *self._samples.values()]
+        self._index = WordIndex(
+            list(split.corpus.values()), [row.question for rows in asked for row in rows]
+        )
+        lessons = training_list(split, self._index)
         self.folder: Path = args.checkpoints
         self.folder.mkdir(parents=True, exist_ok=True)
         plan = Plan(args.steps, args.step_tokens, args.negatives, args.learning_rate, args.seed)
@@ -51,9 +56,6 @@ class Leg:
             plan,
             self.folder / "checkpoint.pt",
         )
-        self._samples = _samples(split, args.evaluated)
-        asked = [row.question for rows in self._samples.values() for row in rows]
-        self._index = WordIndex(list(split.corpus.values()), asked)
         self._paused_by: Path | None = args.pause_while
         self._evaluate_every_s = 60 * args.evaluate_minutes
         self._best = _best_so_far(self.folder / "best" / "config.json")

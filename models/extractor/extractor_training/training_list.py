@@ -31,9 +31,11 @@ class Lesson:
     share: float
 
 
-def training_list(split: Split) -> list[Lesson]:
-    """All lessons, in a fixed order."""
-    index = WordIndex(list(split.corpus.values()), [row.question for row in split.train])
+def training_list(split: Split, index: WordIndex) -> list[Lesson]:
+    """All lessons, in a fixed order.
+
+    index: of the split's passages, for at least the questions that are trained on.
+    """
     wiki = [Lesson(row, searched_negatives(row, index, split.barred), 1.0) for row in split.train]
     reading = [Lesson(row, (), READING_SHARE) for row in reading_rows() if row.spans]
     manuals = [

@@ -41,8 +41,12 @@ class WordIndex:
             if word in self._weighted:
                 places, gains = self._weighted[word]
                 scores[places] += gains
-        order = np.argsort(-scores, kind="stable")[:limit]
-        return [self.passages[place] for place in order if scores[place] > 0]
+        found = np.flatnonzero(scores)
+        if len(found) > limit:
+            least = np.partition(scores[found], -limit)[-limit]
+            found = found[scores[found] >= least]
+        order = found[np.argsort(-scores[found], kind="stable")][:limit]
+        return [self.passages[place] for place in order]
 
     def _scores(self, found: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         places, counts = found[:, 0], found[:, 1]

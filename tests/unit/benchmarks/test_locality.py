@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from benchmarks.locality import ORDERS, K, OftenAsked, Searcher, _headline, _measured
+from benchmarks.locality import ORDERS, K, Searcher, _headline, _measured
 from benchmarks.support.fixed_source import FixedSource
 from heddle.engines.vector.files.index_kind import IndexKind
+from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.live_index import LiveIndex
 
 COUNT, DIMS, PAIRS = 1500, 16, 20
@@ -17,11 +18,11 @@ def scans():
     vectors = rng.standard_normal((COUNT, DIMS)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     source = FixedSource(vectors)
-    worker = OftenAsked(LiveIndex.build(source, kind=IndexKind.FLAT), source)
+    corpus = FollowedIvf(LiveIndex.build(source, kind=IndexKind.FLAT), source)
     asked = vectors[:PAIRS] + 0.3 * rng.standard_normal((PAIRS, DIMS)).astype(np.float32)
     asked /= np.linalg.norm(asked, axis=1, keepdims=True)
     same = np.stack([asked, asked], axis=1)  # each question twice
-    return {order: Searcher(worker, order).scans(same) for order in ORDERS}
+    return {order: Searcher(corpus, order).scans(same) for order in ORDERS}
 
 
 def test_who_asks_again_knows_all_before_the_first_list(scans):

@@ -9,6 +9,7 @@ from extractor_training.manuals import SOURCE as MANUALS
 from extractor_training.sources import MUSIQUE, SQUADSHIFTS
 from extractor_training.split import load_split
 from extractor_training.training_list import counts, digest, training_list
+from extractor_training.word_index import WordIndex
 
 from heddle.core.errors import InputError
 
@@ -35,7 +36,8 @@ SOURCES = {
 
 @pytest.fixture(scope="module")
 def lessons():
-    return training_list(SPLIT)
+    questions = [row.question for row in SPLIT.train]
+    return training_list(SPLIT, WordIndex(list(SPLIT.corpus.values()), questions))
 
 
 def test_the_test_questions_are_always_the_same():

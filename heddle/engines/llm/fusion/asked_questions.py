@@ -105,7 +105,7 @@ class AskedQuestions:
         blocks = [(c.block, start - (c.span.start - c.record.base)) for c in wanted]
         try:
             scores = self._scorer.scores(self._kept[salt, token_ids], blocks)
-        except Exception as error:  # any error of the device: the other pass still works
+        except Exception as error:  # any error of the device: the other sweep still works
             log.exception("a question that was run ahead could not be scored")
             problem = f"{type(error).__name__} while scoring the question that was run ahead"
             return ScoredAhead({}, f"{problem}: it ran with its prompt")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, Measured, Pass, Passes, Positions
+from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, Measured, Positions, Sweep, Sweeps
 from heddle.engines.llm.fusion.selection import NONE, Scores, budget_of, highest, positions_of
 
 
-def cacheblend(prompt: FusedPrompt, ratio: float) -> Passes:
+def cacheblend(prompt: FusedPrompt, ratio: float) -> Sweeps:
     """Compute the first layers of all tokens; go on with those whose values moved furthest.
 
     So the KV of the first layers is that of full attention everywhere, at any ratio. How far
@@ -24,12 +24,12 @@ def cacheblend(prompt: FusedPrompt, ratio: float) -> Passes:
     chunks = prompt.candidate_spans
     selected = NONE
     if chunks:
-        moved = yield Pass(_all(prompt), checks=True)
+        moved = yield Sweep(_all(prompt), checks=True)
         selected = _furthest(prompt, moved, positions_of(chunks), budget_of(chunks, ratio))
-    yield prompt.last_pass(selected)
+    yield prompt.last_sweep(selected)
 
 
-def cacheblend_legacy(prompt: FusedPrompt, ratio: float) -> Passes:
+def cacheblend_legacy(prompt: FusedPrompt, ratio: float) -> Sweeps:
     """Select and mask as the authors' first repository does; for comparison only.
 
     Every question token but the last competes with the chunks' for the same share; those that lose
@@ -41,16 +41,16 @@ def cacheblend_legacy(prompt: FusedPrompt, ratio: float) -> Passes:
     """
     chunks, question = prompt.candidate_spans, prompt.question
     if not chunks:
-        yield prompt.last_pass(NONE)
+        yield prompt.last_sweep(NONE)
         return
     gaps = np.setdiff1d(prompt.uncovered, question)
     if gaps.size:
-        yield Pass(gaps)
-    yield Pass(question, before=())
-    moved = yield Pass(_all(prompt), checks=True)
+        yield Sweep(gaps)
+    yield Sweep(question, before=())
+    moved = yield Sweep(_all(prompt), checks=True)
     rivals = np.concatenate([positions_of(chunks), question[:-1]])
     selected = _furthest(prompt, moved, rivals, int(ratio * len(rivals)))
-    yield Pass(np.append(selected, question[-1]), is_last=True, is_bottom_right=True)
+    yield Sweep(np.append(selected, question[-1]), is_last=True, is_bottom_right=True)
 
 
 def _all(prompt: FusedPrompt) -> Positions:

@@ -13,13 +13,13 @@ from itertools import combinations
 import numpy as np
 
 from heddle.engines.llm.fusion.epic import leading
-from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, Passes, ReusedChunk
+from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ReusedChunk, Sweeps
 from heddle.engines.llm.fusion.prompt_layout import ChunkSpan
 from heddle.engines.llm.fusion.selection import NONE, budget_of, highest, positions_of
 from heddle.kv.chunk_attention import ChunkAttention
 
 
-def cachecraft(prompt: FusedPrompt, ratio: float) -> Passes:
+def cachecraft(prompt: FusedPrompt, ratio: float) -> Sweeps:
     """Compute of each chunk the share that its CFO says: the tokens that looked furthest back.
 
     The ratio is the paper's α, so it bounds each chunk's share. A chunk stored without its
@@ -33,10 +33,10 @@ def cachecraft(prompt: FusedPrompt, ratio: float) -> Passes:
         else:
             count = math.ceil(ratio * fix_overhead(attention, chunk) * chunk.span.tokens)
             selected.append(highest(positions_of([chunk.span]), attention.weights, count))
-    yield prompt.last_pass(np.concatenate(selected))
+    yield prompt.last_sweep(np.concatenate(selected))
 
 
-def cachecraft_fixed(prompt: FusedPrompt, ratio: float) -> Passes:
+def cachecraft_fixed(prompt: FusedPrompt, ratio: float) -> Sweeps:
     """Compute one share of all tokens: those whose last layer looked furthest back.
 
     The form that FusionRAG compares itself with (§5.1). Chunks stored without their attention give
@@ -53,7 +53,7 @@ def cachecraft_fixed(prompt: FusedPrompt, ratio: float) -> Passes:
             known.append(chunk.span)
             weights.append(attention.last_weights)
     judged = highest(positions_of(known), np.concatenate(weights), budget_of(known, ratio))
-    yield prompt.last_pass(np.concatenate([judged, leading(unknown, ratio)]))
+    yield prompt.last_sweep(np.concatenate([judged, leading(unknown, ratio)]))
 
 
 def fix_overhead(attention: ChunkAttention, chunk: ReusedChunk) -> float:

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, Passes, Positions
+from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, Positions, Sweeps
 from heddle.engines.llm.fusion.prompt_layout import ChunkSpan
 from heddle.engines.llm.fusion.selection import NONE, budget_of
 
 
-def epic(prompt: FusedPrompt, ratio: float) -> Passes:
+def epic(prompt: FusedPrompt, ratio: float) -> Sweeps:
     """Compute the first tokens of each chunk anew, the same share of all."""
-    yield prompt.last_pass(leading(prompt.candidate_spans, ratio))
+    yield prompt.last_sweep(leading(prompt.candidate_spans, ratio))
 
 
 def leading(chunks: Iterable[ChunkSpan], ratio: float) -> Positions:

@@ -1,4 +1,4 @@
-"""The input of a policy, a prompt with reused chunks, and its output, passes over the prompt."""
+"""The input of a policy, a prompt with reused chunks, and its output, sweeps over the prompt."""
 
 import math
 from collections.abc import Generator, Mapping, Sequence
@@ -62,7 +62,7 @@ NOT_SCORED: Final = ScoredAhead({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pass:
+class Sweep:
     """Positions that go through the model together, in slices from step to step.
 
     Where `before` is None each sees everything before it. Else the positions are neighbours, and
@@ -82,8 +82,8 @@ class Pass:
     is_bottom_right: bool = False
 
 
-Passes = Generator[Pass, Sequence[Measured], None]
-"""A policy at work: it yields passes, the last one last, and after each of the others is sent what
+Sweeps = Generator[Sweep, Sequence[Measured], None]
+"""A policy at work: it yields sweeps, the last one last, and after each of the others is sent what
 its slices have measured, in order."""
 
 
@@ -127,7 +127,7 @@ class FusedPrompt:
 
     @property
     def loaded(self) -> tuple[Span, ...]:
-        """Where stored KV is written before the first pass."""
+        """Where stored KV is written before the first sweep."""
         spans = [chunk.span for chunk in self.reused.values()]
         starts = [max(span.start, self.exact_tokens) for span in spans]
         return tuple((a, span.stop) for a, span in zip(starts, spans, strict=True) if a < span.stop)
@@ -147,14 +147,14 @@ class FusedPrompt:
         return np.flatnonzero(~is_covered)
 
     def computed_max(self, ratio: float) -> int:
-        """Return how many positions the last pass computes at most, under any policy."""
+        """Return how many positions the last sweep computes at most, under any policy."""
         tokens = sum(span.tokens for span in self.candidate_spans)
         # One policy rounds up, chunk by chunk.
         return len(self.uncovered) + math.ceil(ratio * tokens) + len(self.candidate_spans)
 
-    def last_pass(self, selected: Positions) -> Pass:
-        """Return the pass that computes what holds no KV, and what was selected. (FusionRAG §4.3)
+    def last_sweep(self, selected: Positions) -> Sweep:
+        """Return the sweep that computes what holds no KV, and what was selected. (FusionRAG §4.3)
 
         Shapes: selected [n] int64, positions of candidates.
         """
-        return Pass(np.union1d(self.uncovered, selected), is_last=True)
+        return Sweep(np.union1d(self.uncovered, selected), is_last=True)

@@ -13,14 +13,14 @@ from heddle.engines.llm.fusion.fused_prompt import (
     NOT_SCORED,
     FusedPrompt,
     Measured,
-    Pass,
-    Passes,
     Positions,
     ReusedChunk,
     ScoredAhead,
     Span,
+    Sweep,
+    Sweeps,
 )
-from heddle.engines.llm.fusion.policies import passes_of
+from heddle.engines.llm.fusion.policies import sweeps_of
 from heddle.engines.llm.fusion.prompt_layout import PromptLayout
 from heddle.engines.llm.fusion.ratio_choice import RatioChoice
 from heddle.engines.llm.fusion.selection import NONE, budget_of
@@ -35,7 +35,7 @@ class Stage(Enum):
 
     LOADING = "loading"  # chunks on their way from disk
     READY = "ready"  # all in host memory; waits for a seat and pages
-    COMPUTING = "computing"  # its policy's passes
+    COMPUTING = "computing"  # its policy's sweeps
     DONE = "done"  # an ordinary sequence from here on
 
 
@@ -55,12 +55,12 @@ class RowLoad:
 
 @dataclass(slots=True, eq=False)
 class _Seated:
-    """A prompt that has a row: its policy at work, and how far the present pass is."""
+    """A prompt that has a row: its policy at work, and how far the present sweep is."""
 
     prompt: FusedPrompt
     ratio: float
-    passes: Passes
-    now: Pass
+    sweeps: Sweeps
+    now: Sweep
     measured: list[Measured] = field(default_factory=list)
     done: int = 0
     surveyed: int = 0
@@ -74,7 +74,7 @@ class Fusion:
     """The fused prefill of one prompt. (FusionRAG §3.2)
 
     The row reads the reused chunks from pages of others (`shared`), or else they are copied into
-    it first (`copies`). Then come the passes of the policy: those that find out which tokens
+    it first (`copies`). Then come the sweeps of the policy: those that find out which tokens
     matter, and the one that computes all positions that are neither exact nor reused, or that were
     selected. Done, it stays with its sequence: one that loses its pages is put together again in
     the same way. `notes` go into its summary.
@@ -115,13 +115,13 @@ class Fusion:
         return 0
 
     @property
-    def now(self) -> Pass:
-        """The present pass."""
+    def now(self) -> Sweep:
+        """The present sweep."""
         return self._at_work.now
 
     @property
     def done(self) -> int:
-        """Positions of the present pass that are computed."""
+        """Positions of the present sweep that are computed."""
         return self._at_work.done
 
     @property
@@ -136,7 +136,7 @@ class Fusion:
 
     @property
     def num_reserved_tokens(self) -> int:
-        """How many more positions than the present one a later pass may compute."""
+        """How many more positions than the present one a later sweep may compute."""
         seated = self._at_work
         if seated.now.is_last:
             return 0
@@ -152,8 +152,8 @@ class Fusion:
 
     @property
     def num_recomputed_tokens(self) -> int:
-        """Reused tokens that the last pass computes anew."""
-        assert self.now.is_last, "other passes leave out tokens that hold no KV"
+        """Reused tokens that the last sweep computes anew."""
+        assert self.now.is_last, "other sweeps leave out tokens that hold no KV"
         return self.now.positions.size - self._at_work.prompt.uncovered.size
 
     @property
@@ -182,10 +182,10 @@ class Fusion:
         return FusedPrompt(self.layout, self._reuse, dict(self._reused), exact_tokens, ahead)
 
     def seat(self, prompt: FusedPrompt, choice: RatioChoice, *, shares: bool) -> None:
-        """Begin with the passes, on chunks' pages that others read as well or on copies."""
+        """Begin with the sweeps, on chunks' pages that others read as well or on copies."""
         self._note(choice.note)
-        passes = passes_of(prompt, choice.ratio)
-        self._seated = _Seated(prompt, choice.ratio, passes, next(passes), shares=shares)
+        sweeps = sweeps_of(prompt, choice.ratio)
+        self._seated = _Seated(prompt, choice.ratio, sweeps, next(sweeps), shares=shares)
         if self._is_ahead:
             self._seated.surveyed = self.layout.tokens - self.layout.question_start
             self._seated.surveying_s = prompt.ahead.seconds
@@ -280,7 +280,7 @@ class Fusion:
             self.stage = Stage.DONE
         else:
             seated.surveyed += stop
-            seated.now = seated.passes.send(seated.measured)
+            seated.now = seated.sweeps.send(seated.measured)
             seated.measured, seated.done = [], 0
 
     def summary(self) -> FusedKv:
@@ -352,5 +352,5 @@ class Fusion:
 
     @property
     def _at_work(self) -> _Seated:
-        assert self._seated is not None, "a fused prompt without a seat was asked for its passes"
+        assert self._seated is not None, "a fused prompt without a seat was asked for its sweeps"
         return self._seated

@@ -3,14 +3,14 @@
 import numpy as np
 
 from heddle.core.kv_reuse import QuestionPass
-from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, Pass, Passes
+from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, Sweep, Sweeps
 from heddle.engines.llm.fusion.selection import NONE, budget_of, highest, positions_of
 
 
-def fusionrag(prompt: FusedPrompt, ratio: float) -> Passes:
+def fusionrag(prompt: FusedPrompt, ratio: float) -> Sweeps:
     """Run the question first; compute anew what its last layer looks at most, over all chunks.
 
-    Alone, the question sees only itself in that pass, so it may have been run ahead of its prompt.
+    Alone, the question sees only itself in that sweep, so it may have been run ahead of its prompt.
     Its keys and values are computed again in any case, on top of what was selected.
     """
     chunks = prompt.candidate_spans
@@ -21,7 +21,7 @@ def fusionrag(prompt: FusedPrompt, ratio: float) -> Passes:
         if scores is None:
             is_alone = prompt.options.question is QuestionPass.ALONE
             before = () if is_alone else ((0, prompt.exact_tokens), *prompt.loaded)
-            slices = yield Pass(prompt.question, before=before, scored=chunks)
+            slices = yield Sweep(prompt.question, before=before, scored=chunks)
             scores = np.sum([np.concatenate(scores) for scores in slices], axis=0)
         selected = highest(positions_of(chunks), scores, budget)
-    yield prompt.last_pass(selected)
+    yield prompt.last_sweep(selected)

@@ -8,14 +8,14 @@ from heddle.core.kv_reuse import ReusePolicy
 from heddle.engines.llm.fusion.cacheblend import cacheblend, cacheblend_legacy
 from heddle.engines.llm.fusion.cachecraft import cachecraft, cachecraft_fixed
 from heddle.engines.llm.fusion.epic import epic
-from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, Passes
+from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, Sweeps
 from heddle.engines.llm.fusion.fusionrag import fusionrag
 from heddle.engines.llm.fusion.selection import NONE, positions_of
 
-Policy = Callable[[FusedPrompt, float], Passes]
+Policy = Callable[[FusedPrompt, float], Sweeps]
 
 
-def passes_of(prompt: FusedPrompt, ratio: float) -> Passes:
+def sweeps_of(prompt: FusedPrompt, ratio: float) -> Sweeps:
     """Return what computes a prompt; at ratio 1 there is nothing to choose."""
     if ratio == 1.0:
         return _everything(prompt)
@@ -24,12 +24,12 @@ def passes_of(prompt: FusedPrompt, ratio: float) -> Passes:
     return _POLICIES[prompt.options.policy](prompt, ratio)
 
 
-def _full_reuse(prompt: FusedPrompt, ratio: float) -> Passes:
-    yield prompt.last_pass(NONE)
+def _full_reuse(prompt: FusedPrompt, ratio: float) -> Sweeps:
+    yield prompt.last_sweep(NONE)
 
 
-def _everything(prompt: FusedPrompt) -> Passes:
-    yield prompt.last_pass(positions_of(prompt.candidate_spans))
+def _everything(prompt: FusedPrompt) -> Sweeps:
+    yield prompt.last_sweep(positions_of(prompt.candidate_spans))
 
 
 _POLICIES: Final[Mapping[ReusePolicy, Policy]] = MappingProxyType(
