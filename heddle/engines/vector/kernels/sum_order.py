@@ -48,7 +48,6 @@ def _distance(lanes: int, *, is_fused: bool, is_rest_fused: bool) -> Distance:
     """
     lanes, half = int(lanes), lanes // 2  # compiled as constants
 
-    @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
     def squared(
         vectors: NDArray[np.float32], i: int, queries: NDArray[np.float32], row: int
     ) -> np.float32:
@@ -86,7 +85,10 @@ def _distance(lanes: int, *, is_fused: bool, is_rest_fused: bool) -> Distance:
                 total += difference * difference
         return total
 
-    compiled: Distance = squared
+    # Numba names compiled code, and the files of its cache, after the function: without a name of
+    # its own, one order's code was taken for another's.
+    squared.__name__ = squared.__qualname__ = f"squared_{lanes}"
+    compiled: Distance = numba.njit(cache=True, nogil=True)(squared)
     return compiled
 
 
