@@ -64,6 +64,16 @@ class KvReuse:
         """Whether answers may differ from those of full attention."""
         return self.policy is not ReusePolicy.FULL
 
+    def __str__(self) -> str:
+        """Return the text that `kv_reuse_of` reads as this value."""
+        ratio = self.ratio if isinstance(self.ratio, str) else f"{self.ratio:g}"
+        chosen = [
+            name
+            for name, change in _OPTIONS.items()
+            if all(getattr(self, field) == value for field, value in change.items())
+        ]
+        return ",".join((self.policy.value, ratio, *chosen))
+
     def __post_init__(self) -> None:
         is_share = not isinstance(self.ratio, str) and 0.0 <= self.ratio <= 1.0
         if not is_share and self.ratio != AUTO:

@@ -21,6 +21,7 @@ WITH_CONTEXT = QuestionPass.WITH_CONTEXT
 def test_a_text_says_policy_ratio_and_options(text, expected):
     assert kv_reuse_of(text) == expected
     assert kv_reuse_of(expected) is expected
+    assert kv_reuse_of(str(expected)) == expected
 
 
 @pytest.mark.parametrize(
