@@ -174,7 +174,9 @@ def _torch_openmp() -> Path:
     import torch
 
     loaded = {path for path in _loaded_files() if path.name.startswith("libgomp")}
-    own = {path for path in loaded if path.is_relative_to(Path(torch.__file__).parent)} or loaded
+    # The system names files by their true place, Python by the links that lead there.
+    home = Path(torch.__file__).resolve().parent
+    own = {path for path in loaded if path.is_relative_to(home)} or loaded
     if len(own) != 1:
         raise OSError("torch's threads are not those of one GNU OpenMP library")
     return own.pop()

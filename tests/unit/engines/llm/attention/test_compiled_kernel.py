@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,6 +98,15 @@ def test_a_cache_that_cannot_be_written_is_named(find, monkeypatch, tmp_path):
 def test_threads_of_another_kind_are_told(find, monkeypatch):
     monkeypatch.setattr(compiled_kernel, "_loaded_files", lambda: set())
     assert find().problem == "torch's threads are not those of one GNU OpenMP library"
+
+
+def test_torch_s_threads_are_known_where_links_lead_to_torch(tmp_path, monkeypatch):
+    home = Path(torch.__file__).resolve().parent
+    own, other = home / "lib" / "libgomp.so.1", tmp_path / "faiss_cpu.libs" / "libgomp-1.so"
+    (tmp_path / "link").symlink_to(home)
+    monkeypatch.setattr(torch, "__file__", str(tmp_path / "link" / "__init__.py"))
+    monkeypatch.setattr(compiled_kernel, "_loaded_files", lambda: {own, other})
+    assert compiled_kernel._torch_openmp() == own
 
 
 def served(model):
