@@ -24,6 +24,8 @@ from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.workflow import Workflow
 from tests.helpers.fake_ports import EMBED, Bench, Call, FakePort
 
+pytestmark = pytest.mark.slow  # starts lanes
+
 PATIENCE_S = 60.0
 KINDS = frozenset({PrimitiveKind.SEARCHING, PrimitiveKind.INGESTION})
 FACTORY = "heddle.engines.vector.build:build_engine"
