@@ -58,7 +58,7 @@ class Leg:
         )
         self._paused_by: Path | None = args.pause_while
         self._evaluate_every_s = 60 * args.evaluate_minutes
-        self._best = _best_so_far(self.folder / "best" / "config.json")
+        self._best = _best_so_far(self.folder / "best" / "config.json", len(self._samples["dev"]))
         self._is_stopping = False
         self._note({"plan": asdict(plan), "digest": digest(lessons), "rows": counts(lessons)})
 
@@ -93,10 +93,11 @@ class Leg:
         """Measure the average of the weights; keep it if it is the best on the dev questions."""
         trainer = self._trainer
         trainer.average.swap()
-        measures = {}
+        measures: dict[str, float] = {}
         for name, rows in self._samples.items():
             found = oracle_measures(trainer.model, self._tokenizer, rows)
             found |= retrieved_measures(trainer.model, self._tokenizer, rows, self._index)
+            found["questions"] = len(rows)
             measures |= {f"{name}_{key}": value for key, value in found.items()}
         score = measures["dev_f1"] + measures["dev_five_f1"]
         if score > self._best:
@@ -129,10 +130,11 @@ def _samples(split: Split, n_rows: int) -> dict[str, list[Row]]:
     return {name: rng.sample(rows, min(n_rows, len(rows))) for name, rows in parts.items()}
 
 
-def _best_so_far(config: Path) -> float:
-    if not config.exists():
+def _best_so_far(config: Path, n_questions: int) -> float:
+    """The score of the weights kept, 0 if it was taken on another number of dev questions."""
+    measures = json.loads(config.read_text())["measures"] if config.exists() else {}
+    if measures.get("dev_questions") != n_questions:
         return 0.0
-    measures = json.loads(config.read_text())["measures"]
     return float(measures["dev_f1"] + measures["dev_five_f1"])
 
 

@@ -1,0 +1,282 @@
+"""The life of a search, over a method that only counts steps."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from heddle.core import gauges
+from heddle.core.commands import Cancel, Steer
+from heddle.core.frames import Cancelled, Done, Failed, Progress
+from heddle.core.payloads import SearchPayload
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Hits, RankedHits
+from heddle.core.tasks import Priority
+from heddle.engines.vector.engine import SearchEngine
+from heddle.engines.vector.search import RunningSearch, search_refusal
+from heddle.simulator.cost_model_vector import NoWords
+
+PRIOR_S = {"call": 1.0, "rows": 2.0, "compared": 0.0, "stored": 3.0}
+
+
+@dataclass(slots=True, eq=False)
+class CountedSearch(RunningSearch):
+    """Ends after `steps_left` steps, with hits of its revision."""
+
+    steps_left: int = 2
+
+    def hits(self):
+        distances, labels = self.nothing()
+        return Hits(labels, distances, revision=self.revision)
+
+
+class CountingMethod:
+    """A SearchMethod without an index: every search in flight is a step nearer to its end."""
+
+    dims, rows_waiting, may_follow = 4, 0, True
+
+    def __init__(self, tasks):
+        self.tasks, self.revision, self.vectors = tasks, 0, 7
+        self.waiting, self.begun, self.dropped = [], [], []
+        self.broken = ""
+
+    @property
+    def rows_in_flight(self):
+        return sum(search.rows for search in self.begun)
+
+    def refusal(self, payload):
+        return search_refusal(payload)
+
+    def search_of(self, task, payload, report_every):
+        return CountedSearch(task.task_id, payload, task.identity.priority, report_every)
+
+    def add(self, search):
+        self.waiting.append(search)
+
+    def prioritise(self, search):
+        self.waiting.sort(key=lambda search: search.priority)
+
+    def drop(self, search):
+        self.dropped.append(search.task_id)
+        for searches in (self.waiting, self.begun):
+            if search in searches:
+                searches.remove(search)
+
+    def queue(self, now_s):
+        self.now_s = now_s
+
+    def follow(self):
+        if self.broken == "follow":
+            raise OSError("the disk is gone")
+        self.revision += 1
+        return 1
+
+    def held_up(self):
+        return [search.task_id for search in self.waiting]
+
+    def advance(self, budget_s, *, may_begin):
+        self.budget_s = budget_s
+        for search in list(self.waiting) if may_begin else ():
+            if self.tasks.begin(search, self.revision, self.dims):
+                self.waiting.remove(search)
+                self.begun.append(search)
+        with self.tasks.failing("counting failed", lambda: [s.task_id for s in self.begun]):
+            if self.broken == "advance":
+                raise ValueError("no number")
+            for search in list(self.begun):
+                search.steps_left -= 1
+                if search.task_id in self.tasks.reporting:
+                    self.tasks.tell(Progress(search.task_id, fraction=0.5))
+                if not search.steps_left:
+                    self.tasks.finish(search)
+        return {"rows": len(self.begun), "compared": 0}
+
+    def predicted_step_s(self, budget_s, *, goes_on):
+        return budget_s
+
+    def work(self, payload):
+        return 5.0
+
+
+class Corpus:
+    """A FollowedCorpus whose revision the index reaches one by one."""
+
+    notes = ("the disk is slow",)
+
+    def __init__(self):
+        self.words, self.revision, self.index, self.stored = NoWords(), 0, 0, []
+
+    def newest_revision(self):
+        return self.revision
+
+    def covers(self, revision):
+        return self.method.revision >= revision
+
+    def allowed(self, scope):
+        return None
+
+    def store(self, chunk_ids, vectors):
+        self.stored += chunk_ids.tolist()
+        self.revision += 1
+        return self.revision
+
+    def close(self):
+        self.words = None
+
+
+@pytest.fixture
+def corpus():
+    return Corpus()
+
+
+@pytest.fixture
+def engine(tools, corpus):
+    engine = SearchEngine(
+        "vector",
+        1,
+        tools.Clock(),
+        CountingMethod,
+        corpus,
+        substage_budget_s=0.5,
+        prior_s=PRIOR_S,
+        notes=("it is cold",),
+    )
+    corpus.method = engine.method
+    return engine
+
+
+def queries(count=1):
+    return np.ones((count, 4), np.float32)
+
+
+def test_a_search_ends_with_the_notes_of_its_engine_and_its_corpus(engine, tools):
+    engine.apply(tools.search(1, queries(2)))
+    [done] = tools.drain(engine)
+    assert done.task_id == 1
+    assert done.result.notes == ("it is cold", "the disk is slow")
+    assert engine.method.dropped == [1]
+
+
+def test_a_task_that_is_known_is_not_taken_twice(engine, tools):
+    for _ in range(2):
+        engine.apply(tools.search(1, queries()))
+        engine.apply(tools.ingest(2, [5], queries()))
+    assert len(tools.drain(engine)) == 2
+
+
+def test_refusals_are_the_callers(engine, tools):
+    engine.apply(tools.search(1, queries(), topk=0))
+    engine.apply(tools.search(2, np.ones((1, 3), np.float32)))
+    engine.apply(tools.ingest(3, [5], np.ones((1, 3), np.float32)))
+    ended = tools.terminals(tools.drain(engine))
+    assert all(end.is_input for end in ended.values())
+    assert "topk" in ended[1].message
+    assert "3 dimensions" in ended[2].message
+    assert "3 dimensions" in ended[3].message
+
+
+def test_a_fixed_index_stores_nothing(tools):
+    engine = SearchEngine(
+        "fixed", 0, tools.Clock(), CountingMethod, None, substage_budget_s=1.0, prior_s=PRIOR_S
+    )
+    assert engine.kinds == {PrimitiveKind.SEARCHING}
+    engine.apply(tools.ingest(1, [5], queries()))
+    engine.apply(tools.search(2, queries()))
+    frame = engine.step(0.0, math.inf)
+    [failed] = frame.events
+    assert (failed.message, failed.is_input) == ("fixed carries out no IngestPayload", True)
+    assert frame.gauges == {}
+    assert isinstance(tools.terminals(tools.drain(engine))[2], Done)
+
+
+def test_a_search_begins_once_the_index_has_what_was_committed_before_it(engine, corpus, tools):
+    corpus.revision = 3
+    engine.apply(tools.search(1, queries()))
+    frames = [engine.step(0.0, math.inf) for _ in range(4)]
+    assert [frame.features["followed"] for frame in frames] == [1, 1, 1, 0]
+    assert [frame.features["rows"] for frame in frames] == [0, 0, 1, 0]
+    assert frames[-1].events[0].result.revision == 3
+    assert frames[-1].gauges == {gauges.INDEX_REVISION: 3, gauges.INDEX_VECTORS: 7}
+
+
+def test_where_the_index_cannot_follow_those_that_wait_for_it_fail(engine, corpus, tools):
+    engine.apply(tools.search(1, queries()))
+    engine.step(0.0, math.inf)
+    corpus.revision, engine.method.broken = 1, "follow"
+    engine.apply(tools.search(2, queries()))
+    ended = tools.terminals(tools.drain(engine))
+    assert ended[2] == Failed(2, "the index can't follow the corpus: the disk is gone")
+    assert isinstance(ended[1], Done)
+
+
+def test_an_error_of_the_method_fails_the_searches_that_it_names(engine, tools):
+    for task_id in (1, 2):
+        engine.apply(tools.search(task_id, queries()))
+    engine.method.broken = "advance"
+    ended = tools.terminals(tools.drain(engine))
+    assert {end.message for end in ended.values()} == {"counting failed: no number"}
+    assert engine.rows_in_flight == 0
+
+
+def test_what_is_no_error_passes_through(engine):
+    asked = []
+    with (
+        pytest.raises(KeyboardInterrupt),
+        engine.method.tasks.failing("counting failed", lambda: asked),
+    ):
+        raise KeyboardInterrupt
+    with engine.method.tasks.failing("counting failed", lambda: 1 / 0):
+        pass  # nothing failed, so no task is looked up
+
+
+def test_hits_wait_for_those_by_words_and_a_dropped_search_for_neither(engine, corpus, tools):
+    payload = SearchPayload(queries(), 5, None, words=("seven",))
+    for task_id in (1, 2):
+        admit = tools.search(task_id, queries())
+        engine.apply(admit._replace(task=admit.task._replace(payload=payload)))
+    take, corpus.words.take = corpus.words.take, list
+    for _ in range(2):
+        told = engine.step(0.0, math.inf).events
+    assert [(event.task_id, event.fraction) for event in told] == [(1, 1.0), (2, 1.0)]
+    engine.apply(Cancel(2))
+    corpus.words.take = take
+    ended = tools.terminals(tools.drain(engine))
+    assert isinstance(ended[1].result.by_words, RankedHits)
+    assert ended[2] == Cancelled(2)
+
+
+def test_a_failed_search_by_words_fails_its_task_before_and_after_its_hits(engine, corpus, tools):
+    payload = SearchPayload(queries(), 5, None, words=("seven",))
+    admit = tools.search(1, queries())
+    for steps in (1, 2):
+        engine.apply(admit._replace(task=admit.task._replace(payload=payload)))
+        take, corpus.words.take = corpus.words.take, list
+        for _ in range(steps):
+            engine.step(0.0, math.inf)
+        corpus.words.take = lambda: [(1, ValueError("no such word"))]
+        [failed] = engine.step(0.0, math.inf).events
+        corpus.words.take = take
+        assert failed.message == "the search by words failed: no such word"
+        corpus.words.cancel(1)
+        assert not engine.has_work
+
+
+def test_budgets_and_priorities_are_steered(engine, tools):
+    engine.apply(tools.search(1, queries()))
+    engine.apply(tools.search(2, queries()))
+    engine.apply(Steer(task_id=2, priority=Priority.INTERACTIVE, budget_s=0.25))
+    assert [search.task_id for search in engine.method.waiting] == [2, 1]
+    engine.step(0.0, math.inf)
+    assert engine.method.budget_s == engine.predicted_step_s() == 0.25
+    engine.step(0.0, 0.1)
+    assert engine.method.budget_s == 0.1
+    engine.apply(tools.ingest(3, [5, 6], queries(2)))
+    assert engine.predicted_step_s() == 0.25 + 2 * PRIOR_S["stored"]
+
+
+def test_partial_hits_are_reported_for_those_that_asked(engine, tools):
+    engine.apply(tools.search(1, queries(), report_every=1))
+    engine.apply(tools.search(2, queries()))
+    told = [event.task_id for event in tools.drain(engine) if isinstance(event, Progress)]
+    assert told == [1, 1]
