@@ -102,6 +102,7 @@ def test_signatures(of: object):
     assert signature_text(of) == SIGNATURES[of]
 
 
+@pytest.mark.slow
 def test_a_type_checker_sees_wrong_keywords_and_wrong_types(tmp_path: Path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM, encoding="utf-8")

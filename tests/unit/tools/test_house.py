@@ -174,6 +174,7 @@ def test_the_figures_are_written_with_those_before(tmp_path, monkeypatch, capsys
     assert "heddle/engines" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_it_runs_as_a_script():
     done = subprocess.run([sys.executable, str(house.ROOT / "tools/house.py")], capture_output=True)
     assert done.returncode == 0

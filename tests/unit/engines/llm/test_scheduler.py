@@ -112,6 +112,7 @@ class Workload:
         self.lane.drain()
 
 
+@pytest.mark.slow
 @settings(
     max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )

@@ -202,6 +202,7 @@ def test_parts_that_hold_nothing_a_query_sees_add_nothing():
     assert launch.parts > 1
 
 
+@pytest.mark.slow
 def test_what_runs_beside_a_row_changes_no_bit_of_it():
     def first_row(*others):
         rows = Rows(pool(), seed=3).add(300, 1).add(280, places=range(0, 280, 9))

@@ -1,6 +1,7 @@
 """The nearest of many: as sorting pairs would have it."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from heddle.engines.vector.search import ascending
 NUMBER_MAX = 2**32 - 2
 
 
+@pytest.mark.slow
 @given(data=st.data(), rows=st.integers(1, 3), width=st.integers(0, 12))
 def test_it_is_the_beginning_of_all_in_order(data, rows, width):
     far = st.sampled_from([0.0, 1e-45, 0.25, 1.0, 3e38])  # few values, so that there are ties

@@ -1,6 +1,7 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,6 +56,7 @@ def plain_plan(lists, priorities, due, list_s, budget_s, lists_max):
     return counts
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_the_plan_is_that_of_the_plain_loop(data):
@@ -126,6 +128,7 @@ def plain_shared_plan(lists, priorities, due, list_s, budget_s):
     return sorted(chosen or lists[served[0]][:1])
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_the_shared_plan_is_that_of_the_plain_loop(data):
