@@ -21,5 +21,6 @@ def test_the_other_passages_are_of_the_same_class_and_others():
         assert row.passage not in others
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows():
     assert manual_rows(seed=0) == ROWS
