@@ -2,11 +2,11 @@ import torch
 from extractor_training.base_encoder import base_directory, untrained_model
 from extractor_training.batches import pack
 from extractor_training.rows import Passage
-from extractor_training.span_model import N_TYPES, SpanModel
+from extractor_training.span_model import SpanModel
 from extractor_training.windows import windows_of
 from transformers import BertModel
 
-from tests.helpers.small_extractor import SHAPE, small_model
+from tests.helpers.small_extractor import small_model
 
 
 def test_the_untrained_model_is_the_packaged_encoder(tokenizer):
@@ -39,8 +39,3 @@ def test_a_sequence_is_read_alike_alone_and_among_others(tokenizer):
         together = model(pack(windows)).split([len(w.ids) for w in windows])
         for window, ours in zip(windows, together, strict=True):
             torch.testing.assert_close(ours, model(pack([window])), atol=1e-6, rtol=1e-5)
-
-
-def test_types_tell_question_from_passage():
-    assert SHAPE.positions >= 384
-    assert N_TYPES == 2
