@@ -11,7 +11,14 @@ from heddle.app.setting import VARIABLE_PREFIX, ConfigField, did_you_mean, value
 from heddle.core.errors import ConfigError
 
 FILE_NAME: Final = "heddle.toml"
-OWN_VARIABLES: Final = ("HEDDLE_CACHE", "HEDDLE_DATA", "HEDDLE_HOME")  # no settings of a server
+# No settings of a server.
+OWN_VARIABLES: Final = (
+    "HEDDLE_AUTO_DTYPE",
+    "HEDDLE_CACHE",
+    "HEDDLE_CI",
+    "HEDDLE_DATA",
+    "HEDDLE_HOME",
+)
 MISSPELT_FROM: Final = 0.8  # similarity from which a variable is taken for a misspelt setting
 
 
