@@ -54,10 +54,10 @@ class VectorSettings:
         target_recall: what searches find at least on average of the exact hits, in (0, 1), where
             a request allows approximate answers; None = each scans all its clusters. A graph has
             none.
-        memory_left: tells how many bytes the lane may still take [bytes]: another index, in the
+        memory_left: returns how many bytes the lane may still take [bytes]: another index, in the
             background, isn't made where it might need more. Picklable.
-        speculates: whether a search that is asked to tell what it has found by now tells how likely
-            that is to stay. A graph can't.
+        speculates: whether a partial result comes with its probability of being the final one. A
+            graph can't.
 
     Raises:
         ConfigError: a value is out of range.

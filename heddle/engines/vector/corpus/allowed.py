@@ -13,7 +13,7 @@ from heddle.engines.vector.corpus.source import VectorSource
 
 SCOPES_KEPT: Final = 16
 FEW_SHARE: Final = 0.02  # of the corpus; for fewer, comparing each is quicker than looking for them
-FEW_MIN: Final = 1_000  # so many are always compared at once
+FEW_MIN: Final = 1_000  # up to this many are always compared at once
 FEW_MAX: Final = 20_000  # a step compares no more, as it isn't cut
 
 
@@ -66,7 +66,7 @@ class KeptScopes:
     def at(self, scope: SearchScope, revision: int) -> Allowed | None:
         """Return what a scope lets a search find at a revision; None = everything.
 
-        Raises: InputError: nothing fits what it asks for.
+        Raises: InputError: nothing fits the scope.
         """
         key = (scope, revision)
         if key not in self._kept:
@@ -83,5 +83,5 @@ class KeptScopes:
 
 
 def are_few(allowed: int, count: int) -> bool:
-    """Whether so many of `count` vectors are few enough to compare each."""
+    """Whether `allowed` of `count` vectors are few enough to compare each."""
     return allowed <= min(FEW_MAX, max(FEW_MIN, FEW_SHARE * count))

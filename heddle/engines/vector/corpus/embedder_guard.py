@@ -8,7 +8,7 @@ class EmbedderGuard:
     """Refuses a corpus that was made anew with another embedder under a running index.
 
     Args:
-        source: the corpus; an index without vectors takes whatever embedder it has.
+        source: the corpus; an index without vectors takes any embedder that the corpus has.
     """
 
     def __init__(self, source: VectorSource) -> None:

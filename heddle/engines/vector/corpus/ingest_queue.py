@@ -8,7 +8,7 @@ import numpy as np
 from heddle.core.payloads import IngestPayload
 from heddle.core.tasks import Priority
 
-INGEST_STEPS_MAX = 8  # an ingestion lets more urgent searches go first for so many steps
+INGEST_STEPS_MAX = 8  # steps in which an ingestion lets more urgent searches go first
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,7 @@ from heddle.engines.vector.corpus.source import VectorSource
 
 
 class WordSearch:
-    """A search by words under way; whoever sets `is_cancelled` no longer wants its result."""
+    """A search by words under way; `is_cancelled` is set when its result is no longer wanted."""
 
     def __init__(self, task_id: int, payload: SearchPayload) -> None:
         self.task_id, self.payload = task_id, payload
@@ -100,12 +100,12 @@ class WordSearches:
 
 
 def only_words_lack(task_id: int) -> Progress:
-    """Return what an engine tells of a search whose hits are there but for those by words."""
+    """Return the report on a search that only lacks its hits by words."""
     return Progress(task_id, fraction=1.0)
 
 
 def tells_only_words_lack(event: Event) -> bool:
-    """Whether an engine tells that; partial hits come with labels."""
+    """Whether an event is that report; partial hits come with labels."""
     return isinstance(event, Progress) and event.labels is None
 
 

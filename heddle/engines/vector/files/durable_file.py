@@ -27,7 +27,7 @@ def write_durably(target: Path, write: Callable[[Path], object]) -> None:
 def remove_abandoned(folder: Path) -> None:
     """Remove what writers have left half-written that are dead.
 
-    The caller holds the folder's lock: nobody in this process writes there.
+    The caller holds the folder's lock: no other part of this process writes there.
     """
     for path in folder.glob("*.tmp"):
         writer = path.name.split(".")[-2]

@@ -18,7 +18,7 @@ from heddle.engines.vector.files.index_kind import (
 from heddle.engines.vector.files.manifest import graph_path, read_manifest
 
 MemoryLeft = Callable[[], int]
-"""Tells how many bytes this process may still take."""
+"""Returns how many bytes this process may still take."""
 
 BACK_DEGREE: Final = 4 * GRAPH_DEGREE  # edges to a node that a build collects
 LIST_SLACK: Final = 1.3  # of lists in memory over what they hold: FAISS lets them grow by halves
@@ -32,12 +32,12 @@ def mode_of(directory: Path) -> SearchMode:
         return SearchMode.GRAPH
     try:
         return SearchMode(read_manifest(directory).mode)
-    except (FileNotFoundError, InputError, ValueError):  # whoever opens it makes another
+    except (FileNotFoundError, InputError, ValueError):  # the next to open it makes another
         return SearchMode.AUTO
 
 
 def index_bytes(mode: SearchMode, count: int, dims: int) -> int:
-    """Return the memory in which so many vectors are searched [bytes].
+    """Return the memory in which `count` vectors are searched [bytes].
 
     Vectors that lie in a mapped file are counted: without room for them each search would wait
     for the disk.
@@ -57,7 +57,7 @@ def index_bytes(mode: SearchMode, count: int, dims: int) -> int:
 
 
 def build_bytes(mode: SearchMode, count: int, dims: int) -> int:
-    """Return the memory that making another index of so many vectors takes at most [bytes]."""
+    """Return the memory that making another index of `count` vectors takes at most [bytes]."""
     if mode is SearchMode.GRAPH:
         edges = 4 * (2 * GRAPH_DEGREE + BACK_DEGREE)
         sample = 2 * dims  # of half the vectors, given back before the float16 ones are made

@@ -27,7 +27,7 @@ class IndexKind(Enum):
 
 
 def kind_for(count: int, mode: SearchMode) -> IndexKind:
-    """Return the kind for so many vectors."""
+    """Return the kind for `count` vectors."""
     if count < EXHAUSTIVE_BELOW:
         return IndexKind.FLAT
     return IndexKind.PANORAMA if mode is SearchMode.EXACT else IndexKind.PQ

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from heddle.engines.vector.ivf.live_index import LiveIndex
 
-STALE_SHARE = 0.05  # of the vectors: once so many have come or gone, it is looked up anew
+STALE_SHARE = 0.05  # of the vectors: once this share has come or gone, places are looked up again
 
 
 class Places(NamedTuple):
@@ -39,7 +39,7 @@ class ChunkPlaces:
         self._changes = 0
 
     def changed(self, count: int) -> None:
-        """Note that so many vectors have come or gone."""
+        """Note that `count` vectors have come or gone."""
         self._changes += count
         if self._changes > STALE_SHARE * self._live.count:
             self._list_of = None

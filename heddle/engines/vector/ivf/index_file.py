@@ -3,7 +3,7 @@
 `DIR/index/manifest.json` names the one valid file `ivf-<revision>.faiss`, the refine store that
 belongs to it (`refine-<revision>.bin`, where there is one) and their checksums. They never change:
 what the corpus writes after their revision is replayed from it, its log, when they are opened, and
-they are written anew when that has become much. Whatever is wrong with them, the index is built
+they are written anew when that has become much. If anything is wrong with them, the index is built
 again from the vectors.
 """
 

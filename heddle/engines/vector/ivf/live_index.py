@@ -29,7 +29,7 @@ KMEANS_SEED = 1234
 TAIL_SHARE, TAIL_MIN, TAIL_MAX = 0.05, 1024, 20_000  # vectors replayed rather than saved
 PIECE_ROWS = 1024  # the most vectors that are brought in at once while others wait ...
 PIECE_COMPARISONS = 2**17  # ... and of comparisons with centroids: some milliseconds
-FOLLOW_ROWS = 4096  # brought in at once where nobody waits
+FOLLOW_ROWS = 4096  # brought in at once where no search waits
 
 IvfIndex = Any
 """A faiss.IndexIVF, or one behind a rotation (IndexPreTransform); FAISS's own type stubs lack
@@ -49,7 +49,7 @@ class LiveIndex:
 
     A search may see vectors of a newer revision than `revision` says, never miss older ones. The
     labels in the index are chunk ids, or rows of `refine` where it keeps codes only. `tail` counts
-    what was written and deleted since its file was: whoever opens that replays as much.
+    what was written and deleted since its file was: the next to open it replays as much.
     """
 
     index: IvfIndex | None

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROWS_AT_ONCE = 4  # rows that are priced before asking whether the budget is full
-STRETCH = 2  # a search is due when the engine has done so many times its work since it came
+STRETCH = 2  # a search is due when the engine has done this many times its work since it came
 NO_LIST = -1
 
 Upcoming = Callable[[NDArray[np.int64]], NDArray[np.int64]]
@@ -65,7 +65,7 @@ def plan_substage(
 
     Args:
         rows: the searches in flight.
-        upcoming: tells which lists some rows scan from now on.
+        upcoming: returns which lists some rows scan from now on.
         price: predicts how long scans take.
         budget_s: time for the scans [s]; inf takes everything.
         lists_max: the most clusters one row scans in this sub-stage.
@@ -104,7 +104,7 @@ def plan_shared(
 
     Args:
         rows: the searches in flight; one at least has lists left.
-        pending: tells which lists a row has yet to scan.
+        pending: returns which lists a row has yet to scan.
         wanting: rows that have yet to scan each list, [nlist].
         list_s: predicted time to scan each list for all of these [s], [nlist].
         budget_s: time for the scans [s]; inf takes everything.

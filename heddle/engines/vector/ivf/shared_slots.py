@@ -1,4 +1,4 @@
-"""Rows whose sub-stages scan the same lists, in whatever order that needs."""
+"""Rows whose sub-stages scan the same lists, in any order that needs."""
 
 from typing import ClassVar
 

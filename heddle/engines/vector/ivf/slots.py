@@ -25,7 +25,7 @@ class SlotTable:
     [c, w] int64, of which a row scans those before its stop; distances [c, heap] float32 and
     labels [c, heap] int64 are the running heaps, unordered; the others [c] int64, of which
     on_device counts the lists that a device has scanned, and courses says where the row's course
-    is that tells when it may stop, -1 = it has none.
+    is, which decides when it may stop, -1 = it has none.
     """
 
     def __init__(self, k: int, heap: int, dims: int, allowed: Allowed | None = None) -> None:

@@ -1,6 +1,6 @@
 """Distances that FAISS doesn't give from Python as fast, compiled by Numba.
 
-A row's result never depends on the rows beside it, whatever the batch: it is summed in one order.
+A row's result never depends on the rows beside it, in any batch: it is summed in one order.
 """
 
 import numba

@@ -2,9 +2,9 @@
 
 A scan of whole vectors waits for memory: a vector takes longer to come than to be compared. Queries
 that want the same list in one sub-stage are compared with each vector while it is there, four at a
-time. Such a comparison may round in any order: it only tells which vectors are out for certain. The
-rest are measured again as FAISS does it, so that the hits are FAISS's bit for bit, whoever shares
-the list.
+time. Such a comparison may round in any order: it only rules vectors out for certain. The
+rest are measured again as FAISS does it, so that the hits are FAISS's bit for bit, however
+many queries share the list.
 """
 
 import numba

@@ -16,7 +16,7 @@ from heddle.engines.vector.recall.recall_window import RecallWindow
 log = logging.getLogger(__name__)
 
 SHARE: Final = 1 / 64  # of the queries
-OPEN_MAX: Final = 8  # samples at once; while so many wait for idle time, none is taken
+OPEN_MAX: Final = 8  # samples at once; while this many wait for idle time, none is taken
 WINDOW: Final = 512
 ROUNDING: Final = 1e-6  # of a squared distance: two ways to sum it
 
@@ -65,7 +65,7 @@ class ExactRun:
 
 
 class SelfCheck:
-    """Chooses searches by a seeded draw and tells how much the index's searches find: `estimate`.
+    """Chooses searches by a seeded draw and estimates the recall of the index: `estimate`.
 
     Args:
         index: answers exactly, piece by piece.

@@ -283,7 +283,7 @@ def writers(kind: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def acknowledged_before_a_kill(process: subprocess.Popen[str], directory: Path, acks: int) -> int:
-    """Start a writer, kill it after so many acknowledgements, and return what it has promised."""
+    """Start a writer, kill it after `acks` acknowledgements, and return its last promise."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(f"{directory}\n")

@@ -20,7 +20,7 @@ WATCHED: Final = 128  # searches that ended by the rule, of which its recall is 
 
 
 class Calibration:
-    """A sliding sample of searches, the stop rule that follows from it, and what it keeps.
+    """A sliding sample of searches, its stop rule, and the recall that this keeps.
 
     A half of the sample, drawn at random, fits the model, the other its limit. When the searches
     that stopped find less than was promised, by more than chance explains, all is learnt anew, and

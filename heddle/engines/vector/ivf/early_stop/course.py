@@ -39,9 +39,9 @@ class Course:
     """One query on its way through its clusters.
 
     Shapes: query [d]; lists, distances (plain, to the centroids), sizes and bonuses [w]; looks [c].
-    `known` is what it was compared with before its first cluster, None = nothing; `rule` says when
-    it may stop, None = not before the last look; `record` is there if it is a sample, which goes to
-    its end.
+    `known` are the hits that it was compared with before its first cluster, None = nothing; `rule`
+    says when it may stop, None = not before the last look; `record` is there if it is a sample,
+    which goes to its end.
     """
 
     start: Start

@@ -89,7 +89,7 @@ class CourseTable:
     def free(self, place: int) -> Course:
         """Let a course go that is over; return it."""
         course = self._courses[place]
-        assert course is not None, f"nobody is in place {place}"
+        assert course is not None, f"no course is in place {place}"
         self._courses[place] = None
         self._rules[place] = None
         self._free.append(place)
@@ -157,7 +157,7 @@ class CourseTable:
         return missing
 
     def _widen(self, width: int, looks: int) -> None:
-        """Make room for a course so wide and with so many looks."""
+        """Make room for a course of this width and with `looks` looks."""
         wanted = {"_distances": width, "_bonuses": width, "_sizes": width, "_looks": looks}
         for name, wide in wanted.items():
             column = getattr(self, name)

@@ -39,7 +39,7 @@ class Look(NamedTuple):
 class Counted:
     """Searches of one kind that have ended, by their states on the way.
 
-    Shapes: looks [c] clusters scanned by then, ascending; counts [c, STABLE_MAX + 1, 2] searches
+    Shapes: looks [c] clusters scanned so far, ascending; counts [c, STABLE_MAX + 1, 2] searches
     that were in each state, and those of them whose hits were final.
     """
 
@@ -64,7 +64,7 @@ class Finality:
     A search's state is after how many of its clusters it is looked at, and for how many looks its
     hits have been the same. The probability is the share of earlier searches in that state whose
     hits were the final ones, in the same order, as if one more had ended with others; so it holds
-    for whatever is asked, and for any kind of index, and needs no exact answer: every search ends.
+    for any question, and for any kind of index, and needs no exact answer: every search ends.
     """
 
     def __init__(self) -> None:

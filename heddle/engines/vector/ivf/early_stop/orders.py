@@ -49,7 +49,7 @@ class Planned(NamedTuple):
 
 
 Order = Callable[[Planned], NDArray[np.int64]]
-"""Tells the turns of planned clusters, [w]."""
+"""Returns the turns of planned clusters, [w]."""
 
 
 def soft_order(planned: Planned) -> NDArray[np.int64]:

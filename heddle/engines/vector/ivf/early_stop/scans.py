@@ -16,7 +16,7 @@ AHEAD: Final = 64  # clusters that are looked at of those to come; the others ha
 class Scans:
     """Searches that scanned all their clusters in order, and were looked at in between.
 
-    Shapes (n searches of w clusters, looked at c times): looks [c] clusters scanned by then,
+    Shapes (n searches of w clusters, looked at c times): looks [c] clusters scanned until each,
     ascending, the last w; distances [n, w] from the query to the centroid; sizes [n, w] vectors;
     bonuses [n, w] see `history_bonus`; hits [n, w] how many of the k wanted each cluster holds that
     were not known before; kth [n, c] distance to the k-th nearest vector that is known, at most
@@ -87,7 +87,7 @@ def features_of(
     sizes: NDArray[np.int64],
     bonuses: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return what tells how many hits clusters hold, [n, a, f].
+    """Return the features that predict how many hits clusters hold, [n, a, f].
 
     Shapes: distances, sizes and bonuses of the clusters [n, a]; of each search the distance of its
     nearest centroid and of its k-th nearest vector so far [n, 1].

@@ -179,7 +179,7 @@ class TargetStops:
                 self._check.drop()
 
     def calibration(self, k: int, planned: int) -> Calibration:
-        """Return what tells when searches for k hits that plan so many clusters may stop."""
+        """Return the calibration of searches for k hits that plan this many clusters."""
         key = (k, planned, len(self._index.list_sizes))
         if key not in self._calibrations:
             if len(self._calibrations) == CALIBRATIONS_KEPT:

@@ -1,4 +1,4 @@
-"""What the lists of a FAISS index hold, as vectors, whatever they are stored as."""
+"""What the lists of a FAISS index hold, as vectors, also where they are stored as codes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ class ListReader:
         ivf: an index of whole vectors, of product codes without residuals, or of Panorama's.
 
     Raises:
-        ConfigError: FAISS lays its lists out in another way than this reads them.
+        ConfigError: FAISS lays its lists out differently here.
     """
 
     def __init__(self, ivf: IvfIndex) -> None:

@@ -29,7 +29,7 @@ class Residency:
         self._free = np.arange(blocks, EMPTY, -1)
 
     def admit(self, number: int, blocks: int) -> NDArray[np.int64] | None:
-        """Give a list its blocks, [blocks], or None where so many aren't free."""
+        """Give a list its blocks, [blocks], or None where too few are free."""
         if blocks > len(self._free):
             return None
         cut = len(self._free) - blocks

@@ -1,4 +1,4 @@
-"""Whether a sub-stage gains by using the device, from what it has measured. Pure."""
+"""Whether a sub-stage gains by using the device, from measured times. Pure."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -19,7 +19,7 @@ PROBE_GAP_MAX: Final = 16  # swaps between two probes: rare, but its fit needs s
 
 
 class Worth:
-    """Compares what lists cost on the host with what it costs to have the device scan them.
+    """Compares the time of lists on the host with that of having the device scan them.
 
     The device's cost is what the sub-stage spends on it: packing, launching, waiting for what
     isn't there yet when the host is done, and merging. So work that the host overlaps is free.

@@ -1,4 +1,4 @@
-"""Searches by words beside the steps: nobody waits for them but who asked."""
+"""Searches by words beside the steps: only those who asked wait for them."""
 
 import math
 import threading
@@ -23,7 +23,7 @@ WAIT_S = 30
 
 
 class Lane:
-    """An engine whose corpus holds searches by words back until it is told to go on."""
+    """An engine whose corpus holds searches by words back until it may go on."""
 
     def __init__(self, tools):
         self.tools, self.source = tools, tools.Source(tools.clustered(300))

@@ -32,7 +32,7 @@ def served(tools, request):
 class TimedScanner:
     """Scans for real on a clock where every list takes one second and nothing else any time.
 
-    Where queries share lists, one that is read takes a second, whoever wants it.
+    Where queries share lists, one that is read takes a second, for any number of queries.
     """
 
     def __init__(self, clock, scanner):
@@ -315,7 +315,7 @@ def test_commands_for_tasks_it_does_not_know_are_ignored(served, tools):
 
 
 def test_a_higher_class_overtakes(served, tools):
-    engine = engine_over(served, tools, lists_per_step=2)  # so that nobody rides along
+    engine = engine_over(served, tools, lists_per_step=2)  # so that no search rides along
     bulk, urgent = queries_of(tools, 4, 0), queries_of(tools, 4, 1)
     engine.apply(tools.search(1, bulk, priority=Priority.BULK))
     engine.step(0.0, 10.0)

@@ -1,4 +1,4 @@
-"""Our scan against FAISS: equal bit for bit, whatever queries share, in any order of lists."""
+"""Our scan against FAISS: equal bit for bit, whichever queries share, in any order of lists."""
 
 import faiss
 import numpy as np

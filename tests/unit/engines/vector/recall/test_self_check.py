@@ -1,4 +1,4 @@
-"""A share of the searches is run again, exactly, and what they found is told."""
+"""A share of the searches is run again, exactly, and their recall is reported."""
 
 import numpy as np
 import pytest
@@ -157,11 +157,11 @@ def test_an_engine_tells_what_its_searches_find(served, tools):
     for number in range(20):
         engine.apply(tools.search(number, tools.clustered(1, seed=number), 200, nprobe=2))
     frame = engine.step(0.0, 1.0)
-    assert engine.has_work  # nobody waits, but samples do
+    assert engine.has_work  # no search waits, but samples do
     while engine.has_work:
         frame = engine.step(0.0, 1.0)
     assert frame.recall.checks == OPEN_MAX
-    assert 0 < frame.recall.recall < 1  # two lists don't hold so many
+    assert 0 < frame.recall.recall < 1  # two lists don't hold all
     engine.apply(tools.search(99, tools.clustered(1, seed=99), 5))
     [done] = tools.drain(engine)
     assert done.result.recall == frame.recall

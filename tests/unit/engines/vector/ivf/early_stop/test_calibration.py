@@ -28,7 +28,7 @@ def scan(seed):
 
 
 def finding_less(one, share):
-    """Return a search that misses hits which no cluster tells of."""
+    """Return a search that misses hits which no cluster announces."""
     return replace(one, recall=share * one.recall)
 
 

@@ -1,4 +1,4 @@
-"""Many courses at once are told what each would be told alone, wherever they lie."""
+"""Many courses at once get the answers that each would get alone, in any places."""
 
 import numpy as np
 import pytest
@@ -103,5 +103,5 @@ def test_a_place_knows_nothing_of_who_was_there_before():
 
 
 def test_a_place_that_nobody_has_can_not_be_left():
-    with pytest.raises(AssertionError, match="nobody is in place 3"):
+    with pytest.raises(AssertionError, match="no course is in place 3"):
         CourseTable().free(3)

@@ -17,7 +17,7 @@ FINAL, OTHER = np.array([1, 2, 3]), np.array([1, 3, 2])
 
 
 def searched(finality, task_id, looks, final=FINAL, kind=KIND):
-    """Take a search to its end; `looks` are (clusters scanned, hits by then)."""
+    """Take a search to its end; `looks` are (clusters scanned, hits so far)."""
     found = []
     for scanned, labels in looks:
         assert finality.is_due(task_id, kind, scanned)

@@ -169,7 +169,7 @@ def test_what_a_request_found_before_is_looked_for_first_and_counted(corpus, too
 
 
 def missed(corpus, tools, planned):
-    """Return a question to whose hits so many lists do not come, and the distances of both."""
+    """Return a question whose hits lie beyond the planned lists, and the distances of both."""
     for query in questions(tools, 200, 11):
         exact, _ = corpus.scanner.search_at_once(query[None], K, len(corpus.scanner.list_sizes))
         found, _ = corpus.scanner.search_at_once(query[None], K, planned)
