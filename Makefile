@@ -1,7 +1,7 @@
 # `make demo` and `make test` set everything up themselves: they need Python 3.11 or newer and a C compiler.
 #   setup, setup-all            install into .venv; setup-all adds what CI tests besides
 #   demo                        index a town's archive, answer 40 questions
-#   test, test-fast             the whole suite; what takes seconds, in under three minutes
+#   test, test-fast             the whole suite; all but the slow tests, in about three minutes
 #   check                       format, lint, types, test
 #   dist                        build the wheels, try them in an empty environment
 #   nightly                     what is too long for CI; BENCHES="NAME ..." adds benchmarks

@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from heddle.cli.bench import machine_record, version_record
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 TURNS: Final = 5
 Headline = dict[str, float]
@@ -124,8 +126,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows += compared(name, turns)
             print("\n".join(row.line() for row in rows if row.benchmark == name), flush=True)
     if options.json is not None:
-        record = {"against": options.against, "turns": options.turns, "full": options.full}
-        record["rows"] = [asdict(row) for row in rows]
+        settings = {"against": options.against, "turns": options.turns, "full": options.full}
+        record = {
+            "name": "bench-turns",
+            "machine": machine_record(),
+            "versions": version_record(),
+            "settings": settings,
+            "rows": [asdict(row) for row in rows],
+            "headline": {f"{row.benchmark}.{row.figure}": row.ratio for row in rows},
+        }
         options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return 0
 
