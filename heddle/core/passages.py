@@ -1,6 +1,28 @@
 """A passage: a chunk of a document as retrieval returns it and a prompt shows it."""
 
 from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a passage stands, so that a reader can look it up.
+
+    Args:
+        file: the file it was read from, as it was named when indexed; "" = it came as text.
+        page: the page on which it begins, from 1; None = the format has no pages.
+        heading: the headings above it, the outermost first.
+        start, end: its characters in the document's text as it was read, [start, end).
+    """
+
+    file: str = ""
+    page: int | None = None
+    heading: tuple[str, ...] = ()
+    start: int = 0
+    end: int = 0
+
+
+NO_PLACE: Final = Place()
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +41,7 @@ class Passage:
     position: int = 0
     tenant: str = ""
     collection: str = ""
+    place: Place = NO_PLACE
 
     def precedes(self, other: "Passage") -> bool:
         """Whether the other passage is the next chunk of the same document."""

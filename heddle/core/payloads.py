@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +103,43 @@ class EmbedPayload:
     def part(self, start: int, stop: int) -> "EmbedPayload":
         """Return rows [start, stop) as a payload of their own."""
         return replace(self, texts=self.texts[start:stop])
+
+
+class ReadingText(NamedTuple):
+    """A passage as a reading model sees it; an empty `title` is left out."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractPayload:
+    """Quote the answer to a question from passages; answered by Extracted.
+
+    At most `quotes_max` quotes are wanted, the best first.
+    """
+
+    question: str
+    passages: tuple[ReadingText, ...]
+    quotes_max: int = 3
+
+    @property
+    def rows(self) -> int:
+        """Passages to read."""
+        return len(self.passages)
+
+
+@dataclass(frozen=True, slots=True)
+class RerankPayload:
+    """Score how well each passage answers a question; answered by Reranked."""
+
+    question: str
+    passages: tuple[ReadingText, ...]
+
+    @property
+    def rows(self) -> int:
+        """Passages to score."""
+        return len(self.passages)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -265,6 +303,8 @@ class ToolPayload:
 
 Payload = (
     EmbedPayload
+    | ExtractPayload
+    | RerankPayload
     | SearchPayload
     | IngestPayload
     | PrefillPayload

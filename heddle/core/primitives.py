@@ -5,10 +5,11 @@ from typing import Final
 
 
 class PrimitiveKind(Enum):
-    """Teola Table 1, plus Tool (a user's function, a call to the outside world), Priming, Asking.
+    """Teola Table 1, plus Tool (a user's function, a call to the outside world) and three more.
 
-    Priming computes a chunk's KV to be stored, on top of its neighbours' (FusionRAG §3.1). Asking
-    runs a prompt's question while its passages are looked for (FusionRAG §3.2).
+    Extracting quotes an answer from passages. Priming computes a chunk's KV to be stored, on top of
+    its neighbours' (FusionRAG §3.1). Asking runs a prompt's question while its passages are looked
+    for (FusionRAG §3.2).
 
     The kinds in `UNBUILT_KINDS` have a name only: no component is lowered to them yet, and no
     engine takes them.
@@ -19,6 +20,7 @@ class PrimitiveKind(Enum):
     PRIMING = "priming"
     SEARCHING = "searching"
     RERANKING = "reranking"
+    EXTRACTING = "extracting"
     ASKING = "asking"
     PREFILLING = "prefilling"
     PARTIAL_PREFILLING = "partial_prefilling"
@@ -39,10 +41,11 @@ class PrimitiveKind(Enum):
         return self in (PrimitiveKind.CONDITION, PrimitiveKind.AGGREGATE)
 
 
-# Named here for what is still to be built on them: the pass `split_prefill` (the two prefilling
-# kinds), the pass `pipeline_decoding` (Teola §4.2), and reranking.
+# Named here for what is still to be built on them: the passes `split_prefill` (the two prefilling
+# kinds) and `pipeline_decoding` (Teola §4.2), and the nodes that read passages.
 UNBUILT_KINDS: Final = frozenset(
     {
+        PrimitiveKind.EXTRACTING,
         PrimitiveKind.RERANKING,
         PrimitiveKind.PARTIAL_PREFILLING,
         PrimitiveKind.FULL_PREFILLING,

@@ -26,6 +26,44 @@ class Vectors:
     windowed: int = 0
 
 
+class Quote(NamedTuple):
+    """An answer as it stands in a passage: characters [start, end) of passage number `passage`.
+
+    `score` compares the quote with "no answer", which scores 0; a higher score is more certain.
+    """
+
+    passage: int
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """The best quotes of a payload's passages, the best first.
+
+    `scores` has one entry for each passage: the score of its best quote, which also ranks it.
+    `tokens` were read in `windows` rows, the question counted in each.
+    """
+
+    quotes: tuple[Quote, ...]
+    scores: tuple[float, ...]
+    tokens: int = 0
+    windows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reranked:
+    """One score for each passage, in the payload's order; a higher score answers better.
+
+    `truncated` counts the passages that the model could not read to their end.
+    """
+
+    scores: tuple[float, ...]
+    tokens: int = 0
+    truncated: int = 0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedHits:
     """Chunks in an order that their distances don't tell.
@@ -236,5 +274,15 @@ class ToolResult:
 
 
 Result = (
-    Vectors | Hits | Ingested | Primed | Asked | Prefilled | SequenceKv | Generated | ToolResult
+    Vectors
+    | Extracted
+    | Reranked
+    | Hits
+    | Ingested
+    | Primed
+    | Asked
+    | Prefilled
+    | SequenceKv
+    | Generated
+    | ToolResult
 )
