@@ -43,11 +43,13 @@ class Extracted:
     """The best quotes of a payload's passages, the best first.
 
     `scores` has one entry for each passage: the score of its best quote, which also ranks it.
+    A quote that scores less than `threshold` is no answer: the model's training has fixed it.
     `tokens` were read in `windows` rows, the question counted in each.
     """
 
     quotes: tuple[Quote, ...]
     scores: tuple[float, ...]
+    threshold: float = 0.0
     tokens: int = 0
     windows: int = 0
 

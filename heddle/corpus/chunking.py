@@ -11,6 +11,7 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from heddle.core.errors import ConfigError
+from heddle.core.sentences import sentence_ends
 from heddle.corpus.document import Document
 from heddle.corpus.sections import sections
 
@@ -20,14 +21,6 @@ WORD_CHARS_MAX = 200  # a longer "word" (base64, a URL, a script without spaces)
 _IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\s{_IDEOGRAPH}]{{1,{WORD_CHARS_MAX}}}")
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
-_SENTENCE_END = re.compile(
-    r"""[.!?…]["'”’)\]]*(?=\s+[^a-z\s])"""  # a stop, and what follows has no small letter
-    r"""|[。！？][”’」』）]*"""
-    r"""|\n(?=[ \t]*(?:[-*+•]|\d+[.)])\s)"""  # an item of a list begins
-)
-_ABBREVIATION = re.compile(
-    r"(?:\b[A-Z]|\b(?:Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Mt|No|Vol|Fig|Eq|vs|cf|al|etc|e\.g|i\.e))\.$"
-)
 _LINE_END = re.compile(r"\n")
 _BLANK_LINES = re.compile(r"[ \t]*\n(?:[ \t]*\n)+")
 
@@ -206,18 +199,11 @@ def _paragraph_ends(text: str, start: int, end: int) -> Iterator[int]:
     return (found.end() for found in _PARAGRAPH_END.finditer(text, start, end))
 
 
-def _sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
-    for found in _SENTENCE_END.finditer(text, start, end):
-        before = text[max(start, found.start() - 5) : found.start() + 1]
-        if not _ABBREVIATION.search(before):
-            yield found.end()
-
-
 def _line_ends(text: str, start: int, end: int) -> Iterator[int]:
     return (found.end() for found in _LINE_END.finditer(text, start, end))
 
 
 _ENDS: tuple[Callable[[str, int, int], Iterator[int]], ...] = (
-    _sentence_ends,
+    sentence_ends,
     _line_ends,
 )
