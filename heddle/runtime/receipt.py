@@ -109,7 +109,7 @@ class Receipt:
         generated_tokens: tokens that were written.
         lists_scanned: clusters of the index that its searches scanned.
         lists_probed: clusters that they planned to scan.
-        texts_truncated: texts longer than the embedder's limit that were cut to it.
+        texts_truncated: texts longer than a model's limit that were cut to it.
         preemptions: sequences that lost their KV pages to others.
         retries: primitives that were sent again.
         passes: optimizer passes that changed its graph.
@@ -123,6 +123,8 @@ class Receipt:
         searches_parked: how often the pool took a slot back from one of its searches.
         lists_on_device: of the clusters scanned, those on a device beside the host.
         texts_windowed: texts longer than the embedder's limit that were read in windows.
+        passages_read: passages that a model has read with the question, to rank or to quote them.
+        tokens_read: tokens of these, with the question's.
         hits_cached: hits that an earlier search of the request had found.
         recall: the measured recall of the index's searches; None = not measured.
         fallback_kinds: counts of `fallbacks`, by kind.
@@ -153,6 +155,8 @@ class Receipt:
     searches_parked: int = 0
     lists_on_device: int = 0
     texts_windowed: int = 0
+    passages_read: int = 0
+    tokens_read: int = 0
     hits_cached: int = 0
     recall: RecallEstimate | None = None
     fallback_kinds: Mapping[str, int] = field(default_factory=dict)
@@ -173,6 +177,8 @@ class ReceiptDraft:
     lists_probed: int = 0
     texts_truncated: int = 0
     texts_windowed: int = 0
+    passages_read: int = 0
+    tokens_read: int = 0
     preemptions: int = 0
     retries: int = 0
     passes: list[str] = field(default_factory=list)
@@ -233,6 +239,8 @@ class ReceiptDraft:
             lists_probed=self.lists_probed,
             texts_truncated=self.texts_truncated,
             texts_windowed=self.texts_windowed,
+            passages_read=self.passages_read,
+            tokens_read=self.tokens_read,
             preemptions=self.preemptions,
             retries=self.retries,
             passes=tuple(dict.fromkeys(self.passes)),

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 RETRYABLE = (
     PrimitiveKind.EMBEDDING,
     PrimitiveKind.SEARCHING,
+    PrimitiveKind.RERANKING,
+    PrimitiveKind.EXTRACTING,
     PrimitiveKind.INGESTION,
     PrimitiveKind.PRIMING,
 )

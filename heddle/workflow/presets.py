@@ -1,4 +1,4 @@
-"""The ready-made workflows: the five of HedraRAG's evaluation (§6.1, Figure 3)."""
+"""The ready-made workflows: `quote`, and the five of HedraRAG's evaluation (§6.1, Figure 3)."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -30,6 +30,14 @@ PASSAGE_TOKENS = 64
 SUMMARY_TOKENS = 96
 IRG_TURNS = 2
 RECOMP_TOPK = 6  # more than elsewhere: what doesn't help is cut away
+
+
+def quote(topk: int | None = None) -> RAGraph:
+    """Retrieve once, and quote the answer from the passages; no model writes text."""
+    graph = RAGraph("quote")
+    graph.add_retrieval("retrieve", query="query", topk=topk)
+    graph.add_extraction("quote", "docs", output="quotes")
+    return graph
 
 
 def oneshot(topk: int | None = None) -> RAGraph:
@@ -108,6 +116,7 @@ def _until(turns: int) -> Chooser:
 
 
 PRESETS: Final[Mapping[str, Callable[[], RAGraph]]] = {
+    "quote": quote,
     "oneshot": oneshot,
     "hyde": hyde,
     "multistep": multistep,
