@@ -16,8 +16,6 @@ class Checked(Protocol):
     @property
     def generator(self) -> str | Path | None: ...
     @property
-    def llm(self) -> str | Path | None: ...
-    @property
     def index(self) -> str | Path | None: ...
     @property
     def speculate(self) -> bool: ...
@@ -46,11 +44,8 @@ def check_together(config: Checked) -> None:
     Raises:
         ConfigError: the message names them, and the fix.
     """
-    if config.llm is None and config.index is None:
-        raise ConfigError(
-            f"a server needs an index, a model that writes, or both: generator is "
-            f"{config.generator!r} and there is no index; name a corpus that `heddle index` made"
-        )
+    if config.generator is None and config.index is None:
+        raise ConfigError("a server needs a generator, an index, or both; both are None")
     _check_search(config)
     _check_optimizations(config)
     _check_llm_lanes(config)

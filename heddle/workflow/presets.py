@@ -29,13 +29,15 @@ ANSWER_TOKENS = 32
 PASSAGE_TOKENS = 64
 SUMMARY_TOKENS = 96
 IRG_TURNS = 2
+QUOTE_TOPK = 5
 RECOMP_TOPK = 6  # more than elsewhere: what doesn't help is cut away
 
 
 def quote(topk: int | None = None) -> RAGraph:
     """Retrieve once, and quote the answer from the passages; no model writes text."""
     graph = RAGraph("quote")
-    graph.add_retrieval("retrieve", query="query", topk=topk)
+    wanted = QUOTE_TOPK if topk is None else topk
+    graph.add_retrieval("retrieve", query="query", topk=wanted, allow_fewer=topk is None)
     graph.add_extraction("quote", "docs", output="quotes")
     return graph
 
