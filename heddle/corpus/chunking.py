@@ -29,16 +29,23 @@ _ABBREVIATION = re.compile(
     r"(?:\b[A-Z]|\b(?:Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Mt|No|Vol|Fig|Eq|vs|cf|al|etc|e\.g|i\.e))\.$"
 )
 _LINE_END = re.compile(r"\n")
-_BLANK_LINES = re.compile(r"[ \t]*\n(?:[ \t]*\n)+")
 
 
 @dataclass(frozen=True, slots=True)
 class TextChunk:
-    """A piece of a document; `position` counts the document's chunks from 0."""
+    """A piece of a document; `position` counts the document's chunks from 0.
+
+    `text` is the document's text from `start` to `end`; `heading` are the headings above it, the
+    outermost first, and `page` is the page on which it begins, None where there are no pages.
+    """
 
     position: int
     title: str
     text: str
+    start: int = 0
+    end: int = 0
+    page: int | None = None
+    heading: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +98,22 @@ def chunk_document(document: Document, chunking: Chunking) -> tuple[TextChunk, .
     """
     cutter = _Cutter(document.text, chunking)
     found = (
-        (section.title, _BLANK_LINES.sub("\n\n", document.text[piece.start : piece.end]))
+        (section, piece)
         for section in sections(document)
         for piece in cutter.cut(section.start, section.end)
     )
-    return tuple(TextChunk(position, *chunk) for position, chunk in enumerate(found))
+    return tuple(
+        TextChunk(
+            position,
+            section.title,
+            document.text[piece.start : piece.end],
+            piece.start,
+            piece.end,
+            document.page_at(piece.start),
+            section.path,
+        )
+        for position, (section, piece) in enumerate(found)
+    )
 
 
 class _Cutter:
