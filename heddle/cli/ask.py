@@ -118,7 +118,8 @@ def passage_line(passage: Passage) -> str:
     """Return one line that shows where a passage is from and how it begins."""
     text = " ".join(passage.text.split())
     cut = text if len(text) <= SNIPPET_CHARS else text[: SNIPPET_CHARS - 1] + "…"
-    return f"  {passage.distance:.3f}  {passage.title}: {cut}"
+    where = f"{passage.place}  " if str(passage.place) else ""
+    return f"  {passage.distance:.3f}  {where}{passage.title}: {cut}"
 
 
 def _fused_line(fused: FusedKv) -> str:

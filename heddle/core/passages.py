@@ -21,6 +21,10 @@ class Place:
     start: int = 0
     end: int = 0
 
+    def __str__(self) -> str:
+        """Return file and page, as in "manual.pdf:12"; "" where there is no file."""
+        return self.file if self.page is None or not self.file else f"{self.file}:{self.page}"
+
 
 NO_PLACE: Final = Place()
 

@@ -22,16 +22,23 @@ _IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0
 _WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\s{_IDEOGRAPH}]{{1,{WORD_CHARS_MAX}}}")
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
 _LINE_END = re.compile(r"\n")
-_BLANK_LINES = re.compile(r"[ \t]*\n(?:[ \t]*\n)+")
 
 
 @dataclass(frozen=True, slots=True)
 class TextChunk:
-    """A piece of a document; `position` counts the document's chunks from 0."""
+    """A piece of a document; `position` counts the document's chunks from 0.
+
+    `text` is the document's text from `start` to `end`; `heading` are the headings above it, the
+    outermost first, and `page` is the page on which it begins, None where there are no pages.
+    """
 
     position: int
     title: str
     text: str
+    start: int = 0
+    end: int = 0
+    page: int | None = None
+    heading: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +91,22 @@ def chunk_document(document: Document, chunking: Chunking) -> tuple[TextChunk, .
     """
     cutter = _Cutter(document.text, chunking)
     found = (
-        (section.title, _BLANK_LINES.sub("\n\n", document.text[piece.start : piece.end]))
+        (section, piece)
         for section in sections(document)
         for piece in cutter.cut(section.start, section.end)
     )
-    return tuple(TextChunk(position, *chunk) for position, chunk in enumerate(found))
+    return tuple(
+        TextChunk(
+            position,
+            section.title,
+            document.text[piece.start : piece.end],
+            piece.start,
+            piece.end,
+            document.page_at(piece.start),
+            section.path,
+        )
+        for position, (section, piece) in enumerate(found)
+    )
 
 
 class _Cutter:

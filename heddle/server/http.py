@@ -74,8 +74,9 @@ def create_app(
     async def ask(asked: Annotated[AskRequest, Depends(read_ask)], request: Request) -> Response:
         """Answer a question.
 
-        The reply has `answer`, `passages` (each with `title`, `text`, `document_id` and
-        `distance`) and `receipt`. With `stream` it is a stream of server-sent events:
+        The reply has `answer`, `passages` (each with `title`, `text`, `document_id`, `chunk_id`,
+        `distance` and `place`: `file`, `page`, `heading`, `start` and `end`) and `receipt`.
+        With `stream` it is a stream of server-sent events:
         `node_started`, `retrieved`, `token`, `node_finished`, and `answer` or `error` at the end.
         A client that disconnects cancels its request.
         """

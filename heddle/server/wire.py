@@ -60,6 +60,8 @@ def passage_json(passage: Passage) -> Json:
         "title": passage.title,
         "text": passage.text,
         "document_id": passage.document_id,
+        "chunk_id": passage.chunk_id,
+        "place": asdict(passage.place),
         "distance": passage.distance,
     }
 

@@ -2,7 +2,6 @@
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 
 from heddle.core.passages import Passage
@@ -52,15 +51,11 @@ def read_document_questions(path: Path, documents: Path) -> tuple[EvalQuestion, 
 def cut_document(document: Document) -> CutDocument:
     """Return a document's chunks and where they begin."""
     chunks = chunk_document(document, Chunking())
-    # Chunks leave out white space and nothing else, so counting the rest gives the places.
-    solid = [index for index, character in enumerate(document.text) if not character.isspace()]
-    sizes = (len("".join(chunk.text.split())) for chunk in chunks)
-    before = list(accumulate(sizes, initial=0))[: len(chunks)]
     return CutDocument(
         tuple(
             given_passage(document.id, chunk.title, chunk.text, chunk.position) for chunk in chunks
         ),
-        tuple(solid[count] for count in before),
+        tuple(chunk.start for chunk in chunks),
     )
 
 
