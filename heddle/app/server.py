@@ -297,8 +297,8 @@ class Server:
     def health(self) -> dict[str, object]:
         """Return the state of every lane and of the runtime, as /health shows it.
 
-        It is degraded when a lane is not ready, or when an engine runs degraded: then the answers
-        are the same, and `ready` stays true.
+        It is degraded where somebody should act: a lane is not ready, or an engine lacks something,
+        such as disk space. In the latter case the answers are the same, and `ready` stays true.
         """
         return health_of(self._running.peek())
 

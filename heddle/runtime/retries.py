@@ -74,7 +74,7 @@ class Retries:
         self.counters.retries += 1
         note = f"{task.run.primitive.name} retried after: {event.message}"
         task.request.receipt.fall_back(FallbackKind.RETRY, note)
-        log.warning("request %d: %s", task.request.id, note)
+        log.info("request %d: %s", task.request.id, note)  # its receipt says so, too
 
     def _retry_rows(self, task: TaskRun, now_s: float) -> None:
         """Send the whole primitive again: rows that were answered before are asked for again."""
