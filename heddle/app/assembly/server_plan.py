@@ -23,7 +23,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.core.dtypes import auto_dtype
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
-from heddle.engines.embedding.encoder_directory import EncoderDirectory
+from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names, lane_roles
 from heddle.engines.vector.files.index_bytes import index_bytes, mode_of
 from heddle.engines.vector.files.manifest import graph_path

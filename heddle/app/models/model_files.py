@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heddle.core.errors import InputError
-from heddle.engines.embedding.encoder_directory import EncoderDirectory, weights_digest
+from heddle.encoder.encoder_directory import EncoderDirectory, weights_digest
 
 
 @dataclass(frozen=True, slots=True)

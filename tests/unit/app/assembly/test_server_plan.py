@@ -16,7 +16,7 @@ from heddle.core.errors import InputError
 from heddle.core.tasks import Optimizations
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
-from heddle.engines.embedding.encoder_directory import EncoderDirectory
+from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_roles
 from heddle.engines.vector.ivf.hot.setting import hot_settings
 from heddle.engines.vector.pool.policies import PoolPolicy

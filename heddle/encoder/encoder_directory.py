@@ -38,7 +38,7 @@ class EncoderDirectory:
     `name` also stands for the weights: two models of one directory name differ in it. The
     package has a name of its own. `max_tokens` counts the special tokens. `prompts` are the words
     that the model wants before a text of each role, `prompt_names` all that its files have words
-    for, under whatever name. `shorter_dims` are the lengths that its
+    for, under any name. `shorter_dims` are the lengths that its
     vectors may be cut to, because it was trained so (Matryoshka).
     Vectors are always L2-normalised, as the corpus needs them; `is_normalized` says whether the
     model's own settings do so as well.
