@@ -396,7 +396,7 @@ class ServerConfig:
         Without any model that answers, a server only searches: indexing needs no more.
         """
         ranks = is_extractor(self.reranker) and self.llm is not None
-        return self.index is not None and (is_extractor(self.generator) or ranks)
+        return is_extractor(self.generator) or (ranks and self.index is not None)
 
     @property
     def default_workflow(self) -> str:

@@ -7,6 +7,7 @@ What assembles the server afterwards only reads the plan; `heddle doctor` prints
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from heddle.app.assembly.embedding_lanes import (
     EmbeddingLane,
@@ -15,8 +16,14 @@ from heddle.app.assembly.embedding_lanes import (
     retrieval_embedder,
 )
 from heddle.app.assembly.placement import Demand, Placement, plan_placement
+from heddle.app.assembly.readers import Reader, plan_readers
 from heddle.app.models.embedder_source import open_embedder
-from heddle.app.models.model_files import ModelFiles, embedder_files, generator_files
+from heddle.app.models.model_files import (
+    ModelFiles,
+    embedder_files,
+    generator_files,
+    weight_bytes,
+)
 from heddle.app.models.model_source import model_directory
 from heddle.app.priming.chunk_kv_disk import readable_size
 from heddle.app.server_config import ServerConfig
@@ -33,6 +40,8 @@ from heddle.engines.vector.shards.port import LostShard
 from heddle.hosts.devices import Device, DeviceKind, detect_devices, is_heterogeneous
 from heddle.hosts.machine import MachineFacts, read_machine
 from heddle.kv.kv_encoding import KvEncoding
+
+EMBEDDINGS_BYTES: Final = 64 << 20  # of MiniLM in float32, where they can't be shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,7 @@ class ServerPlan:
         embedder: the embedder's files; None = the server has no corpus.
         encoder: what the embedder's directory says of the model; None as above.
         embedder_dtype: the dtype that questions and passages are embedded in.
+        readers: the models that quote from passages and rank them; () = none does.
         roles: the role of each LLM lane.
         search: how far searches go.
         hot: the share of the index that a device holds as well; None = no device takes part.
@@ -85,6 +95,7 @@ class ServerPlan:
     embedder: ModelFiles | None
     encoder: EncoderDirectory | None
     embedder_dtype: str
+    readers: tuple[Reader, ...]
     roles: tuple[LaneRole, ...]
     search: SearchSettings
     hot: HotSettings | None
@@ -115,6 +126,7 @@ class ServerPlan:
         if self.embedder is not None:
             yield f"embedder {_files_line(self.embedder)}, computed in {self.embedder_dtype}"
             yield self.search.line()
+            yield from (reader.line() for reader in self.readers)
             if self.hot is not None:
                 yield f"{self.hot.share:.0%} of the vectors also on {self.hot.device}"
 
@@ -124,6 +136,7 @@ class ServerPlan:
             "generator": None if self.generator is None else _files_record(self.generator),
             "embedder": None if self.embedder is None else _files_record(self.embedder),
             "embedder_dtype": self.embedder_dtype,
+            "readers": {reader.name: reader.facts.name for reader in self.readers},
             "llm_lanes": [role.value for role in self.roles] if self.generator else [],
             "recall": self.search.recall,
             "speculates": self.search.speculates,
@@ -153,8 +166,9 @@ def plan_server(
     encoder = None if config.index is None else open_embedder(config.embedder)
     embedder = None if encoder is None else embedder_files(encoder)
     generator = None
-    if config.generator is not None:
-        generator = generator_files(model_directory(config.generator))
+    if config.llm is not None:
+        generator = generator_files(model_directory(config.llm))
+    readers = plan_readers(config)
     roles = lane_roles(config.llm_lanes)
     # Engines in the server's own process have no embedding lanes beside them.
     embeds_on = devices if encoder is not None and config.engine_host == "process" else ()
@@ -164,6 +178,7 @@ def plan_server(
         0 if generator is None else generator.loaded_bytes_max,
         0 if embedder is None else embedder.loaded_bytes_max,
         _index_bytes(store),
+        readers_bytes=_readers_bytes(readers),
         packed_bytes=packed_bytes,
         llm_on_cpu=decodes_on is None,
         accelerators=sum(device.kind is not DeviceKind.CPU for device in embeds_on),
@@ -184,6 +199,7 @@ def plan_server(
         embedder=embedder,
         encoder=encoder,
         embedder_dtype=dtype,
+        readers=readers,
         roles=roles,
         search=SearchSettings(config.recall, config.speculate),
         hot=_hot_clusters(config, machine),
@@ -210,7 +226,7 @@ def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFa
 
 def _decoding_device(config: ServerConfig, machine: MachineFacts) -> str | None:
     """Return the accelerator that the LLM runs on, as torch names it; None = on the CPU."""
-    has_llm = config.generator is not None and config.device != "cpu"
+    has_llm = config.llm is not None and config.device != "cpu"
     return "cuda:0" if has_llm and machine.gpus else None
 
 
@@ -221,6 +237,12 @@ def _packs(config: ServerConfig, machine: MachineFacts) -> bool:
     if dtype == "auto":
         dtype = auto_dtype(has_fast_bfloat16=machine.has_amx)
     return on_cpu and dtype == "float32"
+
+
+def _readers_bytes(readers: tuple[Reader, ...]) -> int:
+    """Return the memory of reading models at the worst: float32, and embeddings of their own."""
+    own = sum(reader.weight_bytes for reader in readers)
+    return 2 * own + (EMBEDDINGS_BYTES if readers else 0)
 
 
 def _index_bytes(store: CorpusStore | None) -> int:
