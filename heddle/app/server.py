@@ -18,7 +18,6 @@ from heddle.app.indexing.documents import (
     put_document,
 )
 from heddle.app.models.model_files import ModelFiles
-from heddle.app.models.model_names import EXTRACT
 from heddle.app.observe.health import health_of
 from heddle.app.observe.server_state import ServerState
 from heddle.app.observe.tally import Tally
@@ -33,6 +32,7 @@ from heddle.core.errors import ConfigError
 from heddle.core.payloads import EmbedPayload
 from heddle.core.results import Vectors
 from heddle.corpus.store import CorpusStore
+from heddle.engines.reading.installed import EXTRACT
 from heddle.runtime.clock import SystemClock
 from heddle.runtime.events import Answer
 from heddle.runtime.handle import Handle

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from heddle.app.config_checks import check_together
-from heddle.app.models.model_names import EXTRACT, is_extractor
+from heddle.app.models.model_names import is_extractor
 from heddle.app.setting import did_you_mean, fields_of, setting
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse
@@ -14,6 +14,7 @@ from heddle.core.tasks import Optimizations
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.llm.engine import BACKGROUND_STEP_S
 from heddle.engines.llm.lanes.lane_role import ROLES, LaneRole, lane_roles
+from heddle.engines.reading.installed import EXTRACT
 from heddle.engines.vector.graph.scheduler import TOPM, TOPM_MAX
 from heddle.engines.vector.ivf.hot.setting import hot_settings
 from heddle.engines.vector.pool.build import PREFILL_SLO_S

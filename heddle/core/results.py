@@ -49,9 +49,9 @@ class Extracted:
 
     quotes: tuple[Quote, ...]
     scores: tuple[float, ...]
-    threshold: float = 0.0
     tokens: int = 0
     windows: int = 0
+    threshold: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,9 @@ class Demand:
     """What has to fit: weights as they lie in memory, the index, and lanes. Sizes in bytes.
 
     `packed_bytes` is a second copy of the LLM's weights, for decoding, which may be left out.
-    `readers_bytes` are the reading models'. Where there is an LLM, each of `llm_roles` is a lane with its own weights. `accelerators` have
-    an embedding lane each; with `spills` a CPU lane helps them. The index has `shards` lanes.
+    `readers_bytes` are the reading models'. Where there is an LLM, each of `llm_roles` is a lane
+    with its own weights. `accelerators` have an embedding lane each; with `spills` a CPU lane helps
+    them. The index has `shards` lanes.
     """
 
     llm_bytes: int

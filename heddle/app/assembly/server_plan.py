@@ -22,7 +22,6 @@ from heddle.app.models.model_files import (
     ModelFiles,
     embedder_files,
     generator_files,
-    weight_bytes,
 )
 from heddle.app.models.model_source import model_directory
 from heddle.app.priming.chunk_kv_disk import readable_size

@@ -1,10 +1,8 @@
-"""Names that stand for a model without being the name of its directory."""
+"""Names that stand for the extractor."""
 
 from pathlib import Path
-from typing import Final
 
-EXTRACT: Final = "extract"
-"""The extractor: it quotes answers from passages, ranks passages, and writes nothing."""
+from heddle.engines.reading.installed import EXTRACT
 
 
 def is_extractor(name: str | Path | None) -> bool:
