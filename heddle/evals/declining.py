@@ -34,7 +34,7 @@ def quoting_headline(scored: Sequence[Scored], hidden: Sequence[Outcome]) -> dic
 
 @dataclass(frozen=True, slots=True)
 class Declining:
-    """How well the score of a quote tells whether the passages answer.
+    """How well the score of a quote separates right answers from questions without one.
 
     Args:
         auroc: the chance that a right answer scores above a question without an answer.
@@ -50,7 +50,7 @@ class Declining:
 
 
 def declining(answerable: Sequence[Scored], hidden: Sequence[Outcome]) -> Declining | None:
-    """Return what the scores of two runs of the same questions tell; None = nothing is right."""
+    """Compare the scores of two runs of the same questions; None = no answer is right."""
     right = [
         one for one in answerable if (one.values[F1] or 0.0) >= RIGHT_F1 and one.outcome.answer
     ]

@@ -32,13 +32,13 @@ class Demand:
     llm_bytes: int
     embedder_bytes: int
     index_bytes: int
-    readers_bytes: int = 0
     packed_bytes: int = 0
     llm_on_cpu: bool = True
     accelerators: int = 0
     spills: bool = False
     shards: int = 1
     llm_roles: tuple[LaneRole, ...] = (LaneRole.BOTH,)
+    readers_bytes: int = 0
 
     @property
     def llm_lanes(self) -> int:

@@ -22,7 +22,7 @@ TASKS_MAX: Final = 64  # in flight on an engine; each has the passages of one se
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A reading model of a server: its engine's name, its settings, and what its files say."""
+    """A reading model of a server: its engine's name, its settings, and the facts of its files."""
 
     name: str
     settings: ReadingSettings

@@ -39,8 +39,8 @@ def generator_files(directory: Path) -> ModelFiles:
     Raises:
         InputError: the directory holds no safetensors.
     """
-    fingerprint = f"{directory.name}-{weights_digest(directory)}"
-    return ModelFiles(directory, weight_bytes(directory), fingerprint)
+    size = weight_bytes(directory)
+    return ModelFiles(directory, size, f"{directory.name}-{weights_digest(directory)}")
 
 
 def embedder_files(encoder: EncoderDirectory) -> ModelFiles:

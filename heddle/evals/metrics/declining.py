@@ -1,4 +1,4 @@
-"""Whether a score tells right answers from questions without an answer."""
+"""Whether a score separates right answers from questions without an answer."""
 
 import math
 from collections.abc import Sequence

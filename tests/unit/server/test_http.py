@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from heddle.app.indexing.documents import DocumentChange, Embedded
+from heddle.app.server_config import ServerConfig
 from heddle.core.errors import (
     Busy,
     Cancelled,
@@ -70,6 +71,8 @@ ERRORS = [
 
 class FakeServer:
     """Pushes events into the handle it returns, or refuses."""
+
+    config = ServerConfig(generator="reader")
 
     def __init__(
         self,
@@ -139,6 +142,7 @@ def test_an_answer_with_its_passages_and_receipt():
             "chunk_id": PASSAGE.chunk_id,
             "place": {"file": "rocks.pdf", "page": 3, "heading": ["Ores"], "start": 5, "end": 9},
             "distance": 0.25,
+            "score": None,
         }
     ]
     assert found["receipt"]["optimizations"] == "exact"
