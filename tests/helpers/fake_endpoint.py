@@ -94,14 +94,16 @@ class FakeEndpoint:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        ends = (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError)
+        with contextlib.suppress(*ends):
             while True:
                 asked = await _read(reader)
                 self.asked.append(asked)
                 if not await self._answer(asked, reader, writer):
                     break
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(*ends):
             writer.close()
+            await writer.wait_closed()
 
     async def _answer(
         self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -109,8 +111,10 @@ class FakeEndpoint:
         for step in self._reply(asked):
             if step is Step.HANG:
                 self.hanging.set()
-                await reader.read(1)
-                self.hung_up.set()
+                try:
+                    await reader.read(1)
+                finally:  # also where the connection is broken
+                    self.hung_up.set()
                 return False
             if step is Step.CUT:
                 writer.transport.abort()
@@ -135,9 +139,7 @@ class FakeEndpoint:
         return plain(404, {"error": {"message": "not found"}})
 
 
-def plain(
-    status: int, body: object, headers: str = "", kind: str = "application/json"
-) -> Reply:
+def plain(status: int, body: object, headers: str = "", kind: str = "application/json") -> Reply:
     """Return a reply with a whole body: JSON, or text as it is."""
     data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     head = (
@@ -148,9 +150,7 @@ def plain(
 
 def stream_head(kind: str = "text/event-stream") -> bytes:
     """Return the head of a stream in chunks."""
-    return (
-        f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
-    )
+    return f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
 
 
 def chunk(data: bytes) -> bytes:

@@ -95,6 +95,7 @@ class ResponseReader:
         Raises:
             RemoteProblem: the response was not complete.
         """
+        self._keeps_open = False
         if self._part is _Part.UNTIL_CLOSE:
             self._end()
         elif not self.has_ended:
