@@ -185,6 +185,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"texts truncated: {receipt.texts_truncated}, in windows: {receipt.texts_windowed}; "
         f"retries: {receipt.retries}",
     ]
+    lines += [f"  written by another server: {remote}" for remote in receipt.remotes]
     if receipt.recall is not None or receipt.hits_cached:
         lines.append(f"  hits known before: {receipt.hits_cached}{_recall(receipt.recall)}")
     if receipt.passages_read:

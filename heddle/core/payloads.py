@@ -29,13 +29,14 @@ class Segment:
     """One piece of a prompt; `token_ids is None` means pending: its slot is not written yet.
 
     `is_public`: a chunk of a document that is of no tenant, so each may use what it was primed
-    with.
+    with. `text` is the piece as text, for models that other servers run: those take no token ids.
     """
 
     token_ids: tuple[int, ...] | None
     role: SegmentRole = SegmentRole.TEXT
     chunk_id: int | None = None
     is_public: bool = False
+    text: str = ""
 
     @property
     def is_pending(self) -> bool:
@@ -208,6 +209,11 @@ class PrefillPayload:
     def token_ids(self) -> tuple[int, ...]:
         """The known tokens of all segments, in order."""
         return tuple(token for segment in self.segments for token in segment.token_ids or ())
+
+    @property
+    def text(self) -> str:
+        """The prompt as text; empty where its segments hold token ids only."""
+        return "".join(segment.text for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)

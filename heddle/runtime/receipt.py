@@ -6,7 +6,14 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import FinishReason, FusedKv, KvTransfer, Prefilled, RecallEstimate
+from heddle.core.results import (
+    FinishReason,
+    FusedKv,
+    KvTransfer,
+    Prefilled,
+    RecallEstimate,
+    RemoteRun,
+)
 from heddle.core.tasks import Optimizations
 
 
@@ -21,6 +28,7 @@ class FallbackKind(Enum):
     EMPTY_LIST = "empty_list"
     SPECULATION = "speculation"  # a prompt was not computed ahead
     KV_TRANSFER = "kv_transfer"  # a prompt's KV did not all come from the lane that prefilled it
+    REMOTE = "remote"  # another server's model ran in another way than asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +140,7 @@ class Receipt:
         kv_transfers: prompts that one LLM lane computed and another decoded.
         kv_transfer_bytes: bytes of their KV.
         kv_transfer_s: how long it took to copy it out and in [s].
+        remotes: models of other servers that wrote for it, as "model at address".
     """
 
     optimizations: Optimizations
@@ -164,6 +173,7 @@ class Receipt:
     kv_transfers: int = 0
     kv_transfer_bytes: int = 0
     kv_transfer_s: float = 0.0
+    remotes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -197,6 +207,7 @@ class ReceiptDraft:
     kv_transfers: int = 0
     kv_transfer_bytes: int = 0
     kv_transfer_s: float = 0.0
+    remotes: list[str] = field(default_factory=list)
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
         """Note where the request ran degraded, each in words; there may be none."""
@@ -226,6 +237,15 @@ class ReceiptDraft:
         self.kv_transfer_s += transfer.seconds
         if transfer.problem:
             self.fall_back(FallbackKind.KV_TRANSFER, transfer.problem)
+
+    def take_remote(self, run: RemoteRun) -> None:
+        """Count what another server's model read and wrote."""
+        self.prompt_tokens += run.prompt_tokens
+        self.prompt_tokens_reused += run.prompt_tokens_reused
+        self.generated_tokens += run.tokens
+        self.retries += run.tries - 1
+        self.remotes.append(f"{run.model} at {run.server}")
+        self.fall_back(FallbackKind.REMOTE, *run.notes)
 
     def close(self, optimizations: Optimizations, latency_s: float, numerics: str) -> Receipt:
         """Return the frozen receipt."""
@@ -260,4 +280,5 @@ class ReceiptDraft:
             kv_transfers=self.kv_transfers,
             kv_transfer_bytes=self.kv_transfer_bytes,
             kv_transfer_s=self.kv_transfer_s,
+            remotes=tuple(dict.fromkeys(self.remotes)),
         )

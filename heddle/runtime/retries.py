@@ -55,6 +55,7 @@ class Retries:
         if event.is_input:
             raise InputError(f"node {run.primitive.node!r}: {event.message}")
         may_retry = run.retries < self.retries_max and now_s < request.deadline_s
+        may_retry = may_retry and not event.is_final
         if may_retry and run.primitive.kind in RETRYABLE:
             self._count(task, event)
             self._retry_rows(task, now_s)

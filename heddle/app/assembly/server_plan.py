@@ -24,6 +24,9 @@ from heddle.app.models.model_files import (
     generator_files,
 )
 from heddle.app.models.model_source import model_directory
+from heddle.app.models.remote_models import NO_REMOTE_MODELS, RemoteModels, open_remote_llm
+from heddle.app.models.remote_name import is_remote
+from heddle.app.models.remote_refusals import check_remote_generator
 from heddle.app.priming.chunk_kv_disk import readable_size
 from heddle.app.server_config import ServerConfig
 from heddle.core.dtypes import auto_dtype
@@ -85,6 +88,7 @@ class ServerPlan:
         kv_encoding: how the chunks' KV is stored.
         placement: the cores, threads and bytes of each lane.
         embedding: the embedding lanes; () = the first retrieval lane embeds.
+        remote: the models that other servers run; they take no cores and no memory here.
     """
 
     config: ServerConfig
@@ -103,6 +107,7 @@ class ServerPlan:
     kv_encoding: KvEncoding
     placement: Placement
     embedding: tuple[EmbeddingLane, ...]
+    remote: RemoteModels = NO_REMOTE_MODELS
 
     @property
     def embedders(self) -> tuple[EmbeddingLane, ...]:
@@ -122,6 +127,7 @@ class ServerPlan:
             roles = zip(lane_names(self.roles), self.roles, strict=True)
             lanes = ", ".join(f"{name} ({role.value})" for name, role in roles)
             yield f"generator {_files_line(self.generator)}, lanes {lanes}"
+        yield from self.remote.lines()
         if self.embedder is not None:
             yield f"embedder {_files_line(self.embedder)}, computed in {self.embedder_dtype}"
             yield self.search.line()
@@ -164,14 +170,15 @@ def plan_server(
     devices = detect_devices(machine)
     encoder = None if config.index is None else open_embedder(config.embedder)
     embedder = None if encoder is None else embedder_files(encoder)
+    remote = _remote_models(config)
     generator = None
-    if config.llm is not None:
+    if config.llm is not None and remote.generator is None:
         generator = generator_files(model_directory(config.llm))
     readers = plan_readers(config)
     roles = lane_roles(config.llm_lanes)
     # Engines in the server's own process have no embedding lanes beside them.
     embeds_on = devices if encoder is not None and config.engine_host == "process" else ()
-    decodes_on = _decoding_device(config, machine)
+    decodes_on = None if generator is None else _decoding_device(config, machine)
     packed_bytes = generator.loaded_bytes_max if generator and _packs(config, machine) else 0
     demand = Demand(
         0 if generator is None else generator.loaded_bytes_max,
@@ -207,6 +214,7 @@ def plan_server(
         kv_encoding=KvEncoding(config.kv_reuse_encoding),
         placement=placement,
         embedding=embedding,
+        remote=remote,
     )
 
 
@@ -223,10 +231,17 @@ def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFa
     return auto_dtype(has_fast_bfloat16=machine.has_amx or bool(machine.gpus))
 
 
+def _remote_models(config: ServerConfig) -> RemoteModels:
+    """Ask the servers of the remote models that a configuration names; none is asked otherwise."""
+    if not is_remote(config.generator):
+        return NO_REMOTE_MODELS
+    check_remote_generator(config)
+    return RemoteModels(open_remote_llm(str(config.generator)))
+
+
 def _decoding_device(config: ServerConfig, machine: MachineFacts) -> str | None:
     """Return the accelerator that the LLM runs on, as torch names it; None = on the CPU."""
-    has_llm = config.llm is not None and config.device != "cpu"
-    return "cuda:0" if has_llm and machine.gpus else None
+    return "cuda:0" if config.device != "cpu" and machine.gpus else None
 
 
 def _packs(config: ServerConfig, machine: MachineFacts) -> bool:
