@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH ?= torch==2.13.0
-EXTRAS ?= server,dev
+EXTRAS ?= server,documents,dev
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
 .PHONY: mutants reader extractor sim reference clean
@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml constraints.txt models/reader/pyproject.toml
 # What tests need beyond `make test`: Triton, whose kernels run in its interpreter. What needs
 # Chromium, Node, PostgreSQL or Ray is installed here, too, once there is any. See tests/README.md.
 setup-all:
-	$(MAKE) setup EXTRAS=server,dev,gpu STAMP=$(VENV)/.installed-all
+	$(MAKE) setup EXTRAS=server,documents,dev,gpu STAMP=$(VENV)/.installed-all
 	touch $(STAMP)
 
 demo: setup
