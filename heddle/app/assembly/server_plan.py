@@ -18,6 +18,7 @@ from heddle.app.assembly.placement import Demand, Placement, plan_placement
 from heddle.app.models.embedder_source import open_embedder
 from heddle.app.models.model_files import ModelFiles, embedder_files, generator_files
 from heddle.app.models.model_source import model_directory
+from heddle.app.models.prompt_files import prompts_of, server_writing
 from heddle.app.priming.chunk_kv_disk import readable_size
 from heddle.app.server_config import ServerConfig
 from heddle.core.dtypes import auto_dtype
@@ -33,6 +34,8 @@ from heddle.engines.vector.shards.port import LostShard
 from heddle.hosts.devices import Device, DeviceKind, detect_devices, is_heterogeneous
 from heddle.hosts.machine import MachineFacts, read_machine
 from heddle.kv.kv_encoding import KvEncoding
+from heddle.workflow.model_prompts import ModelPrompts
+from heddle.workflow.writing import Writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class ServerPlan:
         kv_encoding: how the chunks' KV is stored.
         placement: the cores, threads and bytes of each lane.
         embedding: the embedding lanes; () = the first retrieval lane embeds.
+        prompts: the generator's own, by role.
+        writing: how answers are written where a request doesn't say.
     """
 
     config: ServerConfig
@@ -93,6 +98,8 @@ class ServerPlan:
     kv_encoding: KvEncoding
     placement: Placement
     embedding: tuple[EmbeddingLane, ...]
+    prompts: ModelPrompts
+    writing: Writing
 
     @property
     def embedders(self) -> tuple[EmbeddingLane, ...]:
@@ -192,6 +199,8 @@ def plan_server(
         kv_encoding=KvEncoding(config.kv_reuse_encoding),
         placement=placement,
         embedding=embedding,
+        prompts={} if generator is None else prompts_of(generator.directory),
+        writing=server_writing(config),
     )
 
 
