@@ -10,7 +10,6 @@ from torch import Tensor
 
 from heddle.encoder.embedding_table import EmbeddingTable
 
-
 PACKED_FOR_ROWS: Final = 512
 
 
