@@ -1,5 +1,6 @@
 """Server: what its users call. The pieces behind it are put together in `app.assembly`."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,6 +18,7 @@ from heddle.app.indexing.documents import (
     document_of,
     put_document,
 )
+from heddle.app.models.auto_model import without_auto
 from heddle.app.models.model_files import ModelFiles
 from heddle.app.observe.health import health_of
 from heddle.app.observe.server_state import ServerState
@@ -32,18 +34,23 @@ from heddle.core.errors import ConfigError
 from heddle.core.payloads import EmbedPayload
 from heddle.core.results import Vectors
 from heddle.corpus.store import CorpusStore
+from heddle.engines.reading.installed import EXTRACT
 from heddle.runtime.clock import SystemClock
+from heddle.runtime.events import Answer
 from heddle.runtime.handle import Handle
 from heddle.runtime.step_trace import StepTrace
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.searches import ChangedWorkflows
 from heddle.workflow.workflow import Workflow
 
+log = logging.getLogger(__name__)
+
 
 class Server:
     """Runs workflows on a model and an index. (HedraRAG Listing 1)
 
-    `Server(generator="reader", index="corpus-dir")` takes every field of ServerConfig as a
+    `Server(index="corpus-dir")` quotes answers from a corpus; `generator` names a model that writes
+    them. It takes every field of ServerConfig as a
     keyword; texts stand for enums and for a KvReuse, as in `ServerConfig.of`. The engines live in
     processes of their own unless engine_host="inline"; the runtime lives in a thread of this
     process. Use it as a context manager, or call close().
@@ -54,7 +61,7 @@ class Server:
 
     def __init__(
         self,
-        generator: str | Path | None = "reader",
+        generator: str | Path | None = EXTRACT,
         index: str | Path | None = None,
         **settings: Unpack[ServerSettings],
     ) -> None:
@@ -76,13 +83,16 @@ class Server:
         return server
 
     def _begin(self, config: ServerConfig, *, needs_vectors: bool) -> None:
+        config, words = without_auto(config)
+        if words:
+            log.info("model auto %s", words)
         self.config = config
         self.clock = SystemClock()
         self.trace = StepTrace()
-        self._changed = ChangedWorkflows()
         self._running = start(
             config, self.clock, Tally(), self.trace, self.submit, needs_vectors=needs_vectors
         )
+        self._changed = ChangedWorkflows(self.plan.prompts, self.plan.writing)
 
     @property
     def plan(self) -> ServerPlan:
@@ -104,6 +114,20 @@ class Server:
     def app(self, workflow: str | RAGraph | Workflow) -> App:
         """Return a workflow ready to invoke: a ready-made one by name, or your own graph."""
         return App(self, compiled_workflow(workflow))
+
+    def ask(self, question: str, **options: Unpack[RequestOptions]) -> Answer:
+        """Answer a question with the workflow of requests that name none.
+
+        That is `quote` where the extractor answers, and `oneshot` where a model writes.
+
+        Args:
+            question: the question.
+            options: see `submit`.
+
+        Raises:
+            Busy, InputError, ConfigError, EngineError, DeadlineExceeded: it has no answer.
+        """
+        return self.app(self.config.default_workflow).invoke(question, **options)
 
     def add_request(self, question: str, workflow: str | RAGraph | Workflow) -> Handle:
         """Submit a question, as in HedraRAG's Listing 1."""
@@ -133,6 +157,11 @@ class Server:
                 kv_reuse: how prompts use stored chunk KV, which needs "approx": a KvReuse or a
                     text such as "fusionrag,0.15"; None = as the server does, if the request's
                     `optimizations` are "approx".
+                max_tokens: the most tokens of the answer; None = as the server does, and this and
+                    the next three are for the generations that write the answer.
+                temperature: 0 = the likeliest token each time; up to 2.
+                system: a text that says what the model is to be, before the prompt.
+                prompt: a template with {docs} and {input} in the place of the workflow's own.
 
         Raises:
             Busy: too many requests are in flight; nothing was started.
@@ -280,8 +309,8 @@ class Server:
     def health(self) -> dict[str, object]:
         """Return the state of every lane and of the runtime, as /health shows it.
 
-        It is degraded when a lane is not ready, or when an engine runs degraded: then the answers
-        are the same, and `ready` stays true.
+        It is degraded where somebody should act: a lane is not ready, or an engine lacks something,
+        such as disk space. In the latter case the answers are the same, and `ready` stays true.
         """
         return health_of(self._running.peek())
 

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from heddle.cli.progress import ProgressLines
 from heddle.cli.start_server import start_server
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
+from heddle.corpus.file_discovery import FileNote
 from heddle.corpus.ingestion import IngestProgress
 from heddle.engines.vector.files.index_kind import SearchMode
 
@@ -182,9 +184,21 @@ def _print_report(report: IndexReport, directory: Path) -> int:
         )
     if embedded.windowed:
         print(f"longer than the embedder takes, read in windows: {embedded.windowed} chunks")
-    for note in documents.skipped:
-        print(f"skipped {note.path}: {note.reason}", file=sys.stderr)
+    for line in skipped_lines(documents.skipped):
+        print(line, file=sys.stderr)
     for note in documents.failures:
         print(f"error: {note.path}: {note.reason}", file=sys.stderr)
     print(f'ask it:  heddle ask {directory} "your question"')
     return 1 if documents.failures else 0
+
+
+def skipped_lines(skipped: Sequence[FileNote]) -> Iterator[str]:
+    """Yield one line for each reason why files were skipped, with the first of them."""
+    by_reason: dict[str, list[str]] = {}
+    for note in skipped:
+        by_reason.setdefault(note.reason, []).append(note.path)
+    for reason, paths in by_reason.items():
+        if len(paths) == 1:
+            yield f"skipped {paths[0]}: {reason}"
+        else:
+            yield f"skipped {len(paths)} files, such as {paths[0]}: {reason}"

@@ -10,7 +10,9 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-LINES_PER_TASK = 10  # plain output: about every tenth of the way
+from heddle.cli.task_pace import TaskPace
+from heddle.runtime.clock import SystemClock
+
 STREAMS_SHOWN = 6
 
 
@@ -22,10 +24,12 @@ def status(text: str) -> AbstractContextManager[object]:
 class ProgressLines:
     """A bar for each named task on a terminal, with texts that are being written below.
 
-    Elsewhere (a pipe, a log) a plain line on stderr now and then; texts only when complete.
+    Elsewhere (a pipe, a log) a plain line on stderr now and then, with the rate and the time left;
+    texts only when complete.
     """
 
     def __init__(self) -> None:
+        self._clock = SystemClock()
         self._console = Console(stderr=True)
         self._bars = Progress(
             TextColumn("{task.description}"),
@@ -41,10 +45,10 @@ class ProgressLines:
         )
         self._is_terminal = self._console.is_terminal
         self._tasks: dict[str, int] = {}
-        self._printed: dict[str, int] = {}
+        self._paces: dict[str, TaskPace] = {}
 
     def update(self, name: str, done: int, total: int, note: str = "") -> None:
-        """Show how far a task is, and a note such as its pace."""
+        """Show how far a task is, and a note; without one, a plain line has the task's pace."""
         if not self._is_terminal:
             self._print(name, done, total, note)
         elif name not in self._tasks:
@@ -72,10 +76,10 @@ class ProgressLines:
         )
 
     def _print(self, name: str, done: int, total: int, note: str) -> None:
-        step = max(1, total // LINES_PER_TASK)
-        mark = done // step
-        if self._printed.get(name) != mark or done == total:
-            self._printed[name] = mark
+        now_s = self._clock.now_s()
+        pace = self._paces.setdefault(name, TaskPace(done, now_s))
+        if pace.is_due(done, total, now_s):
+            note = note or pace.words(done, total, now_s)
             line = f"{name}: {done}/{total}" + (f", {note}" if note else "")
             print(line, file=sys.stderr, flush=True)
 

@@ -42,11 +42,15 @@ class Done(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Terminal: the task failed; `is_input` means the caller's input was refused."""
+    """Terminal: the task failed; `is_input` means the caller's input was refused.
+
+    `is_final` means that the engine has tried again by itself, or that trying again is no use.
+    """
 
     task_id: int
     message: str
     is_input: bool = False
+    is_final: bool = False
 
 
 class Cancelled(NamedTuple):
@@ -73,8 +77,8 @@ class Frame(NamedTuple):
     `seconds` is how long the step took on the lane's own clock; `features` are the counts that
     the cost model reads (tokens, lists, vectors). `number` counts a lane's frames from 1 in each
     epoch: the host sets it, the runtime notices a lost or repeated frame by it; 0 = not counted.
-    `recall` is what an index's searches find by now, None = not known. `notes` says where the
-    engine goes another way than meant, `gauges` its state by the names of `core.gauges`.
+    `recall` is what an index's searches find by now, None = not known. `notes` says what
+    somebody has to mend, such as a full disk; `gauges` is its state by the names of `core.gauges`.
     """
 
     lane: str

@@ -20,6 +20,7 @@ class SegmentRole(Enum):
     """
 
     TEXT = "text"
+    SYSTEM = "system"  # a system text, where the prompt is sent as text
     SLOT = "slot"
     CHUNK = "chunk"
 
@@ -29,13 +30,14 @@ class Segment:
     """One piece of a prompt; `token_ids is None` means pending: its slot is not written yet.
 
     `is_public`: a chunk of a document that is of no tenant, so each may use what it was primed
-    with.
+    with. `text` is the piece as text, for models that other servers run: those take no token ids.
     """
 
     token_ids: tuple[int, ...] | None
     role: SegmentRole = SegmentRole.TEXT
     chunk_id: int | None = None
     is_public: bool = False
+    text: str = ""
 
     @property
     def is_pending(self) -> bool:
@@ -208,6 +210,16 @@ class PrefillPayload:
     def token_ids(self) -> tuple[int, ...]:
         """The known tokens of all segments, in order."""
         return tuple(token for segment in self.segments for token in segment.token_ids or ())
+
+    @property
+    def text(self) -> str:
+        """The prompt as text, without its system text; empty where it holds token ids only."""
+        return "".join(s.text for s in self.segments if s.role is not SegmentRole.SYSTEM)
+
+    @property
+    def system(self) -> str:
+        """The system text of a prompt that is sent as text."""
+        return "".join(s.text for s in self.segments if s.role is SegmentRole.SYSTEM)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from heddle.corpus.document import Document
+from heddle.corpus.document import Document, Heading
 
 HEADING_CHARS_MAX = 200  # a longer line is a paragraph that begins with a hash
 TITLE_CHARS_MAX = 400
@@ -18,19 +18,13 @@ _FENCE = re.compile(r" {0,3}(```|~~~)")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A run of a document's text, [start, end) in characters, under a title of its own."""
+    """A run of a document's text, [start, end) in characters, under a title of its own.
+
+    `path` are the headings above it, the outermost first.
+    """
 
     title: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A heading's level (1 is the highest), its words, and the lines it takes, [start, end)."""
-
-    level: int
-    text: str
+    path: tuple[str, ...]
     start: int
     end: int
 
@@ -44,12 +38,14 @@ def sections(document: Document) -> Iterator[Section]:
     path: list[Heading] = []
     start = 0
     end_mark = Heading(0, "", len(document.text), len(document.text))
-    for heading in chain(headings(document) if document.has_headings else (), (end_mark,)):
-        title = _title(document.title, path)
+    marked = headings(document) if document.has_headings else ()
+    for heading in chain(document.headings or marked, (end_mark,)):
+        names = tuple(above.text for above in path)
+        title = _title(document.title, names)
         if document.text[start : heading.start].strip():
-            yield Section(title, start, heading.start)
+            yield Section(title, names, start, heading.start)
         elif path and heading.level <= path[-1].level:
-            yield Section(title, path[-1].start, path[-1].end)
+            yield Section(title, names, path[-1].start, path[-1].end)
         path = [above for above in path if above.level < heading.level] + [heading]
         start = heading.end
 
@@ -88,12 +84,12 @@ def _setext(content: str, above: tuple[str, int] | None, end: int) -> Heading | 
     return Heading(1 if "=" in content else 2, *above, end)
 
 
-def _title(document_title: str, path: list[Heading]) -> str:
+def _title(document_title: str, path: tuple[str, ...]) -> str:
     """Join titles, leaving out a first heading that repeats the document's, and what is too long.
 
     The outermost headings go first; the nearest one always stays.
     """
-    names = [heading.text for heading in path]
+    names = list(path)
     if names and names[0] == document_title:
         del names[0]
     head = document_title[: TITLE_CHARS_MAX - HEADING_CHARS_MAX - len(SEPARATOR)]

@@ -10,10 +10,13 @@ from heddle.core.passages import Passage
 from heddle.core.payloads import (
     AskPayload,
     EmbedPayload,
+    ExtractPayload,
     IngestPayload,
     Payload,
     PrefillPayload,
     PrimePayload,
+    ReadingText,
+    RerankPayload,
     SearchPayload,
     Segment,
     ToolPayload,
@@ -21,14 +24,18 @@ from heddle.core.payloads import (
 from heddle.core.ports import Tokenizer
 from heddle.core.results import Vectors
 from heddle.core.search_scope import SearchScope, both
+from heddle.core.system_text import PromptPart
 from heddle.graph.primitive import (
     AskConfig,
     EmbedConfig,
+    ExtractConfig,
     IngestConfig,
+    Part,
     PrefillConfig,
     PrimeConfig,
     Primitive,
     Read,
+    RerankConfig,
     SearchConfig,
     ToolConfig,
 )
@@ -41,7 +48,7 @@ _ANY_PASSAGE: Final = Passage(0, "", "", "")
 
 
 class Built(NamedTuple):
-    """A payload, and the passages its prompt shows."""
+    """A payload, and the passages that it shows a model."""
 
     payload: Payload
     shown: tuple[Passage, ...] = ()
@@ -68,6 +75,12 @@ def build_payload(
         return Built(EmbedPayload(texts, config.role))
     if isinstance(config, SearchConfig):
         return Built(_build_search(config, store, scope, primitive.node))
+    if isinstance(config, RerankConfig):
+        question, read = _reading(config.query, config.passages, store, primitive.node)
+        return Built(RerankPayload(question, _reading_texts(read)))
+    if isinstance(config, ExtractConfig):
+        question, read = _reading(config.question, config.passages, store, primitive.node)
+        return Built(ExtractPayload(question, _reading_texts(read), config.quotes_max), read)
     if isinstance(config, PrefillConfig):
         parts = prompt_parts(config.parts, store, primitive.node)
         written = () if config.written is None else generated(store, config.written).token_ids
@@ -103,8 +116,19 @@ def _build_search(
     )
 
 
+def _reading(
+    question: tuple[Part, ...], passages: Read, store: ObjectStore, node: str
+) -> tuple[str, tuple[Passage, ...]]:
+    """Return a question and the passages to read with it."""
+    return query_texts(question, store, node)[0], as_passages(resolve(passages, store, node))
+
+
+def _reading_texts(passages: tuple[Passage, ...]) -> tuple[ReadingText, ...]:
+    return tuple(ReadingText(passage.title, passage.text) for passage in passages)
+
+
 def _build_prefill(
-    parts: list[str | Passage | None],
+    parts: list[PromptPart],
     written: tuple[int, ...],
     tokenizer: Tokenizer | None,
     tenant: str,
@@ -119,9 +143,7 @@ def _build_prefill(
     return Built(PrefillPayload(segments, cache_salt=tenant, reuse=kv_reuse), shown)
 
 
-def _build_asking(
-    parts: list[str | Passage | None], tokenizer: Tokenizer | None, tenant: str
-) -> AskPayload:
+def _build_asking(parts: list[PromptPart], tokenizer: Tokenizer | None, tenant: str) -> AskPayload:
     if tokenizer is None:
         raise InternalError("a question needs a tokenizer")
     # The same ids as behind any passage: how one ends is all that the text behind it depends on.

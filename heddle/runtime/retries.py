@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 RETRYABLE = (
     PrimitiveKind.EMBEDDING,
     PrimitiveKind.SEARCHING,
+    PrimitiveKind.RERANKING,
+    PrimitiveKind.EXTRACTING,
     PrimitiveKind.INGESTION,
     PrimitiveKind.PRIMING,
 )
@@ -53,6 +55,7 @@ class Retries:
         if event.is_input:
             raise InputError(f"node {run.primitive.node!r}: {event.message}")
         may_retry = run.retries < self.retries_max and now_s < request.deadline_s
+        may_retry = may_retry and not event.is_final
         if may_retry and run.primitive.kind in RETRYABLE:
             self._count(task, event)
             self._retry_rows(task, now_s)
@@ -72,7 +75,7 @@ class Retries:
         self.counters.retries += 1
         note = f"{task.run.primitive.name} retried after: {event.message}"
         task.request.receipt.fall_back(FallbackKind.RETRY, note)
-        log.warning("request %d: %s", task.request.id, note)
+        log.info("request %d: %s", task.request.id, note)  # its receipt says so, too
 
     def _retry_rows(self, task: TaskRun, now_s: float) -> None:
         """Send the whole primitive again: rows that were answered before are asked for again."""

@@ -114,6 +114,7 @@ class SimulatedCorpus:
         self.scanner, self._device = scanner, device
         self.words = NoWords()
         self.notes: tuple[str, ...] = ()
+        self.problems: tuple[str, ...] = ()
         self.stored: set[int] = set() if stored is None else stored
 
     @property

@@ -9,11 +9,14 @@ from heddle.core.payloads import NO_PAUSE, Pause, Sampling
 from heddle.core.search_scope import where_of
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import (
+    ROLE_SLOTS,
     DecodeRetrieval,
+    ExtractionNode,
     GenerationNode,
     Node,
     NodeId,
     Parse,
+    PromptRole,
     RetrievalNode,
     ToolNode,
 )
@@ -39,6 +42,8 @@ DEFAULT_TOPK = 5
 DEFAULT_RETRIEVALS_MAX = 8
 DEFAULT_ADDED_MAX = 10
 DEFAULT_DECODE_QUERY = "{query} {sentence}"
+DEFAULT_QUOTES_MAX = 3
+QUOTES_MAX = 20
 TOPK_MAX = 1000
 RESERVED: Final = QUESTION_ALIASES | {TURN}
 
@@ -77,6 +82,8 @@ class RAGraph:
         query: str | None = None,
         retrievals_max: int = DEFAULT_RETRIEVALS_MAX,
         added_max: int = DEFAULT_ADDED_MAX,
+        system: str = "",
+        role: str | None = None,
     ) -> "RAGraph":
         """Add an LLM call; `output` names the slot that gets its text.
 
@@ -90,6 +97,9 @@ class RAGraph:
         "{query} {sentence}". It searches `retrievals_max` times at most; of more than `added_max`
         added passages, or more than fit into the context, the oldest are dropped.
 
+        `system` is the system text. `role`, such as "answer", has a model that was trained on a
+        prompt of its own for it get that prompt instead, with its own `max_tokens` and `stop`.
+
         Raises:
             WorkflowError: a taken id, a bad prompt, or a value out of range.
         """
@@ -102,16 +112,19 @@ class RAGraph:
                 f"got {temperature=}, {top_p=}, {top_k=}"
             )
         sampling = Sampling(max_tokens, temperature, top_p, top_k, seed, tuple(stop))
+        template = parse_template(prompt, where=f"{where}, prompt")
         self._add(
             GenerationNode(
                 node,
-                parse_template(prompt, where=f"{where}, prompt"),
+                template,
                 output or _default_slot(node),
                 sampling,
                 _parse(parse, where),
                 _decode_retrieval(
                     Pause(retrieve_every, retrieve_below), query, retrievals_max, added_max, where
                 ),
+                system,
+                None if role is None else _role(role, template, where),
             )
         )
         return self
@@ -129,6 +142,7 @@ class RAGraph:
         allow_fewer: bool = False,
         where: Mapping[str, object] | None = None,
         hybrid: bool = False,
+        rerank: int | None = None,
     ) -> "RAGraph":
         """Add a vector search; `query` is a slot's name or a template such as "{query} {draft}".
 
@@ -140,6 +154,7 @@ class RAGraph:
         `where={"lang": "en", "year": [2020, 2021]}` finds only passages of documents with such
         metadata: for each key the value, or one of the list. `topk` of these are found, or all
         there are. `hybrid=True` searches by words (BM25) as well and fuses the two rankings.
+        `rerank=n`: a model reads what was found with the query, and the n best passages are kept.
 
         Raises:
             WorkflowError: a taken id, a bad query, or a value out of range.
@@ -155,12 +170,50 @@ class RAGraph:
             raise WorkflowError(f"{place}: nprobe must be at least 1, got {nprobe}")
         if topm is not None and topm < 1:
             raise WorkflowError(f"{place}: topm must be at least 1, got {topm}")
+        if rerank is not None and not 1 <= rerank <= topk:
+            raise WorkflowError(
+                f"{place}: rerank is how many of the {topk} passages found are kept, so it must be "
+                f"in 1..{topk}, got {rerank}"
+            )
         template = _query(query, place)
         self._add(
             RetrievalNode(
-                node, template, output, topk, nprobe, collect, allow_fewer, wanted, hybrid, topm
+                node,
+                template,
+                output,
+                topk,
+                nprobe,
+                collect,
+                allow_fewer,
+                wanted,
+                hybrid,
+                topm,
+                rerank,
             )
         )
+        return self
+
+    def add_extraction(
+        self,
+        node: NodeId,
+        passages: str = "docs",
+        output: str = "quotes",
+        *,
+        question: str = "query",
+        quotes_max: int = DEFAULT_QUOTES_MAX,
+    ) -> "RAGraph":
+        """Quote an answer from passages, or find that they hold none.
+
+        `passages` is the slot of a retrieval, `question` a slot's name or a template. The slot
+        `output` gets Quotations; in a prompt it stands for the best answer's text.
+
+        Raises:
+            WorkflowError: a taken id, a bad question, or `quotes_max` out of range.
+        """
+        place = f"extraction node {node!r}"
+        if not 1 <= quotes_max <= QUOTES_MAX:
+            raise WorkflowError(f"{place}: quotes_max must be in 1..{QUOTES_MAX}, got {quotes_max}")
+        self._add(ExtractionNode(node, _query(question, place), passages, output, quotes_max))
         return self
 
     def add_tool(
@@ -285,6 +338,17 @@ def _decode_retrieval(
             raise WorkflowError(f"{where}: {name} must be at least 1, got {value}")
     template = _query(DEFAULT_DECODE_QUERY if query is None else query, where)
     return DecodeRetrieval(pause, template, retrievals_max, added_max)
+
+
+def _role(role: str, prompt: Template, where: str) -> PromptRole:
+    found = next((one for one in PromptRole if one.value == role), None)
+    if found is None:
+        names = ", ".join(one.value for one in PromptRole)
+        raise WorkflowError(f"{where}: role must be one of {names}, got {role!r}")
+    if set(prompt.slots) != ROLE_SLOTS[found]:
+        slots = ", ".join(f"{{{slot}}}" for slot in sorted(ROLE_SLOTS[found]))
+        raise WorkflowError(f"{where}: a prompt of role {role!r} has {slots} and no others")
+    return found
 
 
 def _parse(parse: str, where: str) -> Parse:

@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from heddle.app.assembly.embedding_lanes import embedding_pool, is_ready
 from heddle.app.assembly.lanes import LLM, VECTOR, VECTOR_ROWS
 from heddle.app.assembly.server_plan import ServerPlan
-from heddle.app.embedding_service import EmbeddingService
+from heddle.app.embedding_service import EmbeddingService, Encoder
 from heddle.app.runtime_thread import RuntimeThread
 from heddle.core.commands import KvSent, Steer
 from heddle.core.credits import Credits
-from heddle.core.ports import Clock, EnginePort, Tracer
+from heddle.core.ports import Clock, EnginePort, Tokenizer, Tracer
 from heddle.core.primitives import PrimitiveKind
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.token_estimate import TokenEstimate
 from heddle.engines.llm.lanes.disaggregated_port import DisaggregatedPort, LlmLane
 from heddle.engines.llm.lanes.lane_role import lane_names
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
+from heddle.engines.remote.generation.prompt_text import TextPrompts
 from heddle.engines.vector.shards.port import ShardedPort
 from heddle.hosts.inline import InlineHost
 from heddle.hosts.lane_main import call_factory
@@ -49,6 +50,7 @@ class Parts:
         lanes: the lanes that are processes.
         inline: the lanes whose engines are built in this process.
         tools: the port of user functions.
+        remote: the ports of models that other servers run.
         tracers: what each step is reported to.
 
     Mutates: `ending` takes in how to close what is made; the newest is closed first.
@@ -61,6 +63,7 @@ class Parts:
     lanes: tuple[ProcessLane, ...]
     inline: tuple[LaneSpec, ...]
     tools: EnginePort
+    remote: Sequence[EnginePort]
     tracers: Sequence[Tracer]
     ending: ExitStack
 
@@ -86,7 +89,7 @@ def assemble(parts: Parts) -> Assembled:
     """
     plan = parts.plan
     ports = sharded(disaggregated([*_lane_ports(parts)], plan), plan)
-    ports, embedding = _pooled(ports, parts)
+    ports, embedding = _pooled([*ports, *parts.remote], parts)
     runtime = Runtime(
         ports=(*ports, parts.tools),
         planner=RegionPlanner(PassRunner(parts.clock, disabled=plan.config.disabled_passes)),
@@ -94,7 +97,7 @@ def assemble(parts: Parts) -> Assembled:
         limits=plan.config.limits,
         tokenizer=_tokenizer(plan),
         passages=parts.store,
-        numerics="batch-dependent",
+        numerics="batch-dependent" if plan.remote.generator is None else "remote",
         tracers=parts.tracers,
         clock=parts.clock,
         speculates=plan.search.speculates,
@@ -148,7 +151,7 @@ def _lane_ports(parts: Parts) -> Iterator[EnginePort]:
 def _pooled(ports: Ports, parts: Parts) -> tuple[Ports, EmbeddingService | None]:
     """Put the embedding lanes behind one port, and the embedding service in front of it."""
     lanes = [port for port in ports if PrimitiveKind.EMBEDDING in port.kinds]
-    encoder, placement = parts.plan.encoder, parts.plan.placement
+    encoder, placement = _encoder(parts.plan), parts.plan.placement
     if encoder is None or not lanes:
         return ports, None
     llm = next((port for port in ports if PrimitiveKind.DECODING in port.kinds), None)
@@ -169,7 +172,15 @@ def _pooled(ports: Ports, parts: Parts) -> tuple[Ports, EmbeddingService | None]
     return [*(port for port in ports if port not in lanes), pool], service
 
 
-def _tokenizer(plan: ServerPlan) -> PromptTokenizer | None:
+def _encoder(plan: ServerPlan) -> Encoder | None:
+    """Return what embeds, here or on other servers; None = nothing does."""
+    return plan.encoder if plan.remote.embedder is None else plan.remote.embedder.first
+
+
+def _tokenizer(plan: ServerPlan) -> Tokenizer | None:
+    if plan.remote.generator is not None:
+        context = plan.remote.context_tokens_max
+        return TextPrompts() if context is None else TextPrompts(context)
     if plan.generator is None:
         return None
     return PromptTokenizer.from_directory(plan.generator.directory)

@@ -9,8 +9,9 @@ from heddle.runtime.supervision import LaneHealth, LaneState
 def health_of(state: ServerState) -> dict[str, object]:
     """Return the state of every lane and of the runtime, as plain values.
 
-    The status is "degraded" when a lane is not ready, or when an engine runs degraded. In the
-    latter case the answers are the same, and `ready` stays true.
+    The status is "degraded" where somebody should act: a lane is not ready, or an engine lacks
+    something, such as disk space. In the latter case the answers are the same, and `ready` stays
+    true.
     """
     last = {name: engine.last for name, engine in state.engines.items() if engine.last is not None}
     notes = {name: list(frame.notes) for name, frame in last.items() if frame.notes}

@@ -154,7 +154,7 @@ class Repriming:
             self._failed += bool(problem)
             self._problem = problem if rest_s else ""
             if problem:
-                log.warning("chunk %d is not primed again: %s", chunk_id, problem)
+                log.info("chunk %d is not primed again: %s", chunk_id, problem)
             self._changed.wait_for(lambda: self._is_off, rest_s)
 
     def _prime(self, chunk_id: int) -> bool:

@@ -117,7 +117,7 @@ class QueueManager:
         queue.step_ended(shape, now_s)
         news = queue.cost.observe(shape, seconds, now_s) if shape.tokens else None
         if news is not None and news.message:
-            log.warning("%s", news.message)
+            log.info("%s", news.message)
 
     def bound_steps(self, lane: str, tokens_max: float) -> None:
         """Note how many padded tokens a lane's own memory allows a step."""

@@ -134,8 +134,8 @@ def assemble(
     pool_tokens = spec.limits.page_count * spec.limits.page_size
     worker = TransformersWorker(model, pool_tokens, attention=attention)
     log.info("attention is computed by %s", worker.attention)
-    for note in worker.slowdowns:
-        log.warning("%s", note)
+    for note in worker.slowdowns:  # a missing C compiler, say: the answers are the same
+        log.info("%s", note)
     if settings.attention == COMPILED and worker.attention != COMPILED:
         unsuited = "it takes a model of the Llama family in float32, heads of up to 256 numbers"
         why = next(iter(worker.slowdowns), unsuited)

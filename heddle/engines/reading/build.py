@@ -119,6 +119,7 @@ def build_engine(name: str, epoch: int, settings: ReadingSettings) -> ReadingEng
         PerfClock(),
         limits=settings.limits(on_gpu=worker.on_gpu, is_padded=worker.is_padded),
         kinds=_kinds(directory, settings),
+        threshold=directory.threshold,
         step_s_max=settings.step_s_max,
     )
 

@@ -101,6 +101,7 @@ class ReadingEngine:
         clock: measures steps.
         limits: the size of a batch.
         kinds: the primitives it takes; None = all that the worker can carry out.
+        threshold: the lowest score of a quote that answers.
         prior_s: the cost model's first guess.
         step_s_max: time that a step may take, where others wait for the device meanwhile [s]; one
             window always fits.
@@ -115,9 +116,11 @@ class ReadingEngine:
         *,
         limits: BatchLimits | None = None,
         kinds: frozenset[PrimitiveKind] | None = None,
+        threshold: float = 0.0,
         prior_s: Mapping[str, float] = PRIOR_S,
         step_s_max: float = math.inf,
     ) -> None:
+        self._threshold = threshold
         self._worker, self._clock = worker, clock
         self._kinds = worker.kinds if kinds is None else kinds
         self._limits = limits or BatchLimits(is_padded=worker.is_padded)
@@ -239,7 +242,8 @@ class ReadingEngine:
             self._report.done(task_id, Reranked(scores, reading.tokens, reading.truncated))
             return
         quotes = _quotes(payload, reading.best)
-        self._report.done(task_id, Extracted(quotes, scores, reading.tokens, reading.windows))
+        found = Extracted(quotes, scores, reading.tokens, reading.windows, self._threshold)
+        self._report.done(task_id, found)
 
     # -- a step -----------------------------------------------------------------------------------
 

@@ -105,7 +105,7 @@ class ReadingDirectory:
         threshold = config.get("threshold", 0.0)
         if not isinstance(threshold, int | float):
             raise ConfigError(f"{path / 'config.json'}: threshold should be a number")
-        name = f"{path.resolve().name}-{weights_digest(path)}"
+        name = f"extractor-{weights_digest(path)}"
         encoder = default_model_dir()
         return cls(path, name, ReaderKind.EXTRACTOR, encoder, sizes, float(threshold))
 

@@ -119,7 +119,7 @@ class SearchEngine(Generic[S]):
             has_computed=any(counts.values()),
             has_work=self._goes_on,
             recall=self._tasks.recall,
-            notes=self._tasks.notes,
+            notes=self._tasks.problems,
             gauges=self._gauges(),
         )
 

@@ -95,6 +95,11 @@ class SearchTasks(Generic[S]):
         return self._own_notes if self._corpus is None else (*self._own_notes, *self._corpus.notes)
 
     @property
+    def problems(self) -> tuple[str, ...]:
+        """Those of the `notes` that somebody has to mend."""
+        return () if self._corpus is None else self._corpus.problems
+
+    @property
     def recall(self) -> RecallEstimate | None:
         """What searches find, measured by running some again exactly."""
         return None if self.check is None else self.check.estimate

@@ -6,7 +6,7 @@ import pytest
 
 from heddle.app.index_paths import IndexReport
 from heddle.app.indexing.documents import Embedded
-from heddle.cli.index import _print_report
+from heddle.cli.index import _print_report, skipped_lines
 from heddle.cli.main import command_parser
 from heddle.corpus.file_discovery import FileNote
 from heddle.corpus.ingestion import IngestReport
@@ -67,3 +67,11 @@ def test_a_wrong_kind_of_index_is_refused_with_those_there_are(capsys: pytest.Ca
         command_parser("index").parse(["notes", "--into", "corpus", "--index-kind", "foo"])
     refusal = capsys.readouterr().err
     assert all(f"'{mode}'" in refusal for mode in ("foo", "auto", "exact", "graph"))
+
+
+def test_files_that_were_skipped_for_one_reason_are_one_line():
+    notes = [FileNote(f"{n}.json", "unknown format") for n in range(30)]
+    assert list(skipped_lines([*notes, FileNote("a.txt", "empty")])) == [
+        "skipped 30 files, such as 0.json: unknown format",
+        "skipped a.txt: empty",
+    ]

@@ -10,6 +10,7 @@ import pytest
 from corpora import embed, texts_searchable
 
 from heddle.core.errors import ConfigError, InputError, StorageError
+from heddle.core.passages import Place
 from heddle.corpus import ingestion
 from heddle.corpus.chunking import Chunking
 from heddle.corpus.indexing_plan import is_gone, plan
@@ -52,6 +53,21 @@ def test_a_first_run(store, docs):
     assert ids == [str(docs / "a.txt"), "x"]
 
 
+def test_passages_say_where_they_stand(store, docs, monkeypatch):
+    text = "# B\n\ntext b\n\n## Part\n\ntext c"
+    (docs / "b.md").write_text(text)
+    write_jsonl(docs / "c.jsonl", x="text x")
+    monkeypatch.chdir(docs.parent)
+    ingest_documents(store, [Path("docs")])
+    embed(store)
+    found = [passage.place for passage in store.passages([1, 2, 3])]
+    assert found == [
+        Place("docs/b.md", None, ("B",), text.index("text b"), text.index("text b") + 6),
+        Place("docs/b.md", None, ("B", "Part"), text.index("text c"), len(text)),
+        Place("docs/c.jsonl", None, (), 0, 6),
+    ]
+
+
 def test_unchanged_files_are_not_read(store, docs, monkeypatch):
     (docs / "a.txt").write_text("text")
     ingest_documents(store, [docs])
@@ -91,13 +107,13 @@ def test_the_plan(store, docs, tmp_path):
     (docs / "changed.txt").write_text("changed more")
     (docs / "gone.txt").unlink()
     (docs / "new.txt").write_text("new")
-    (docs / "x.docx").write_text("x")
+    (docs / "x.odt").write_text("x")
     found = plan([docs], store)
     assert [path.name for path in found.added] == ["new.txt"]
     assert [path.name for path in found.changed] == ["changed.txt"]
     assert [path.name for path in found.unchanged] == ["other.txt", "same.txt"]
     assert found.gone == (str(docs / "gone.txt"),)
-    assert [Path(note.path).name for note in found.skipped] == ["x.docx"]
+    assert [Path(note.path).name for note in found.skipped] == ["x.odt"]
     # A path that does not hold the lost file says nothing about it.
     assert plan([docs / "same.txt"], store).gone == ()
 
@@ -263,8 +279,8 @@ def test_a_missing_path_does_nothing(store, docs):
 
 
 def test_a_named_file_of_an_unknown_format_fails(store, docs):
-    (docs / "a.docx").write_text("text a")
-    (failure,) = ingest_documents(store, [docs / "a.docx"]).failures
+    (docs / "a.odt").write_text("text a")
+    (failure,) = ingest_documents(store, [docs / "a.odt"]).failures
     assert "unknown format" in failure.reason
 
 

@@ -32,7 +32,7 @@ def choose_attention(wanted: str, *, on_gpu: bool) -> str:
     if wanted == TRITON and not on_gpu and os.environ.get("TRITON_INTERPRET") != "1":
         raise ConfigError("attention is 'triton', which needs an NVIDIA GPU; use auto or torch")
     if wanted == "auto" and on_gpu and not is_installed:
-        log.warning("triton is not installed: attention is slower; pip install 'heddle[gpu]'")
+        log.info("triton is not installed: attention is slower; pip install 'heddle[gpu]'")
     if wanted != "auto":
         return wanted
     if on_gpu:

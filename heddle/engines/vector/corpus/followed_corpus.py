@@ -23,6 +23,11 @@ class FollowedCorpus(Protocol):
         """Where searches of this corpus run degraded; every search reports it."""
         ...
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Those of the `notes` that stay until somebody acts; the others end by themselves."""
+        ...
+
     def newest_revision(self) -> int:
         """Return the newest revision that was committed, here or by another process."""
         ...

@@ -44,8 +44,8 @@ class FollowedSource(Generic[L]):
         self._source.close()
 
     @property
-    def _problems(self) -> tuple[str, ...]:
-        """Why no better index could be made, if one was tried."""
+    def problems(self) -> tuple[str, ...]:
+        """Why no better index could be made, if one was tried: disk or memory lack something."""
         problem = "" if self._rebuild is None else self._rebuild.problem
         return (problem,) if problem else ()
 

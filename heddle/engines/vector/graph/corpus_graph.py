@@ -108,7 +108,7 @@ class FollowedGraph(FollowedSource[LiveGraph]):
         """Why there is no graph, or no better one could be made, if one was tried."""
         lacking = (self._live.problem or NO_GRAPH) if self._lacks_graph else ""
         comparing = f"{lacking}; {COMPARING}" if lacking else ""
-        return (comparing, *self._problems) if comparing else self._problems
+        return (comparing, *self.problems) if comparing else self.problems
 
     def allowed(self, scope: SearchScope) -> Allowed | None:
         """Return the chunks that a search of this scope may find by now; None = all.

@@ -54,7 +54,7 @@ class FollowedIvf(FollowedSource[LiveIndex]):
     @property
     def notes(self) -> tuple[str, ...]:
         """Why no better index could be made, if one was tried."""
-        return self._problems
+        return self.problems
 
     @property
     def revision(self) -> int:

@@ -141,7 +141,7 @@ def _current(
         has_other_mode, live.mode = live.mode is not wanted, wanted
         live.follow(source)
         if live.count != source.vector_count and live.revision == source.revision:
-            log.warning("the index holds other vectors than the corpus: built again")
+            log.info("the index holds other vectors than the corpus: built again")
         elif live.is_outgrown:
             log.info("another index than %s of %d lists serves it: built", live.kind, live.nlist)
         else:

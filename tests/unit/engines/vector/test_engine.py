@@ -103,6 +103,7 @@ class Corpus:
     """A FollowedCorpus whose revision the index reaches one by one."""
 
     notes = ("the disk is slow",)
+    problems = notes
 
     def __init__(self):
         self.words, self.revision, self.index, self.stored = NoWords(), 0, 0, []

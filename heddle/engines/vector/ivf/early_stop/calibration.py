@@ -61,7 +61,7 @@ class Calibration:
 
     def _give_up(self) -> None:
         self.why_full = f"recall fell to {self._watched.mean:.3f}"
-        log.warning(
+        log.info(
             "target recall %g: %s; every planned list is scanned until it is calibrated anew",
             self._target,
             self.why_full,

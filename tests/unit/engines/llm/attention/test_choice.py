@@ -41,7 +41,7 @@ def test_auto_takes_the_kernel_where_it_can(machine, wanted, on_gpu, has_triton,
 
 def test_a_gpu_without_triton_is_slower_and_says_so(machine, caplog):
     machine(False)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO, logger="heddle"):
         choose_attention("auto", on_gpu=True)
     assert "pip install 'heddle[gpu]'" in caplog.text
 

@@ -68,6 +68,7 @@ def test_the_promise_covers_requests_whose_second_searches_know_all_hits():
 
 
 def test_searches_that_find_less_than_promised_end_the_rule_until_there_are_enough_new_ones(caplog):
+    caplog.set_level("INFO", logger="heddle.engines.vector.ivf.early_stop.calibration")
     calibration = calibrated()
     first = 2000
     while calibration.rule is not None:
