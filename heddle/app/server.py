@@ -1,5 +1,6 @@
 """Server: what its users call. The pieces behind it are put together in `app.assembly`."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,6 +18,7 @@ from heddle.app.indexing.documents import (
     document_of,
     put_document,
 )
+from heddle.app.models.auto_model import without_auto
 from heddle.app.models.model_files import ModelFiles
 from heddle.app.observe.health import health_of
 from heddle.app.observe.server_state import ServerState
@@ -40,6 +42,8 @@ from heddle.runtime.step_trace import StepTrace
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.searches import ChangedWorkflows
 from heddle.workflow.workflow import Workflow
+
+log = logging.getLogger(__name__)
 
 
 class Server:
@@ -79,13 +83,16 @@ class Server:
         return server
 
     def _begin(self, config: ServerConfig, *, needs_vectors: bool) -> None:
+        config, words = without_auto(config)
+        if words:
+            log.info("model auto %s", words)
         self.config = config
         self.clock = SystemClock()
         self.trace = StepTrace()
-        self._changed = ChangedWorkflows()
         self._running = start(
             config, self.clock, Tally(), self.trace, self.submit, needs_vectors=needs_vectors
         )
+        self._changed = ChangedWorkflows(self.plan.prompts, self.plan.writing)
 
     @property
     def plan(self) -> ServerPlan:
@@ -150,6 +157,11 @@ class Server:
                 kv_reuse: how prompts use stored chunk KV, which needs "approx": a KvReuse or a
                     text such as "fusionrag,0.15"; None = as the server does, if the request's
                     `optimizations` are "approx".
+                max_tokens: the most tokens of the answer; None = as the server does, and this and
+                    the next three are for the generations that write the answer.
+                temperature: 0 = the likeliest token each time; up to 2.
+                system: a text that says what the model is to be, before the prompt.
+                prompt: a template with {docs} and {input} in the place of the workflow's own.
 
         Raises:
             Busy: too many requests are in flight; nothing was started.

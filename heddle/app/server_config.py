@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, Self
 
 from heddle.app.config_checks import check_together
 from heddle.app.models.model_names import is_extractor
+from heddle.app.models.remote_name import check_remote_name
 from heddle.app.setting import did_you_mean, fields_of, setting
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse
@@ -22,6 +23,7 @@ from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
 from heddle.passes.runner import check_pass_names
 from heddle.runtime.admission import RuntimeLimits
+from heddle.workflow.writing import MAX_TOKENS_MAX, TEMPERATURE_MAX
 
 EngineHost = Literal["process", "inline"]
 Dtype = Literal["auto", "float32", "bfloat16"]
@@ -57,9 +59,12 @@ class ServerConfig:
         "model that answers",
         details="extract = the extractor, which quotes answers from the corpus and writes no text "
         "of its own; a model that writes is a directory with safetensors, an installed model's "
-        "name, or owner/name of one on the hub; none = no model answers",
+        "name, owner/name of one on the hub, or one that another server runs: its address, such as "
+        "http://127.0.0.1:8000/v1#NAME, or openai#NAME; auto = what Ollama, llama.cpp or vLLM run "
+        "on this machine; none = no model answers",
         group=MODEL,
-        form="DIR|NAME",
+        form="DIR|NAME|URL",
+        check=check_remote_name,
         none="none",
         flag="model",
         is_common=True,
@@ -76,18 +81,22 @@ class ServerConfig:
     embedder: str | Path | None = setting(
         None,
         "model that embeds texts",
-        details="a Hugging Face encoder; it must be the one that the corpus was indexed with",
+        details="a Hugging Face encoder, or URL#NAME of one that another server runs; it must be "
+        "the one that the corpus was indexed with",
         group=MODEL,
-        form="DIR|NAME",
+        form="DIR|NAME|URL",
+        check=check_remote_name,
         default_words="the packaged MiniLM",
     )
     reranker: str | Path | None = setting(
         EXTRACT,
         "model that ranks passages",
         details="it reads what a search has found, where the request or the workflow asks for it; "
-        "extract = the extractor; a directory holds a cross-encoder",
+        "extract = the extractor; a directory holds a cross-encoder; URL#NAME = one that another "
+        "server runs",
         group=MODEL,
-        form="DIR|NAME",
+        form="DIR|NAME|URL",
+        check=check_remote_name,
         none="none",
     )
     engine_host: EngineHost = setting(
@@ -157,7 +166,6 @@ class ServerConfig:
         above=0,
         below=1,
         none="exact",
-        is_common=True,
     )
     speculate: bool = setting(
         False,
@@ -239,6 +247,47 @@ class ServerConfig:
         low=1,
         default_words="the model's own limit, or what the KV cache holds",
     )
+    max_tokens: int | None = setting(
+        None,
+        "most tokens of an answer",
+        group=MODEL,
+        form="N",
+        low=1,
+        high=MAX_TOKENS_MAX,
+        default_words="the model's own",
+        is_common=True,
+    )
+    temperature: float | None = setting(
+        None,
+        "sampling temperature of answers",
+        details="0 = the likeliest token each time",
+        group=MODEL,
+        form="T",
+        low=0,
+        high=TEMPERATURE_MAX,
+        default_words="the workflow's, mostly 0",
+    )
+    system: str | None = setting(
+        None,
+        "what the model is to be",
+        details="the system text; where the model's chat template has no place for one, it begins "
+        "the prompt",
+        group=MODEL,
+        form="TEXT",
+        none="none",
+        is_common=True,
+    )
+    prompt_file: str | Path | None = setting(
+        None,
+        "file with a prompt",
+        details="a template with {docs} and {input}, in the place of the workflow's own, for the "
+        "generations that write the answer",
+        group=MODEL,
+        form="FILE",
+        flag="prompt",
+        default_words="the workflow's",
+        is_common=True,
+    )
     kv_cache_bytes: int | None = setting(
         None,
         "memory of each LLM lane's KV cache",
@@ -269,7 +318,6 @@ class ServerConfig:
         group=REUSE,
         form="POLICY[,...]",
         default_words="full",
-        is_common=True,
     )
     kv_reuse_memory_bytes: int = setting(
         KV_REUSE_MEMORY_BYTES_DEFAULT,

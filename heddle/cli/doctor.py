@@ -22,6 +22,7 @@ from heddle.app.models.model_source import (
     installed_models,
     model_directory,
 )
+from heddle.app.models.remote_name import is_remote
 from heddle.app.server_config import ServerConfig
 from heddle.cli.bench import version_record
 from heddle.cli.command_parser import CommandParser
@@ -188,6 +189,9 @@ def _is_installed(package: str) -> bool:
 def _look_at_embedder(found: Findings, embedder: str | Path | None) -> ModelFacts | None:
     if embedder is None and not any(map(_is_installed, EMBEDDER_PACKAGES)):
         return None  # told with the packages
+    if is_remote(embedder):
+        found.embedder = str(embedder)
+        return None  # known by the plan alone: its server is asked once
     try:
         directory = None if embedder is None else str(model_directory(embedder, fetch=False))
         facts = model_facts(directory)
@@ -212,6 +216,9 @@ def _look_at_extractor(found: Findings) -> None:
 
 
 def _look_at_model(found: Findings, model: str) -> None:
+    if is_remote(model):
+        found.model = model  # the plan asks its server
+        return
     try:
         directory = model_directory(model, fetch=False)
         PromptTokenizer.from_directory(directory)
@@ -286,7 +293,20 @@ def _look_at_plan(found: Findings, config: ServerConfig) -> None:
                 found.plan = plan_server(usable, store, found.machine)
     except HeddleError as error:
         fix = "choose another --model, --index or --llm-lanes, or raise the memory limit"
+        if any(is_remote(name) for name in (generator, embedder, config.reranker)):
+            fix = "start the server at that address, or name another model"
         found.missing.append(Missing(str(error), fix))
+    else:
+        _check_remote_embedder(found)
+
+
+def _check_remote_embedder(found: Findings) -> None:
+    stamp, plan = found.embedded_with, found.plan
+    if stamp is None or plan is None or plan.remote.embedder is None:
+        return
+    if stamp.model != plan.embedder_name:
+        what = f"the corpus was embedded with {stamp.model!r}, not with {plan.embedder_name!r}"
+        found.missing.append(Missing(what, "name the model it was indexed with as --embedder"))
 
 
 def _look_at_embedding(found: Findings, config: ServerConfig, slos_s: tuple[float, ...]) -> None:
@@ -305,7 +325,8 @@ def _look_at_embedding(found: Findings, config: ServerConfig, slos_s: tuple[floa
 
 def _look_at_reuse(found: Findings, config: ServerConfig) -> None:
     """Load the model and try whether its KV may be reused, where that is asked for."""
-    if config.llm is None or not found.model or not config.kv_reuse.is_approximate:
+    is_own = config.llm is not None and not is_remote(config.llm)
+    if not is_own or not found.model or not config.kv_reuse.is_approximate:
         return
     settings = LlmSettings(
         Path(found.model),
