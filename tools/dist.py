@@ -187,7 +187,7 @@ def ask_reader(programs: Path, folder: Path) -> None:
 
 
 def expect(said: str, *wanted: str) -> None:
-    """Check that a program said what it must.
+    """Check that a program said some words.
 
     Raises:
         DistError: something is not there.
