@@ -11,7 +11,7 @@ from benchmarks.contenders.cpu_clock import answer_cpu_questions
 
 
 class Side(asyncio.Protocol):
-    """One end of a relay; what it receives goes to the other end."""
+    """One end of a relay; its bytes go to the other end."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None

@@ -37,9 +37,9 @@ class CallPort:
 
     Args:
         name: the engine's, as the runtime sees it.
-        kind: what it carries out.
+        kind: of the primitives that it carries out.
         rows: that it may hold at once.
-        work: what it does; `answer` returns the result and the tokens that were read for it.
+        work: answers the tasks; `answer` returns the result and the tokens that were read for it.
         clock: the time of deadlines.
         loop: where requests run; its thread is not the runtime's.
     """

@@ -1,4 +1,4 @@
-"""The engine that another server is: its answers, and one clear end for whatever goes wrong."""
+"""The engine that another server is: its answers, and one clear end for each failure."""
 
 import logging
 import threading

@@ -2,7 +2,7 @@
 
 import pytest
 
-from heddle.app.models.auto_model import LOCAL_SERVERS, LocalServer, without_auto
+from heddle.app.remote.auto_model import LOCAL_SERVERS, LocalServer, without_auto
 from heddle.app.server_config import ServerConfig
 from tests.helpers.fake_endpoint import FakeEndpoint, plain
 
