@@ -1,14 +1,20 @@
-"""The five workflows as a programmer would write them with asyncio, prompts as in the presets."""
+"""The five workflows as a programmer would write them with asyncio, with the server's prompts."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
 from typing import Protocol
 
+from heddle.app.models.model_source import model_directory
+from heddle.app.models.prompt_files import prompts_of
 from heddle.core.passages import Passage
+from heddle.core.system_text import PromptPart
 from heddle.graph.primitive import Part, Read
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.values import as_lines, prompt_parts, unique_passages
 from heddle.workflow import presets
-from heddle.workflow.template import Slot, parse_template
+from heddle.workflow.model_prompts import ModelPrompts
+from heddle.workflow.nodes import PromptRole
+from heddle.workflow.template import Slot, Template
 
 
 class Client(Protocol):
@@ -18,27 +24,36 @@ class Client(Protocol):
         """Return passages for a query."""
         ...
 
-    async def generate(self, parts: Sequence[str | Passage | None], max_tokens: int) -> str:
+    async def generate(self, parts: Sequence[PromptPart], max_tokens: int) -> str:
         """Return the model's text for a prompt."""
         ...
 
 
-def prompt(template: str, **slots: object) -> list[str | Passage | None]:
+def prompt(template: Template, **slots: object) -> list[PromptPart]:
     """Return a preset's prompt, filled, in the same parts that Heddle makes of it."""
     store = ObjectStore()
     for name, value in slots.items():
         store.put(name, value)
     parts: list[Part] = [
-        Read(part.name) if isinstance(part, Slot) else part
-        for part in parse_template(template, where="prompt").parts
+        Read(part.name) if isinstance(part, Slot) else part for part in template.parts
     ]
     return prompt_parts(parts, store, "prompt")
 
 
+@cache
+def _prompts() -> ModelPrompts:
+    """The reader's own prompts, which the server uses, too."""
+    return prompts_of(model_directory("reader"))
+
+
+async def _write(client: Client, role: PromptRole, **slots: object) -> str:
+    own = _prompts()[role]
+    assert own.max_tokens is not None, "the reader's prompts have bounds"
+    return await client.generate(prompt(own.prompt, **slots), own.max_tokens)
+
+
 async def _answer(client: Client, query: str, docs: tuple[Passage, ...]) -> str:
-    return await client.generate(
-        prompt(presets.ANSWER, query=query, docs=docs), presets.ANSWER_TOKENS
-    )
+    return await _write(client, PromptRole.ANSWER, query=query, docs=docs)
 
 
 async def oneshot(client: Client, query: str) -> str:
@@ -48,13 +63,13 @@ async def oneshot(client: Client, query: str) -> str:
 
 async def hyde(client: Client, query: str) -> str:
     """Imagine, retrieve, answer."""
-    text = await client.generate(prompt(presets.HYDE, query=query), presets.PASSAGE_TOKENS)
+    text = await _write(client, PromptRole.HYPOTHESIS, query=query)
     return await _answer(client, query, await client.retrieve(f"{query} {text}", 5))
 
 
 async def multistep(client: Client, query: str) -> str:
     """Decompose, retrieve for each sub-question in turn, answer."""
-    text = await client.generate(prompt(presets.DECOMPOSE, query=query), presets.PASSAGE_TOKENS)
+    text = await _write(client, PromptRole.SUBQUESTIONS, query=query)
     docs: tuple[Passage, ...] = ()
     for question in as_lines(text) or ("",):
         docs = unique_passages((docs, await client.retrieve(f"{query} {question}", 5)))
@@ -74,12 +89,8 @@ async def irg(client: Client, query: str) -> str:
 async def recomp(client: Client, query: str) -> str:
     """Retrieve, compress, answer."""
     docs = await client.retrieve(query, 6)
-    summary = await client.generate(
-        prompt(presets.COMPRESS, query=query, docs=docs), presets.PASSAGE_TOKENS
-    )
-    return await client.generate(
-        prompt(presets.ANSWER_FROM_SUMMARY, query=query, summary=summary), presets.ANSWER_TOKENS
-    )
+    summary = await _write(client, PromptRole.SUMMARY, query=query, docs=docs)
+    return await _write(client, PromptRole.ANSWER_FROM_SUMMARY, query=query, summary=summary)
 
 
 HAND_WRITTEN: Mapping[str, Callable[[Client, str], Awaitable[str]]] = {

@@ -23,6 +23,7 @@ from heddle.core.payloads import (
 from heddle.core.ports import EnginePort, PassageSource, Tokenizer
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Generated, Hits, KvHandle, Result, Vectors
+from heddle.core.system_text import PromptPart
 from heddle.core.tasks import Identity, Task
 
 _task_ids = itertools.count(1 << 40)  # far from the runtime's own
@@ -58,7 +59,7 @@ class PortClient:
         assert isinstance(hits, Hits), hits
         return tuple(self._passages.passages([i for i in hits.labels[0].tolist() if i >= 0]))
 
-    async def generate(self, parts: Sequence[str | Passage | None], max_tokens: int) -> str:
+    async def generate(self, parts: Sequence[PromptPart], max_tokens: int) -> str:
         """Prefill and decode; the decode rides along with its prefill, as the lane allows."""
         port = self._by_kind[PrimitiveKind.PREFILLING]
         payload = PrefillPayload(self._tokenizer.encode_prompt(parts), cache_salt=self._salt)
@@ -112,7 +113,7 @@ class BarrierClient:
 
     def __init__(self, client: PortClient) -> None:
         self._client = client
-        self._generations: list[tuple[asyncio.Future[str], Sequence[str | Passage | None], int]]
+        self._generations: list[tuple[asyncio.Future[str], Sequence[PromptPart], int]]
         self._generations = []
         self._searches: list[tuple[asyncio.Future[tuple[Passage, ...]], str, int]] = []
         self._rounds: asyncio.Task[None] | None = None
@@ -124,7 +125,7 @@ class BarrierClient:
         self._start()
         return await found
 
-    async def generate(self, parts: Sequence[str | Passage | None], max_tokens: int) -> str:
+    async def generate(self, parts: Sequence[PromptPart], max_tokens: int) -> str:
         """Wait for the next round of generations."""
         written: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._generations.append((written, parts, max_tokens))

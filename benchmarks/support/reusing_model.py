@@ -27,10 +27,10 @@ from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.evals.question import EvalQuestion
 from heddle.kv.page_store import KvBlock
-from heddle.workflow.presets import ANSWER, ANSWER_TOKENS
 
 # Twice what runs at once, so that the engine never waits for us.
 SEQUENCES_MAX: Final = 16
+ANSWER_TOKENS: Final = 32
 IN_FLIGHT_MAX: Final = 32
 PRIMING_STEP_S: Final = 2.0  # as `heddle index --prime` has it
 
@@ -49,8 +49,8 @@ class PromptForm:
     stop: tuple[str, ...] = ()
 
 
-# The presets' prompt, which the reader was trained on word for word.
-PRESET: Final = PromptForm(ANSWER.partition("{docs}")[0], "Question: ")
+# The reader's own prompt, which it was trained on word for word.
+PRESET: Final = PromptForm("Answer the question from the notes.\n\n", "Question: ")
 # A small pre-trained model answers in whole sentences unless it is shown what is wanted.
 EXAMPLES: Final = PromptForm(
     """Answer the question from the notes.

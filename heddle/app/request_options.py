@@ -14,6 +14,7 @@ from heddle.core.payloads import TextRole
 from heddle.core.search_scope import Where, where_of
 from heddle.core.tasks import Optimizations, Priority
 from heddle.engines.embedding.long_texts import LongTexts
+from heddle.workflow.writing import Writing
 
 PriorityWord = Literal["interactive", "normal", "bulk"]
 RoleWord = Literal["plain", "query", "passage"]
@@ -31,6 +32,10 @@ class RequestOptions(TypedDict, total=False):
     priority: Priority | PriorityWord
     optimizations: Optimizations | OptimizationsWord | None
     kv_reuse: KvReuse | str | None
+    max_tokens: int | None
+    temperature: float | None
+    system: str | None
+    prompt: str | None
 
 
 class EmbeddingOptions(TypedDict, total=False):
@@ -48,7 +53,8 @@ class EmbeddingOptions(TypedDict, total=False):
 class CheckedRequest:
     """The options of one request, checked; the server's settings fill the others.
 
-    `topk` and `hybrid` are checked with the workflow; see `with_searches`.
+    `topk` and `hybrid` are checked with the workflow; see `with_searches`. `writing` is what the
+    caller gave alone.
     """
 
     topk: int | None
@@ -59,6 +65,7 @@ class CheckedRequest:
     priority: Priority
     optimizations: Optimizations
     kv_reuse: KvReuse
+    writing: Writing
 
     @classmethod
     def of(cls, given: Mapping[str, Any], config: ServerConfig) -> Self:
@@ -79,6 +86,7 @@ class CheckedRequest:
             priority=member_named(Priority, given.get("priority", Priority.NORMAL), "priority"),
             optimizations=mode,
             kv_reuse=_kv_reuse(given.get("kv_reuse"), mode, config),
+            writing=Writing.of(given),
         )
 
 

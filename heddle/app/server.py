@@ -89,10 +89,10 @@ class Server:
         self.config = config
         self.clock = SystemClock()
         self.trace = StepTrace()
-        self._changed = ChangedWorkflows()
         self._running = start(
             config, self.clock, Tally(), self.trace, self.submit, needs_vectors=needs_vectors
         )
+        self._changed = ChangedWorkflows(self.plan.prompts, self.plan.writing)
 
     @property
     def plan(self) -> ServerPlan:
@@ -157,6 +157,11 @@ class Server:
                 kv_reuse: how prompts use stored chunk KV, which needs "approx": a KvReuse or a
                     text such as "fusionrag,0.15"; None = as the server does, if the request's
                     `optimizations` are "approx".
+                max_tokens: the most tokens of the answer; None = as the server does, and this and
+                    the next three are for the generations that write the answer.
+                temperature: 0 = the likeliest token each time; up to 2.
+                system: a text that says what the model is to be, before the prompt.
+                prompt: a template with {docs} and {input} in the place of the workflow's own.
 
         Raises:
             Busy: too many requests are in flight; nothing was started.

@@ -23,6 +23,7 @@ from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
 from heddle.passes.runner import check_pass_names
 from heddle.runtime.admission import RuntimeLimits
+from heddle.workflow.writing import MAX_TOKENS_MAX, TEMPERATURE_MAX
 
 EngineHost = Literal["process", "inline"]
 Dtype = Literal["auto", "float32", "bfloat16"]
@@ -165,7 +166,6 @@ class ServerConfig:
         above=0,
         below=1,
         none="exact",
-        is_common=True,
     )
     speculate: bool = setting(
         False,
@@ -247,6 +247,47 @@ class ServerConfig:
         low=1,
         default_words="the model's own limit, or what the KV cache holds",
     )
+    max_tokens: int | None = setting(
+        None,
+        "most tokens of an answer",
+        group=MODEL,
+        form="N",
+        low=1,
+        high=MAX_TOKENS_MAX,
+        default_words="the model's own",
+        is_common=True,
+    )
+    temperature: float | None = setting(
+        None,
+        "sampling temperature of answers",
+        details="0 = the likeliest token each time",
+        group=MODEL,
+        form="T",
+        low=0,
+        high=TEMPERATURE_MAX,
+        default_words="the workflow's, mostly 0",
+    )
+    system: str | None = setting(
+        None,
+        "what the model is to be",
+        details="the system text; where the model's chat template has no place for one, it begins "
+        "the prompt",
+        group=MODEL,
+        form="TEXT",
+        none="none",
+        is_common=True,
+    )
+    prompt_file: str | Path | None = setting(
+        None,
+        "file with a prompt",
+        details="a template with {docs} and {input}, in the place of the workflow's own, for the "
+        "generations that write the answer",
+        group=MODEL,
+        form="FILE",
+        flag="prompt",
+        default_words="the workflow's",
+        is_common=True,
+    )
     kv_cache_bytes: int | None = setting(
         None,
         "memory of each LLM lane's KV cache",
@@ -277,7 +318,6 @@ class ServerConfig:
         group=REUSE,
         form="POLICY[,...]",
         default_words="full",
-        is_common=True,
     )
     kv_reuse_memory_bytes: int = setting(
         KV_REUSE_MEMORY_BYTES_DEFAULT,

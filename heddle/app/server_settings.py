@@ -52,6 +52,10 @@ class ServerSettings(TypedDict, total=False):
     max_num_batched_tokens: int
     background_step_s: float
     context_tokens_max: int | None
+    max_tokens: int | None
+    temperature: float | None
+    system: str | None
+    prompt_file: str | Path | None
     kv_cache_bytes: int | None
     batching: Batching
     optimizations: Optimizations | OptimizationsWord | None

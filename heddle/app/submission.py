@@ -47,13 +47,15 @@ class Submission:
     ) -> Self:
         """Check a request's arguments against the server's configuration; see Server.submit.
 
-        Mutates: `changed` keeps the workflow with the searches that the options ask for.
+        Mutates: `changed` keeps the workflow as the options have it.
 
         Raises:
             InputError, WorkflowError, ConfigError: the request can't be run as it is.
         """
         asked = CheckedRequest.of(options, config)
-        workflow = changed.changed(workflow, topk=asked.topk, hybrid=asked.hybrid)
+        workflow = changed.changed(
+            workflow, topk=asked.topk, hybrid=asked.hybrid, writing=asked.writing
+        )
         check_remote_request(config, workflow, asked.kv_reuse)
         values = input_values(inputs)
         if asked.where and not any(isinstance(n, RetrievalNode) for n in workflow.nodes.values()):

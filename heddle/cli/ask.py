@@ -4,6 +4,7 @@ import argparse
 import sys
 from dataclasses import dataclass
 
+from heddle.app.models.prompt_files import server_writing
 from heddle.cli.arguments import add_request, request_options
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, add_index, server_config
@@ -25,6 +26,7 @@ from heddle.runtime.events import (
 )
 from heddle.runtime.receipt import Receipt, Speculation, Splice
 from heddle.workflow.nodes import GenerationNode
+from heddle.workflow.writing import with_writing
 
 SNIPPET_CHARS = 100
 # The command names the index itself; priming in the background would end with the answer.
@@ -53,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     """Answer one question, streaming the answer to stdout and the passages after it."""
     config = server_config(options, needs=("index",), reprime=False)
     workflow = load_workflow(options.workflow or config.default_workflow)
+    with_writing(workflow, server_writing(config))  # refuses a prompt before the models load
     writers = (n for n in workflow.outputs if isinstance(workflow.nodes[n], GenerationNode))
     printer = Printer(frozenset(map(str, writers)), options.receipt)
     inputs = {**dict(options.input), "query": options.question}

@@ -20,6 +20,7 @@ class SegmentRole(Enum):
     """
 
     TEXT = "text"
+    SYSTEM = "system"  # a system text, where the prompt is sent as text
     SLOT = "slot"
     CHUNK = "chunk"
 
@@ -212,8 +213,13 @@ class PrefillPayload:
 
     @property
     def text(self) -> str:
-        """The prompt as text; empty where its segments hold token ids only."""
-        return "".join(segment.text for segment in self.segments)
+        """The prompt as text, without its system text; empty where it holds token ids only."""
+        return "".join(s.text for s in self.segments if s.role is not SegmentRole.SYSTEM)
+
+    @property
+    def system(self) -> str:
+        """The system text of a prompt that is sent as text."""
+        return "".join(s.text for s in self.segments if s.role is SegmentRole.SYSTEM)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from heddle.core.frames import Frame
 from heddle.core.passages import Passage
 from heddle.core.payloads import Segment
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.system_text import PromptPart
 
 
 class Clock(Protocol):
@@ -110,11 +111,12 @@ class Waking(Protocol):
 class Tokenizer(Protocol):
     """Text to token ids and back, outside the lanes."""
 
-    def encode_prompt(self, parts: Sequence[str | Passage | None]) -> tuple[Segment, ...]:
+    def encode_prompt(self, parts: Sequence[PromptPart]) -> tuple[Segment, ...]:
         """Return the segments of a chat prompt: template head, one for each part, template tail.
 
         A part is text, a passage, or None for a slot that is not written yet, so part i is
-        segment i + 1. Decoding the joined ids gives the rendered template's text.
+        segment i + 1. The first part may be a system text. Decoding the joined ids gives the
+        rendered template's text.
         """
         ...
 

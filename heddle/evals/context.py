@@ -11,7 +11,7 @@ from heddle.evals.data_folder import data_file
 from heddle.evals.dataset import Dataset
 from heddle.evals.loaders.corpus import read_passages
 from heddle.evals.question import EvalQuestion, is_gold
-from heddle.workflow.presets import ANSWER, ANSWER_TOKENS
+from heddle.workflow.presets import add_answer
 from heddle.workflow.ragraph import RAGraph
 
 DOCS = "docs"
@@ -51,7 +51,7 @@ class Case:
 def given_passages() -> RAGraph:
     """Return the workflow that answers from passages it is given, with the presets' prompt."""
     graph = RAGraph("given", inputs=(DOCS,))
-    graph.add_generation("answer", ANSWER, output="answer", max_tokens=ANSWER_TOKENS)
+    add_answer(graph)
     return graph
 
 

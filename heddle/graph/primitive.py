@@ -8,6 +8,7 @@ from typing import Any
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling, TextRole
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import Where
+from heddle.core.system_text import SystemText
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class Read:
 
 
 Part = str | Read
+ShownPart = Part | SystemText
+"""A piece of a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +94,12 @@ class PrimeConfig:
 
 @dataclass(frozen=True, slots=True)
 class PrefillConfig:
-    """Prefill a prompt made of parts, and after it the tokens of key `written`, if any."""
+    """Prefill a prompt made of parts, and after it the tokens of key `written`, if any.
 
-    parts: tuple[Part, ...]
+    A system text may be the first part, and no other.
+    """
+
+    parts: tuple[ShownPart, ...]
     written: str | None = None
 
 
@@ -101,7 +107,7 @@ class PrefillConfig:
 class AskConfig:
     """Run the parts that follow a prompt's passages, ahead of the prefill of name `prefill`."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ShownPart, ...]
     prefill: str
 
 
@@ -159,7 +165,7 @@ class RoundsConfig:
     of them at most. After `retrievals_max` searches a round no longer pauses.
     """
 
-    before: tuple[Part, ...]
+    before: tuple[ShownPart, ...]
     after: tuple[Part, ...]
     query: tuple[Part | SoFar, ...]
     topk: int

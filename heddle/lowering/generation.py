@@ -1,6 +1,7 @@
 """A generation: Prefilling, then Decoding. (Teola Table 1)"""
 
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.system_text import SystemText
 from heddle.graph.primitive import DecodeConfig, PrefillConfig, Primitive
 from heddle.lowering.reads import bind, keys
 from heddle.lowering.scope import Scope
@@ -14,9 +15,14 @@ def lower_generation(
     """Return the primitives of one turn of a generation, and the key its slot gets."""
     turn = scope.turn_of(node.id)
     output = f"{node.output}@{turn}"
-    prompt = PrefillConfig(bind(node.prompt, node.id, workflow, scope))
+    prompt = PrefillConfig((*system_part(node), *bind(node.prompt, node.id, workflow, scope)))
     decode = DecodeConfig(f"{node.id}.kv@{turn}", node.sampling, node.parse is Parse.LINES)
     return prefill_and_decode(str(node.id), f"@{turn}", prompt, decode, output), output
+
+
+def system_part(node: GenerationNode) -> tuple[SystemText, ...]:
+    """Return the part that a generation's prompt begins with; () where it has no system text."""
+    return (SystemText(node.system),) if node.system else ()
 
 
 def prefill_and_decode(

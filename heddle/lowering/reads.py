@@ -1,6 +1,6 @@
 """How a component's slots become reads of keys."""
 
-from heddle.graph.primitive import Part, Read
+from heddle.graph.primitive import Part, Read, ShownPart
 from heddle.lowering.scope import Scope
 from heddle.workflow.nodes import NodeId
 from heddle.workflow.template import Slot, Template
@@ -29,6 +29,6 @@ def read_slot(slot: str, node: NodeId, workflow: Workflow, scope: Scope) -> Read
     return Read(key, scope.taken_of(slot) if consumes else None)
 
 
-def keys(parts: tuple[Part, ...]) -> tuple[str, ...]:
+def keys(parts: tuple[ShownPart, ...]) -> tuple[str, ...]:
     """Return the keys that bound parts read, each once."""
     return tuple(dict.fromkeys(p.key for p in parts if isinstance(p, Read)))

@@ -17,7 +17,7 @@ from heddle.graph.primitive import (
     SoFar,
     SpliceConfig,
 )
-from heddle.lowering.generation import prefill_and_decode
+from heddle.lowering.generation import prefill_and_decode, system_part
 from heddle.lowering.reads import bind
 from heddle.lowering.retrieval import embed_and_search
 from heddle.lowering.scope import Scope
@@ -36,7 +36,7 @@ def lower_rounds(
     parts = node.prompt.parts
     place = len(parts) - parts[::-1].index(Slot(source.output))
     config = RoundsConfig(
-        before=bind(Template(parts[:place]), node.id, workflow, scope),
+        before=(*system_part(node), *bind(Template(parts[:place]), node.id, workflow, scope)),
         after=bind(Template(parts[place:]), node.id, workflow, scope),
         query=_query(node, retrieval.query, workflow, scope),
         topk=source.topk,

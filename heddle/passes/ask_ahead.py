@@ -12,11 +12,11 @@ from heddle.graph.pgraph import PGraph, data_edges
 from heddle.graph.primitive import (
     AskConfig,
     CollectConfig,
-    Part,
     PrefillConfig,
     Primitive,
     Read,
     SearchConfig,
+    ShownPart,
 )
 
 
@@ -62,5 +62,5 @@ def _asking(prefill: Primitive, passages: frozenset[str]) -> Primitive | None:
     )
 
 
-def _reads(part: Part, keys: frozenset[str]) -> bool:
+def _reads(part: ShownPart, keys: frozenset[str]) -> bool:
     return isinstance(part, Read) and part.key in keys

@@ -24,6 +24,7 @@ from heddle.core.payloads import (
 from heddle.core.ports import Tokenizer
 from heddle.core.results import Vectors
 from heddle.core.search_scope import SearchScope, both
+from heddle.core.system_text import PromptPart
 from heddle.graph.primitive import (
     AskConfig,
     EmbedConfig,
@@ -127,7 +128,7 @@ def _reading_texts(passages: tuple[Passage, ...]) -> tuple[ReadingText, ...]:
 
 
 def _build_prefill(
-    parts: list[str | Passage | None],
+    parts: list[PromptPart],
     written: tuple[int, ...],
     tokenizer: Tokenizer | None,
     tenant: str,
@@ -142,9 +143,7 @@ def _build_prefill(
     return Built(PrefillPayload(segments, cache_salt=tenant, reuse=kv_reuse), shown)
 
 
-def _build_asking(
-    parts: list[str | Passage | None], tokenizer: Tokenizer | None, tenant: str
-) -> AskPayload:
+def _build_asking(parts: list[PromptPart], tokenizer: Tokenizer | None, tenant: str) -> AskPayload:
     if tokenizer is None:
         raise InternalError("a question needs a tokenizer")
     # The same ids as behind any passage: how one ends is all that the text behind it depends on.

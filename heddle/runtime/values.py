@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from heddle.core.errors import WorkflowError
 from heddle.core.passages import Passage
 from heddle.core.results import Generated
-from heddle.graph.primitive import Part, Read
+from heddle.core.system_text import PromptPart, SystemText
+from heddle.graph.primitive import Part, Read, ShownPart
 from heddle.runtime.object_store import ObjectStore
 
 ITEMS_MAX = 32  # a runaway list of sub-questions must not become a runaway loop
@@ -31,13 +32,11 @@ def resolve(part: Read, store: ObjectStore, reader: str) -> object:
     return value[part.item]
 
 
-def prompt_parts(
-    parts: Iterable[Part], store: ObjectStore, reader: str
-) -> list[str | Passage | None]:
+def prompt_parts(parts: Iterable[ShownPart], store: ObjectStore, reader: str) -> list[PromptPart]:
     """Return what a prompt is made of: texts, and passages one by one."""
-    found: list[str | Passage | None] = []
+    found: list[PromptPart] = []
     for part in parts:
-        if isinstance(part, str):
+        if isinstance(part, str | SystemText):
             found.append(part)
             continue
         value = resolve(part, store, reader)

@@ -10,6 +10,12 @@ from heddle.app.server_settings import OptimizationsWord
 from heddle.core.search_scope import where_of
 from heddle.server.json_body import read_json
 from heddle.workflow.ragraph import TOPK_MAX
+from heddle.workflow.writing import (
+    MAX_TOKENS_MAX,
+    PROMPT_CHARS_MAX,
+    SYSTEM_CHARS_MAX,
+    TEMPERATURE_MAX,
+)
 
 TENANT_CHARS_MAX: Final = 256
 
@@ -64,6 +70,29 @@ class AskRequest(BaseModel):
         default=None,
         description='how to reuse stored chunk KV, such as "fusionrag,0.15"; null = as the '
         "server does",
+    )
+    max_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_TOKENS_MAX,
+        description="most tokens of the answer; null = as the server does",
+    )
+    temperature: float | None = Field(
+        default=None,
+        ge=0,
+        le=TEMPERATURE_MAX,
+        description="sampling temperature of the answer; null = as the server does",
+    )
+    system: str | None = Field(
+        default=None,
+        max_length=SYSTEM_CHARS_MAX,
+        description="text that says what the model is to be; null = as the server does",
+    )
+    prompt: str | None = Field(
+        default=None,
+        max_length=PROMPT_CHARS_MAX,
+        description="template with {docs} and {input} in the place of the workflow's own; null = "
+        "as the server does",
     )
 
     @model_validator(mode="after")

@@ -220,6 +220,10 @@ async def _submit(server: Server, workflows: Mapping[str, Workflow], asked: AskR
         priority=asked.priority,
         optimizations=asked.optimizations,
         kv_reuse=asked.kv_reuse,
+        max_tokens=asked.max_tokens,
+        temperature=asked.temperature,
+        system=asked.system,
+        prompt=asked.prompt,
     )
     # Submitting waits for the runtime's thread, so a thread waits and not this loop.
     return await asyncio.to_thread(submit)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from heddle.core.passages import Passage
 from heddle.core.payloads import Segment
+from heddle.core.system_text import PromptPart, SystemText
 from heddle.engines.llm.step_batch import BatchRow, StepBatch, StepResult
 from heddle.simulator.device import SimulatedDevice
 
@@ -114,15 +115,21 @@ class WordDecoder:
         return WordStream()
 
 
+def _text(part: PromptPart) -> str | None:
+    if isinstance(part, SystemText):
+        return part.text
+    return part.render() if isinstance(part, Passage) else part
+
+
 @dataclass(frozen=True, slots=True)
 class WordTokenizer:
     """A Tokenizer of this vocabulary: a word is a token."""
 
     context_tokens_max: int
 
-    def encode_prompt(self, parts: Sequence[str | Passage | None]) -> tuple[Segment, ...]:
+    def encode_prompt(self, parts: Sequence[PromptPart]) -> tuple[Segment, ...]:
         """Return the segments of a prompt."""
-        texts = [part.render() if isinstance(part, Passage) else part for part in parts]
+        texts = [_text(part) for part in parts]
         middle = (Segment(None if text is None else self.encode_slot(text)) for text in texts)
         return (Segment((HEAD_ID,)), *middle, Segment((TAIL_ID,)))
 

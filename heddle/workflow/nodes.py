@@ -1,6 +1,6 @@
 """The nodes of a workflow: frozen values, one for each component. (HedraRAG §4.1)"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -22,6 +22,25 @@ class Parse(Enum):
     LINES = "lines"  # a list: JSON strings or plain text, one a line
 
 
+class PromptRole(Enum):
+    """What a prompt is for, where a model may have one of its own for it."""
+
+    ANSWER = "answer"
+    HYPOTHESIS = "hypothesis"
+    SUBQUESTIONS = "subquestions"
+    SUMMARY = "summary"
+    ANSWER_FROM_SUMMARY = "answer_from_summary"
+
+
+ROLE_SLOTS: Final[Mapping[PromptRole, frozenset[str]]] = {
+    PromptRole.ANSWER: frozenset({"docs", "query"}),
+    PromptRole.HYPOTHESIS: frozenset({"query"}),
+    PromptRole.SUBQUESTIONS: frozenset({"query"}),
+    PromptRole.SUMMARY: frozenset({"docs", "query"}),
+    PromptRole.ANSWER_FROM_SUMMARY: frozenset({"summary", "query"}),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class DecodeRetrieval:
     """When a generation pauses to retrieve, what it searches for, and how often and much at most.
@@ -38,7 +57,10 @@ class DecodeRetrieval:
 
 @dataclass(frozen=True, slots=True)
 class GenerationNode:
-    """LLM generation from a prompt into `output`, with retrievals on the way if it has any."""
+    """LLM generation from a prompt into `output`, with retrievals on the way if it has any.
+
+    A model with a prompt of its own for the `role` gets that one. `system` is the system text.
+    """
 
     id: NodeId
     prompt: Template
@@ -46,6 +68,8 @@ class GenerationNode:
     sampling: Sampling
     parse: Parse = Parse.AUTO
     decode_retrieval: DecodeRetrieval | None = None
+    system: str = ""
+    role: PromptRole | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:

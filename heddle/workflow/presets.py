@@ -4,30 +4,37 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from heddle.core.errors import WorkflowError
+from heddle.workflow.nodes import PromptRole
 from heddle.workflow.ragraph import END, START, RAGraph
 from heddle.workflow.template import TURN
 from heddle.workflow.workflow import Chooser, State
 
-# The reader that ships with Heddle is trained on these prompts, word for word. Instruction
-# first, passages next, question last: so the instruction's KV is one prefix for all requests,
-# and a passage's KV can be reused at any position.
-ANSWER: Final = "Answer the question from the notes.\n\n{docs}Question: {query}"
-HYDE: Final = "Write a short passage that could answer the question.\n\nQuestion: {query}"
-DECOMPOSE: Final = (
+# Instruction first, passages next, question last: so the instruction's KV is one prefix for all
+# requests, and a passage's KV can be reused at any position. A model that was trained on other
+# words brings them along (heddle.workflow.model_prompts).
+ANSWER: Final = (
+    "Answer the question from the passages. If they don't answer it, say so."
+    "\n\n{docs}Question: {query}"
+)
+HYPOTHESIS: Final = "Write a short passage that could answer the question.\n\nQuestion: {query}"
+SUBQUESTIONS: Final = (
     "List the sub-questions needed to answer the question, one JSON string a line."
     "\n\nQuestion: {query}"
 )
-COMPRESS: Final = (
-    "Write down what the notes say about the question, as short questions with their answers."
+SUMMARY: Final = (
+    "Write down what the passages say about the question, as short questions with their answers."
     "\n\n{docs}Question: {query}"
 )
 ANSWER_FROM_SUMMARY: Final = (
-    "Answer the question from the notes.\n\n## Notes\n{summary}\n\nQuestion: {query}"
+    "Answer the question from the summary. If it doesn't answer it, say so."
+    "\n\n## Summary\n{summary}\n\nQuestion: {query}"
 )
 
-ANSWER_TOKENS = 32
-PASSAGE_TOKENS = 64
-SUMMARY_TOKENS = 96
+# A model ends its answer by itself; these bound one that doesn't, and cut no whole sentence.
+ANSWER_TOKENS = 256
+HYPOTHESIS_TOKENS = 128
+SUBQUESTIONS_TOKENS = 128
+SUMMARY_TOKENS = 256
 IRG_TURNS = 2
 QUOTE_TOPK = 5
 RECOMP_TOPK = 6  # more than elsewhere: what doesn't help is cut away
@@ -46,7 +53,7 @@ def oneshot(topk: int | None = None) -> RAGraph:
     """Retrieve once, answer once."""
     graph = RAGraph("oneshot")
     graph.add_retrieval("retrieve", query="query", topk=topk)
-    graph.add_generation("answer", ANSWER, output="answer", max_tokens=ANSWER_TOKENS)
+    add_answer(graph)
     return graph
 
 
@@ -56,9 +63,15 @@ def hyde(topk: int | None = None) -> RAGraph:
     The question goes into the search too, so a weak hypothesis can't lose it.
     """
     graph = RAGraph("hyde")
-    graph.add_generation("imagine", HYDE, output="hypothesis", max_tokens=PASSAGE_TOKENS)
+    graph.add_generation(
+        "imagine",
+        HYPOTHESIS,
+        output="hypothesis",
+        max_tokens=HYPOTHESIS_TOKENS,
+        role=PromptRole.HYPOTHESIS.value,
+    )
     graph.add_retrieval("retrieve", query="{query} {hypothesis}", topk=topk)
-    graph.add_generation("answer", ANSWER, output="answer", max_tokens=ANSWER_TOKENS)
+    add_answer(graph)
     return graph
 
 
@@ -66,12 +79,17 @@ def multistep(topk: int | None = None) -> RAGraph:
     """Split the question, search for every part in turn, answer over all passages."""
     graph = RAGraph("multistep")
     graph.add_generation(
-        "decompose", DECOMPOSE, output="subquestion", max_tokens=PASSAGE_TOKENS, parse="lines"
+        "decompose",
+        SUBQUESTIONS,
+        output="subquestion",
+        max_tokens=SUBQUESTIONS_TOKENS,
+        parse="lines",
+        role=PromptRole.SUBQUESTIONS.value,
     )
     graph.add_retrieval(
         "retrieve", query="{query} {subquestion}", output="docs", topk=topk, collect=True
     )
-    graph.add_generation("answer", ANSWER, output="answer", max_tokens=ANSWER_TOKENS)
+    add_answer(graph)
     graph.add_edge(START, "decompose").add_edge("decompose", "retrieve")
     graph.add_edge("retrieve", _next_subquestion, targets=["retrieve", "answer"])
     graph.add_edge("answer", END)
@@ -90,7 +108,7 @@ def irg(topk: int | None = None, turns: int = IRG_TURNS) -> RAGraph:
     graph.add_retrieval(
         "retrieve", query="{query} {answer}", output="docs", topk=topk, collect=True
     )
-    graph.add_generation("answer", ANSWER, output="answer", max_tokens=ANSWER_TOKENS)
+    add_answer(graph)
     graph.add_edge(START, "retrieve").add_edge("retrieve", "answer")
     graph.add_edge("answer", _until(turns), targets=["retrieve"])
     return graph
@@ -101,9 +119,32 @@ def recomp(topk: int | None = None) -> RAGraph:
     wanted = RECOMP_TOPK if topk is None else topk
     graph = RAGraph("recomp")
     graph.add_retrieval("retrieve", topk=wanted, allow_fewer=topk is None)
-    graph.add_generation("compress", COMPRESS, output="summary", max_tokens=SUMMARY_TOKENS)
-    graph.add_generation("answer", ANSWER_FROM_SUMMARY, output="answer", max_tokens=ANSWER_TOKENS)
+    graph.add_generation(
+        "compress",
+        SUMMARY,
+        output="summary",
+        max_tokens=SUMMARY_TOKENS,
+        role=PromptRole.SUMMARY.value,
+    )
+    graph.add_generation(
+        "answer",
+        ANSWER_FROM_SUMMARY,
+        output="answer",
+        max_tokens=ANSWER_TOKENS,
+        role=PromptRole.ANSWER_FROM_SUMMARY.value,
+    )
     return graph
+
+
+def add_answer(graph: RAGraph) -> None:
+    """Add the generation that answers the question from the passages of slot `docs`."""
+    graph.add_generation(
+        "answer",
+        ANSWER,
+        output="answer",
+        max_tokens=ANSWER_TOKENS,
+        role=PromptRole.ANSWER.value,
+    )
 
 
 def _next_subquestion(state: State) -> str:

@@ -9,12 +9,14 @@ from heddle.core.payloads import NO_PAUSE, Pause, Sampling
 from heddle.core.search_scope import where_of
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import (
+    ROLE_SLOTS,
     DecodeRetrieval,
     ExtractionNode,
     GenerationNode,
     Node,
     NodeId,
     Parse,
+    PromptRole,
     RetrievalNode,
     ToolNode,
 )
@@ -80,6 +82,8 @@ class RAGraph:
         query: str | None = None,
         retrievals_max: int = DEFAULT_RETRIEVALS_MAX,
         added_max: int = DEFAULT_ADDED_MAX,
+        system: str = "",
+        role: str | None = None,
     ) -> "RAGraph":
         """Add an LLM call; `output` names the slot that gets its text.
 
@@ -93,6 +97,9 @@ class RAGraph:
         "{query} {sentence}". It searches `retrievals_max` times at most; of more than `added_max`
         added passages, or more than fit into the context, the oldest are dropped.
 
+        `system` is the system text. `role`, such as "answer", has a model that was trained on a
+        prompt of its own for it get that prompt instead, with its own `max_tokens` and `stop`.
+
         Raises:
             WorkflowError: a taken id, a bad prompt, or a value out of range.
         """
@@ -105,16 +112,19 @@ class RAGraph:
                 f"got {temperature=}, {top_p=}, {top_k=}"
             )
         sampling = Sampling(max_tokens, temperature, top_p, top_k, seed, tuple(stop))
+        template = parse_template(prompt, where=f"{where}, prompt")
         self._add(
             GenerationNode(
                 node,
-                parse_template(prompt, where=f"{where}, prompt"),
+                template,
                 output or _default_slot(node),
                 sampling,
                 _parse(parse, where),
                 _decode_retrieval(
                     Pause(retrieve_every, retrieve_below), query, retrievals_max, added_max, where
                 ),
+                system,
+                None if role is None else _role(role, template, where),
             )
         )
         return self
@@ -328,6 +338,17 @@ def _decode_retrieval(
             raise WorkflowError(f"{where}: {name} must be at least 1, got {value}")
     template = _query(DEFAULT_DECODE_QUERY if query is None else query, where)
     return DecodeRetrieval(pause, template, retrievals_max, added_max)
+
+
+def _role(role: str, prompt: Template, where: str) -> PromptRole:
+    found = next((one for one in PromptRole if one.value == role), None)
+    if found is None:
+        names = ", ".join(one.value for one in PromptRole)
+        raise WorkflowError(f"{where}: role must be one of {names}, got {role!r}")
+    if set(prompt.slots) != ROLE_SLOTS[found]:
+        slots = ", ".join(f"{{{slot}}}" for slot in sorted(ROLE_SLOTS[found]))
+        raise WorkflowError(f"{where}: a prompt of role {role!r} has {slots} and no others")
+    return found
 
 
 def _parse(parse: str, where: str) -> Parse:

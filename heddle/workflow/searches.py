@@ -1,4 +1,4 @@
-"""A workflow whose searches are changed for one request: how many passages, by which means."""
+"""A workflow as a request and a model change it: its searches, and how its answer is written."""
 
 import threading
 from collections import OrderedDict
@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from heddle.core.errors import InputError
+from heddle.workflow.model_prompts import ModelPrompts, with_model_prompts
 from heddle.workflow.nodes import RetrievalNode
 from heddle.workflow.ragraph import TOPK_MAX
 from heddle.workflow.workflow import Workflow
+from heddle.workflow.writing import AS_IT_IS, Writing, check_writes, with_writing
 
 KEPT_MAX: Final = 256
 
@@ -47,24 +49,46 @@ def with_searches(
 class ChangedWorkflows:
     """Workflows as requests have changed them, kept because the plans of each are kept, too.
 
+    Args:
+        prompts: the model's own.
+        writing: how answers are written where a request doesn't say.
+
     Mutates: `changed` keeps the newest `KEPT_MAX`. It may be called by any thread.
     """
+
+    prompts: ModelPrompts = field(default_factory=dict)
+    writing: Writing = AS_IT_IS
 
     _kept: OrderedDict[object, tuple[Workflow, Workflow]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def changed(self, workflow: Workflow, *, topk: int | None, hybrid: bool | None) -> Workflow:
-        """Return the workflow with these searches; see `with_searches`."""
+    def changed(
+        self,
+        workflow: Workflow,
+        *,
+        topk: int | None,
+        hybrid: bool | None,
+        writing: Writing = AS_IT_IS,
+    ) -> Workflow:
+        """Return the workflow with these searches and this writing, and the model's own prompts.
+
+        Raises:
+            InputError: a value is out of range, or the workflow has nothing that it could change.
+        """
         _check(topk, hybrid)
-        if topk is None and hybrid is None:
+        if writing != AS_IT_IS:
+            check_writes(workflow, writing)
+        writing = writing.over(self.writing)
+        if topk is None and hybrid is None and writing == AS_IT_IS and not self.prompts:
             return workflow
         # The original is kept beside the change, so no other workflow can get its id.
-        key = id(workflow), topk, hybrid
+        key = id(workflow), topk, hybrid, writing
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key][1]
         changed = with_searches(workflow, topk=topk, hybrid=hybrid)
+        changed = with_writing(with_model_prompts(changed, self.prompts), writing)
         with self._lock:
             self._kept[key] = workflow, changed
             if len(self._kept) > KEPT_MAX:

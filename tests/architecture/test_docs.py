@@ -18,6 +18,7 @@ PAGES: Final = sorted(DOCS.rglob("*.md"))
 BESIDE: Final = ("*.md", "examples/*.md", "models/**/*.md", "tests/*.md")
 LINKED: Final = [*PAGES, *(page for beside in BESIDE for page in sorted(ROOT.glob(beside)))]
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
+OTHER_FLAGS: Final = (("generator", "model"), ("prompt_file", "prompt"))
 GLOSSARY: Final = (DOCS / "reference" / "glossary.md").read_text(encoding="utf-8")
 
 
@@ -79,7 +80,7 @@ def test_a_setting_has_one_name_everywhere() -> None:
         for flag, field, variable in zip(flags, fields, variables, strict=True):
             named = flag.removeprefix("--").replace("-", "_")
             assert variable == f"HEDDLE_{named.upper()}"
-            assert field == named or (field, named) == ("generator", "model")
+            assert field == named or (field, named) in OTHER_FLAGS
 
 
 def test_the_settings_metrics_and_receipt_fields_are_there() -> None:

@@ -17,6 +17,7 @@ MAY_BE_LARGE: Final = {
     "Scheduler": "the LLM engine's scheduler: carved in the second part of the house",
     "ChunkStore": "carved in the second part of the house",
     "CorpusChunkStore": "a ChunkStore that follows the corpus: as large as its base",
+    "ServerConfig": "one field for each setting",
     "CorpusStore": "carved in the second part of the house",
 }
 HOUSE: Final = House.of(working_tree())

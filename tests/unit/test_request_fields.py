@@ -26,7 +26,15 @@ def test_http_has_two_fields_more():
 def test_what_is_a_setting_as_well_is_set_by_one_flag():
     """`heddle ask` starts a server for one request: its setting is the request's."""
     both = set(heddle.RequestOptions.__annotations__) & set(fields_of(ServerConfig))
-    assert both == {"deadline_s", "optimizations", "kv_reuse"}
+    assert both == {
+        "deadline_s",
+        "optimizations",
+        "kv_reuse",
+        "max_tokens",
+        "temperature",
+        "system",
+    }
+    assert fields_of(ServerConfig)["prompt_file"].flag == "--prompt"
 
 
 @pytest.mark.parametrize(

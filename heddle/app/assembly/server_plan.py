@@ -24,6 +24,7 @@ from heddle.app.models.model_files import (
     generator_files,
 )
 from heddle.app.models.model_source import model_directory
+from heddle.app.models.prompt_files import prompts_of, server_writing
 from heddle.app.models.remote_models import NO_REMOTE_MODELS, RemoteModels, open_remote_models
 from heddle.app.priming.chunk_kv_disk import readable_size
 from heddle.app.remote.refusals import check_remote_models
@@ -41,6 +42,8 @@ from heddle.engines.vector.shards.port import LostShard
 from heddle.hosts.devices import Device, DeviceKind, detect_devices, is_heterogeneous
 from heddle.hosts.machine import MachineFacts, read_machine
 from heddle.kv.kv_encoding import KvEncoding
+from heddle.workflow.model_prompts import ModelPrompts
+from heddle.workflow.writing import Writing
 
 REMOTE_DTYPE: Final = "float32"  # of vectors as other servers send them
 EMBEDDINGS_BYTES: Final = 64 << 20  # of MiniLM in float32, where they can't be shared
@@ -89,6 +92,8 @@ class ServerPlan:
         placement: the cores, threads and bytes of each lane.
         embedding: the embedding lanes; () = the first retrieval lane embeds.
         remote: the models that other servers run; they take no cores and no memory here.
+        prompts: the generator's own, by role.
+        writing: how answers are written where a request doesn't say.
     """
 
     config: ServerConfig
@@ -107,6 +112,8 @@ class ServerPlan:
     kv_encoding: KvEncoding
     placement: Placement
     embedding: tuple[EmbeddingLane, ...]
+    prompts: ModelPrompts
+    writing: Writing
     remote: RemoteModels = NO_REMOTE_MODELS
 
     @property
@@ -228,6 +235,8 @@ def plan_server(
         kv_encoding=KvEncoding(config.kv_reuse_encoding),
         placement=placement,
         embedding=embedding,
+        prompts={} if generator is None else prompts_of(generator.directory),
+        writing=server_writing(config),
         remote=remote,
     )
 

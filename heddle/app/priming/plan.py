@@ -20,7 +20,9 @@ from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.kv.kv_encoding import KvEncoding
 from heddle.workflow.presets import ANSWER
 
-PREFIX: Final = ANSWER.partition("{docs}")[0]  # other prompts find the same KV by its content
+# A model with an answer prompt of its own gets that one's; other prompts find the same KV by its
+# content.
+PREFIX: Final = ANSWER.partition("{docs}")[0]
 READ_ROWS: Final = 256
 HITS_MAX: Final = 1000
 IN_FLIGHT_MAX: Final = 16  # requests; one has ended when its KV is on disk

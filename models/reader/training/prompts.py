@@ -1,4 +1,4 @@
-"""The exact wording the reader is trained on, the same as that of the workflow presets."""
+"""The exact wording that the reader is trained on, as its heddle_prompts.json has it."""
 
 NOT_IN_NOTES = "not in the notes"
 

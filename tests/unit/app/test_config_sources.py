@@ -16,6 +16,7 @@ TEXTS = {
     "index": "corpus",
     "embedder": "e",
     "hot_clusters": "20%",
+    "temperature": "0.5",
     "llm_lanes": "prefill,decode",
     "kv_reuse": "epic,0.2",
     "disabled_passes": "ask_ahead",

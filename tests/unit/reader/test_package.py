@@ -12,8 +12,12 @@ try:
 except FileNotFoundError:
     pytest.skip("no reader has been trained here (make reader)", allow_module_level=True)
 
+from training import prompts  # noqa: E402
 from training.prompts import ASSISTANT, BOS, EOS, USER  # noqa: E402
 from transformers import AutoConfig, AutoTokenizer  # noqa: E402
+
+from heddle.app.models.prompt_files import prompts_of  # noqa: E402
+from heddle.workflow.nodes import PromptRole  # noqa: E402
 
 
 def test_config_is_a_llama_with_4096_positions():
@@ -50,3 +54,12 @@ def test_model_card_gives_the_accuracy_of_every_kind():
     for kind in ("single_hop", "two_hop", "comparison", "coreference", "not_in_notes"):
         assert kind in card
     assert json.loads((FOLDER / "config.json").read_text())["architectures"] == ["LlamaForCausalLM"]
+
+
+def test_the_packaged_prompts_are_those_it_was_trained_on():
+    own = json.loads((FOLDER / "heddle_prompts.json").read_text())
+    assert own["answer"]["prompt"] == prompts.ANSWER
+    assert own["hypothesis"]["prompt"] == prompts.HYDE
+    assert own["subquestions"]["prompt"] == prompts.DECOMPOSE
+    assert own["summary"]["prompt"] == prompts.COMPRESS
+    assert set(prompts_of(FOLDER)) == set(PromptRole)

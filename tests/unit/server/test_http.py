@@ -162,6 +162,10 @@ def test_every_field_reaches_the_server():
         "priority": "bulk",
         "optimizations": "approx",
         "kv_reuse": "fusionrag,0.15",
+        "max_tokens": 99,
+        "temperature": 0.5,
+        "system": "Be brief.",
+        "prompt": "{docs}{input}",
     }
     ask(server, question="Who?", inputs={"topic": "tides"}, **how)
     values = {"topic": "tides", "query": "Who?"}
@@ -220,7 +224,11 @@ def test_a_failure_later_on(error: HeddleError, status: int):
         ({"question": "Who?", "where": {"lang": []}}, "^where: 'lang' has no value; name one"),
         ({"question": "Who?", "where": {"": "en"}}, "^where: a key must be"),
         ({"question": "Who?", "where": ["lang"]}, "^where: Input should be an object$"),
-        ({"question": "Who?", "temperature": 1}, "temperature"),
+        ({"question": "Who?", "colour": 1}, "colour"),
+        ({"question": "Who?", "temperature": 3}, "temperature"),
+        ({"question": "Who?", "max_tokens": 0}, "max_tokens"),
+        ({"question": "Who?", "system": "x" * 9000}, "system"),
+        ({"question": "Who?", "prompt": 3}, "prompt"),
         ({"question": "Who?", "topk": 0}, "topk"),
         ({"question": "Who?", "topk": "3"}, "topk"),
         ({"question": "Who?", "hybrid": "yes"}, "hybrid"),

@@ -1,7 +1,7 @@
 """A model's chat template, rendered once: what stands before and after the user's content."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,18 +16,23 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from heddle.core.errors import ConfigError
 
 MARKER = "heddle0content0marker"  # letters and digits: no template trims or escapes them
+SYSTEM_MARKER = "heddle0system0marker"
 
 
 @dataclass(frozen=True, slots=True)
 class ChatTemplate:
     """A template split at the user's content: rendered text = head + content + tail.
 
-    `source` is the template itself; its literal text holds the model's control tokens.
+    `source` is the template itself; its literal text holds the model's control tokens. With a
+    system message the text is system_head + system + system_end + content + tail; both are None
+    where the template has no place for one.
     """
 
     head: str
     tail: str
     source: str
+    system_head: str | None = None
+    system_end: str | None = None
 
     @classmethod
     def from_directory(cls, directory: Path) -> "ChatTemplate | None":
@@ -47,14 +52,15 @@ class ChatTemplate:
         tokens = {k: _content(v) for k, v in names.items() if k.endswith("_token") and v}
         for content in (MARKER, [{"type": "text", "text": MARKER}]):
             try:
-                rendered = _render(source, content, tokens)
+                rendered = _render(source, [_message("user", content)], tokens)
             except jinja2.TemplateError as error:
                 raise ConfigError(
                     f"chat template of {directory} can't be rendered: {error}"
                 ) from error
             if rendered.count(MARKER) == 1:
                 head, tail = rendered.split(MARKER)
-                return cls(head, tail, source)
+                system_head, system_end = _around_system(source, content, tokens, tail)
+                return cls(head, tail, source, system_head, system_end)
         raise ConfigError(
             f"chat template of {directory} doesn't show a user message exactly once; "
             "correct chat_template.jinja, or remove it to use the model without a template"
@@ -94,7 +100,30 @@ def _content(token: object) -> str:
     return str(token["content"]) if isinstance(token, dict) else str(token)
 
 
-def _render(source: str, content: object, tokens: Mapping[str, str]) -> str:
+def _message(role: str, content: object) -> dict[str, object]:
+    return {"role": role, "content": content}
+
+
+def _around_system(
+    source: str, content: object, tokens: Mapping[str, str], tail: str
+) -> tuple[str | None, str | None]:
+    """Return what stands before and after a system text; None where none can be shown.
+
+    Some templates refuse a system message, leave it out, or put it elsewhere.
+    """
+    system = [{"type": "text", "text": SYSTEM_MARKER}] if isinstance(content, list) else ""
+    messages = [_message("system", system or SYSTEM_MARKER), _message("user", content)]
+    try:
+        rendered = _render(source, messages, tokens)
+    except jinja2.TemplateError:
+        return None, None
+    before, found, after = rendered.partition(SYSTEM_MARKER)
+    end, shown, rest = after.partition(MARKER)
+    is_one = bool(found and shown) and rest == tail and SYSTEM_MARKER not in after
+    return (before, end) if is_one else (None, None)
+
+
+def _render(source: str, messages: Sequence[object], tokens: Mapping[str, str]) -> str:
     """Render as transformers does: the same environment, globals and variables."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, "jinja2.ext.loopcontrols"]
@@ -102,7 +131,6 @@ def _render(source: str, content: object, tokens: Mapping[str, str]) -> str:
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    messages = [{"role": "user", "content": content}]
     template = environment.from_string(source)
     return template.render(
         messages=messages, tools=None, documents=None, add_generation_prompt=True, **tokens

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.passages import Passage
 from heddle.core.payloads import Segment, SegmentRole
+from heddle.core.system_text import PromptPart, SystemText
 from heddle.engines.llm.text.chat_template import ChatTemplate, read_json
 
 CACHED_TEXTS_MAX = 2048  # passages and prompt literals; about 10 kB each
@@ -29,6 +30,15 @@ class PromptFrame:
     head_ids: tuple[int, ...]
     bare_head_ids: tuple[int, ...]
     tail_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SystemFrame:
+    """What stands before a system text, and the frame of the prompt after it."""
+
+    head: str
+    head_ids: tuple[int, ...]
+    frame: PromptFrame
 
 
 class PromptTokenizer:
@@ -49,6 +59,8 @@ class PromptTokenizer:
     * Text never becomes a control token: special tokens, and added tokens that the template
       writes, are only recognised in the template itself. "<|end|>" in a passage is encoded as
       the characters it is made of.
+    * A system text stands where the template has it; where it has no place for one, the system
+      text and a blank line begin the prompt.
 
     Deviates: tokenizers that put such a space also after each special token (Llama 2 "legacy")
         are followed in the ids only up to that space, because the joined text doesn't have it.
@@ -59,11 +71,13 @@ class PromptTokenizer:
         tokenizer: Tokenizer,
         frame: PromptFrame,
         *,
+        system: SystemFrame | None = None,
         control_ids: frozenset[int],
         context_tokens_max: int,
     ) -> None:
         self._tokenizer = tokenizer
         self._frame = frame
+        self._system = system
         self._control_ids = control_ids
         self._context_tokens_max = context_tokens_max
         self._first_lead = "" if frame.head_ids else _absorbed_lead(tokenizer)
@@ -91,13 +105,15 @@ class PromptTokenizer:
         tokenizer = _load(spec, directory)
         if template is None:
             prefix = _native_prefix(tokenizer)
-            frame = PromptFrame("", prefix, prefix, ())
+            frame, system = PromptFrame("", prefix, prefix, ()), None
         else:
-            frame = _encode_template(tokenizer, template)
+            frame = _encode_template(tokenizer, template.head, template.tail)
+            system = _encode_system(tokenizer, template)
         tokenizer.encode_special_tokens = True  # from here on, special tokens are plain text
         return cls(
             tokenizer,
             frame,
+            system=system,
             control_ids=frozenset(controls.values()),
             context_tokens_max=_context_tokens_max(directory),
         )
@@ -107,10 +123,20 @@ class PromptTokenizer:
         """The model's context length [tokens]."""
         return self._context_tokens_max
 
-    def encode_prompt(self, parts: Sequence[str | Passage | None]) -> tuple[Segment, ...]:
+    def encode_prompt(self, parts: Sequence[PromptPart]) -> tuple[Segment, ...]:
         """Return the segments of a chat prompt: head, one for each part, tail."""
-        frame = self._frame
-        texts = [frame.head, *(p.render() if isinstance(p, Passage) else p for p in parts)]
+        if not parts or not isinstance(parts[0], SystemText):
+            return self._in_frame(self._frame, parts)
+        text, rest = parts[0].text, parts[1:]
+        if self._system is None:
+            return self._in_frame(self._frame, (f"{text}\n\n", *rest))
+        between, *others = self._in_frame(self._system.frame, rest)
+        at_line = self._system.head.endswith("\n")
+        system_ids = (*self._ids(text, at_line), *(between.token_ids or ()))
+        return (Segment(self._system.head_ids), Segment(system_ids), *others)
+
+    def _in_frame(self, frame: PromptFrame, parts: Sequence[PromptPart]) -> tuple[Segment, ...]:
+        texts = [frame.head, *map(_text, parts)]
         takes = [_takes_space(texts[i], part) for i, part in enumerate(parts)] + [False]
         segments = [Segment(frame.bare_head_ids if takes[0] else frame.head_ids)]
         at_line = frame.head.endswith("\n")
@@ -163,14 +189,20 @@ class PromptTokenizer:
         return tuple(ids)
 
 
-def _takes_space(before: str | None, part: str | Passage | None) -> bool:
+def _text(part: PromptPart) -> str | None:
+    if isinstance(part, SystemText):
+        return part.text
+    return part.render() if isinstance(part, Passage) else part
+
+
+def _takes_space(before: str | None, part: PromptPart) -> bool:
     """Whether the space that ends `before` belongs to the word that this part begins with."""
     if before is None or not before.endswith(" ") or not isinstance(part, str):
         return False
     return bool(part) and not part[0].isspace()
 
 
-def _segment(part: str | Passage | None, ids: tuple[int, ...]) -> Segment:
+def _segment(part: PromptPart, ids: tuple[int, ...]) -> Segment:
     if isinstance(part, Passage):
         return Segment(ids, SegmentRole.CHUNK, part.chunk_id, is_public=not part.tenant)
     return Segment(ids)
@@ -242,18 +274,33 @@ def _objects(value: object) -> list[dict[str, object]]:
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
 
 
-def _encode_template(tokenizer: Tokenizer, template: ChatTemplate) -> PromptFrame:
+def _encode_template(tokenizer: Tokenizer, head_text: str, tail: str) -> PromptFrame:
     """Encode head and tail; here alone are control tokens recognised."""
-
-    def encode(text: str) -> tuple[int, ...]:
-        return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
-
-    head, lead = encode(template.head), ""
+    head, lead = _control_ids(tokenizer, head_text), ""
     if head and head[0] not in tokenizer.get_added_tokens_decoder():
         lead = _absorbed_lead(tokenizer)
-        head = encode(lead + template.head)
-    bare_head = encode(lead + template.head.removesuffix(" "))
-    return PromptFrame(template.head, head, bare_head, encode(template.tail))
+        head = _control_ids(tokenizer, lead + head_text)
+    bare_head = _control_ids(tokenizer, lead + head_text.removesuffix(" "))
+    return PromptFrame(head_text, head, bare_head, _control_ids(tokenizer, tail))
+
+
+def _encode_system(tokenizer: Tokenizer, template: ChatTemplate) -> SystemFrame | None:
+    if template.system_head is None or template.system_end is None:
+        return None
+    head = _encode_template(tokenizer, template.system_head, "").head_ids
+    end = template.system_end
+    frame = PromptFrame(
+        end,
+        _control_ids(tokenizer, end),
+        _control_ids(tokenizer, end.removesuffix(" ")),
+        _control_ids(tokenizer, template.tail),
+    )
+    return SystemFrame(template.system_head, head, frame)
+
+
+def _control_ids(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
+    """Return a template text's ids, control tokens recognised."""
+    return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 def _absorbed_lead(tokenizer: Tokenizer) -> str:

@@ -179,7 +179,12 @@ class RemoteGenerator:
                 "Heddle, or another workflow",
             )
         identity = decode.identity
-        prompt = Prompt(asked.text, tenant=asked.cache_salt, priority=identity.priority)
+        prompt = Prompt(
+            asked.text,
+            system=asked.system,
+            tenant=asked.cache_salt,
+            priority=identity.priority,
+        )
         course = Course(
             Attempts(self._endpoints, self._clock, generation.deadline_s),
             prompt,

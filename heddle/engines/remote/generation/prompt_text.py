@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from heddle.core.passages import Passage
 from heddle.core.payloads import Segment, SegmentRole
+from heddle.core.system_text import PromptPart, SystemText
 
 CONTEXT_TOKENS_UNKNOWN = 1 << 20  # no bound of Heddle's own: the other server knows its context
 
@@ -19,7 +20,7 @@ class TextPrompts:
 
     context_tokens_max: int = CONTEXT_TOKENS_UNKNOWN
 
-    def encode_prompt(self, parts: Sequence[str | Passage | None]) -> tuple[Segment, ...]:
+    def encode_prompt(self, parts: Sequence[PromptPart]) -> tuple[Segment, ...]:
         """Return an empty head, one segment for each part, and an empty tail."""
         return (Segment(()), *map(_segment, parts), Segment(()))
 
@@ -28,9 +29,11 @@ class TextPrompts:
         return ()
 
 
-def _segment(part: str | Passage | None) -> Segment:
+def _segment(part: PromptPart) -> Segment:
     if part is None:
         return Segment(None, SegmentRole.SLOT)
     if isinstance(part, Passage):
         return Segment((), SegmentRole.CHUNK, part.chunk_id, text=part.render())
+    if isinstance(part, SystemText):
+        return Segment((), SegmentRole.SYSTEM, text=part.text)
     return Segment((), text=part)

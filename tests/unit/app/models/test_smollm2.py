@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from heddle.app.models import smollm2
 from heddle.app.models.model_source import model_directory
+from heddle.app.models.prompt_files import prompts_of
 from heddle.core.errors import InputError
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from tests.helpers.tiny_models import tiny_model
@@ -132,6 +133,7 @@ def test_it_is_converted_once_and_whole(gguf, monkeypatch: pytest.MonkeyPatch, t
     directory = model_directory("smollm2")
     assert {path.name for path in directory.iterdir()} == {
         "config.json",
+        "heddle_prompts.json",
         "model.safetensors",
         "tokenizer.json",
         "tokenizer_config.json",
@@ -139,6 +141,9 @@ def test_it_is_converted_once_and_whole(gguf, monkeypatch: pytest.MonkeyPatch, t
     del gguf.GGUFReader
     assert model_directory("smollm2") == directory
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["smollm2-0.1.2"]
+    (directory / "heddle_prompts.json").unlink()  # as an earlier version made it
+    [answer] = prompts_of(model_directory("smollm2")).values()
+    assert answer.stop == ("\n",)
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -13,7 +13,7 @@ from heddle.app.priming.plan import (
 )
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError
-from heddle.workflow.presets import ANSWER, COMPRESS
+from heddle.workflow.presets import ANSWER, SUMMARY
 
 
 def at_once(neighbours_max: int, chunk_bytes: int, memory: int) -> int:
@@ -23,7 +23,7 @@ def at_once(neighbours_max: int, chunk_bytes: int, memory: int) -> int:
 
 def test_the_prefix_is_that_of_the_prompts():
     assert ANSWER.startswith(PREFIX + "{docs}")
-    assert not COMPRESS.startswith(PREFIX)
+    assert not SUMMARY.startswith(PREFIX)
 
 
 def test_neighbours_on_their_way_from_disk_bound_it():

@@ -26,6 +26,7 @@ from tokenizers.trainers import BpeTrainer, UnigramTrainer
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.passages import Passage
 from heddle.core.payloads import Segment, SegmentRole
+from heddle.core.system_text import SystemText
 from heddle.engines.llm.text.chat_template import ChatTemplate
 from heddle.engines.llm.text.prompt_tokenizer import CACHED_CHARS_MAX, PromptTokenizer
 
@@ -36,6 +37,11 @@ CORPUS = [
 ]
 READER = "{{ bos_token }}<|user|>\n{{ messages[0]['content'] }}\n<|assistant|>{{ '\n' }}"
 LLAMA2 = "{{ bos_token }}[INST] {{ messages[0]['content'] }} [/INST]"
+SYSTEM_APART = (
+    "{{ bos_token }}{% for m in messages %}<|user|>\n{% if m['role'] == 'system' %}"
+    "SYS: {{ m['content'] }}<|end|>{% else %}{{ m['content'] }}{{ '\n' }}{% endif %}{% endfor %}"
+    "<|assistant|>{{ '\n' }}"
+)
 PLAIN = "User: {{ messages[0]['content'] }}\nAssistant:"
 SPECIALS = ["<s>", "</s>", "<|user|>", "<|assistant|>", "<|end|>"]
 GPT2_SPLIT = r"'s| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\n+|\s+(?!\S)|\s+"
@@ -190,6 +196,32 @@ def test_joined_segments_decode_to_the_rendered_template(family, template, parts
     controls = {model.native.token_to_id(s) for s in SPECIALS}
     inner = {i for s in segments[1:-1] for i in s.token_ids}
     assert not inner & controls
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(system=texts.filter(bool), parts=prompts)
+def test_a_system_text_stands_where_the_template_has_it(family, system, parts) -> None:
+    model = model_of(family, SYSTEM_APART)
+    segments = model.prompts.encode_prompt([SystemText(system), *parts])
+    assert len(segments) == len(parts) + 3, "part i is segment i + 1"
+    content = "".join(map(text_of, parts))
+    rendered = f"<s><|user|>\nSYS: {system}<|end|><|user|>\n{content}\n<|assistant|>\n"
+    assert model.decoded(segments) == rendered
+    own = [i for i in segments[1].token_ids if i in {model.native.token_to_id(s) for s in SPECIALS}]
+    assert own == [model.native.token_to_id("<|end|>"), model.native.token_to_id("<|user|>")]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("template", [READER, None], ids=["reader", "none"])
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(system=texts.filter(bool), parts=prompts)
+def test_without_a_place_for_it_a_system_text_begins_the_prompt(
+    family, template, system, parts
+) -> None:
+    prompts_ = model_of(family, template).prompts
+    whole = prompts_.encode_prompt([f"{system}\n\n", *parts])
+    assert prompts_.encode_prompt([SystemText(system), *parts]) == whole
 
 
 @pytest.mark.parametrize("family", FAMILIES)
