@@ -1,7 +1,8 @@
 """Another server's model through Heddle, beside a plain asyncio pass-through to the same server.
 
 32 clients stream answers of 32 tokens from a fake endpoint that waits 20 ms before the first token
-and 10 ms between two: a fast server, so that what stands between is seen. `heddle` has the clients
+and 10 ms between two: a fast server, so that what stands between is seen. The clients start spread
+over the length of an answer and ask again as soon as one has ended. `heddle` has them
 in its own process, as a library has; its CPU includes theirs. `heddle_http` is `heddle serve` with
 clients outside. The pass-through looks at no byte. All run in turns, each in a process of its own.
 
@@ -25,6 +26,7 @@ STREAMS = 32
 TOKENS = 32
 FIRST_S = 0.02
 GAP_S = 0.01
+ANSWER_S = FIRST_S + TOKENS * GAP_S
 QUESTION = "Who keeps the lighthouse on Rock 1? " + "The keeper writes the weather down. " * 40
 ROOT = Path(__file__).parents[1]
 PROXY_BODY: dict[str, object] = {
@@ -60,13 +62,13 @@ class Process:
     def over_http(self, asking: Asking, each: int) -> Turn:
         """Run streams through it and return what they took."""
         before_s = float(self.ask("cpu"))
-        firsts = first_tokens_s(asking, STREAMS, each)
+        firsts = first_tokens_s(asking, STREAMS, each, ANSWER_S)
         cpu_s = float(self.ask("cpu")) - before_s
         return _turn(firsts, cpu_s)
 
     def as_library(self, each: int) -> Turn:
         """Have it run streams by itself and return what they took."""
-        found = json.loads(self.ask(f"{STREAMS} {each}"))
+        found = json.loads(self.ask(f"{STREAMS} {each} {ANSWER_S}"))
         return _turn(found["firsts"], found["cpu_s"])
 
 

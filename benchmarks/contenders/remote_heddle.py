@@ -31,7 +31,9 @@ def serve(server: Server, tokens: int) -> None:
 
     from heddle.server.http import create_app
 
-    listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(256)
     print(listener.getsockname()[1], flush=True)
     answer_cpu_questions()
     app = create_app(server, {"write": workflow(tokens)})
@@ -51,18 +53,20 @@ def library(server: Server, tokens: int, question: str) -> None:
     """Run as many requests as each line of standard input says; print their times."""
     flow = workflow(tokens)
 
-    async def worker(count: int) -> list[float]:
+    async def worker(count: int, start_s: float) -> list[float]:
+        await asyncio.sleep(start_s)
         return [await _ask(server, flow, question) for _ in range(count)]
 
-    async def all_workers(streams: int, each: int) -> list[float]:
-        found = await asyncio.gather(*(worker(each) for _ in range(streams)))
+    async def all_workers(streams: int, each: int, spread_s: float) -> list[float]:
+        starts = (spread_s * number / streams for number in range(streams))
+        found = await asyncio.gather(*(worker(each, start_s) for start_s in starts))
         return [seconds for times in found for seconds in times]
 
     print(0, flush=True)
     for line in sys.stdin:
-        streams, each = map(int, line.split())
+        streams, each, spread_s = line.split()
         before_s = time.process_time()
-        firsts = asyncio.run(all_workers(streams, each))
+        firsts = asyncio.run(all_workers(int(streams), int(each), float(spread_s)))
         print(json.dumps({"cpu_s": time.process_time() - before_s, "firsts": firsts}), flush=True)
 
 

@@ -65,25 +65,27 @@ class Client(asyncio.Protocol):
         self.transport.write(self.asking.request)
 
 
-async def _run(asking: Asking, streams: int, each: int) -> list[float]:
+async def _run(asking: Asking, streams: int, each: int, spread_s: float) -> list[float]:
     loop = asyncio.get_running_loop()
     clients = []
     for _ in range(streams):
         client = Client(asking, each, loop.create_future())
         await loop.create_connection(lambda client=client: client, "127.0.0.1", asking.port)
         clients.append(client)
+        await asyncio.sleep(spread_s / streams)
     await asyncio.gather(*(client.done for client in clients))
     firsts = [seconds for client in clients for seconds in client.firsts]
     assert len(firsts) == streams * each, "a stream had no token"
     return firsts
 
 
-def first_tokens_s(asking: Asking, streams: int, each: int) -> list[float]:
+def first_tokens_s(asking: Asking, streams: int, each: int, spread_s: float) -> list[float]:
     """Return the time to the first token of each stream [s].
 
     Args:
         asking: what is asked.
         streams: clients at once.
         each: streams of each client, one after another.
+        spread_s: from the first client's start to the last one's [s].
     """
-    return asyncio.run(_run(asking, streams, each))
+    return asyncio.run(_run(asking, streams, each, spread_s))
