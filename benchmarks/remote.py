@@ -1,14 +1,14 @@
 """Another server's model through Heddle, beside a plain asyncio pass-through to the same server.
 
 32 clients stream answers of 32 tokens from a fake endpoint that waits 20 ms before the first token
-and 10 ms between two: a fast server, so that what stands between is seen. The clients start spread
-over the length of an answer and ask again as soon as one has ended. `heddle` has them
-in its own process, as a library has; its CPU includes theirs. `heddle_http` is `heddle serve` with
-clients outside. The pass-through looks at no byte. All run in turns, each in a process of its own.
+and 10 ms between two: a fast server, so that the cost of what stands between is seen. The clients
+start spread over the length of an answer and ask again as soon as one has ended. The pass-through
+looks at no byte. `heddle` is Heddle's HTTP front with the same clients, `library` has them in its
+own process, and its CPU includes theirs. All run in turns, each in a process of its own.
 
 `x_proxy_first_token` is the median time to the first token over the pass-through's,
-`added_cpu_ms_a_request` the CPU of a request beyond the pass-through's; medians over the turns.
-The same two of `heddle_http` stand behind.
+`added_cpu_ms_a_request` the CPU of a request beyond the pass-through's; both are `heddle`'s, and
+medians over the turns. The same two of `library` stand behind.
 """
 
 import json
@@ -90,13 +90,13 @@ def run(quick: bool, seed: int) -> dict[str, object]:
         for number in range(turns + 1):
             row = {
                 "proxy": proxy.over_http(through, each),
-                "heddle": library.as_library(each),
-                "heddle_http": served.over_http(asked, each),
+                "heddle": served.over_http(asked, each),
+                "library": library.as_library(each),
             }
             if number:  # the first turn warms up
                 rows.append(row)
                 print("  ".join(f"{k} {t.first_ms:.2f}, {t.cpu_ms:.2f}" for k, t in row.items()))
-    headline = {**_headline(rows, "heddle", ""), **_headline(rows, "heddle_http", "http_")}
+    headline = {**_headline(rows, "heddle", ""), **_headline(rows, "library", "library_")}
     settings = {
         "streams": STREAMS,
         "tokens": TOKENS,
