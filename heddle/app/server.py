@@ -18,13 +18,13 @@ from heddle.app.indexing.documents import (
     document_of,
     put_document,
 )
-from heddle.app.models.auto_model import without_auto
 from heddle.app.models.model_files import ModelFiles
 from heddle.app.observe.health import health_of
 from heddle.app.observe.server_state import ServerState
 from heddle.app.observe.tally import Tally
 from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport
 from heddle.app.priming.prime import NEIGHBOURS_DEFAULT, prime_chunks
+from heddle.app.remote.auto_model import without_auto
 from heddle.app.request_arguments import tenant_name
 from heddle.app.request_options import CheckedEmbedding, EmbeddingOptions, RequestOptions
 from heddle.app.server_config import ServerConfig

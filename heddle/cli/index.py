@@ -9,6 +9,7 @@ from typing import Final
 
 from heddle.app.index_paths import EmbedProgress, IndexReport, index_paths
 from heddle.app.indexing.documents import delete_documents
+from heddle.app.models.remote_name import is_remote, read_remote_name
 from heddle.app.priming.chunk_kv_disk import readable_size
 from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport, PrimingStage
 from heddle.app.priming.prime import NEIGHBOURS_DEFAULT
@@ -85,6 +86,9 @@ def run(options: argparse.Namespace) -> int:
     if options.delete:
         return _delete(options)
     config = server_config(options, only=EMBEDDING_FIELDS, index=options.into)
+    if is_remote(config.embedder):
+        name = read_remote_name(str(config.embedder), "--embedder", os.environ)
+        print(f"passages to embed go to {', '.join(map(str, name.addresses))}", file=sys.stderr)
     with ProgressLines() as progress:
 
         def on_documents(state: IngestProgress) -> None:
