@@ -57,11 +57,11 @@ from heddle.core.payloads import EmbedPayload
 from heddle.costs.batch_cost import BatchCost, BatchShape, queue_depth
 from heddle.costs.lane_cost import LaneCost
 from heddle.costs.nonnegative_fit import fit_nonnegative
+from heddle.encoder.batch_scheduler import BatchLimits
+from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.admission_policies import AdmissionPolicy, PredictedFinish, Windve
-from heddle.engines.embedding.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.lane_queue import LaneQueue, Ticket
 from heddle.engines.embedding.queue_manager import QueueManager
-from heddle.engines.embedding.scheduler import BatchLimits
 from heddle.engines.embedding.worker import TransformerWorker
 
 LATE_MAX: Final = 0.005

@@ -41,7 +41,7 @@ from benchmarks.support.data import file_digest, made_from
 from benchmarks.support.neighbours import Neighbourhood, shown_passages
 from benchmarks.support.reusing_model import Prompts, Reply, ReusingModel
 from benchmarks.support.score_file import Score, ScoreFile
-from heddle.app.models.model_source import DEFAULT_MODEL
+from heddle.app.models.model_source import READER
 from heddle.cli.progress import ProgressLines
 from heddle.core.errors import InputError
 from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
@@ -59,7 +59,7 @@ from heddle.evals.question import EvalQuestion
 # Of each data set; the real prompts are five times as long.
 QUESTIONS: Final = {READER_NOTES: 250, "wiki_multihop": 50}
 # Kinds that a model guesses, so that no policy can be told from another by them.
-GUESSED: Final = {(READER_NOTES, DEFAULT_MODEL): ("comparison",)}
+GUESSED: Final = {(READER_NOTES, READER): ("comparison",)}
 TOP_N: Final = 10
 TOP_NS: Final = (2, 5, 10, 15)
 RATIO: Final = 0.15
@@ -136,7 +136,7 @@ def run(
     quick: bool,
     seed: int,
     *,
-    model: str = DEFAULT_MODEL,
+    model: str = READER,
     dataset: str | None = None,
     questions: int | None = None,
     bar: bool = False,

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from benchmarks.support.neighbours import Neighbourhood, shown_passages
 from benchmarks.support.reusing_model import PromptKv, Prompts, ReusingModel
-from heddle.app.models.model_source import DEFAULT_MODEL
+from heddle.app.models.model_source import READER
 from heddle.cli.progress import ProgressLines
 from heddle.core.errors import InputError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, ReusePolicy
@@ -86,7 +86,7 @@ def run(
     quick: bool,
     seed: int,
     *,
-    model: str = DEFAULT_MODEL,
+    model: str = READER,
     dataset: str = READER_NOTES,
     questions: int | None = None,
 ) -> dict[str, object]:

@@ -19,7 +19,7 @@ import torch
 from transformers import GenerationConfig, LlamaForCausalLM
 
 from benchmarks.support.engine_driver import EngineDriver, Prompt
-from heddle.app.models.model_source import DEFAULT_MODEL, model_directory
+from heddle.app.models.model_source import READER, model_directory
 from heddle.core.frames import Progress
 from heddle.core.kv_reuse import FULL_ATTENTION
 from heddle.core.payloads import Segment
@@ -35,7 +35,7 @@ ANSWER: Final = 64
 BATCHES: Final = (1, 16)
 
 
-def run(quick: bool, seed: int, model: str = DEFAULT_MODEL) -> dict[str, object]:
+def run(quick: bool, seed: int, model: str = READER) -> dict[str, object]:
     """Time both; headline tokens/s of prefill and decode, and times transformers'.
 
     Raises: ConfigError: there is no such model, or it can't be served.

@@ -27,10 +27,10 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Prefilled
 from heddle.core.tasks import Identity, Task
 from heddle.costs.lane_cost import LaneCost
+from heddle.encoder.batch_scheduler import BatchLimits
 from heddle.engines.embedding.lane_pool import LanePool
 from heddle.engines.embedding.lane_queue import LaneQueue
 from heddle.engines.embedding.queue_manager import QueueManager
-from heddle.engines.embedding.scheduler import BatchLimits
 from heddle.engines.embedding.token_estimate import TokenEstimate
 
 MEAN_TOKENS: Final = 72

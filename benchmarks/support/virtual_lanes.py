@@ -11,10 +11,10 @@ from heddle.core.errors import Busy, InputError
 from heddle.core.tasks import Priority
 from heddle.costs.batch_cost import BatchCost, BatchShape
 from heddle.costs.lane_cost import LaneCost
+from heddle.encoder.batch_scheduler import BatchLimits, BatchScheduler, Row
 from heddle.engines.embedding.admission_policies import AdmissionPolicy
 from heddle.engines.embedding.lane_queue import LaneQueue, Ticket
 from heddle.engines.embedding.queue_manager import QueueManager
-from heddle.engines.embedding.scheduler import BatchLimits, EmbeddingScheduler, Row
 from heddle.engines.embedding.token_estimate import TokenEstimate
 
 CHARS_PER_TOKEN = 4.3
@@ -75,7 +75,7 @@ class VirtualLane:
     """A lane that steps as long as it has rows."""
 
     model: LaneModel
-    scheduler: EmbeddingScheduler
+    scheduler: BatchScheduler
     running: tuple[Row, ...] = ()
     seconds: float = 0.0
 
@@ -109,8 +109,7 @@ class VirtualService:
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
         self._lanes = {
-            model.name: VirtualLane(model, EmbeddingScheduler(model.limits))
-            for model in self.models
+            model.name: VirtualLane(model, BatchScheduler(model.limits)) for model in self.models
         }
         queues = [
             LaneQueue(

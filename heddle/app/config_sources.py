@@ -18,6 +18,7 @@ OWN_VARIABLES: Final = (
     "HEDDLE_CI",
     "HEDDLE_DATA",
     "HEDDLE_HOME",
+    "HEDDLE_REMOTE_KEY",
 )
 MISSPELT_FROM: Final = 0.8  # similarity from which a variable is taken for a misspelt setting
 

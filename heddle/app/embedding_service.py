@@ -15,7 +15,7 @@ from heddle.core.payloads import EmbedPayload
 from heddle.core.ports import Clock
 from heddle.core.results import Vectors
 from heddle.core.tasks import Priority
-from heddle.engines.embedding.encoder_directory import EncoderDirectory
+from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.lane_pool import LanePool
 from heddle.engines.embedding.lane_queue import LaneQueue
 

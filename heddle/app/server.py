@@ -32,7 +32,9 @@ from heddle.core.errors import ConfigError
 from heddle.core.payloads import EmbedPayload
 from heddle.core.results import Vectors
 from heddle.corpus.store import CorpusStore
+from heddle.engines.reading.installed import EXTRACT
 from heddle.runtime.clock import SystemClock
+from heddle.runtime.events import Answer
 from heddle.runtime.handle import Handle
 from heddle.runtime.step_trace import StepTrace
 from heddle.workflow.ragraph import RAGraph
@@ -43,7 +45,8 @@ from heddle.workflow.workflow import Workflow
 class Server:
     """Runs workflows on a model and an index. (HedraRAG Listing 1)
 
-    `Server(generator="reader", index="corpus-dir")` takes every field of ServerConfig as a
+    `Server(index="corpus-dir")` quotes answers from a corpus; `generator` names a model that writes
+    them. It takes every field of ServerConfig as a
     keyword; texts stand for enums and for a KvReuse, as in `ServerConfig.of`. The engines live in
     processes of their own unless engine_host="inline"; the runtime lives in a thread of this
     process. Use it as a context manager, or call close().
@@ -54,7 +57,7 @@ class Server:
 
     def __init__(
         self,
-        generator: str | Path | None = "reader",
+        generator: str | Path | None = EXTRACT,
         index: str | Path | None = None,
         **settings: Unpack[ServerSettings],
     ) -> None:
@@ -104,6 +107,20 @@ class Server:
     def app(self, workflow: str | RAGraph | Workflow) -> App:
         """Return a workflow ready to invoke: a ready-made one by name, or your own graph."""
         return App(self, compiled_workflow(workflow))
+
+    def ask(self, question: str, **options: Unpack[RequestOptions]) -> Answer:
+        """Answer a question with the workflow of requests that name none.
+
+        That is `quote` where the extractor answers, and `oneshot` where a model writes.
+
+        Args:
+            question: the question.
+            options: see `submit`.
+
+        Raises:
+            Busy, InputError, ConfigError, EngineError, DeadlineExceeded: it has no answer.
+        """
+        return self.app(self.config.default_workflow).invoke(question, **options)
 
     def add_request(self, question: str, workflow: str | RAGraph | Workflow) -> Handle:
         """Submit a question, as in HedraRAG's Listing 1."""

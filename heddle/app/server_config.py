@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
+from heddle.app.config_checks import check_together
+from heddle.app.models.model_names import is_extractor
 from heddle.app.setting import did_you_mean, fields_of, setting
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse
@@ -12,6 +14,7 @@ from heddle.core.tasks import Optimizations
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.llm.engine import BACKGROUND_STEP_S
 from heddle.engines.llm.lanes.lane_role import ROLES, LaneRole, lane_roles
+from heddle.engines.reading.installed import EXTRACT
 from heddle.engines.vector.graph.scheduler import TOPM, TOPM_MAX
 from heddle.engines.vector.ivf.hot.setting import hot_settings
 from heddle.engines.vector.pool.build import PREFILL_SLO_S
@@ -51,10 +54,11 @@ class ServerConfig:
     """
 
     generator: str | Path | None = setting(
-        "reader",
-        "model that writes the answers",
-        details="a directory with safetensors, an installed model's name, or owner/name of "
-        "one on the hub; none = no generation",
+        EXTRACT,
+        "model that answers",
+        details="extract = the extractor, which quotes answers from the corpus and writes no text "
+        "of its own; a model that writes is a directory with safetensors, an installed model's "
+        "name, or owner/name of one on the hub; none = no model answers",
         group=MODEL,
         form="DIR|NAME",
         none="none",
@@ -77,6 +81,15 @@ class ServerConfig:
         group=MODEL,
         form="DIR|NAME",
         default_words="the packaged MiniLM",
+    )
+    reranker: str | Path | None = setting(
+        EXTRACT,
+        "model that ranks passages",
+        details="it reads what a search has found, where the request or the workflow asks for it; "
+        "extract = the extractor; a directory holds a cross-encoder",
+        group=MODEL,
+        form="DIR|NAME",
+        none="none",
     )
     engine_host: EngineHost = setting(
         "process",
@@ -380,11 +393,7 @@ class ServerConfig:
     def __post_init__(self) -> None:
         for name, field in fields_of(ServerConfig).items():
             field.check(getattr(self, name))
-        if self.generator is None and self.index is None:
-            raise ConfigError("a server needs a generator, an index, or both; both are None")
-        self._check_search()
-        self._check_optimizations()
-        self._check_llm_lanes()
+        check_together(self)
 
     @classmethod
     def of(
@@ -417,11 +426,30 @@ class ServerConfig:
         return cls(**read)
 
     @property
+    def llm(self) -> str | Path | None:
+        """The model that writes text; None = none does."""
+        return None if is_extractor(self.generator) else self.generator
+
+    @property
+    def reads(self) -> bool:
+        """Whether the extractor is to read passages: to quote answers, or to rank.
+
+        Without any model that answers, a server only searches: indexing needs no more.
+        """
+        ranks = is_extractor(self.reranker) and self.llm is not None
+        return is_extractor(self.generator) or (ranks and self.index is not None)
+
+    @property
+    def default_workflow(self) -> str:
+        """The ready-made workflow of requests that name none."""
+        return "quote" if self.llm is None else "oneshot"
+
+    @property
     def optimizations_max(self) -> Optimizations:
         """The most that any request may use."""
         if self.optimizations is not None:
             return self.optimizations
-        return Optimizations.APPROX if self._approximate else Optimizations.EXACT
+        return Optimizations.APPROX if self.approximation else Optimizations.EXACT
 
     @property
     def limits(self) -> RuntimeLimits:
@@ -435,36 +463,8 @@ class ServerConfig:
         )
 
     @property
-    def _approximate(self) -> str:
+    def approximation(self) -> str:
         """The setting that asks for approximate answers; empty where none does."""
         if self.recall is not None:
             return f"recall {self.recall:g}"
         return f"kv_reuse {self.kv_reuse.policy.value!r}" if self.kv_reuse.is_approximate else ""
-
-    def _check_search(self) -> None:
-        if self.speculate and self.shards > 1:
-            raise ConfigError(
-                "speculate is for an index in one piece: a shard doesn't know what the others have "
-                "found; set shards to 1, or speculate to off"
-            )
-        if self.search_pool_slo_s is not None and self.search_pool is None:
-            raise ConfigError(
-                "search_pool_slo_s is for searches in a pool, and there is none: set search_pool "
-                f"to one of {', '.join(policy.value for policy in PoolPolicy)}, or leave it out"
-            )
-
-    def _check_optimizations(self) -> None:
-        if self._approximate and self.optimizations_max is not Optimizations.APPROX:
-            raise ConfigError(
-                f"{self._approximate} gives approximate answers, and optimizations is "
-                f"{self.optimizations_max.value!r}: set optimizations to approx, or leave it out"
-            )
-
-    def _check_llm_lanes(self) -> None:
-        prefill_lanes = sum(role.prefills for role in lane_roles(self.llm_lanes))
-        keeps_chunks = self.optimizations_max is Optimizations.APPROX and self.kv_reuse_memory_bytes
-        if prefill_lanes > 1 and keeps_chunks and self.kv_reuse_disk_bytes != 0:
-            raise ConfigError(
-                f"llm_lanes is {self.llm_lanes!r}: {prefill_lanes} lanes that prefill can't share "
-                "one folder of chunk KV: set kv_reuse_disk_bytes to 0, or name one of them"
-            )

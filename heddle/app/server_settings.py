@@ -31,6 +31,7 @@ class ServerSettings(TypedDict, total=False):
     """The fields of ServerConfig but `generator` and `index`."""
 
     embedder: str | Path | None
+    reranker: str | Path | None
     engine_host: EngineHost
     dtype: Dtype
     device: Device

@@ -9,9 +9,11 @@ from heddle.cli.arguments import add_request, request_options
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, add_index, server_config
 from heddle.cli.primitive_times import primitive_times
+from heddle.cli.quote_lines import quote_lines
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.passages import Passage
+from heddle.core.quotations import NOT_FOUND
 from heddle.core.results import FusedKv, RecallEstimate
 from heddle.runtime.events import (
     Answer,
@@ -29,6 +31,7 @@ from heddle.workflow.writing import with_writing
 SNIPPET_CHARS = 100
 # The command names the index itself; priming in the background would end with the answer.
 ONE_QUESTION = ("index", "reprime")
+DEFAULT_HELP = "default: quote, or oneshot with a model that writes"
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -36,9 +39,9 @@ def add_arguments(parser: CommandParser) -> None:
     add_index(parser)
     parser.add_argument("question", metavar='"question"', help="the question")
     workflow = parser.add_argument(
-        "--workflow", default="oneshot", metavar="NAME", help=f"{WORKFLOW_HELP}; default: oneshot"
+        "--workflow", metavar="NAME", help=f"{WORKFLOW_HELP}; {DEFAULT_HELP}"
     )
-    short_help = "workflow, or FILE.py:NAME; default: oneshot"
+    short_help = f"workflow, or FILE.py:NAME; {DEFAULT_HELP}"
     parser.mark(workflow, is_common=True, short_help=short_help)
     add_request(parser)
     parser.add_argument(
@@ -50,8 +53,8 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answer one question, streaming the answer to stdout and the passages after it."""
-    workflow = load_workflow(options.workflow)
     config = server_config(options, needs=("index",), reprime=False)
+    workflow = load_workflow(options.workflow or config.default_workflow)
     with_writing(workflow, server_writing(config))  # refuses a prompt before the models load
     writers = (n for n in workflow.outputs if isinstance(workflow.nodes[n], GenerationNode))
     printer = Printer(frozenset(map(str, writers)), options.receipt)
@@ -105,6 +108,14 @@ class Printer:
         self.speaker, self.written = node, ""
 
     def _end(self, answer: Answer) -> None:
+        if answer.quotes or answer.nearest or answer.text == NOT_FOUND:
+            print("\n".join(quote_lines(answer, is_styled=sys.stdout.isatty())))
+        else:
+            self._end_text(answer)
+        if self.with_receipt:
+            print("\n".join(receipt_lines(answer.receipt)))
+
+    def _end_text(self, answer: Answer) -> None:
         if answer.text.strip() != self.written.strip():  # another node had the last word
             print(answer.text)
         if self.output_nodes and not answer.text:
@@ -113,15 +124,14 @@ class Printer:
             print("\npassages, with their distance to what was searched for:")
         for passage in answer.passages:
             print(passage_line(passage))
-        if self.with_receipt:
-            print("\n".join(receipt_lines(answer.receipt)))
 
 
 def passage_line(passage: Passage) -> str:
     """Return one line that shows where a passage is from and how it begins."""
     text = " ".join(passage.text.split())
     cut = text if len(text) <= SNIPPET_CHARS else text[: SNIPPET_CHARS - 1] + "…"
-    return f"  {passage.distance:.3f}  {passage.title}: {cut}"
+    where = f"{passage.place}  " if str(passage.place) else ""
+    return f"  {passage.distance:.3f}  {where}{passage.title}: {cut}"
 
 
 def _fused_line(fused: FusedKv) -> str:
@@ -178,8 +188,11 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"texts truncated: {receipt.texts_truncated}, in windows: {receipt.texts_windowed}; "
         f"retries: {receipt.retries}",
     ]
+    lines += [f"  written by another server: {remote}" for remote in receipt.remotes]
     if receipt.recall is not None or receipt.hits_cached:
         lines.append(f"  hits known before: {receipt.hits_cached}{_recall(receipt.recall)}")
+    if receipt.passages_read:
+        lines.append(f"  passages read: {receipt.passages_read}, {receipt.tokens_read} tokens")
     if receipt.nodes_opened or receipt.search_wait_s:
         lines.append(
             f"  graph nodes opened: {receipt.nodes_opened}; searches waited in the pool "

@@ -92,6 +92,20 @@ def benchmark_titles() -> dict[str, str]:
     return titles
 
 
+def prepared_corpus(*, quick: bool) -> Path:
+    """Return the corpus of Wikipedia passages that benchmarks search, built first where it isn't.
+
+    Args:
+        quick: the one of 2,000 passages, not of 46,000.
+
+    Raises:
+        InputError: this is no checkout, or the passages aren't there.
+    """
+    _benchmark_folder()
+    module = importlib.import_module("benchmarks.support.wiki_index")
+    return Path(module.wiki_index(quick=quick).directory)
+
+
 def _benchmark_folder() -> Path:
     """Return the checkout's benchmarks/, whose modules can then be imported.
 

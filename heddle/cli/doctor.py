@@ -15,7 +15,8 @@ from typing import Final
 
 from heddle.app.assembly.embedding_lanes import QUERY_TOKENS, device_lines
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
-from heddle.app.models.model_source import DEFAULT_MODEL, installed_models, model_directory
+from heddle.app.models.extractor_source import open_extractor
+from heddle.app.models.model_source import READER, installed_models, model_directory
 from heddle.app.server_config import ServerConfig
 from heddle.cli.bench import version_record
 from heddle.cli.command_parser import CommandParser
@@ -30,6 +31,7 @@ from heddle.engines.llm.attention.choice import COMPILED, TORCH, choose_attentio
 from heddle.engines.llm.attention.compiled_kernel import c_compiler
 from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
+from heddle.engines.reading.installed import EXTRACT
 from heddle.engines.vector.files.manifest import graph_path, read_manifest
 from heddle.engines.vector.graph.graph_header import read_header
 from heddle.hosts.devices import detect_devices
@@ -115,7 +117,10 @@ def examine(config: ServerConfig, slos_s: tuple[float, ...] = ()) -> Findings:
     if found.attention == COMPILED and found.compiler is None:
         found.attention = TORCH
     embedder = _look_at_embedder(found, config.embedder)
-    _look_at_model(found, str(config.generator))
+    if config.llm is None:
+        _look_at_extractor(found)
+    else:
+        _look_at_model(found, str(config.llm))
     index = None if config.index is None else Path(config.index)
     if index is not None:
         _look_at_index(found, index, embedder)
@@ -184,6 +189,14 @@ def _look_at_embedder(found: Findings, embedder: str | Path | None) -> ModelFact
         return None
 
 
+def _look_at_extractor(found: Findings) -> None:
+    try:
+        found.model = str(open_extractor(EXTRACT).path)
+    except ConfigError as error:
+        fix = f"in the checkout: {_pip_install('./models/extractor')}"
+        found.missing.append(Missing(str(error), fix))
+
+
 def _look_at_model(found: Findings, model: str) -> None:
     try:
         directory = model_directory(model, fetch=False)
@@ -192,7 +205,7 @@ def _look_at_model(found: Findings, model: str) -> None:
     except (InputError, ConfigError) as error:
         fix = (
             f"in the checkout: {_pip_install('./models/reader')}"
-            if model == DEFAULT_MODEL
+            if model == READER
             else "give --model a Hugging Face model's directory, or owner/name of one on the hub"
         )
         found.missing.append(Missing(str(error), fix))
@@ -249,7 +262,8 @@ def _look_at_plan(found: Findings, config: ServerConfig) -> None:
     # A server of an empty corpus, where none is named: it embeds all the same.
     some_index = index or (Path() if found.embedder else None)
     embedder = (found.embedder or None) if config.embedder else None
-    usable = replace(config, generator=found.model or None, index=some_index, embedder=embedder)
+    generator = EXTRACT if found.model and config.llm is None else found.model or None
+    usable = replace(config, generator=generator, index=some_index, embedder=embedder)
     try:
         if index is None:
             found.plan = plan_server(usable, None, found.machine)
@@ -277,7 +291,7 @@ def _look_at_embedding(found: Findings, config: ServerConfig, slos_s: tuple[floa
 
 def _look_at_reuse(found: Findings, config: ServerConfig) -> None:
     """Load the model and try whether its KV may be reused, where that is asked for."""
-    if not found.model or not config.kv_reuse.is_approximate:
+    if config.llm is None or not found.model or not config.kv_reuse.is_approximate:
         return
     settings = LlmSettings(
         Path(found.model),

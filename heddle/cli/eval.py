@@ -12,9 +12,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_json, add_topk
-from heddle.cli.bench import machine_record, version_record
+from heddle.cli.bench import machine_record, prepared_corpus, version_record
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, server_config
 from heddle.cli.progress import ProgressLines
@@ -33,8 +34,10 @@ from heddle.evals.comparison import (
 )
 from heddle.evals.context import Case, Context, cases_for, given_passages, passage_cases, sample
 from heddle.evals.dataset import Dataset
+from heddle.evals.declining import quoting_headline
 from heddle.evals.metrics.bootstrap import Estimate
 from heddle.evals.metrics.normalized_f1 import NormalizedF1
+from heddle.evals.quoting import given_quotes, hidden_answers
 from heddle.evals.record import (
     difference_record,
     headline,
@@ -47,7 +50,7 @@ from heddle.evals.scores import KindScores, Scored, score, scores_by_kind
 from heddle.workflow.workflow import Workflow
 
 LIST = "list"
-DEFAULT_WORKFLOW = "oneshot"
+PREPARED = Path("prepared")  # what `--index` without a folder stands for
 ERRORS_SHOWN = 3
 PIPED_CHARS = 100  # a pipe has no width; lines are not to be cut to a terminal's 80
 _NUMBER = re.compile(r"\d+")
@@ -87,8 +90,16 @@ def add_arguments(parser: CommandParser) -> None:
         "--index",
         dest="corpus",
         type=Path,
+        nargs="?",
+        const=PREPARED,
         metavar="DIR",
-        help="corpus to retrieve from, made by `heddle index`",
+        help="corpus to retrieve from, made by `heddle index`; without DIR: the one that `heddle "
+        "bench prepare` has built",
+    )
+    add(
+        "--unanswerable",
+        action="store_true",
+        help="ask each question again without the passages that answer it; implies --index",
     )
     add("--workflow", metavar="NAME", help=f"workflow for --index: {WORKFLOW_HELP}")
     add_topk(parser)
@@ -115,23 +126,28 @@ def run(options: argparse.Namespace) -> int:
             print(f"{name:<16} {named.about}")
         return 0
     context = _context(options)
-    config = server_config(options, index=options.corpus)
-    workflow = _workflow(options, context)
+    config = server_config(options, index=_corpus(options))
+    workflow = _workflow(options, context, config)
     earlier = [read_run(path) for path in (options.against, options.reuse) if path]
     dataset = load_dataset(options.dataset)
     questions = sample(dataset, options.questions, options.seed)
     for one in earlier:
         require_comparable(one, dataset.name, questions)
     cases = cases_for(dataset, questions, context)
-    scored = [score(outcome) for outcome in _run_cases(config, workflow, cases)]
+    outcomes, hidden = _run_all(config, workflow, cases, hides=options.unanswerable)
+    scored = [score(outcome) for outcome in outcomes]
+    quoted = quoting_headline(scored, hidden)
     kinds = scores_by_kind(scored, options.seed)
     compared = _compared(scored, earlier, options.seed)
     _print_scores(dataset, context, kinds)
+    for name, value in quoted.items():
+        print(f"{name}: {value:.3f}")
     _print_compared(compared)
     _print_doubts(scored, kinds)
     if options.json is not None:
         write_json(
-            options.json, _record(options, config, dataset, context, scored, kinds, compared)
+            options.json,
+            _record(options, config, workflow, dataset, context, scored, kinds, compared, quoted),
         )
     return 0 if any(one.outcome.answer for one in scored) else 1
 
@@ -144,7 +160,7 @@ def _context(options: argparse.Namespace) -> Context:
     """
     if options.reuse and not options.against:
         raise InputError("--reuse needs --against with the result of full attention")
-    if options.corpus is not None:
+    if options.corpus is not None or options.unanswerable:
         if options.oracle_passage:
             raise InputError("--oracle-passage retrieves nothing: leave --index out")
         return Context.RETRIEVED
@@ -155,27 +171,47 @@ def _context(options: argparse.Namespace) -> Context:
     return Context.ORACLE if options.oracle_passage else Context.OWN
 
 
-def _workflow(options: argparse.Namespace, context: Context) -> Workflow:
-    if context is not Context.RETRIEVED:
-        return given_passages().compile()
-    return load_workflow(options.workflow or DEFAULT_WORKFLOW, options.topk)
+def _corpus(options: argparse.Namespace) -> Path | None:
+    """Return the corpus folder that the options name, or the prepared one."""
+    folder: Path | None = options.corpus
+    if folder != PREPARED and not (folder is None and options.unanswerable):
+        return folder
+    return prepared_corpus(quick=options.dataset.startswith("mini"))
 
 
-def _run_cases(
-    config: ServerConfig, workflow: Workflow, cases: Sequence[Case]
-) -> tuple[Outcome, ...]:
-    done = 0
+def _workflow(options: argparse.Namespace, context: Context, config: ServerConfig) -> Workflow:
+    if context is Context.RETRIEVED:
+        return load_workflow(options.workflow or config.default_workflow, options.topk)
+    return (given_quotes() if config.llm is None else given_passages()).compile()
+
+
+def _run_all(
+    config: ServerConfig, workflow: Workflow, cases: Sequence[Case], *, hides: bool
+) -> tuple[tuple[Outcome, ...], tuple[Outcome, ...]]:
+    """Run the cases; with `hides`, each again without the passages that answer it."""
     with start_server(config) as server, ProgressLines() as progress:
-
-        def on_outcome(outcome: Outcome) -> None:
-            nonlocal done
-            done += 1
-            progress.update("answering", done, len(cases))
-
         if config.kv_reuse.is_approximate:
             print("computing each passage's KV on its own")
             run_cases(server, workflow, passage_cases(cases), on_outcome=lambda _: None)
-        return run_cases(server, workflow, cases, on_outcome=on_outcome)
+        outcomes = _run_shown(server, workflow, cases, progress, "answering")
+        if not hides:
+            return outcomes, ()
+        again = [Case(case.question, None, names_answers=True) for case in cases]
+        hidden = hidden_answers().compile()
+        return outcomes, _run_shown(server, hidden, again, progress, "declining")
+
+
+def _run_shown(
+    server: Server, workflow: Workflow, cases: Sequence[Case], progress: ProgressLines, doing: str
+) -> tuple[Outcome, ...]:
+    done = 0
+
+    def on_outcome(outcome: Outcome) -> None:
+        nonlocal done
+        done += 1
+        progress.update(doing, done, len(cases))
+
+    return run_cases(server, workflow, cases, on_outcome=on_outcome)
 
 
 def _compared(scored: Sequence[Scored], earlier: Sequence[EarlierRun], seed: int) -> Compared:
@@ -273,11 +309,13 @@ def _print_doubts(scored: Sequence[Scored], kinds: Sequence[KindScores]) -> None
 def _record(
     options: argparse.Namespace,
     config: ServerConfig,
+    workflow: Workflow,
     dataset: Dataset,
     context: Context,
     scored: Sequence[Scored],
     kinds: Sequence[KindScores],
     compared: Compared,
+    quoted: Mapping[str, float],
 ) -> dict[str, Any]:
     normalized = compared.normalized
     return {
@@ -289,7 +327,7 @@ def _record(
             "dataset": dataset.name,
             "questions": len(scored),
             "context": context.value,
-            "workflow": (options.workflow or DEFAULT_WORKFLOW) if options.corpus else "given",
+            "workflow": workflow.name,
             "topk": options.topk,
             "method": config.kv_reuse.policy.value,
             "ratio": config.kv_reuse.ratio,
@@ -300,5 +338,5 @@ def _record(
         "by_kind": [kind_record(one) for one in kinds],
         "differences": [difference_record(one) for one in compared.differences],
         "normalized_f1": normalized_f1_record(normalized) if normalized else None,
-        "headline": headline(dataset, kinds),
+        "headline": {**headline(dataset, kinds), **quoted},
     }

@@ -42,11 +42,15 @@ class Done(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Terminal: the task failed; `is_input` means the caller's input was refused."""
+    """Terminal: the task failed; `is_input` means the caller's input was refused.
+
+    `is_final` means that the engine has tried again by itself, or that trying again is no use.
+    """
 
     task_id: int
     message: str
     is_input: bool = False
+    is_final: bool = False
 
 
 class Cancelled(NamedTuple):

@@ -21,6 +21,10 @@ class Place:
     start: int = 0
     end: int = 0
 
+    def __str__(self) -> str:
+        """Return file and page, as in "manual.pdf:12"; "" where there is no file."""
+        return self.file if self.page is None or not self.file else f"{self.file}:{self.page}"
+
 
 NO_PLACE: Final = Place()
 
@@ -29,6 +33,7 @@ NO_PLACE: Final = Place()
 class Passage:
     """A retrieved chunk. `distance` is the squared L2 distance of normalised vectors, in [0, 4].
 
+    `score` is what a model that has read it with the question gives it; None = none has read it.
     `tenant` and `collection` are its document's: what is computed from several chunks together
     is computed from those of one tenant and collection only.
     """
@@ -42,6 +47,7 @@ class Passage:
     tenant: str = ""
     collection: str = ""
     place: Place = NO_PLACE
+    score: float | None = None
 
     def precedes(self, other: "Passage") -> bool:
         """Whether the other passage is the next chunk of the same document."""

@@ -22,6 +22,7 @@ class SegmentRole(Enum):
     TEXT = "text"
     SLOT = "slot"
     CHUNK = "chunk"
+    SYSTEM = "system"  # of a remote model, which has a place of its own for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,14 @@ class Segment:
     """One piece of a prompt; `token_ids is None` means pending: its slot is not written yet.
 
     `is_public`: a chunk of a document that is of no tenant, so each may use what it was primed
-    with.
+    with. `text` is the piece as text, for models that other servers run: those take no token ids.
     """
 
     token_ids: tuple[int, ...] | None
     role: SegmentRole = SegmentRole.TEXT
     chunk_id: int | None = None
     is_public: bool = False
+    text: str = ""
 
     @property
     def is_pending(self) -> bool:
@@ -208,6 +210,18 @@ class PrefillPayload:
     def token_ids(self) -> tuple[int, ...]:
         """The known tokens of all segments, in order."""
         return tuple(token for segment in self.segments for token in segment.token_ids or ())
+
+    @property
+    def text(self) -> str:
+        """The prompt as text, its system text apart; empty where its segments hold ids only."""
+        shown = (one for one in self.segments if one.role is not SegmentRole.SYSTEM)
+        return "".join(segment.text for segment in shown)
+
+    @property
+    def system(self) -> str:
+        """The system text of a remote model's prompt; empty where there is none."""
+        found = (one for one in self.segments if one.role is SegmentRole.SYSTEM)
+        return "".join(segment.text for segment in found)
 
 
 @dataclass(frozen=True, slots=True)

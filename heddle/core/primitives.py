@@ -42,11 +42,9 @@ class PrimitiveKind(Enum):
 
 
 # Named here for what is still to be built on them: the passes `split_prefill` (the two prefilling
-# kinds) and `pipeline_decoding` (Teola §4.2), and the nodes that read passages.
+# kinds) and `pipeline_decoding` (Teola §4.2).
 UNBUILT_KINDS: Final = frozenset(
     {
-        PrimitiveKind.EXTRACTING,
-        PrimitiveKind.RERANKING,
         PrimitiveKind.PARTIAL_PREFILLING,
         PrimitiveKind.FULL_PREFILLING,
         PrimitiveKind.PARTIAL_DECODING,

@@ -43,6 +43,7 @@ class Extracted:
     """The best quotes of a payload's passages, the best first.
 
     `scores` has one entry for each passage: the score of its best quote, which also ranks it.
+    A quote that scores less than `threshold` is no answer: the model's training has fixed it.
     `tokens` were read in `windows` rows, the question counted in each.
     """
 
@@ -50,6 +51,7 @@ class Extracted:
     scores: tuple[float, ...]
     tokens: int = 0
     windows: int = 0
+    threshold: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,12 +252,35 @@ class KvTransfer:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteRun:
+    """What is known of a generation that another server ran.
+
+    Args:
+        server: that server's address.
+        model: the model's name there.
+        prompt_tokens: of the prompt, as that server counted them; 0 = it reported no count.
+        prompt_tokens_reused: of these, from that server's prefix cache.
+        tokens: tokens of the answer; the pieces of text that arrived where it reported no count.
+        tries: how often the generation was sent before it was answered.
+        notes: what ran there in another way than asked, in words.
+    """
+
+    server: str
+    model: str
+    prompt_tokens: int = 0
+    prompt_tokens_reused: int = 0
+    tokens: int = 0
+    tries: int = 1
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Generated:
     """A finished generation; `text` excludes the stop string and special tokens.
 
     Where it only pauses, `text` lacks what later tokens may still change. `tokens_left` is how
     many more tokens its sequence could have had in the lane's context. `transfer` is there where
-    another lane had prefilled its prompt.
+    another lane had prefilled its prompt, `remote` where another server wrote the text.
     """
 
     text: str
@@ -264,6 +289,7 @@ class Generated:
     preemptions: int = 0
     tokens_left: int = 0
     transfer: KvTransfer | None = None
+    remote: RemoteRun | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from heddle.core.errors import ConfigError
+from heddle.core.sentences import sentence_ends
 from heddle.corpus.document import Document
 from heddle.corpus.sections import sections
 
@@ -20,25 +21,24 @@ WORD_CHARS_MAX = 200  # a longer "word" (base64, a URL, a script without spaces)
 _IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\s{_IDEOGRAPH}]{{1,{WORD_CHARS_MAX}}}")
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
-_SENTENCE_END = re.compile(
-    r"""[.!?…]["'”’)\]]*(?=\s+[^a-z\s])"""  # a stop, and what follows has no small letter
-    r"""|[。！？][”’」』）]*"""
-    r"""|\n(?=[ \t]*(?:[-*+•]|\d+[.)])\s)"""  # an item of a list begins
-)
-_ABBREVIATION = re.compile(
-    r"(?:\b[A-Z]|\b(?:Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Mt|No|Vol|Fig|Eq|vs|cf|al|etc|e\.g|i\.e))\.$"
-)
 _LINE_END = re.compile(r"\n")
-_BLANK_LINES = re.compile(r"[ \t]*\n(?:[ \t]*\n)+")
 
 
 @dataclass(frozen=True, slots=True)
 class TextChunk:
-    """A piece of a document; `position` counts the document's chunks from 0."""
+    """A piece of a document; `position` counts the document's chunks from 0.
+
+    `text` is the document's text from `start` to `end`; `heading` are the headings above it, the
+    outermost first, and `page` is the page on which it begins, None where there are no pages.
+    """
 
     position: int
     title: str
     text: str
+    start: int = 0
+    end: int = 0
+    page: int | None = None
+    heading: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,22 @@ def chunk_document(document: Document, chunking: Chunking) -> tuple[TextChunk, .
     """
     cutter = _Cutter(document.text, chunking)
     found = (
-        (section.title, _BLANK_LINES.sub("\n\n", document.text[piece.start : piece.end]))
+        (section, piece)
         for section in sections(document)
         for piece in cutter.cut(section.start, section.end)
     )
-    return tuple(TextChunk(position, *chunk) for position, chunk in enumerate(found))
+    return tuple(
+        TextChunk(
+            position,
+            section.title,
+            document.text[piece.start : piece.end],
+            piece.start,
+            piece.end,
+            document.page_at(piece.start),
+            section.path,
+        )
+        for position, (section, piece) in enumerate(found)
+    )
 
 
 class _Cutter:
@@ -206,18 +217,11 @@ def _paragraph_ends(text: str, start: int, end: int) -> Iterator[int]:
     return (found.end() for found in _PARAGRAPH_END.finditer(text, start, end))
 
 
-def _sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
-    for found in _SENTENCE_END.finditer(text, start, end):
-        before = text[max(start, found.start() - 5) : found.start() + 1]
-        if not _ABBREVIATION.search(before):
-            yield found.end()
-
-
 def _line_ends(text: str, start: int, end: int) -> Iterator[int]:
     return (found.end() for found in _LINE_END.finditer(text, start, end))
 
 
 _ENDS: tuple[Callable[[str, int, int], Iterator[int]], ...] = (
-    _sentence_ends,
+    sentence_ends,
     _line_ends,
 )

@@ -1,6 +1,7 @@
 """A document: what a file, or a line of a JSONL file, says."""
 
 import hashlib
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from heddle.core.search_scope import Metadata
@@ -17,7 +18,9 @@ class Document:
     carries. `source` is the file it came from. `has_headings` says that lines like `## Name`
     are Markdown headings and not, say, comments in a shell script. `tenant` says whose it is, ""
     is everybody's; ids are unique within a tenant. What is computed from several chunks together
-    is computed within one `collection`. A search can ask for `metadata`.
+    is computed within one `collection`. A search can ask for `metadata`. `pages` are the
+    characters at which the pages begin, in order, () where the format has none. `file` is what
+    passages show as the file they come from; `source`, if it is empty.
     """
 
     id: str
@@ -28,11 +31,17 @@ class Document:
     tenant: str = ""
     collection: str = ""
     metadata: Metadata = ()
+    pages: tuple[int, ...] = ()
+    file: str = ""
 
     @property
     def key(self) -> DocumentKey:
         """What tells it from all others."""
         return self.tenant, self.id
+
+    def page_at(self, character: int) -> int | None:
+        """Return the page that a character stands on, from 1; None = there are no pages."""
+        return max(1, bisect_right(self.pages, character)) if self.pages else None
 
     @property
     def sha256(self) -> str:

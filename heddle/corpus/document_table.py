@@ -1,5 +1,6 @@
 """Documents and their chunks as rows. Every function runs inside the caller's transaction."""
 
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -58,8 +59,8 @@ def put(
     if stored:
         _check_owner(connection, document, stored, scan)
         connection.execute(
-            "UPDATE documents SET scan = ?, source = ? WHERE tenant = ? AND id = ?",
-            (scan, document.source, *document.key),
+            "UPDATE documents SET scan = ?, source = ?, file = ? WHERE tenant = ? AND id = ?",
+            (scan, document.source, document.file, *document.key),
         )
     sha256, collection = document.sha256, document.collection
     if stored and stored[0].says(sha256, collection):
@@ -164,11 +165,12 @@ def _insert_rows(
     scan: int,
 ) -> None:
     cursor = connection.execute(
-        "INSERT INTO documents (id, source, title, sha256, collection, tenant, scan, status)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, 'pending')",
+        "INSERT INTO documents (id, source, file, title, sha256, collection, tenant, scan, status)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'pending')",
         (
             document.id,
             document.source,
+            document.file,
             document.title,
             sha256,
             document.collection,
@@ -180,9 +182,16 @@ def _insert_rows(
     assert version is not None, "an inserted row has a number"
     _insert_metadata(connection, version, document.metadata)
     connection.executemany(
-        "INSERT INTO chunks (version, position, title, text) VALUES (?, ?, ?, ?)",
-        ((version, chunk.position, chunk.title, chunk.text) for chunk in chunks),
+        "INSERT INTO chunks (version, position, title, text, start, stop, page, heading)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (_chunk_row(version, chunk) for chunk in chunks),
     )
+
+
+def _chunk_row(version: int, chunk: TextChunk) -> tuple[object, ...]:
+    heading = json.dumps(chunk.heading, ensure_ascii=False)
+    place = (chunk.start, chunk.end, chunk.page, heading)
+    return (version, chunk.position, chunk.title, chunk.text, *place)
 
 
 def _describe(connection: sqlite3.Connection, version: int, document: Document) -> bool:

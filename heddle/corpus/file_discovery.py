@@ -1,7 +1,7 @@
 """Which files `heddle index PATH...` means."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,11 +27,12 @@ class FileNote:
 class FoundFiles:
     """What was found.
 
-    `files` are absolute, without links, each once, in walking order; `roots` are the directories
-    that were named; `skipped` need no attention, `refused` do.
+    `files` are absolute, without links, each once, in walking order, with the names that they have
+    from the paths as they were given; `roots` are the directories that were named; `skipped` need
+    no attention, `refused` do.
     """
 
-    files: tuple[Path, ...]
+    files: Mapping[Path, str]
     roots: tuple[Path, ...]
     skipped: tuple[FileNote, ...]
     refused: tuple[FileNote, ...]
@@ -46,13 +47,13 @@ def find_files(paths: Iterable[Path], exclude: Path | None = None) -> FoundFiles
 
     Raises: InputError: a path does not exist.
     """
-    named = [_existing(path) for path in paths]
+    named = {path: _existing(path) for path in paths}
     walk = _Walk(exclude.resolve() if exclude else None)
-    for path in named:
-        walk.add(path)
+    for given, path in named.items():
+        walk.add(path, given)
     return FoundFiles(
-        files=tuple(walk.files),
-        roots=tuple(path for path in named if path.is_dir()),
+        files=walk.files,
+        roots=tuple(path for path in named.values() if path.is_dir()),
         skipped=tuple(walk.skipped),
         refused=tuple(walk.refused),
     )
@@ -62,14 +63,14 @@ class _Walk:
     """Collects files."""
 
     def __init__(self, exclude: Path | None) -> None:
-        self.files: dict[Path, None] = {}  # a set that keeps its order
+        self.files: dict[Path, str] = {}
         self.skipped: list[FileNote] = []
         self.refused: list[FileNote] = []
         self._exclude = exclude
         self._seen_directories: set[Path] = {exclude} if exclude else set()
 
-    def add(self, named: Path) -> None:
-        """Take in a path that the user named, and all that is under it."""
+    def add(self, named: Path, given: Path) -> None:
+        """Take in a path that the user named, as it was `given`, and all that is under it."""
         if named == self._exclude:
             reason = "is where the corpus lies (--into): name a directory of its own for that"
             self.skipped.append(FileNote(str(named), reason))
@@ -81,12 +82,12 @@ class _Walk:
                 if path.is_dir():
                     waiting.extend(reversed(self._entries(path)))
                 else:
-                    self._add_file(path, is_named=path == named)
+                    self._add_file(path, given / path.relative_to(named), path == named)
             except OSError as error:
                 reason = f"can't be read: {error.strerror or error}"
                 self.refused.append(FileNote(str(path), reason))
 
-    def _add_file(self, path: Path, *, is_named: bool) -> None:
+    def _add_file(self, path: Path, name: Path, is_named: bool) -> None:
         if not path.exists():
             self.skipped.append(FileNote(str(path), "a broken link"))
         elif not path.is_file():
@@ -98,7 +99,7 @@ class _Walk:
         elif not _is_utf8(path.resolve()):
             self.refused.append(FileNote(ascii(str(path)), "its name is not UTF-8; rename it"))
         else:
-            self.files[path.resolve()] = None
+            self.files.setdefault(path.resolve(), str(name))
 
     def _entries(self, directory: Path) -> list[Path]:
         resolved = directory.resolve()

@@ -1,7 +1,7 @@
 """What `heddle index PATH... --into DIR` has to do: which files are new, changed, gone."""
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
@@ -18,7 +18,8 @@ class IndexPlan:
     """Files by what has to be done with them.
 
     `gone` were indexed, are or lie under a path that was named, and exist no more. `touched` are
-    unchanged but have a new time. `refused` can't be indexed although they were asked for.
+    unchanged but have a new time. `refused` can't be indexed although they were asked for. `names`
+    are what users call the files.
     """
 
     added: tuple[Path, ...]
@@ -28,6 +29,7 @@ class IndexPlan:
     touched: tuple[SourceFile, ...]
     skipped: tuple[FileNote, ...]
     refused: tuple[FileNote, ...]
+    names: Mapping[Path, str]
 
 
 def plan(paths: Collection[Path], store: CorpusStore, *, prune: bool = False) -> IndexPlan:
@@ -69,6 +71,7 @@ def plan(paths: Collection[Path], store: CorpusStore, *, prune: bool = False) ->
         touched=tuple(touched),
         skipped=found.skipped,
         refused=tuple(refused),
+        names=found.files,
     )
 
 

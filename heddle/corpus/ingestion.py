@@ -1,7 +1,7 @@
 """Take files into the corpus: parse, cut, store. What is embedded comes after. (pending.py)"""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from heddle.core.errors import InputError
@@ -125,7 +125,7 @@ def ingest_documents(
     run = _Run(store, chunking, limits, store.begin_scan(), len(files), on_progress)
     for path in files:
         try:
-            _ingest_file(run, path)
+            _ingest_file(run, path, todo.names[path])
         except InputError as error:
             run.failures.append(FileNote.of(path, error))
         run.files_done += 1
@@ -135,10 +135,11 @@ def ingest_documents(
     return _report(run, todo)
 
 
-def _ingest_file(run: _Run, path: Path) -> None:
+def _ingest_file(run: _Run, path: Path, name: str) -> None:
     source = source_file(path)
     is_empty = True
-    for batch in _batches(parse_file(path, run.limits), run.chunking):
+    documents = (replace(document, file=name) for document in parse_file(path, run.limits))
+    for batch in _batches(documents, run.chunking):
         is_empty = False
         for outcome, (_, chunks) in zip(
             run.store.put_documents(batch, scan=run.scan), batch, strict=True

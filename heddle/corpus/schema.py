@@ -15,7 +15,7 @@ from heddle.core.errors import ConfigError, InputError, StorageError
 
 log = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 APPLICATION_ID = 0x48444C43  # "HDLC", in the header of the file
 PAGE_BYTES = 8192  # five 384-dimensional vectors a page: 6 % unused; 4096 would leave 25 %
 
@@ -53,7 +53,14 @@ _FOR_WORDS = (
             VALUES ('delete', old.chunk_id, old.title, old.text);
     END""",
 )
-_IS_CURRENT = f"PRAGMA user_version = {VERSION}"
+# Where a chunk stands in its document; `stop` = 0 where an older Heddle did not note it.
+_FOR_PLACES = (
+    "ALTER TABLE documents ADD COLUMN file TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE chunks ADD COLUMN start INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE chunks ADD COLUMN stop INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE chunks ADD COLUMN page INTEGER",
+    "ALTER TABLE chunks ADD COLUMN heading TEXT NOT NULL DEFAULT '[]'",  # JSON
+)
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
     "INSERT INTO meta VALUES ('revision', 0), ('scan', 0)",
@@ -85,8 +92,9 @@ _TABLES = (
     "CREATE INDEX tombstones_revision ON tombstones (revision, chunk_id)",
     *_FOR_FILTERS,
     *_FOR_WORDS,
+    *_FOR_PLACES,
     f"PRAGMA application_id = {APPLICATION_ID}",
-    _IS_CURRENT,
+    f"PRAGMA user_version = {VERSION}",
 )
 # Version 1 had ids that were unique over all tenants, and neither metadata nor words.
 _FROM_1 = (
@@ -104,8 +112,9 @@ _FROM_1 = (
     """UPDATE sources SET sha256 = '', size = -1
         WHERE name LIKE '%.jsonl' OR name LIKE '%.ndjson' OR name LIKE '%.ndjson.gz'
         OR name LIKE '%.jsonl.gz'""",
-    _IS_CURRENT,
 )
+# Version 2 knew a chunk's text and position, and not where it stood.
+_UPGRADES = {1: _FROM_1, 2: _FOR_PLACES}
 
 
 def no_corpus(directory: Path) -> InputError:
@@ -153,10 +162,13 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA foreign_keys = OFF")
     try:
         connection.execute("BEGIN IMMEDIATE")
-        if _pragma(connection, "user_version") == 1:  # no other process was quicker
+        before = _pragma(connection, "user_version")
+        if before < VERSION:  # no other process was quicker
             log.info("%s: made by an older Heddle; its tables are brought up to date", path)
-            for statement in _FROM_1:
+        for version in range(before, VERSION):
+            for statement in _UPGRADES[version]:
                 connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:

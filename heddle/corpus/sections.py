@@ -18,9 +18,13 @@ _FENCE = re.compile(r" {0,3}(```|~~~)")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A run of a document's text, [start, end) in characters, under a title of its own."""
+    """A run of a document's text, [start, end) in characters, under a title of its own.
+
+    `path` are the headings above it, the outermost first.
+    """
 
     title: str
+    path: tuple[str, ...]
     start: int
     end: int
 
@@ -45,11 +49,12 @@ def sections(document: Document) -> Iterator[Section]:
     start = 0
     end_mark = Heading(0, "", len(document.text), len(document.text))
     for heading in chain(headings(document) if document.has_headings else (), (end_mark,)):
-        title = _title(document.title, path)
+        names = tuple(above.text for above in path)
+        title = _title(document.title, names)
         if document.text[start : heading.start].strip():
-            yield Section(title, start, heading.start)
+            yield Section(title, names, start, heading.start)
         elif path and heading.level <= path[-1].level:
-            yield Section(title, path[-1].start, path[-1].end)
+            yield Section(title, names, path[-1].start, path[-1].end)
         path = [above for above in path if above.level < heading.level] + [heading]
         start = heading.end
 
@@ -88,12 +93,12 @@ def _setext(content: str, above: tuple[str, int] | None, end: int) -> Heading | 
     return Heading(1 if "=" in content else 2, *above, end)
 
 
-def _title(document_title: str, path: list[Heading]) -> str:
+def _title(document_title: str, path: tuple[str, ...]) -> str:
     """Join titles, leaving out a first heading that repeats the document's, and what is too long.
 
     The outermost headings go first; the nearest one always stays.
     """
-    names = [heading.text for heading in path]
+    names = list(path)
     if names and names[0] == document_title:
         del names[0]
     head = document_title[: TITLE_CHARS_MAX - HEADING_CHARS_MAX - len(SEPARATOR)]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import StorageError
-from heddle.core.passages import Passage
+from heddle.core.passages import Passage, Place
 from heddle.corpus.document import DocumentKey
 from heddle.corpus.records import PendingChunk, VectorBatch
 
@@ -104,16 +104,34 @@ def read_pending_of(connection: sqlite3.Connection, key: DocumentKey) -> list[Pe
 def read_passages(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> list[Passage]:
     """Return the live chunks among these ids, in the order asked."""
     rows = connection.execute(
-        "SELECT chunk_id, id, chunks.title, text, position, tenant, collection FROM chunks"
-        " JOIN documents USING (version)"
+        "SELECT chunk_id, id, chunks.title, text, position, tenant, collection,"
+        " coalesce(nullif(file, ''), source), page, heading, start, stop"
+        " FROM chunks JOIN documents USING (version)"
         " WHERE status = 'live' AND chunk_id IN (SELECT value FROM json_each(?))",
         (_json_list(chunk_ids),),
     )
-    found = {
-        chunk_id: Passage(chunk_id, document_id, title, text, 0.0, *details)
-        for chunk_id, document_id, title, text, *details in rows
-    }
+    found = {row[0]: _passage(*row) for row in rows}
     return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
+
+
+def _passage(
+    chunk_id: int,
+    document_id: str,
+    title: str,
+    text: str,
+    position: int,
+    tenant: str,
+    collection: str,
+    file: str,
+    page: int | None,
+    heading: str,
+    start: int,
+    end: int,
+) -> Passage:
+    place = Place(file, page, tuple(json.loads(heading)), start, end)
+    return Passage(
+        chunk_id, document_id, title, text, 0.0, position, tenant, collection, place=place
+    )
 
 
 def read_preceding(connection: sqlite3.Connection, chunk_id: int) -> Passage | None:

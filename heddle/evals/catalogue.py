@@ -12,14 +12,19 @@ from heddle.evals.dataset import Dataset
 from heddle.evals.loaders.cacheblend import read_cacheblend
 from heddle.evals.loaders.documents import read_document_questions
 from heddle.evals.loaders.longbench import read_longbench
+from heddle.evals.loaders.manuals import FIGURE, TUNING, questions_file, read_manuals
 from heddle.evals.loaders.medical import read_medical
 from heddle.evals.loaders.offered import offered_rows
 from heddle.evals.loaders.open_questions import read_open_questions
 from heddle.evals.loaders.passage_rows import read_with_passages
 from heddle.evals.loaders.squad import read_squad
+from heddle.evals.loaders.wiki_test import held_questions
+from heddle.evals.manuals.corpus import pages_folder
+from heddle.evals.manuals.library import manual_pages
 from heddle.evals.row import Row, json_document, json_lines, rows_of
 
 READER_NOTES: Final = "reader-notes"
+WIKI_TEST: Final = "wiki_single_test"
 # Kinds of reader-notes; a file with these kinds is graded the same way.
 READER_KINDS: Final = ("single_hop", "two_hop", "comparison", "coreference", "not_in_notes")
 
@@ -63,6 +68,12 @@ def _open_questions(corpus: str | None) -> Callable[[str], Dataset]:
     return load
 
 
+def _wiki_test(name: str) -> Dataset:
+    corpus = "wiki_corpus"
+    questions = read_open_questions(data_file("wiki_single"))
+    return Dataset(WIKI_TEST, held_questions(questions, data_file(corpus)), corpus)
+
+
 def _multihop(name: str) -> Dataset:
     return Dataset(name, read_with_passages(json_lines(data_file(name)), name))
 
@@ -72,8 +83,23 @@ def _medical(name: str) -> Dataset:
     return Dataset(name, read_medical(data_file(name), data_file(corpus)), corpus)
 
 
-def _documents(name: str) -> Dataset:
-    return Dataset(name, read_document_questions(data_file(name), data_file("docqa_docs")))
+def _documents(dataset: str | None) -> Callable[[str], Dataset]:
+    def load(name: str) -> Dataset:
+        files = (data_file("docqa_single"), data_file("docqa_docs"))
+        return Dataset(name, read_document_questions(*files, dataset))
+
+    return load
+
+
+def _manuals(part: str) -> Callable[[str], Dataset]:
+    def load(name: str) -> Dataset:
+        pages = manual_pages()
+        found = read_manuals(questions_file(), pages, part)
+        if not found.asked:
+            raise InputError(f"{name}: this Python carries none of the documentation asked about")
+        return Dataset(name, found.asked, folder=pages_folder(pages), skipped=found.skipped)
+
+    return load
 
 
 def _reader_notes(name: str) -> Dataset:
@@ -82,15 +108,21 @@ def _reader_notes(name: str) -> Dataset:
 
 NAMED: Final[dict[str, Named]] = {
     READER_NOTES: Named(_reader_notes, "five kinds of questions on invented notes, with passages"),
-    "wiki_single": Named(
-        _open_questions("wiki_corpus"), "one Wikipedia passage answers; --index of wiki_corpus"
+    WIKI_TEST: Named(
+        _wiki_test, "one Wikipedia passage answers; 1,472 held back; --index of wiki_corpus"
     ),
+    "wiki_single": Named(_wiki_test, f"{WIKI_TEST}: the other questions trained the extractor"),
     "wiki_multihop": Named(_multihop, "several Wikipedia passages answer; has its passages"),
     "med_single": Named(_medical, "medical, long answers; --index of med_corpus"),
-    "docqa_single": Named(_documents, "papers and financial reports, each its own document"),
+    "docqa_single": Named(_documents(None), "covidqa and tatqa together"),
+    "covidqa": Named(_documents("covidqa"), "papers on COVID-19, each its own document"),
+    "tatqa": Named(_documents("tatqa"), "pages of financial reports, each its own document"),
+    "manuals": Named(_manuals(FIGURE), "60 questions on what Python's own documentation says"),
+    "manuals_tuning": Named(_manuals(TUNING), "60 others of that kind, to choose settings by"),
     "questions_only": Named(_open_questions(None), "questions with answers and without passages"),
     "mini_single": Named(
-        _open_questions("mini_corpus"), "100 questions of wiki_single; --index of mini_corpus"
+        _open_questions("mini_corpus"),
+        "100 questions, 79 of which trained the extractor; --index of mini_corpus",
     ),
     "mini_multihop": Named(_multihop, "60 questions of wiki_multihop; has its passages"),
 }

@@ -15,6 +15,7 @@ from heddle.workflow.presets import add_answer
 from heddle.workflow.ragraph import RAGraph
 
 DOCS = "docs"
+ANSWERS = "answers"
 
 
 class Context(Enum):
@@ -27,16 +28,24 @@ class Context(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question to run; `passages` are those it is given, None = the workflow retrieves."""
+    """A question to run; `passages` are those it is given, None = the workflow retrieves.
+
+    With `names_answers` the workflow gets the accepted answers, too, as input `answers`.
+    """
 
     question: EvalQuestion
     passages: tuple[Passage, ...] | None
+    names_answers: bool = False
 
     @property
     def inputs(self) -> dict[str, object]:
         """The workflow's inputs."""
-        query: dict[str, object] = {"query": self.question.question}
-        return query if self.passages is None else {**query, DOCS: self.passages}
+        values: dict[str, object] = {"query": self.question.question}
+        if self.passages is not None:
+            values[DOCS] = self.passages
+        if self.names_answers:
+            values[ANSWERS] = self.question.answers
+        return values
 
 
 def given_passages() -> RAGraph:

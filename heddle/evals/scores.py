@@ -11,6 +11,7 @@ from heddle.evals.metrics.retrieval import answer_in_passages, recall_at
 from heddle.evals.metrics.rouge import rouge_1, rouge_l
 from heddle.evals.metrics.token_f1 import token_f1
 from heddle.evals.question import EvalQuestion
+from heddle.evals.quoted import best_quotation
 from heddle.evals.run import Outcome
 
 EXACT_MATCH: Final = "exact_match"
@@ -52,9 +53,13 @@ def score(outcome: Outcome) -> Scored:
 
     A question that failed counts as answered wrongly: the quality metrics are 0, and what needs
     an answer or its passages is undefined. Recall is defined only where something was retrieved.
+    The best quote counts even where its score says that nothing answers: see `evals.declining`.
     """
     question = outcome.case.question
     text = outcome.answer.text if outcome.answer else ""
+    quoted = best_quotation(outcome)
+    if quoted is not None:
+        text = quoted.text
     values = dict.fromkeys(METRICS, None) | _quality(question, text, outcome.answer is None)
     if outcome.answer is not None:
         shown = outcome.answer.passages

@@ -53,6 +53,24 @@ class SearchConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class RerankConfig:
+    """Read the passages of a slot with a query, and keep the `keep` best."""
+
+    query: tuple[Part, ...]
+    passages: Read
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractConfig:
+    """Quote the answer to a question from the passages of a slot, `quotes_max` times at most."""
+
+    question: tuple[Part, ...]
+    passages: Read
+    quotes_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class IngestConfig:
     """Store the vectors of key `vectors` for the chunk ids of key `chunk_ids`."""
 
@@ -200,6 +218,8 @@ class ToolConfig:
 Config = (
     EmbedConfig
     | SearchConfig
+    | RerankConfig
+    | ExtractConfig
     | IngestConfig
     | PrimeConfig
     | PrefillConfig

@@ -7,6 +7,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.graph.pgraph import Edge, EdgeKind, PGraph, data_edges, outside_reads
 from heddle.graph.primitive import Primitive
 from heddle.lowering.branch import lower_branch
+from heddle.lowering.extraction import lower_extraction
 from heddle.lowering.generation import lower_generation
 from heddle.lowering.indexing import lower_indexing
 from heddle.lowering.priming import lower_priming
@@ -16,6 +17,7 @@ from heddle.lowering.scope import Scope
 from heddle.lowering.tool import lower_tool
 from heddle.workflow.compile import reachable
 from heddle.workflow.nodes import (
+    ExtractionNode,
     GenerationNode,
     IndexingNode,
     Node,
@@ -72,6 +74,8 @@ def _lower_node(node: Node, workflow: Workflow, scope: Scope) -> tuple[tuple[Pri
         return lower_generation(node, workflow, scope)
     if isinstance(node, RetrievalNode):
         return lower_retrieval(node, workflow, scope)
+    if isinstance(node, ExtractionNode):
+        return lower_extraction(node, workflow, scope)
     if isinstance(node, IndexingNode):
         return lower_indexing(node, workflow, scope)
     if isinstance(node, PrimingNode):

@@ -1,4 +1,4 @@
-"""A retrieval: Embedding, Searching, and with `collect` an Aggregate over the turns."""
+"""A retrieval: Embedding, Searching, with `rerank` Reranking, with `collect` an Aggregate."""
 
 from heddle.core.payloads import TextRole
 from heddle.core.primitives import PrimitiveKind
@@ -9,6 +9,7 @@ from heddle.graph.primitive import (
     Part,
     Primitive,
     Read,
+    RerankConfig,
     SearchConfig,
 )
 from heddle.lowering.reads import bind, keys
@@ -23,9 +24,11 @@ def lower_retrieval(
     """Return the primitives of one turn of a retrieval, and the key its slot gets."""
     turn = scope.turn_of(node.id)
     output = f"{node.output}@{turn}"
-    hits = f"{node.id}.hits@{turn}" if node.collect else output
+    goes_on = node.collect or node.rerank is not None
+    hits = f"{node.id}.hits@{turn}" if goes_on else output
+    found = hits
     query = bind(node.query, node.id, workflow, scope)
-    pair = embed_and_search(
+    primitives: tuple[Primitive, ...] = embed_and_search(
         str(node.id),
         f"@{turn}",
         query,
@@ -36,10 +39,21 @@ def lower_retrieval(
         where=node.where,
         hybrid=node.hybrid,
     )
+    if node.rerank is not None:
+        found = f"{node.id}.ranked@{turn}" if node.collect else output
+        rerank = Primitive(
+            name=f"{node.id}.reranking@{turn}",
+            kind=PrimitiveKind.RERANKING,
+            node=str(node.id),
+            reads=(hits, *keys(query)),
+            writes=(found,),
+            config=RerankConfig(query, Read(hits), node.rerank),
+        )
+        primitives = (*primitives, rerank)
     if not node.collect:
-        return pair, output
+        return primitives, output
     earlier = scope.key_of(node.output)
-    reads = (*(() if earlier is None else (earlier,)), hits)
+    reads = (*(() if earlier is None else (earlier,)), found)
     collect = Primitive(
         name=f"{node.id}.aggregate@{turn}",
         kind=PrimitiveKind.AGGREGATE,
@@ -48,7 +62,7 @@ def lower_retrieval(
         writes=(output,),
         config=CollectConfig(tuple(Read(key) for key in reads)),
     )
-    return (*pair, collect), output
+    return (*primitives, collect), output
 
 
 def embed_and_search(

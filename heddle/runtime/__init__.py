@@ -40,6 +40,7 @@ What is sent
 What comes back
     `frame_intake`      reads frames: lost and repeated ones, tokens, results, failures
     `folding`           turns an engine's result into the primitive's value
+    `reading`           turns what a reading model answers into passages in order, or quotations
     `rank_fusion`       joins several rankings into one
     `retries`           decides whether a failed task is sent again
     `answer_builder`    builds the answer once every primitive is complete

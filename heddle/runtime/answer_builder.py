@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from heddle.core.passages import Passage
+from heddle.core.quotations import Quotations
 from heddle.runtime.events import Answer
 from heddle.runtime.request import Request
 from heddle.runtime.values import as_passages, as_text, unique_passages
@@ -12,9 +13,12 @@ def build_answer(request: Request, numerics: str, now_s: float) -> Answer:
     """Return what a request found, with its receipt."""
     slots = {slot: request.store.get(key) for slot, key in request.scope.keys}
     last = request.last
-    text = as_text(request.store.get(last.writes[0])) if last else ""
+    written = request.store.get(last.writes[0]) if last else ""
     receipt = request.receipt.close(request.optimizations, now_s - request.arrival_s, numerics)
-    return Answer(text, _passages(request, slots), slots, receipt)
+    if isinstance(written, Quotations):
+        found, nearest = written.found, written.nearest
+        return Answer(str(written), written.passages, slots, receipt, found, nearest)
+    return Answer(as_text(written), _passages(request, slots), slots, receipt)
 
 
 def _passages(request: Request, slots: Mapping[str, object]) -> tuple[Passage, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from heddle.core.errors import ConfigError
 from heddle.core.payloads import DecodePayload, PrefillPayload, split_rows
@@ -17,10 +18,26 @@ from heddle.runtime.payload_builder import Built, build_payload
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.task_table import TaskTable
 from heddle.runtime.values import generated
-from heddle.workflow.nodes import GenerationNode, Node, PrimingNode, RetrievalNode, ToolNode
+from heddle.workflow.nodes import (
+    ExtractionNode,
+    GenerationNode,
+    Node,
+    PrimingNode,
+    RetrievalNode,
+    ToolNode,
+)
 from heddle.workflow.workflow import Workflow
 
 PAIR_CREDITS = 2
+FIXES: Final[Mapping[PrimitiveKind, str]] = {
+    PrimitiveKind.PREFILLING: ": name a model that writes, such as --model reader (in Python "
+    "generator='reader'), or ask the workflow 'quote'",
+    PrimitiveKind.EXTRACTING: ": give the server an index, and --model extract",
+    PrimitiveKind.RERANKING: ": name a model that ranks, such as --reranker extract",
+    PrimitiveKind.SEARCHING: ": give the server an index",
+    PrimitiveKind.EMBEDDING: ": give the server an index",
+}
+"""What to do where a server lacks an engine of this kind."""
 
 
 @dataclass(slots=True)
@@ -66,8 +83,10 @@ class Dispatcher:
         for node in workflow.nodes.values():
             for needed in _needed_kinds(node):
                 if needed not in self._able:
+                    fix = FIXES.get(needed, "")
                     raise ConfigError(
-                        f"node {node.id!r} needs {needed.value}, and no engine here does that"
+                        f"node {node.id!r} of workflow {workflow.name!r} needs "
+                        f"{needed.value}, and no engine here does that{fix}"
                     )
 
     def queue(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
@@ -210,7 +229,10 @@ def _needed_kinds(node: Node) -> tuple[PrimitiveKind, ...]:
     if isinstance(node, GenerationNode):
         return (PrimitiveKind.PREFILLING, PrimitiveKind.DECODING)
     if isinstance(node, RetrievalNode):
-        return (PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING)
+        ranking = () if node.rerank is None else (PrimitiveKind.RERANKING,)
+        return (PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING, *ranking)
+    if isinstance(node, ExtractionNode):
+        return (PrimitiveKind.EXTRACTING,)
     if isinstance(node, ToolNode):
         return (PrimitiveKind.TOOL,)
     if isinstance(node, PrimingNode):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from heddle.core.errors import HeddleError
 from heddle.core.passages import Passage
+from heddle.core.quotations import Quotation
 from heddle.runtime.receipt import Receipt
 
 
@@ -25,7 +26,7 @@ class TokenDelta:
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """A retrieval's passages, nearest first."""
+    """A retrieval's passages, nearest first; where they are reranked, again in that order."""
 
     node: str
     passages: tuple[Passage, ...]
@@ -43,15 +44,18 @@ class NodeFinished:
 class Answer:
     """A request's result, and the last event of a request that succeeded.
 
-    `text` is what the last generation before END wrote; `passages` are those its prompt showed,
-    or the other prompts' where it showed none;
-    `slots` holds every slot's newest value; `receipt` says what was done for it.
+    `text` is what the last generation before END wrote, or the best quote of the last extraction;
+    `passages` are those its prompt showed, or the other prompts' where it showed none;
+    `slots` holds every slot's newest value; `receipt` says what was done for it. `quotes` are the
+    answers that an extraction has found, and `nearest` the nearest places where it has found none.
     """
 
     text: str
     passages: tuple[Passage, ...]
     slots: dict[str, object]
     receipt: Receipt
+    quotes: tuple[Quotation, ...] = ()
+    nearest: tuple[Quotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

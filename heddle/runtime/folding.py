@@ -99,6 +99,8 @@ def _fold_generated(result: Result, primitive: Primitive, receipt: ReceiptDraft)
     receipt.preemptions += result.preemptions
     if result.transfer is not None:
         receipt.take_transfer(result.transfer)
+    if result.remote is not None:
+        receipt.take_remote(result.remote)
     if primitive.config.is_round:
         return result
     receipt.generated_tokens += len(result.token_ids)

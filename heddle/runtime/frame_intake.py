@@ -9,15 +9,17 @@ from heddle.core.errors import EngineError
 from heddle.core.frames import Done, Event, Failed, Frame, Progress
 from heddle.core.ports import PassageSource, Tracer
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Prefilled, Result
-from heddle.graph.primitive import SearchConfig
+from heddle.core.results import Extracted, Prefilled, Reranked, Result
+from heddle.graph.primitive import ExtractConfig, RerankConfig, SearchConfig
 from heddle.runtime.counters import Counters
 from heddle.runtime.events import TokenDelta
 from heddle.runtime.folding import fold
 from heddle.runtime.guess import note_problem
 from heddle.runtime.lane import Lane
 from heddle.runtime.readiness import Readiness
+from heddle.runtime.reading import fold_extracted, fold_reranked
 from heddle.runtime.receipt import FallbackKind
+from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.retries import Retries
 from heddle.runtime.speculator import Speculator
@@ -133,8 +135,17 @@ class FrameIntake:
         run.parts[task.first_row] = result
         run.rows_done += task.rows if run.plan.is_splittable else run.payload.rows
         if run.rows_done == run.payload.rows:
-            value = fold(run.primitive, run.parts, self.passages, request.receipt, request.tenant)
-            self.readiness.complete(request, run, value, now_s)
+            self.readiness.complete(request, run, self._value(request, run, result), now_s)
+
+    def _value(self, request: Request, run: PrimitiveRun, result: Result) -> object:
+        """Return the value of a primitive whose last result this is."""
+        config, node = run.primitive.config, run.primitive.node
+        match result, config:
+            case Reranked(), RerankConfig():
+                return fold_reranked(result, config, request.store, node, request.receipt)
+            case Extracted(), ExtractConfig():
+                return fold_extracted(result, config, request.store, node, request.receipt)
+        return fold(run.primitive, run.parts, self.passages, request.receipt, request.tenant)
 
     def _fold_progress(self, task: TaskRun, event: Progress, now_s: float) -> None:
         request = task.request

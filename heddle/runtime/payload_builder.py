@@ -10,10 +10,13 @@ from heddle.core.passages import Passage
 from heddle.core.payloads import (
     AskPayload,
     EmbedPayload,
+    ExtractPayload,
     IngestPayload,
     Payload,
     PrefillPayload,
     PrimePayload,
+    ReadingText,
+    RerankPayload,
     SearchPayload,
     Segment,
     ToolPayload,
@@ -25,11 +28,14 @@ from heddle.core.system_text import PromptPart
 from heddle.graph.primitive import (
     AskConfig,
     EmbedConfig,
+    ExtractConfig,
     IngestConfig,
+    Part,
     PrefillConfig,
     PrimeConfig,
     Primitive,
     Read,
+    RerankConfig,
     SearchConfig,
     ToolConfig,
 )
@@ -42,7 +48,7 @@ _ANY_PASSAGE: Final = Passage(0, "", "", "")
 
 
 class Built(NamedTuple):
-    """A payload, and the passages its prompt shows."""
+    """A payload, and the passages that it shows a model."""
 
     payload: Payload
     shown: tuple[Passage, ...] = ()
@@ -69,6 +75,12 @@ def build_payload(
         return Built(EmbedPayload(texts, config.role))
     if isinstance(config, SearchConfig):
         return Built(_build_search(config, store, scope, primitive.node))
+    if isinstance(config, RerankConfig):
+        question, read = _reading(config.query, config.passages, store, primitive.node)
+        return Built(RerankPayload(question, _reading_texts(read)))
+    if isinstance(config, ExtractConfig):
+        question, read = _reading(config.question, config.passages, store, primitive.node)
+        return Built(ExtractPayload(question, _reading_texts(read), config.quotes_max), read)
     if isinstance(config, PrefillConfig):
         parts = prompt_parts(config.parts, store, primitive.node)
         written = () if config.written is None else generated(store, config.written).token_ids
@@ -102,6 +114,17 @@ def _build_search(
         words=query_texts(config.words, store, node) if config.words else None,
         while_decoding=config.while_decoding,
     )
+
+
+def _reading(
+    question: tuple[Part, ...], passages: Read, store: ObjectStore, node: str
+) -> tuple[str, tuple[Passage, ...]]:
+    """Return a question and the passages to read with it."""
+    return query_texts(question, store, node)[0], as_passages(resolve(passages, store, node))
+
+
+def _reading_texts(passages: tuple[Passage, ...]) -> tuple[ReadingText, ...]:
+    return tuple(ReadingText(passage.title, passage.text) for passage in passages)
 
 
 def _build_prefill(

@@ -9,7 +9,12 @@ from heddle.runtime.events import NodeFinished, NodeStarted
 from heddle.workflow.nodes import NodeId
 
 SPLITTABLE = (PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING)
-STARTING = (PrimitiveKind.EMBEDDING, PrimitiveKind.PREFILLING, PrimitiveKind.TOOL)
+STARTING = (
+    PrimitiveKind.EMBEDDING,
+    PrimitiveKind.EXTRACTING,
+    PrimitiveKind.PREFILLING,
+    PrimitiveKind.TOOL,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from heddle.core.errors import InternalError, WorkflowError
 from heddle.core.tasks import Optimizations
-from heddle.graph.primitive import DecodeConfig, PrefillConfig, SearchConfig
+from heddle.graph.primitive import DecodeConfig, PrefillConfig, RerankConfig, SearchConfig
 from heddle.lowering.rounds import round_key
 from heddle.passes.ask_ahead import AskAhead
 from heddle.runtime.dispatcher import Dispatcher
@@ -15,7 +15,7 @@ from heddle.runtime.region_plan import RegionPlan, RegionPlanner
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.values import as_passages
-from heddle.workflow.nodes import GenerationNode, NodeId
+from heddle.workflow.nodes import ExtractionNode, GenerationNode, NodeId
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class Readiness:
 
 def _tell(request: Request, run: PrimitiveRun, value: object) -> None:
     primitive, plan = run.primitive, run.plan
-    if isinstance(primitive.config, SearchConfig):
+    if isinstance(primitive.config, SearchConfig | RerankConfig):
         request.sink(Retrieved(primitive.node, as_passages(value)))
     if plan.value_of is not None:
         _rank(request, run, plan.value_of)
@@ -129,8 +129,8 @@ def _tell(request: Request, run: PrimitiveRun, value: object) -> None:
 
 
 def _rank(request: Request, run: PrimitiveRun, node: NodeId) -> None:
-    """Remember a generation's text as the answer where none that ranks higher was written."""
-    if isinstance(request.workflow.nodes[node], GenerationNode):
+    """Remember what a node has written as the answer where none that ranks higher has."""
+    if isinstance(request.workflow.nodes[node], GenerationNode | ExtractionNode):
         # Of generations that run side by side the order of the graph decides, not of time.
         rank = node in request.workflow.outputs, run.region, run.plan.place
         if rank > request.last_rank:

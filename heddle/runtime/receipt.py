@@ -6,7 +6,14 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import FinishReason, FusedKv, KvTransfer, Prefilled, RecallEstimate
+from heddle.core.results import (
+    FinishReason,
+    FusedKv,
+    KvTransfer,
+    Prefilled,
+    RecallEstimate,
+    RemoteRun,
+)
 from heddle.core.tasks import Optimizations
 
 
@@ -21,6 +28,7 @@ class FallbackKind(Enum):
     EMPTY_LIST = "empty_list"
     SPECULATION = "speculation"  # a prompt was not computed ahead
     KV_TRANSFER = "kv_transfer"  # a prompt's KV did not all come from the lane that prefilled it
+    REMOTE = "remote"  # another server's model ran in another way than asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +117,7 @@ class Receipt:
         generated_tokens: tokens that were written.
         lists_scanned: clusters of the index that its searches scanned.
         lists_probed: clusters that they planned to scan.
-        texts_truncated: texts longer than the embedder's limit that were cut to it.
+        texts_truncated: texts longer than a model's limit that were cut to it.
         preemptions: sequences that lost their KV pages to others.
         retries: primitives that were sent again.
         passes: optimizer passes that changed its graph.
@@ -123,6 +131,8 @@ class Receipt:
         searches_parked: how often the pool took a slot back from one of its searches.
         lists_on_device: of the clusters scanned, those on a device beside the host.
         texts_windowed: texts longer than the embedder's limit that were read in windows.
+        passages_read: passages that a model has read with the question, to rank or to quote them.
+        tokens_read: tokens of these, with the question's.
         hits_cached: hits that an earlier search of the request had found.
         recall: the measured recall of the index's searches; None = not measured.
         fallback_kinds: counts of `fallbacks`, by kind.
@@ -130,6 +140,7 @@ class Receipt:
         kv_transfers: prompts that one LLM lane computed and another decoded.
         kv_transfer_bytes: bytes of their KV.
         kv_transfer_s: how long it took to copy it out and in [s].
+        remotes: models of other servers that wrote for it, as "model at address".
     """
 
     optimizations: Optimizations
@@ -153,6 +164,8 @@ class Receipt:
     searches_parked: int = 0
     lists_on_device: int = 0
     texts_windowed: int = 0
+    passages_read: int = 0
+    tokens_read: int = 0
     hits_cached: int = 0
     recall: RecallEstimate | None = None
     fallback_kinds: Mapping[str, int] = field(default_factory=dict)
@@ -160,6 +173,7 @@ class Receipt:
     kv_transfers: int = 0
     kv_transfer_bytes: int = 0
     kv_transfer_s: float = 0.0
+    remotes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -173,6 +187,8 @@ class ReceiptDraft:
     lists_probed: int = 0
     texts_truncated: int = 0
     texts_windowed: int = 0
+    passages_read: int = 0
+    tokens_read: int = 0
     preemptions: int = 0
     retries: int = 0
     passes: list[str] = field(default_factory=list)
@@ -191,6 +207,7 @@ class ReceiptDraft:
     kv_transfers: int = 0
     kv_transfer_bytes: int = 0
     kv_transfer_s: float = 0.0
+    remotes: list[str] = field(default_factory=list)
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
         """Note where the request ran degraded, each in words; there may be none."""
@@ -221,6 +238,15 @@ class ReceiptDraft:
         if transfer.problem:
             self.fall_back(FallbackKind.KV_TRANSFER, transfer.problem)
 
+    def take_remote(self, run: RemoteRun) -> None:
+        """Count what another server's model read and wrote."""
+        self.prompt_tokens += run.prompt_tokens
+        self.prompt_tokens_reused += run.prompt_tokens_reused
+        self.generated_tokens += run.tokens
+        self.retries += run.tries - 1
+        self.remotes.append(f"{run.model} at {run.server}")
+        self.fall_back(FallbackKind.REMOTE, *run.notes)
+
     def close(self, optimizations: Optimizations, latency_s: float, numerics: str) -> Receipt:
         """Return the frozen receipt."""
         return Receipt(
@@ -233,6 +259,8 @@ class ReceiptDraft:
             lists_probed=self.lists_probed,
             texts_truncated=self.texts_truncated,
             texts_windowed=self.texts_windowed,
+            passages_read=self.passages_read,
+            tokens_read=self.tokens_read,
             preemptions=self.preemptions,
             retries=self.retries,
             passes=tuple(dict.fromkeys(self.passes)),
@@ -252,4 +280,5 @@ class ReceiptDraft:
             kv_transfers=self.kv_transfers,
             kv_transfer_bytes=self.kv_transfer_bytes,
             kv_transfer_s=self.kv_transfer_s,
+            remotes=tuple(dict.fromkeys(self.remotes)),
         )

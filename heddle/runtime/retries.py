@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 RETRYABLE = (
     PrimitiveKind.EMBEDDING,
     PrimitiveKind.SEARCHING,
+    PrimitiveKind.RERANKING,
+    PrimitiveKind.EXTRACTING,
     PrimitiveKind.INGESTION,
     PrimitiveKind.PRIMING,
 )
@@ -53,6 +55,7 @@ class Retries:
         if event.is_input:
             raise InputError(f"node {run.primitive.node!r}: {event.message}")
         may_retry = run.retries < self.retries_max and now_s < request.deadline_s
+        may_retry = may_retry and not event.is_final
         if may_retry and run.primitive.kind in RETRYABLE:
             self._count(task, event)
             self._retry_rows(task, now_s)

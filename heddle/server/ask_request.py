@@ -29,8 +29,10 @@ class AskRequest(BaseModel):
     inputs: dict[str, object] = Field(
         default_factory=dict, description="values of the workflow's other inputs, by name"
     )
-    workflow: str = Field(
-        default="oneshot", description="one of those that GET /v1/workflows names"
+    workflow: str | None = Field(
+        default=None,
+        description="one of those that GET /v1/workflows names; null = quote, or oneshot where the "
+        "server has a model that writes",
     )
     stream: bool = Field(default=False, description="answer with server-sent events")
     topk: int | None = Field(

@@ -74,8 +74,11 @@ def create_app(
     async def ask(asked: Annotated[AskRequest, Depends(read_ask)], request: Request) -> Response:
         """Answer a question.
 
-        The reply has `answer`, `passages` (each with `title`, `text`, `document_id` and
-        `distance`) and `receipt`. With `stream` it is a stream of server-sent events:
+        The reply has `answer`, `passages` (each with `title`, `text`, `document_id`, `chunk_id`,
+        `distance`, `score` and `place`: `file`, `page`, `heading`, `start` and `end`) and
+        `receipt`. Where the extractor answers, `quotes` has each answer word for word, with its
+        `sentence`, `score`, place, and its characters in the document; without one, `nearest`
+        has the nearest places. With `stream` it is a stream of server-sent events:
         `node_started`, `retrieved`, `token`, `node_finished`, and `answer` or `error` at the end.
         A client that disconnects cancels its request.
         """
@@ -201,12 +204,13 @@ async def _awaited(answer: Future[Vectors], receive: Receive) -> Vectors:
 
 
 async def _submit(server: Server, workflows: Mapping[str, Workflow], asked: AskRequest) -> Handle:
-    if asked.workflow not in workflows:
+    name = asked.workflow or server.config.default_workflow
+    if name not in workflows:
         known = ", ".join(workflows)
-        raise WorkflowError(f"workflow: {asked.workflow!r} is unknown; there are {known}")
+        raise WorkflowError(f"workflow: {name!r} is unknown; there are {known}")
     submit = partial(
         server.submit,
-        workflows[asked.workflow],
+        workflows[name],
         asked.values,
         topk=asked.topk,
         hybrid=asked.hybrid,

@@ -16,6 +16,7 @@ from heddle.core.errors import (
     WorkflowError,
 )
 from heddle.core.passages import Passage
+from heddle.core.quotations import Quotation
 from heddle.runtime.events import (
     Answer,
     NodeFinished,
@@ -46,9 +47,11 @@ def encode_json(value: Json) -> bytes:
 
 
 def answer_json(answer: Answer) -> Json:
-    """Return an answer with its passages and its receipt."""
+    """Return an answer with its quotes, its passages and its receipt."""
     return {
         "answer": answer.text,
+        "quotes": [quotation_json(quotation) for quotation in answer.quotes],
+        "nearest": [quotation_json(quotation) for quotation in answer.nearest],
         "passages": [passage_json(passage) for passage in answer.passages],
         "receipt": asdict(answer.receipt),
     }
@@ -60,7 +63,27 @@ def passage_json(passage: Passage) -> Json:
         "title": passage.title,
         "text": passage.text,
         "document_id": passage.document_id,
+        "chunk_id": passage.chunk_id,
+        "place": asdict(passage.place),
         "distance": passage.distance,
+        "score": passage.score,
+    }
+
+
+def quotation_json(quotation: Quotation) -> Json:
+    """Return a quote as clients see it; `start` and `end` count in its document's text."""
+    passage = quotation.passage
+    offset = passage.place.start
+    return {
+        "text": quotation.text,
+        "sentence": quotation.sentence,
+        "score": quotation.score,
+        "start": offset + quotation.start,
+        "end": offset + quotation.end,
+        "chunk_id": passage.chunk_id,
+        "document_id": passage.document_id,
+        "title": passage.title,
+        "place": asdict(passage.place),
     }
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.engines.embedding.tokenized_text import TokenizedText
+from heddle.encoder.tokenized_text import TokenizedText
 from heddle.simulator.device import SimulatedDevice
 
 COSTS_S: Mapping[str, float] = MappingProxyType(

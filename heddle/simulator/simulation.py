@@ -8,8 +8,8 @@ from typing import Final
 
 from heddle.core.errors import InternalError
 from heddle.core.ports import SteppedEngine
+from heddle.encoder.batch_scheduler import BatchLimits
 from heddle.engines.embedding.engine import EmbeddingEngine
-from heddle.engines.embedding.scheduler import BatchLimits
 from heddle.engines.llm.engine import LlmEngine, LlmSpec
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.vector.ivf.early_stop.finality import Finality

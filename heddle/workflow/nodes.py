@@ -86,7 +86,8 @@ class RetrievalNode:
 
     A request on a corpus of fewer than `topk` chunks is refused, unless `allow_fewer`. Only
     documents that fit `where` are found; `hybrid` searches by words as well. `nprobe` and `topm`
-    say how far a search goes in an index of clusters or in a graph.
+    say how far a search goes in an index of clusters or in a graph. With `rerank`, a model reads
+    what was found, and the `rerank` best passages are kept.
     """
 
     id: NodeId
@@ -99,11 +100,31 @@ class RetrievalNode:
     where: Where = ()
     hybrid: bool = False
     topm: int | None = None
+    rerank: int | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The slots its query is made of."""
         return self.query.slots
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionNode:
+    """Quote the answer to `question` from the passages of slot `passages` into `output`.
+
+    At most `quotes_max` quotes are given, from different passages.
+    """
+
+    id: NodeId
+    question: Template
+    passages: str
+    output: str
+    quotes_max: int
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The passages' slot, and those that the question is made of."""
+        return tuple(dict.fromkeys((*self.question.slots, self.passages)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,4 +183,4 @@ class PrimingNode:
         return (self.passage, *wanted)
 
 
-Node = GenerationNode | RetrievalNode | ToolNode | IndexingNode | PrimingNode
+Node = GenerationNode | RetrievalNode | ExtractionNode | ToolNode | IndexingNode | PrimingNode

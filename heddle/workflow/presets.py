@@ -1,4 +1,4 @@
-"""The ready-made workflows: the five of HedraRAG's evaluation (§6.1, Figure 3)."""
+"""The ready-made workflows: `quote`, and the five of HedraRAG's evaluation (§6.1, Figure 3)."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -36,7 +36,17 @@ HYPOTHESIS_TOKENS = 128
 SUBQUESTIONS_TOKENS = 128
 SUMMARY_TOKENS = 256
 IRG_TURNS = 2
+QUOTE_TOPK = 5
 RECOMP_TOPK = 6  # more than elsewhere: what doesn't help is cut away
+
+
+def quote(topk: int | None = None) -> RAGraph:
+    """Retrieve once, and quote the answer from the passages; no model writes text."""
+    graph = RAGraph("quote")
+    wanted = QUOTE_TOPK if topk is None else topk
+    graph.add_retrieval("retrieve", query="query", topk=wanted, allow_fewer=topk is None)
+    graph.add_extraction("quote", "docs", output="quotes")
+    return graph
 
 
 def oneshot(topk: int | None = None) -> RAGraph:
@@ -149,6 +159,7 @@ def _until(turns: int) -> Chooser:
 
 
 PRESETS: Final[Mapping[str, Callable[[], RAGraph]]] = {
+    "quote": quote,
     "oneshot": oneshot,
     "hyde": hyde,
     "multistep": multistep,

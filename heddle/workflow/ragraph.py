@@ -11,6 +11,7 @@ from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import (
     ROLE_SLOTS,
     DecodeRetrieval,
+    ExtractionNode,
     GenerationNode,
     Node,
     NodeId,
@@ -41,6 +42,8 @@ DEFAULT_TOPK = 5
 DEFAULT_RETRIEVALS_MAX = 8
 DEFAULT_ADDED_MAX = 10
 DEFAULT_DECODE_QUERY = "{query} {sentence}"
+DEFAULT_QUOTES_MAX = 3
+QUOTES_MAX = 20
 TOPK_MAX = 1000
 RESERVED: Final = QUESTION_ALIASES | {TURN}
 
@@ -139,6 +142,7 @@ class RAGraph:
         allow_fewer: bool = False,
         where: Mapping[str, object] | None = None,
         hybrid: bool = False,
+        rerank: int | None = None,
     ) -> "RAGraph":
         """Add a vector search; `query` is a slot's name or a template such as "{query} {draft}".
 
@@ -150,6 +154,7 @@ class RAGraph:
         `where={"lang": "en", "year": [2020, 2021]}` finds only passages of documents with such
         metadata: for each key the value, or one of the list. `topk` of these are found, or all
         there are. `hybrid=True` searches by words (BM25) as well and fuses the two rankings.
+        `rerank=n`: a model reads what was found with the query, and the n best passages are kept.
 
         Raises:
             WorkflowError: a taken id, a bad query, or a value out of range.
@@ -165,12 +170,50 @@ class RAGraph:
             raise WorkflowError(f"{place}: nprobe must be at least 1, got {nprobe}")
         if topm is not None and topm < 1:
             raise WorkflowError(f"{place}: topm must be at least 1, got {topm}")
+        if rerank is not None and not 1 <= rerank <= topk:
+            raise WorkflowError(
+                f"{place}: rerank is how many of the {topk} passages found are kept, so it must be "
+                f"in 1..{topk}, got {rerank}"
+            )
         template = _query(query, place)
         self._add(
             RetrievalNode(
-                node, template, output, topk, nprobe, collect, allow_fewer, wanted, hybrid, topm
+                node,
+                template,
+                output,
+                topk,
+                nprobe,
+                collect,
+                allow_fewer,
+                wanted,
+                hybrid,
+                topm,
+                rerank,
             )
         )
+        return self
+
+    def add_extraction(
+        self,
+        node: NodeId,
+        passages: str = "docs",
+        output: str = "quotes",
+        *,
+        question: str = "query",
+        quotes_max: int = DEFAULT_QUOTES_MAX,
+    ) -> "RAGraph":
+        """Quote an answer from passages, or find that they hold none.
+
+        `passages` is the slot of a retrieval, `question` a slot's name or a template. The slot
+        `output` gets Quotations; in a prompt it stands for the best answer's text.
+
+        Raises:
+            WorkflowError: a taken id, a bad question, or `quotes_max` out of range.
+        """
+        place = f"extraction node {node!r}"
+        if not 1 <= quotes_max <= QUOTES_MAX:
+            raise WorkflowError(f"{place}: quotes_max must be in 1..{QUOTES_MAX}, got {quotes_max}")
+        self._add(ExtractionNode(node, _query(question, place), passages, output, quotes_max))
         return self
 
     def add_tool(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from heddle.costs.batch_cost import BatchCost
-from heddle.engines.embedding.tokenized_text import TokenizedText
+from heddle.encoder.tokenized_text import TokenizedText
 
 
 class Time:

@@ -12,20 +12,25 @@ from heddle.core.passages import Passage
 from heddle.core.payloads import (
     AskPayload,
     EmbedPayload,
+    ExtractPayload,
     IngestPayload,
     PrefillPayload,
+    RerankPayload,
     SearchPayload,
     Segment,
 )
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import (
     Asked,
+    Extracted,
     FinishReason,
     Generated,
     Hits,
     Ingested,
     KvHandle,
     Prefilled,
+    Quote,
+    Reranked,
     ToolResult,
     Vectors,
 )
@@ -39,6 +44,7 @@ from heddle.runtime.runtime import Runtime
 EMBED = frozenset({PrimitiveKind.EMBEDDING})
 VECTOR = frozenset({PrimitiveKind.SEARCHING, PrimitiveKind.INGESTION})
 LLM = frozenset({PrimitiveKind.PREFILLING, PrimitiveKind.DECODING, PrimitiveKind.ASKING})
+READING = frozenset({PrimitiveKind.EXTRACTING, PrimitiveKind.RERANKING})
 TOOL = frozenset({PrimitiveKind.TOOL})
 
 
@@ -164,6 +170,10 @@ class FakePort:
             return Prefilled(KvHandle(self.name, self.epoch, task.task_id), 10, 4)
         if isinstance(payload, AskPayload):
             return Asked()
+        if isinstance(payload, RerankPayload):
+            return Reranked(scores_of(payload), tokens=payload.rows)
+        if isinstance(payload, ExtractPayload):
+            return extracted_of(payload)
         if isinstance(payload, IngestPayload):
             return Ingested(payload.rows, 1)
         if task.kind is PrimitiveKind.TOOL:
@@ -186,6 +196,19 @@ def hits_of(payload):
     labels = first + np.arange(payload.topk)
     distances = np.tile(np.arange(payload.topk, dtype=np.float32), (payload.rows, 1))
     return Hits(labels, distances, lists_scanned=payload.rows, lists_probed=payload.rows)
+
+
+def scores_of(payload):
+    """The later a passage, the better it is."""
+    return tuple(float(row) for row in range(payload.rows))
+
+
+def extracted_of(payload):
+    """Quote the first character of every passage but the first, which doesn't answer."""
+    scores = tuple(score - 0.5 for score in scores_of(payload))
+    quotes = [Quote(row, 0, 1, score) for row, score in enumerate(scores)]
+    best = tuple(sorted(quotes, key=lambda quote: -quote.score)[: payload.quotes_max])
+    return Extracted(best, scores, tokens=payload.rows, windows=payload.rows)
 
 
 class FakeTokenizer:
@@ -234,7 +257,7 @@ class Call:
 
 
 class Bench:
-    """A runtime over an embedding, a vector, an LLM and a tool port."""
+    """A runtime over an embedding, a vector, an LLM, a reading and a tool port."""
 
     def __init__(
         self,
@@ -251,8 +274,10 @@ class Bench:
         self.embedding = FakePort("embedding", EMBED, sizes.get("embedding", 64))
         self.vector = FakePort("vector", VECTOR, sizes.get("vector", 64))
         self.llm = FakePort("llm", LLM, sizes.get("llm", 64))
+        self.reading = FakePort("reading", READING, sizes.get("reading", 64))
         self.tools = FakePort("tools", TOOL, sizes.get("tools", 64))
-        self.ports = ports or [self.embedding, self.vector, self.llm, self.tools, *more]
+        own = [self.embedding, self.vector, self.llm, self.reading, self.tools]
+        self.ports = ports or [*own, *more]
         self.runtime = Runtime(
             ports=self.ports,
             planner=RegionPlanner(runner or PassRunner(self.clock)),

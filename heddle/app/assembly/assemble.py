@@ -16,13 +16,14 @@ from heddle.app.embedding_service import EmbeddingService
 from heddle.app.runtime_thread import RuntimeThread
 from heddle.core.commands import KvSent, Steer
 from heddle.core.credits import Credits
-from heddle.core.ports import Clock, EnginePort, Tracer
+from heddle.core.ports import Clock, EnginePort, Tokenizer, Tracer
 from heddle.core.primitives import PrimitiveKind
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.token_estimate import TokenEstimate
 from heddle.engines.llm.lanes.disaggregated_port import DisaggregatedPort, LlmLane
 from heddle.engines.llm.lanes.lane_role import lane_names
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
+from heddle.engines.remote.generation.prompt_text import TextPrompts
 from heddle.engines.vector.shards.port import ShardedPort
 from heddle.hosts.inline import InlineHost
 from heddle.hosts.lane_main import call_factory
@@ -49,6 +50,7 @@ class Parts:
         lanes: the lanes that are processes.
         inline: the lanes whose engines are built in this process.
         tools: the port of user functions.
+        remote: the ports of models that other servers run.
         tracers: what each step is reported to.
 
     Mutates: `ending` takes in how to close what is made; the newest is closed first.
@@ -61,6 +63,7 @@ class Parts:
     lanes: tuple[ProcessLane, ...]
     inline: tuple[LaneSpec, ...]
     tools: EnginePort
+    remote: Sequence[EnginePort]
     tracers: Sequence[Tracer]
     ending: ExitStack
 
@@ -87,6 +90,7 @@ def assemble(parts: Parts) -> Assembled:
     plan = parts.plan
     ports = sharded(disaggregated([*_lane_ports(parts)], plan), plan)
     ports, embedding = _pooled(ports, parts)
+    ports = [*ports, *parts.remote]
     runtime = Runtime(
         ports=(*ports, parts.tools),
         planner=RegionPlanner(PassRunner(parts.clock, disabled=plan.config.disabled_passes)),
@@ -94,7 +98,7 @@ def assemble(parts: Parts) -> Assembled:
         limits=plan.config.limits,
         tokenizer=_tokenizer(plan),
         passages=parts.store,
-        numerics="batch-dependent",
+        numerics="batch-dependent" if plan.remote.generator is None else "remote",
         tracers=parts.tracers,
         clock=parts.clock,
         speculates=plan.search.speculates,
@@ -169,7 +173,10 @@ def _pooled(ports: Ports, parts: Parts) -> tuple[Ports, EmbeddingService | None]
     return [*(port for port in ports if port not in lanes), pool], service
 
 
-def _tokenizer(plan: ServerPlan) -> PromptTokenizer | None:
+def _tokenizer(plan: ServerPlan) -> Tokenizer | None:
+    if plan.remote.generator is not None:
+        context = plan.remote.generator.context_tokens_max
+        return TextPrompts() if context is None else TextPrompts(context)
     if plan.generator is None:
         return None
     return PromptTokenizer.from_directory(plan.generator.directory)

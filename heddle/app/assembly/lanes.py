@@ -1,5 +1,6 @@
 """From a server's plan to its lanes: which engines, with which settings, where."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ def lane_specs(plan: ServerPlan) -> tuple[LaneSpec, ...]:
     """Return the lanes of a server: retrieval where there is an index, LLM where a generator.
 
     The embedding engine shares the first retrieval lane where no lane is for embedding alone.
+    Reading models share the lane of the first embedding engine.
 
     Raises:
         ConfigError: a lane can't have these engines or cores.
@@ -35,7 +37,7 @@ def lane_specs(plan: ServerPlan) -> tuple[LaneSpec, ...]:
 
 def _retrieval_lanes(plan: ServerPlan) -> list[LaneSpec]:
     if plan.encoder is None:
-        return []
+        return _reading_lane(plan)
     lanes, shards = [], plan.config.shards
     threads = plan.placement.retrieval_threads(shards)
     cpus = plan.placement.retrieval_cpus if plan.placement.is_pinned else ()
@@ -48,8 +50,23 @@ def _retrieval_lanes(plan: ServerPlan) -> list[LaneSpec]:
                 model, plan.embedder_dtype, threads=threads, long_texts=long_texts
             )
             engines.insert(0, embedding_engine(POOL, settings))
+            engines[1:1] = (reader.engine(threads=threads, beside=None) for reader in plan.readers)
         lanes.append(LaneSpec(_numbered("retrieval", part), tuple(engines), cpus, threads))
-    return [*lanes, *(lane.spec(model, long_texts) for lane in plan.embedding)]
+    for number, lane in enumerate(plan.embedding):
+        spec = lane.spec(model, long_texts)
+        if number == 0:  # one copy of the weights that embedding and reading have in common
+            readers = (reader.engine(threads=lane.threads, beside=lane) for reader in plan.readers)
+            spec = replace(spec, engines=(*spec.engines, *readers))
+        lanes.append(spec)
+    return lanes
+
+
+def _reading_lane(plan: ServerPlan) -> list[LaneSpec]:
+    """Return the lane of a server that only reads passages it is given; [] = it reads none."""
+    threads = plan.placement.retrieval_threads(1)
+    cpus = plan.placement.retrieval_cpus if plan.placement.is_pinned else ()
+    engines = tuple(reader.engine(threads=threads, beside=None) for reader in plan.readers)
+    return [LaneSpec("reading", engines, cpus, threads)] if engines else []
 
 
 def _llm_lanes(plan: ServerPlan) -> list[LaneSpec]:

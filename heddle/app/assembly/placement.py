@@ -24,8 +24,9 @@ class Demand:
     """What has to fit: weights as they lie in memory, the index, and lanes. Sizes in bytes.
 
     `packed_bytes` is a second copy of the LLM's weights, for decoding, which may be left out.
-    Where there is an LLM, each of `llm_roles` is a lane with its own weights. `accelerators` have
-    an embedding lane each; with `spills` a CPU lane helps them. The index has `shards` lanes.
+    `readers_bytes` are the reading models'. Where there is an LLM, each of `llm_roles` is a lane
+    with its own weights. `accelerators` have an embedding lane each; with `spills` a CPU lane helps
+    them. The index has `shards` lanes.
     """
 
     llm_bytes: int
@@ -37,6 +38,7 @@ class Demand:
     spills: bool = False
     shards: int = 1
     llm_roles: tuple[LaneRole, ...] = (LaneRole.BOTH,)
+    readers_bytes: int = 0
 
     @property
     def llm_lanes(self) -> int:
@@ -168,7 +170,7 @@ def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None =
         )
     limit = int(machine.memory_limit_bytes * MEMORY_SHARE)
     processes = demand.processes * PROCESS_BYTES
-    embedders = demand.embedders * demand.embedder_bytes
+    embedders = demand.embedders * demand.embedder_bytes + demand.readers_bytes
     models = lanes * demand.llm_bytes
     fixed = processes + models + embedders + demand.index_bytes + WAITING_BYTES_MIN
     wanted = lanes * (KV_BYTES_MIN if kv_bytes is None else kv_bytes)
@@ -178,7 +180,7 @@ def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None =
         kv = min(KV_BYTES_MAX, spare) if kv_bytes is None else kv_bytes
     if fixed + wanted > limit:
         raise ConfigError(
-            f"this needs {_mib(fixed + wanted)} (model {_mib(models)}, embedder "
+            f"this needs {_mib(fixed + wanted)} (model {_mib(models)}, embedder and readers "
             f"{_mib(embedders)}, index {_mib(demand.index_bytes)}, KV "
             f"{_mib(wanted)}, processes {_mib(processes)}) and may use {_mib(limit)}: "
             "take a smaller model or index, lower kv_bytes, or raise the memory limit"

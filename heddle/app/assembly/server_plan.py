@@ -7,6 +7,7 @@ What assembles the server afterwards only reads the plan; `heddle doctor` prints
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from heddle.app.assembly.embedding_lanes import (
     EmbeddingLane,
@@ -15,16 +16,24 @@ from heddle.app.assembly.embedding_lanes import (
     retrieval_embedder,
 )
 from heddle.app.assembly.placement import Demand, Placement, plan_placement
+from heddle.app.assembly.readers import Reader, plan_readers
 from heddle.app.models.embedder_source import open_embedder
-from heddle.app.models.model_files import ModelFiles, embedder_files, generator_files
+from heddle.app.models.model_files import (
+    ModelFiles,
+    embedder_files,
+    generator_files,
+)
 from heddle.app.models.model_source import model_directory
 from heddle.app.models.prompt_files import prompts_of, server_writing
+from heddle.app.models.remote_models import NO_REMOTE_MODELS, RemoteModels, open_remote_llm
+from heddle.app.models.remote_name import is_remote
+from heddle.app.models.remote_refusals import check_remote_generator
 from heddle.app.priming.chunk_kv_disk import readable_size
 from heddle.app.server_config import ServerConfig
 from heddle.core.dtypes import auto_dtype
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
-from heddle.engines.embedding.encoder_directory import EncoderDirectory
+from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names, lane_roles
 from heddle.engines.vector.files.index_bytes import index_bytes, mode_of
 from heddle.engines.vector.files.manifest import graph_path
@@ -36,6 +45,8 @@ from heddle.hosts.machine import MachineFacts, read_machine
 from heddle.kv.kv_encoding import KvEncoding
 from heddle.workflow.model_prompts import ModelPrompts
 from heddle.workflow.writing import Writing
+
+EMBEDDINGS_BYTES: Final = 64 << 20  # of MiniLM in float32, where they can't be shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,7 @@ class ServerPlan:
         embedder: the embedder's files; None = the server has no corpus.
         encoder: what the embedder's directory says of the model; None as above.
         embedder_dtype: the dtype that questions and passages are embedded in.
+        readers: the models that quote from passages and rank them; () = none does.
         roles: the role of each LLM lane.
         search: how far searches go.
         hot: the share of the index that a device holds as well; None = no device takes part.
@@ -81,6 +93,7 @@ class ServerPlan:
         embedding: the embedding lanes; () = the first retrieval lane embeds.
         prompts: the generator's own, by role.
         writing: how answers are written where a request doesn't say.
+        remote: the models that other servers run; they take no cores and no memory here.
     """
 
     config: ServerConfig
@@ -90,6 +103,7 @@ class ServerPlan:
     embedder: ModelFiles | None
     encoder: EncoderDirectory | None
     embedder_dtype: str
+    readers: tuple[Reader, ...]
     roles: tuple[LaneRole, ...]
     search: SearchSettings
     hot: HotSettings | None
@@ -100,6 +114,7 @@ class ServerPlan:
     embedding: tuple[EmbeddingLane, ...]
     prompts: ModelPrompts
     writing: Writing
+    remote: RemoteModels = NO_REMOTE_MODELS
 
     @property
     def embedders(self) -> tuple[EmbeddingLane, ...]:
@@ -119,9 +134,11 @@ class ServerPlan:
             roles = zip(lane_names(self.roles), self.roles, strict=True)
             lanes = ", ".join(f"{name} ({role.value})" for name, role in roles)
             yield f"generator {_files_line(self.generator)}, lanes {lanes}"
+        yield from self.remote.lines()
         if self.embedder is not None:
             yield f"embedder {_files_line(self.embedder)}, computed in {self.embedder_dtype}"
             yield self.search.line()
+            yield from (reader.line() for reader in self.readers)
             if self.hot is not None:
                 yield f"{self.hot.share:.0%} of the vectors also on {self.hot.device}"
 
@@ -131,6 +148,7 @@ class ServerPlan:
             "generator": None if self.generator is None else _files_record(self.generator),
             "embedder": None if self.embedder is None else _files_record(self.embedder),
             "embedder_dtype": self.embedder_dtype,
+            "readers": {reader.name: reader.facts.name for reader in self.readers},
             "llm_lanes": [role.value for role in self.roles] if self.generator else [],
             "recall": self.search.recall,
             "speculates": self.search.speculates,
@@ -159,18 +177,21 @@ def plan_server(
     devices = detect_devices(machine)
     encoder = None if config.index is None else open_embedder(config.embedder)
     embedder = None if encoder is None else embedder_files(encoder)
+    remote = _remote_models(config)
     generator = None
-    if config.generator is not None:
-        generator = generator_files(model_directory(config.generator))
+    if config.llm is not None and remote.generator is None:
+        generator = generator_files(model_directory(config.llm))
+    readers = plan_readers(config)
     roles = lane_roles(config.llm_lanes)
     # Engines in the server's own process have no embedding lanes beside them.
     embeds_on = devices if encoder is not None and config.engine_host == "process" else ()
-    decodes_on = _decoding_device(config, machine)
+    decodes_on = None if generator is None else _decoding_device(config, machine)
     packed_bytes = generator.loaded_bytes_max if generator and _packs(config, machine) else 0
     demand = Demand(
         0 if generator is None else generator.loaded_bytes_max,
         0 if embedder is None else embedder.loaded_bytes_max,
         _index_bytes(store),
+        readers_bytes=_readers_bytes(readers),
         packed_bytes=packed_bytes,
         llm_on_cpu=decodes_on is None,
         accelerators=sum(device.kind is not DeviceKind.CPU for device in embeds_on),
@@ -191,6 +212,7 @@ def plan_server(
         embedder=embedder,
         encoder=encoder,
         embedder_dtype=dtype,
+        readers=readers,
         roles=roles,
         search=SearchSettings(config.recall, config.speculate),
         hot=_hot_clusters(config, machine),
@@ -201,6 +223,7 @@ def plan_server(
         embedding=embedding,
         prompts={} if generator is None else prompts_of(generator.directory),
         writing=server_writing(config),
+        remote=remote,
     )
 
 
@@ -217,10 +240,17 @@ def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFa
     return auto_dtype(has_fast_bfloat16=machine.has_amx or bool(machine.gpus))
 
 
+def _remote_models(config: ServerConfig) -> RemoteModels:
+    """Ask the servers of the remote models that a configuration names; none is asked otherwise."""
+    if not is_remote(config.generator):
+        return NO_REMOTE_MODELS
+    check_remote_generator(config)
+    return RemoteModels(open_remote_llm(str(config.generator)))
+
+
 def _decoding_device(config: ServerConfig, machine: MachineFacts) -> str | None:
     """Return the accelerator that the LLM runs on, as torch names it; None = on the CPU."""
-    has_llm = config.generator is not None and config.device != "cpu"
-    return "cuda:0" if has_llm and machine.gpus else None
+    return "cuda:0" if config.device != "cpu" and machine.gpus else None
 
 
 def _packs(config: ServerConfig, machine: MachineFacts) -> bool:
@@ -230,6 +260,12 @@ def _packs(config: ServerConfig, machine: MachineFacts) -> bool:
     if dtype == "auto":
         dtype = auto_dtype(has_fast_bfloat16=machine.has_amx)
     return on_cpu and dtype == "float32"
+
+
+def _readers_bytes(readers: tuple[Reader, ...]) -> int:
+    """Return the memory of reading models at the worst: float32, and embeddings of their own."""
+    own = sum(reader.weight_bytes for reader in readers)
+    return 2 * own + (EMBEDDINGS_BYTES if readers else 0)
 
 
 def _index_bytes(store: CorpusStore | None) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from heddle.app.assembly.assemble import Parts, assemble
 from heddle.app.assembly.lanes import lane_specs
+from heddle.app.assembly.remote_ports import start_remote_ports
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.embedding_service import EmbeddingService
 from heddle.app.observe.server_state import EngineState, ServerState
@@ -110,7 +111,8 @@ def start(
     piece may use those that were pushed before it until it has ended:
 
     1. The event loop is pushed first: other threads may wake it until all of them have ended.
-    2. The tools, the corpus and the lanes outlive the runtime, which reads and commands them.
+    2. The tools, the corpus, the lanes and the thread of remote models outlive the runtime, which
+       reads and commands them.
     3. The runtime's thread outlives all that lives on it.
     4. The repriming thread is joined while the runtime's thread still runs: it may wait for a call
        there, and its last request has ended with the runtime's loop.
@@ -141,6 +143,7 @@ def start(
         lanes = start_lanes(specs) if config.engine_host == "process" else ()
         for lane in lanes:
             ending.callback(lane.close)
+        remote = start_remote_ports(plan, clock, ending)
         thread.start()
         ending.callback(thread.stop)
         repriming = repriming_of(config, plan.generator, store, submit)
@@ -154,6 +157,7 @@ def start(
             lanes,
             () if config.engine_host == "process" else specs,
             tools,
+            remote,
             (tracer, tally),
             ending,
         )

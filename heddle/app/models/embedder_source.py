@@ -6,7 +6,7 @@ from typing import Final
 
 from heddle.app.models.model_source import model_directory
 from heddle.core.errors import ConfigError
-from heddle.engines.embedding.encoder_directory import EncoderDirectory
+from heddle.encoder.encoder_directory import EncoderDirectory
 
 # How architectures end that write text: their token states are no vectors of a text's meaning.
 GENERATES: Final = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")

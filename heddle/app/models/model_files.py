@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heddle.core.errors import InputError
-from heddle.engines.embedding.encoder_directory import EncoderDirectory, weights_digest
+from heddle.encoder.encoder_directory import EncoderDirectory, weights_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,21 @@ def generator_files(directory: Path) -> ModelFiles:
     Raises:
         InputError: the directory holds no safetensors.
     """
-    weight_bytes = _weight_bytes(directory)
-    return ModelFiles(directory, weight_bytes, f"{directory.name}-{weights_digest(directory)}")
+    size = weight_bytes(directory)
+    return ModelFiles(directory, size, f"{directory.name}-{weights_digest(directory)}")
 
 
 def embedder_files(encoder: EncoderDirectory) -> ModelFiles:
     """Return the files of an embedder; the fingerprint is the name that a corpus records."""
-    return ModelFiles(encoder.path, _weight_bytes(encoder.path), encoder.name)
+    return ModelFiles(encoder.path, weight_bytes(encoder.path), encoder.name)
 
 
-def _weight_bytes(directory: Path) -> int:
+def weight_bytes(directory: Path) -> int:
+    """Return the size of a directory's weight files.
+
+    Raises:
+        InputError: it holds no safetensors.
+    """
     sizes = [file.stat().st_size for file in directory.glob("*.safetensors")]
     if not sizes:
         raise InputError(

@@ -9,7 +9,7 @@ from heddle.app.models.smollm2 import SMOLLM2, smollm2_directory
 from heddle.core.errors import InputError
 
 ENTRY_POINTS: Final = "heddle.models"
-DEFAULT_MODEL: Final = "reader"
+READER: Final = "reader"
 
 
 def installed_models() -> tuple[str, ...]:

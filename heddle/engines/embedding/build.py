@@ -8,15 +8,16 @@ from typing import NamedTuple
 
 from heddle.core.dtypes import DTYPES
 from heddle.core.errors import ConfigError
-from heddle.engines.embedding.encoder_directory import (
+from heddle.encoder.batch_scheduler import BatchLimits
+from heddle.encoder.encoder_directory import (
     PROMPT_NAMES,
     EncoderDirectory,
     default_model_dir,
 )
+from heddle.encoder.perf_clock import PerfClock
+from heddle.encoder.tokenizer_thread import Tokenize, TokenizerThread
 from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.embedding.long_texts import LongTexts
-from heddle.engines.embedding.scheduler import BatchLimits
-from heddle.engines.embedding.tokenizer_thread import Tokenize, TokenizerThread
 from heddle.engines.embedding.vector_cache import VectorCache
 
 __all__ = [
@@ -116,7 +117,7 @@ def build_engine(name: str, epoch: int, settings: EmbeddingSettings) -> Embeddin
     """
     directory = EncoderDirectory.open(settings.model)
     # Late, because settings are made in processes that never load torch.
-    from heddle.engines.embedding.worker import PerfClock, TransformerWorker
+    from heddle.engines.embedding.worker import TransformerWorker
 
     _tell_of_unused_prompts(directory)
     worker = TransformerWorker.load(directory, settings.dtype, settings.device, settings.threads)

@@ -19,10 +19,10 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
 from heddle.core.tasks import Priority, Task
 from heddle.costs.step_report import StepReport
+from heddle.encoder.batch_scheduler import BatchLimits, BatchScheduler, Row
+from heddle.encoder.tokenized_text import TokenizedText
+from heddle.encoder.tokenizer_thread import TokenizerThread
 from heddle.engines.embedding.long_texts import LongTexts, WindowMean
-from heddle.engines.embedding.scheduler import BatchLimits, EmbeddingScheduler, Row
-from heddle.engines.embedding.tokenized_text import TokenizedText
-from heddle.engines.embedding.tokenizer_thread import TokenizerThread
 from heddle.engines.embedding.vector_cache import CachedVector, VectorCache
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class EmbeddingEngine:
         self._clock = clock
         self._long_texts = long_texts
         self._limits = limits or BatchLimits()
-        self._scheduler = EmbeddingScheduler(self._limits)
+        self._scheduler: BatchScheduler[str] = BatchScheduler(self._limits)
         self._report = StepReport(name, epoch, clock, prior_s)
         self._budget_s, self._step_s_max = math.inf, step_s_max
         self._results: dict[int, PartialVectors] = {}

@@ -1,9 +1,7 @@
 """An encoder from a Hugging Face directory: tokenise, run, pool, normalise."""
 
 import logging
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -13,13 +11,12 @@ from tokenizers import Tokenizer
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
-from heddle.core.dtypes import auto_dtype
 from heddle.core.errors import ConfigError
-from heddle.engines.embedding.encoder_directory import EncoderDirectory, Pooling
-from heddle.engines.embedding.tokenized_text import TokenizedText
+from heddle.encoder.device import find_device, torch_dtype
+from heddle.encoder.encoder_directory import EncoderDirectory, Pooling
+from heddle.encoder.tokenized_text import TokenizedText
 
 log = logging.getLogger(__name__)
-CPU_FLAGS = Path("/proc/cpuinfo")
 WARM_UP_WORDS = 16
 MEMORY_CALLS = (
     "reset_peak_memory_stats",
@@ -27,14 +24,6 @@ MEMORY_CALLS = (
     "max_memory_allocated",
     "mem_get_info",
 )
-
-
-class PerfClock:
-    """The process's monotonic clock."""
-
-    def now_s(self) -> float:
-        """Return the time since an arbitrary start [s]."""
-        return time.perf_counter()
 
 
 class TransformerWorker:
@@ -72,11 +61,11 @@ class TransformerWorker:
         """
         torch.set_num_threads(threads)
         disable_progress_bar()
-        place = _device(device)
+        place = find_device(device)
         try:
             model = AutoModel.from_pretrained(
                 directory.path,
-                dtype=_dtype(dtype, place),
+                dtype=torch_dtype(dtype, place),
                 use_safetensors=True,
                 local_files_only=True,
                 trust_remote_code=False,
@@ -174,32 +163,3 @@ class TransformerWorker:
             case Pooling.MEAN:
                 weights = mask[:, :, None].to(states.dtype)
                 return (states * weights).sum(1) / weights.sum(1)
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(
-            f"embedding device {name!r} can't be used: {error}; install a torch that can, or hide "
-            "the device (CUDA_VISIBLE_DEVICES= hides all GPUs)"
-        ) from error
-    return device
-
-
-def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name == "auto":
-        native = torch.cuda.is_bf16_supported() if device.type == "cuda" else _cpu_has_amx()
-        name = auto_dtype(has_fast_bfloat16=native)
-    return torch.bfloat16 if name == "bfloat16" else torch.float32
-
-
-def _cpu_has_amx() -> bool:
-    """Whether the CPU has matrix tiles that compute bfloat16."""
-    try:
-        return "amx_bf16" in CPU_FLAGS.read_text(encoding="ascii", errors="ignore")
-    except OSError:  # not Linux
-        return False

@@ -2,7 +2,6 @@
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 
 from heddle.core.passages import Passage
@@ -30,18 +29,24 @@ class CutDocument:
         return range(first, last + 1)
 
 
-def read_document_questions(path: Path, documents: Path) -> tuple[EvalQuestion, ...]:
+def read_document_questions(
+    path: Path, documents: Path, dataset: str | None = None
+) -> tuple[EvalQuestion, ...]:
     """Return the questions, each with its document's chunks, cut as `heddle index` cuts them.
 
     Gold are the chunks that an annotated span lies in. TAT-QA's multi-span questions want all
-    their answers; its arithmetic and count answers stand nowhere in the text.
+    their answers; its arithmetic and count answers stand nowhere in the text. With `dataset`,
+    covidqa or tatqa, the questions are those of that one.
 
     Raises:
         InputError: a file or a field is not as it should be, or a document is missing.
     """
-    cut = {document.id: cut_document(document) for document in read_documents(documents)}
+    rows = [row for row in json_lines(path) if dataset in (None, row.text("dataset"))]
+    wanted = {row.text("doc") for row in rows}
+    read = (document for document in read_documents(documents) if document.id in wanted)
+    cut = {document.id: cut_document(document) for document in read}
     found = []
-    for row in json_lines(path):
+    for row in rows:
         name = row.text("doc")
         if name not in cut:
             row.refuse("doc", f"is not in {documents}")
@@ -52,15 +57,11 @@ def read_document_questions(path: Path, documents: Path) -> tuple[EvalQuestion, 
 def cut_document(document: Document) -> CutDocument:
     """Return a document's chunks and where they begin."""
     chunks = chunk_document(document, Chunking())
-    # Chunks leave out white space and nothing else, so counting the rest gives the places.
-    solid = [index for index, character in enumerate(document.text) if not character.isspace()]
-    sizes = (len("".join(chunk.text.split())) for chunk in chunks)
-    before = list(accumulate(sizes, initial=0))[: len(chunks)]
     return CutDocument(
         tuple(
             given_passage(document.id, chunk.title, chunk.text, chunk.position) for chunk in chunks
         ),
-        tuple(solid[count] for count in before),
+        tuple(chunk.start for chunk in chunks),
     )
 
 

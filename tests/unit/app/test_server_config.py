@@ -64,7 +64,11 @@ def test_a_value_out_of_range_is_named(settings: dict, words: str):
 
 
 def test_the_defaults_hold():
-    assert ServerConfig().generator == "reader"
+    config = ServerConfig(index="corpus")
+    assert (config.generator, config.llm, config.reads) == ("extract", None, True)
+    assert config.default_workflow == "quote"
+    assert ServerConfig("reader").default_workflow == "oneshot"
+    assert not ServerConfig(None, "corpus").reads
     assert ServerConfig(generator=None, index="corpus").engine_host == "process"
 
 

@@ -27,8 +27,8 @@ from heddle.core.payloads import PrefillPayload
 from heddle.core.results import FinishReason, Generated, KvHandle, Prefilled
 from heddle.costs.batch_cost import BatchCost
 from heddle.costs.lane_cost import LaneCost
+from heddle.encoder.batch_scheduler import BatchLimits
 from heddle.engines.embedding.engine import EmbeddingEngine
-from heddle.engines.embedding.scheduler import BatchLimits
 from heddle.hosts.inline import InlineHost
 from heddle.hosts.machine import MachineFacts
 from tests.helpers.exact_embedder import ExactWorker, Time

@@ -21,7 +21,7 @@ from benchmarks.fusion_quality import (
     table_cells,
 )
 from benchmarks.support.score_file import Score
-from heddle.app.models.model_source import DEFAULT_MODEL
+from heddle.app.models.model_source import READER
 from heddle.core.errors import InputError
 from heddle.core.kv_reuse import ReusePolicy
 from heddle.evals.dataset import Dataset
@@ -76,10 +76,10 @@ def test_other_data_sets_are_asked_in_some_of_the_cells():
 
 def test_comparisons_of_the_notes_are_left_out_because_the_reader_guesses_them():
     asked = Dataset("reader-notes", (question("comparison"), question("two_hop")))
-    left = fusion_quality.tellable(asked, DEFAULT_MODEL).questions
+    left = fusion_quality.tellable(asked, READER).questions
     assert [q.kind for q in left] == ["two_hop"]
     other = replace(asked, name="of a user")
-    assert fusion_quality.tellable(other, DEFAULT_MODEL) == other
+    assert fusion_quality.tellable(other, READER) == other
     assert fusion_quality.tellable(asked, "a model of a user") == asked
 
 

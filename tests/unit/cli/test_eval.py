@@ -93,7 +93,7 @@ def test_an_index_is_searched_with_the_workflow(notes, serve, tmp_path, capsys):
     arguments = ("--index", tmp_path, "--workflow", "hyde", "--topk", 7, "--embedder", "e")
     assert run(notes, *arguments, "--json", path) == 0
     (config,) = started
-    assert (config.generator, config.index, config.embedder) == ("reader", tmp_path, "e")
+    assert (config.generator, config.index, config.embedder) == ("extract", tmp_path, "e")
     settings = json.loads(path.read_text())["settings"]
     assert (settings["workflow"], settings["topk"]) == ("hyde", 7)
     assert "retrieved passages" in capsys.readouterr().out
@@ -181,3 +181,18 @@ def test_with_reuse_every_passage_is_first_computed_alone(notes, serve, capsys):
 def test_list_names_the_data_sets(capsys):
     assert run("list") == 0
     assert "wiki_single" in capsys.readouterr().out.split()
+
+
+def test_the_extractor_quotes_from_passages_that_are_given(notes, serve):
+    started = serve(knows)
+    assert run(notes) == 0
+    assert started[0].generator == "extract"
+
+
+def test_declining_needs_a_corpus(notes, serve, monkeypatch, tmp_path, capsys):
+    serve(knows)
+    monkeypatch.setenv("HEDDLE_DATA", str(tmp_path / "nowhere"))
+    assert run(notes, "--unanswerable") == 2
+    assert "HEDDLE_DATA" in capsys.readouterr().err
+    assert run(notes, "--unanswerable", "--oracle-passage") == 2
+    assert "--oracle-passage retrieves nothing" in capsys.readouterr().err

@@ -134,7 +134,7 @@ def test_a_workflow_of_ones_own(capsys, tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("nope", "workflow 'nope' is unknown; there are oneshot"),
+        ("nope", "workflow 'nope' is unknown; there are quote, oneshot"),
         ("mine.py", "and FILE.py:NAME for a RAGraph of yours"),
         ("nope.py:flow", "there is no file 'nope.py'"),
         ("README.md:flow", "no Python file"),

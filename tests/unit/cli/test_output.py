@@ -5,7 +5,7 @@ import pytest
 from heddle.cli.ask import SNIPPET_CHARS, Printer, passage_line, receipt_lines
 from heddle.cli.progress import ProgressLines, status
 from heddle.core.errors import EngineError
-from heddle.core.passages import Passage
+from heddle.core.passages import Passage, Place
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import FinishReason
 from heddle.core.tasks import Optimizations
@@ -32,6 +32,19 @@ def test_a_passage_is_one_line():
     assert line.startswith("  0.500  Title: One two xxx")
     assert len(line) == len("  0.500  Title: ") + SNIPPET_CHARS
     assert line.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        (Place("docs/a.md", heading=("One",)), "docs/a.md  Title"),
+        (Place("b.pdf", 12), "b.pdf:12  Title"),
+        (Place("", 12), "Title"),
+    ],
+)
+def test_a_passage_names_file_and_page(place, shown):
+    line = passage_line(Passage(1, "a", "Title", "text", 0.5, place=place))
+    assert line == f"  0.500  {shown}: text"
 
 
 def test_a_receipt_tells_times_and_fallbacks():

@@ -48,7 +48,7 @@ def test_a_closed_lane_saves_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize(("arguments", "cores"), [([], (0,)), (["--model", "none"], (0, 1))])
+@pytest.mark.parametrize(("arguments", "cores"), [(["--model", "m"], (0,)), ([], (0, 1))])
 def test_the_lanes_are_those_of_a_server_beside_its_llm(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

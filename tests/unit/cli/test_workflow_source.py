@@ -61,7 +61,7 @@ def test_topk_of_ones_own_workflow(mine: str):
         ("{mine}:plain", 3, InputError, "topk: workflow 'plain' retrieves nothing: leave it out"),
         ("{mine}:nope", None, WorkflowError, "there are flow, plain, frozen"),
         ("{mine}", None, WorkflowError, "and FILE.py:NAME for a RAGraph of yours"),
-        ("nope", None, WorkflowError, "'nope' is unknown; there are oneshot"),
+        ("nope", None, WorkflowError, "'nope' is unknown; there are quote, oneshot"),
     ],
 )
 def test_refusals(name: str, topk: int | None, error: type[HeddleError], words: str, mine: str):

@@ -49,6 +49,7 @@ def test_bounds_hold_and_equal_texts_give_equal_chunks(text, chunking):
     found = chunk_document(document, chunking)
     assert found == chunk_document(document, chunking)
     assert [chunk.position for chunk in found] == list(range(len(found)))
+    assert [text[chunk.start : chunk.end] for chunk in found] == [chunk.text for chunk in found]
     for chunk in found:
         assert chunk.text == chunk.text.strip() != ""
         assert len(chunk.text) <= chunking.chars_max
@@ -144,8 +145,8 @@ def test_ideographs_count_as_words():
     assert all(chunk.endswith("。") for chunk in found)
 
 
-def test_blank_lines_are_squeezed():
-    assert cut("one\n \n\n\t\n\ntwo") == ["one\n\ntwo"]
+def test_a_chunk_keeps_the_blank_lines_in_it():
+    assert cut(" one\n \n\n\t\n\ntwo\n") == ["one\n \n\n\t\n\ntwo"]
 
 
 def test_a_huge_text_without_a_space():
@@ -158,11 +159,19 @@ def test_headings_begin_chunks_and_go_to_the_title():
     text = "Intro.\n\n# One\n\nBody one.\n\n## Deep\nBody deep.\n\n# Two\nBody two.\n"
     found = chunk_document(Document("id", "Doc", text, "", has_headings=True), Chunking())
     assert found == (
-        TextChunk(0, "Doc", "Intro."),
-        TextChunk(1, "Doc > One", "Body one."),
-        TextChunk(2, "Doc > One > Deep", "Body deep."),
-        TextChunk(3, "Doc > Two", "Body two."),
+        TextChunk(0, "Doc", "Intro.", 0, 6),
+        TextChunk(1, "Doc > One", "Body one.", 15, 24, None, ("One",)),
+        TextChunk(2, "Doc > One > Deep", "Body deep.", 34, 44, None, ("One", "Deep")),
+        TextChunk(3, "Doc > Two", "Body two.", 52, 61, None, ("Two",)),
     )
+
+
+def test_a_chunk_says_on_which_page_it_begins():
+    text = "one one\n\ntwo two\n\nfour four"
+    pages = (0, 9, 18, 18)  # the third is empty
+    document = Document("id", "Doc", text, "", pages=pages)
+    found = chunk_document(document, Chunking(words_max=2))
+    assert [chunk.page for chunk in found] == [1, 2, 4]
 
 
 def test_without_headings_a_hash_is_text():

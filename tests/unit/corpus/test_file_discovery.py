@@ -26,6 +26,17 @@ def test_directories_are_walked_in_order_without_hidden_files(tmp_path):
     assert names(tmp_path) == ["a/b/c.html", "a/z.md", "b.txt", "c.PDF"]
 
 
+def test_files_have_the_names_that_they_were_given(tmp_path, monkeypatch):
+    tree(tmp_path, "docs/a/b.txt", "c.txt")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "docs", target_is_directory=True)
+    given = [Path("link/a"), Path("./docs"), tmp_path / "c.txt"]
+    assert find_files(given).files == {
+        tmp_path / "docs/a/b.txt": "link/a/b.txt",
+        tmp_path / "c.txt": str(tmp_path / "c.txt"),
+    }
+
+
 def test_unknown_formats_are_noted_in_a_directory_and_refused_when_named(tmp_path):
     tree(tmp_path, "a.txt", "b.docx")
     found = find_files([tmp_path])
@@ -69,7 +80,7 @@ def test_links_that_lead_nowhere(tmp_path):
     (tmp_path / "broken.txt").symlink_to(tmp_path / "absent")
     (tmp_path / "self.txt").symlink_to(tmp_path / "self.txt")
     found = find_files([tmp_path])
-    assert found.files == ()
+    assert found.files == {}
     assert {Path(n.path).name for n in found.skipped + found.refused} == {"broken.txt", "self.txt"}
     with pytest.raises(InputError, match=r"self\.txt"):
         find_files([tmp_path / "self.txt"])
@@ -78,7 +89,7 @@ def test_links_that_lead_nowhere(tmp_path):
 def test_a_pipe_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     found = find_files([tmp_path])
-    assert found.files == ()
+    assert found.files == {}
     assert found.skipped[0].reason == "not a regular file"
 
 
@@ -109,5 +120,5 @@ def test_a_name_that_is_not_utf8(tmp_path):
     except OSError:
         pytest.skip("this file system takes only UTF-8 names")
     found = find_files([tmp_path])
-    assert found.files == ()
+    assert found.files == {}
     assert "rename it" in found.refused[0].reason

@@ -10,6 +10,7 @@ import pytest
 from corpora import embed, texts_searchable
 
 from heddle.core.errors import ConfigError, InputError, StorageError
+from heddle.core.passages import Place
 from heddle.corpus import ingestion
 from heddle.corpus.chunking import Chunking
 from heddle.corpus.indexing_plan import is_gone, plan
@@ -50,6 +51,21 @@ def test_a_first_run(store, docs):
     assert titles == ["a", "B", "B > Part", "c", "c"]
     ids = [passage.document_id for passage in store.passages([1, 4])]
     assert ids == [str(docs / "a.txt"), "x"]
+
+
+def test_passages_say_where_they_stand(store, docs, monkeypatch):
+    text = "# B\n\ntext b\n\n## Part\n\ntext c"
+    (docs / "b.md").write_text(text)
+    write_jsonl(docs / "c.jsonl", x="text x")
+    monkeypatch.chdir(docs.parent)
+    ingest_documents(store, [Path("docs")])
+    embed(store)
+    found = [passage.place for passage in store.passages([1, 2, 3])]
+    assert found == [
+        Place("docs/b.md", None, ("B",), text.index("text b"), text.index("text b") + 6),
+        Place("docs/b.md", None, ("B", "Part"), text.index("text c"), len(text)),
+        Place("docs/c.jsonl", None, (), 0, 6),
+    ]
 
 
 def test_unchanged_files_are_not_read(store, docs, monkeypatch):

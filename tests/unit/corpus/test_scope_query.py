@@ -7,6 +7,7 @@ import pytest
 from corpora import STAMP, chunks, document, embed, put, texts_searchable, vectors_of
 
 from heddle.core.errors import InputError
+from heddle.core.passages import NO_PLACE
 from heddle.core.search_scope import SearchScope, metadata_of, where_of
 from heddle.corpus import schema
 from heddle.corpus.database import FILE_NAME
@@ -151,6 +152,7 @@ def test_an_older_corpus_is_brought_up_to_date(old):
         assert (store.revision, store.stats().documents, store.stats().pending) == (1, 2, 1)
         store.store_vectors([4], vectors_of([4]))
         assert texts_searchable(store) == ["old cats", "new dogs"]
+        assert [passage.place for passage in store.passages([1, 4])] == [NO_PLACE, NO_PLACE]
         put(store, "c", "more")
         assert [chunk.chunk_id for chunk in store.pending_chunks(9)] == [5]
         with store._database.read() as connection:
@@ -172,7 +174,8 @@ def test_files_that_may_name_tenants_are_read_anew_after_an_upgrade(old):
 
 def test_an_upgrade_that_fails_leaves_the_corpus_as_it_was(old, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "_FROM_1", (*schema._FROM_1[:4], "SELECT nonsense"))
+        broken = (*schema._FROM_1[:4], "SELECT nonsense")
+        patch.setattr(schema, "_UPGRADES", {**schema._UPGRADES, 1: broken})
         with pytest.raises(sqlite3.OperationalError, match="nonsense"):
             CorpusStore.open(old)
     with CorpusStore.open(old) as store:

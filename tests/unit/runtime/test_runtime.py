@@ -233,7 +233,7 @@ class TestInputs:
     def test_a_missing_engine_is_the_operator_s_error(self, search, missing):
         bench = Bench()
         ports = [port for port in bench.ports if port.name != missing]
-        with pytest.raises(ConfigError, match="'find' needs"):
+        with pytest.raises(ConfigError, match=r"'find' .* needs .*: give the server an index"):
             Bench(ports=ports).submit(search)
 
     def test_one_credit_is_too_few_for_a_generation(self):

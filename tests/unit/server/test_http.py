@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from heddle.app.indexing.documents import DocumentChange, Embedded
+from heddle.app.server_config import ServerConfig
 from heddle.core.errors import (
     Busy,
     Cancelled,
@@ -23,7 +24,7 @@ from heddle.core.errors import (
     StorageError,
     WorkflowError,
 )
-from heddle.core.passages import Passage
+from heddle.core.passages import Passage, Place
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Optimizations
 from heddle.corpus.records import PutOutcome
@@ -42,7 +43,8 @@ from heddle.server.http import CHANGES_AT_ONCE, create_app
 from heddle.server.json_body import BODY_BYTES_MAX
 from heddle.workflow.presets import preset
 
-PASSAGE = Passage(7, "doc-7", "Rock 7", "Its keeper is “Ada”.\n", 0.25)
+PLACE = Place("rocks.pdf", 3, ("Ores",), 5, 9)
+PASSAGE = Passage(7, "doc-7", "Rock 7", "Its keeper is “Ada”.\n", 0.25, place=PLACE)
 SPAN = Span("answer.decode@0", "answer", PrimitiveKind.DECODING, "llm", 0.1, 0.2, 0.3)
 RECEIPT = ReceiptDraft(generated_tokens=2, spans=[SPAN]).close(Optimizations.EXACT, 0.5, "exact")
 ANSWER = Answer("Ada\n…", (PASSAGE,), {"docs": (PASSAGE,)}, RECEIPT)
@@ -69,6 +71,8 @@ ERRORS = [
 
 class FakeServer:
     """Pushes events into the handle it returns, or refuses."""
+
+    config = ServerConfig(generator="reader")
 
     def __init__(
         self,
@@ -131,7 +135,15 @@ def test_an_answer_with_its_passages_and_receipt():
     found = response.json()
     assert found["answer"] == "Ada\n…"
     assert found["passages"] == [
-        {"title": "Rock 7", "text": PASSAGE.text, "document_id": "doc-7", "distance": 0.25}
+        {
+            "title": "Rock 7",
+            "text": PASSAGE.text,
+            "document_id": "doc-7",
+            "chunk_id": PASSAGE.chunk_id,
+            "place": {"file": "rocks.pdf", "page": 3, "heading": ["Ores"], "start": 5, "end": 9},
+            "distance": 0.25,
+            "score": None,
+        }
     ]
     assert found["receipt"]["optimizations"] == "exact"
     assert found["receipt"]["spans"][0]["kind"] == PrimitiveKind.DECODING.value

@@ -16,7 +16,7 @@ from heddle.core.errors import InputError
 from heddle.core.tasks import Optimizations
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
-from heddle.engines.embedding.encoder_directory import EncoderDirectory
+from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_roles
 from heddle.engines.vector.ivf.hot.setting import hot_settings
 from heddle.engines.vector.pool.policies import PoolPolicy
@@ -29,7 +29,8 @@ from tests.helpers.bare_model import write_bare_model
 from tests.helpers.counted_calls import count_calls
 from tests.helpers.echo_engine import EchoEngine, EchoSettings
 
-CONFIG = "heddle.app.server_config"  # it parses texts to refuse the wrong ones
+# They parse texts to refuse the wrong ones.
+CONFIG = ("heddle.app.server_config", "heddle.app.config_checks")
 
 
 def machine(flags: frozenset[str] = frozenset(), gpus: tuple[str, ...] = ()) -> MachineFacts:
@@ -126,7 +127,7 @@ def test_the_dtype_of_questions_is_that_of_the_passages():
 
 
 def test_the_plan_in_words_and_as_json(model: Path, encoder: Path):
-    settings = {"generator": model, "index": "corpus", "embedder": encoder}
+    settings = {"generator": model, "index": "corpus", "embedder": encoder, "reranker": None}
     plan = planned(machine(gpus=("a GPU",)), **settings, speculate=True)
     lines = list(plan.lines())
     assert lines[0].endswith("of weights, lanes llm (both)")
@@ -168,7 +169,7 @@ def test_each_fact_is_looked_up_once(
 
     monkeypatch.setattr("heddle.app.assembly.assemble.call_factory", build)
     calls = {
-        function.__name__: count_calls(monkeypatch, function, but_in=(CONFIG,))
+        function.__name__: count_calls(monkeypatch, function, but_in=CONFIG)
         for function in (
             read_machine,
             detect_devices,

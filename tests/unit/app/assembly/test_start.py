@@ -64,6 +64,7 @@ def config(tmp_path: Path) -> ServerConfig:
     return ServerConfig(
         write_bare_model(tmp_path / "llm"),
         tmp_path / "corpus",
+        reranker=None,
         engine_host="inline",
         optimizations=Optimizations.APPROX,
     )

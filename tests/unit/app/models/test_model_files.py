@@ -6,7 +6,7 @@ import pytest
 
 from heddle.app.models.model_files import ModelFiles, embedder_files, generator_files
 from heddle.core.errors import InputError
-from heddle.engines.embedding.encoder_directory import EncoderDirectory
+from heddle.encoder.encoder_directory import EncoderDirectory
 from tests.helpers.bare_model import write_bare_model
 
 

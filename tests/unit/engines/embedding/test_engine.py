@@ -17,11 +17,11 @@ from heddle.core.payloads import DecodePayload, EmbedPayload, Payload, Sampling,
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import KvHandle, Vectors
 from heddle.core.tasks import Identity, Priority, Task
+from heddle.encoder.batch_scheduler import BatchLimits
+from heddle.encoder.tokenized_text import TokenizedText
+from heddle.encoder.tokenizer_thread import TokenizerThread
 from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.embedding.long_texts import LongTexts
-from heddle.engines.embedding.scheduler import BatchLimits
-from heddle.engines.embedding.tokenized_text import TokenizedText
-from heddle.engines.embedding.tokenizer_thread import TokenizerThread
 from heddle.engines.embedding.vector_cache import VectorCache
 
 DIMS = 4
@@ -441,8 +441,8 @@ def test_random_commands_end_every_task_exactly_once() -> None:
 
 
 def test_what_decides_imports_no_torch() -> None:
-    modules = "build", "engine", "scheduler", "encoder_directory"
-    names = ", ".join(f"heddle.engines.embedding.{m}" for m in modules)
+    modules = "engines.embedding.build", "engines.embedding.engine", "encoder.batch_scheduler"
+    names = ", ".join(f"heddle.{m}" for m in (*modules, "encoder.encoder_directory"))
     heavy = "{'torch', 'transformers', 'faiss', 'tokenizers'}"
     code = f"import sys, {names}; sys.exit(bool({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

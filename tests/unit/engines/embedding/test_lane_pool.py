@@ -16,11 +16,11 @@ from heddle.core.tasks import Identity, Priority, Task
 from heddle.costs.batch_cost import BatchCost
 from heddle.costs.lane_cost import LaneCost
 from heddle.costs.late_guard import LateGuard
+from heddle.encoder.batch_scheduler import BatchLimits
 from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.embedding.lane_pool import LanePool
 from heddle.engines.embedding.lane_queue import LaneQueue
 from heddle.engines.embedding.queue_manager import QueueManager
-from heddle.engines.embedding.scheduler import BatchLimits
 from heddle.engines.embedding.token_estimate import TokenEstimate
 from heddle.hosts.inline import InlineHost
 from tests.helpers.exact_embedder import ExactWorker, Time

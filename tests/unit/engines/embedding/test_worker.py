@@ -21,12 +21,13 @@ from heddle.core.payloads import EmbedPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
 from heddle.core.tasks import Identity, Task
+from heddle.encoder.batch_scheduler import BatchLimits
+from heddle.encoder.device import cpu_has_amx
+from heddle.encoder.encoder_directory import EncoderDirectory, default_model_dir
 from heddle.engines.embedding import build, worker
 from heddle.engines.embedding.build import EmbeddingSettings, build_engine
-from heddle.engines.embedding.encoder_directory import EncoderDirectory, default_model_dir
 from heddle.engines.embedding.engine import EmbeddingEngine
-from heddle.engines.embedding.scheduler import BatchLimits
-from heddle.engines.embedding.worker import TransformerWorker, _cpu_has_amx
+from heddle.engines.embedding.worker import TransformerWorker
 
 pytestmark = pytest.mark.numerics
 
@@ -213,10 +214,10 @@ def test_bfloat16_is_close_and_named(tmp_path: Path) -> None:
     assert not np.array_equal(full.values, half.values)
 
 
-def test_auto_is_float32_unless_the_cpu_has_amx(tmp_path: Path) -> None:
+def test_auto_is_float32_unless_thecpu_has_amx(tmp_path: Path) -> None:
     directory = EncoderDirectory.open(str(make_encoder(tmp_path)))
     worker = TransformerWorker.load(directory, "auto", "cpu", 1)
-    dtype = auto_dtype(has_fast_bfloat16=_cpu_has_amx())
+    dtype = auto_dtype(has_fast_bfloat16=cpu_has_amx())
     assert str(next(worker._model.parameters()).dtype) == f"torch.{dtype}"
     assert not worker.on_gpu
 

@@ -33,10 +33,10 @@ def test_the_folder_is_named_by_the_environment(tmp_path, monkeypatch):
 
 def test_open_questions(folder):
     row = {"id": "n1", "dataset": "nq", "question": "What?", "answers": ["x"], "gold": ["a", "b"]}
-    folder("wiki_single", row)
-    dataset = load_dataset("wiki_single")
+    folder("mini_single", row)
+    dataset = load_dataset("mini_single")
     assert dataset.questions[0].gold == (("a", "b"),)
-    assert (dataset.corpus, dataset.questions[0].passages) == ("wiki_corpus", None)
+    assert (dataset.corpus, dataset.questions[0].passages) == ("mini_corpus", None)
     folder("questions_only", {name: row[name] for name in ("id", "dataset", "question", "answers")})
     assert load_dataset("questions_only").questions[0].gold == ()
 
@@ -91,6 +91,23 @@ def test_documents_are_cut_and_their_spans_found(folder):
     folder("docqa_single", asks | {"type": "span", "gold": [[0, 1]], "doc": "gone"})
     with pytest.raises(InputError, match=r"field 'doc' is not in .*docqa_docs"):
         load_dataset("docqa_single")
+
+
+def test_the_two_sets_of_documents_can_be_asked_apart(folder):
+    asks = {"question": "Which?", "answers": ["41"], "type": "span", "gold": [[0, 5]]}
+    documents = ({"id": name, "title": name, "text": PAPER} for name in ("paper", "page"))
+    folder("docqa_docs", *documents)
+    folder(
+        "docqa_single",
+        asks | {"id": "c", "dataset": "covidqa", "doc": "paper"},
+        asks | {"id": "t", "dataset": "tatqa", "doc": "page"},
+    )
+    found = {name: load_dataset(name) for name in ("docqa_single", "covidqa", "tatqa")}
+    assert {name: [q.id for q in one.questions] for name, one in found.items()} == {
+        "docqa_single": ["c", "t"],
+        "covidqa": ["c"],
+        "tatqa": ["t"],
+    }
 
 
 def test_corpus_passages_by_id(folder):

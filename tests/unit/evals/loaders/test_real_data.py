@@ -9,20 +9,24 @@ from heddle.evals.context import Context, cases_for
 from heddle.evals.metrics.retrieval import answer_in_passages
 from tests.unit.evals.data_files import real_file
 
+FILES = {"wiki_single_test": "wiki_single", "covidqa": "docqa_single", "tatqa": "docqa_single"}
+
 
 @pytest.mark.parametrize(
     ("name", "questions", "kinds"),
     [
-        ("wiki_single", 8709, 3),
+        ("wiki_single_test", 1472, 3),
         ("wiki_multihop", 1200, 3),
         ("docqa_single", 2637, 5),
+        ("covidqa", 969, 1),
+        ("tatqa", 1668, 4),
         ("questions_only", 5126, 3),
         ("mini_single", 100, 1),
         ("mini_multihop", 60, 3),
     ],
 )
 def test_all_questions_load(name, questions, kinds):
-    real_file(name)
+    real_file(FILES.get(name, name))
     dataset = load_dataset(name)
     assert len(dataset.questions) == questions
     assert len({question.id for question in dataset.questions}) == questions

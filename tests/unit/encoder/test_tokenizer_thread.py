@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from heddle.engines.embedding.tokenized_text import TokenizedText
-from heddle.engines.embedding.tokenizer_thread import TokenizerThread
+from heddle.encoder.tokenized_text import TokenizedText
+from heddle.encoder.tokenizer_thread import TokenizerThread
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores are pinned on Linux only")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Priority
-from heddle.engines.embedding.scheduler import BatchLimits, EmbeddingScheduler, Row
+from heddle.encoder.batch_scheduler import BatchLimits, BatchScheduler, Row
 
 INF = float("inf")
 
@@ -15,15 +15,15 @@ def queue(
     lengths: dict[int, list[int]],
     limits: BatchLimits,
     priorities: dict[int, Priority] | None = None,
-) -> EmbeddingScheduler:
-    scheduler = EmbeddingScheduler(limits)
+) -> BatchScheduler:
+    scheduler = BatchScheduler(limits)
     for task_id, row_lengths in lengths.items():
         priority = (priorities or {}).get(task_id, Priority.NORMAL)
         scheduler.add(task_id, tuple("x" * n for n in row_lengths), priority)
     return scheduler
 
 
-def tokenize(scheduler: EmbeddingScheduler) -> int:
+def tokenize(scheduler: BatchScheduler) -> int:
     """Stand in for the worker: a text of n letters has n tokens."""
     wanted = scheduler.untokenized()
     for task_id, texts in wanted:
@@ -159,7 +159,7 @@ def test_rows_of_a_length_overtake_unless_somebody_gets_late(
     deadline_s: float, expected: list[tuple[int, int]]
 ) -> None:
     """Rows of 10, 60, 60 and 10 tokens: the fourth would go before two that fill two steps."""
-    scheduler = EmbeddingScheduler(BatchLimits(65, 8, 16))
+    scheduler = BatchScheduler(BatchLimits(65, 8, 16))
     for task_id, length in ((1, 10), (2, 60), (3, 60), (4, 10)):
         scheduler.add(task_id, ("x" * length,), Priority.NORMAL, deadline_s)
     tokenize(scheduler)
@@ -172,7 +172,7 @@ def test_rows_of_a_length_overtake_unless_somebody_gets_late(
 def test_under_pressure_nobody_is_overtaken_from_beyond_two_steps(
     lengths: list[int], call: float
 ) -> None:
-    scheduler = EmbeddingScheduler(BatchLimits(128, 6, 16))
+    scheduler = BatchScheduler(BatchLimits(128, 6, 16))
     for task_id, length in enumerate(lengths):
         scheduler.add(task_id, ("x" * length,), Priority.NORMAL, 0.0)
     waiting = list(range(len(lengths)))

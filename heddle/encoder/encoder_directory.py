@@ -38,7 +38,7 @@ class EncoderDirectory:
     `name` also stands for the weights: two models of one directory name differ in it. The
     package has a name of its own. `max_tokens` counts the special tokens. `prompts` are the words
     that the model wants before a text of each role, `prompt_names` all that its files have words
-    for, under whatever name. `shorter_dims` are the lengths that its
+    for, under any name. `shorter_dims` are the lengths that its
     vectors may be cut to, because it was trained so (Matryoshka).
     Vectors are always L2-normalised, as the corpus needs them; `is_normalized` says whether the
     model's own settings do so as well.
@@ -63,23 +63,9 @@ class EncoderDirectory:
             ConfigError: a file is missing, or the model needs what this engine doesn't do.
         """
         path = default_model_dir() if model is None else Path(model)
-        if not path.is_dir():
-            raise ConfigError(
-                f"embedding model {path} is not a directory; download the model first"
-            )
-        for file, fix in (
-            ("config.json", "save it with save_pretrained"),
-            ("tokenizer.json", "save it with save_pretrained of a fast tokenizer"),
-        ):
-            if not (path / file).is_file():
-                raise ConfigError(f"model directory {path} has no {file}; {fix}")
-        if not any(path.glob("*.safetensors")):
-            raise ConfigError(
-                f"model directory {path} has no safetensors weights; "
-                "save it with save_pretrained (pickled weights are never loaded)"
-            )
-        config = _read(path / "config.json")
-        sentence = _read(path / "sentence_bert_config.json")
+        check_model_files(path, "embedding")
+        config = read_json(path / "config.json")
+        sentence = read_json(path / "sentence_bert_config.json")
         dims = config.get("hidden_size", config.get("dim"))
         if not isinstance(dims, int):
             raise ConfigError(f"{path / 'config.json'} has no hidden_size")
@@ -89,7 +75,7 @@ class EncoderDirectory:
             path=path,
             name=_name(path),
             dims=dims,
-            max_tokens=_max_tokens(path, config, sentence),
+            max_tokens=token_limit(path, config, sentence),
             pooling=pooling,
             lower_case=bool(sentence.get("do_lower_case", False)),
             is_normalized=is_normalized,
@@ -136,6 +122,27 @@ def default_model_dir() -> Path:
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
+def check_model_files(path: Path, use: str) -> None:
+    """Refuse a directory that lacks a file which every Hugging Face encoder has.
+
+    Raises:
+        ConfigError: it names the file and the fix; `use` is what the model is for.
+    """
+    if not path.is_dir():
+        raise ConfigError(f"{use} model {path} is not a directory; download the model first")
+    for file, fix in (
+        ("config.json", "save it with save_pretrained"),
+        ("tokenizer.json", "save it with save_pretrained of a fast tokenizer"),
+    ):
+        if not (path / file).is_file():
+            raise ConfigError(f"model directory {path} has no {file}; {fix}")
+    if not any(path.glob("*.safetensors")):
+        raise ConfigError(
+            f"model directory {path} has no safetensors weights; "
+            "save it with save_pretrained (pickled weights are never loaded)"
+        )
+
+
 def weights_digest(path: Path) -> str:
     """Return eight digits that stand for a model: for its configuration and first weights.
 
@@ -162,8 +169,12 @@ def _is_packaged(path: Path) -> bool:
     return path.resolve().parent.name == PACKAGED_MODEL
 
 
-def _read(path: Path) -> dict[str, object]:
-    """Return a JSON object, {} where there is no such file."""
+def read_json(path: Path) -> dict[str, object]:
+    """Return a JSON object, {} where there is no such file.
+
+    Raises:
+        ConfigError: the file holds something else.
+    """
     if not path.is_file():
         return {}
     loaded = _load(path)
@@ -179,13 +190,17 @@ def _load(path: Path) -> object:
         raise ConfigError(f"{path} is not valid JSON: {error}") from error
 
 
-def _max_tokens(path: Path, config: dict[str, object], sentence: dict[str, object]) -> int:
-    """Return the shortest of the limits that the directory names."""
+def token_limit(path: Path, config: dict[str, object], sentence: dict[str, object]) -> int:
+    """Return the shortest of the limits that the directory names [tokens].
+
+    Raises:
+        ConfigError: it names none.
+    """
     positions = config.get("max_position_embeddings")
     if isinstance(positions, int) and config.get("model_type") in ROBERTA_OFFSET:
         pad_id = config.get("pad_token_id", 1)
         positions -= (pad_id if isinstance(pad_id, int) else 1) + 1
-    tokenizer_limit = _read(path / "tokenizer_config.json").get("model_max_length")
+    tokenizer_limit = read_json(path / "tokenizer_config.json").get("model_max_length")
     limits = [sentence.get("max_seq_length"), tokenizer_limit, positions]
     known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
     if not known:
@@ -221,7 +236,7 @@ def _modules(path: Path) -> tuple[Pooling, bool]:
 def _prompts(path: Path) -> tuple[Mapping[TextRole, str], Sequence[str]]:
     """Return the prompts of config_sentence_transformers.json: by role, and the names of all."""
     file = path / "config_sentence_transformers.json"
-    settings = _read(file)
+    settings = read_json(file)
     named = settings.get("prompts") or {}
     if not isinstance(named, dict):
         raise ConfigError(f"{file}: prompts should be an object of texts by name")
@@ -257,7 +272,7 @@ def _shorter_dims(path: Path, config: dict[str, object], dims: int) -> Sequence[
 
 def _pooling_mode(path: Path) -> Pooling:
     """Read a Pooling module: flags named pooling_mode_*, or one `pooling_mode`."""
-    config = _read(path)
+    config = read_json(path)
     flags = {
         "pooling_mode_mean_tokens": "mean",
         "pooling_mode_cls_token": "cls",

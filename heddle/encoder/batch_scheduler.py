@@ -1,14 +1,15 @@
-"""Which rows are embedded next: by priority, then arrival, beside rows of about their length."""
+"""Which rows an encoder takes next: by priority, then arrival, beside rows of their length."""
 
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Final, Generic, Self, TypeVar
 
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Priority
 
+TextT = TypeVar("TextT")  # a text as its engine was given it
 # What rows taken as they come cost in padding, and steps beyond what the fit says.
 CAREFUL: Final = 1.3
 MEMORY_SHARE: Final = 0.7  # of a device's free memory for a step; allocators waste some
@@ -19,6 +20,9 @@ STEPS_AHEAD: Final = 2  # of the oldest rows may share a step by length, however
 class BatchLimits:
     """How large a batch may become; `window_rows` is how far it looks ahead for equal lengths.
 
+    With `is_padded` the device computes each row at the length of the batch's longest. Without it
+    rows lie one behind the other: a batch takes them as they came, of any length.
+
     Raises:
         ConfigError: a limit is not positive.
     """
@@ -26,11 +30,12 @@ class BatchLimits:
     tokens_max: int = 512
     rows_max: int = 64
     window_rows: int = 256
+    is_padded: bool = True
 
     def __post_init__(self) -> None:
         for name in ("tokens_max", "rows_max", "window_rows"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"embedding {name}: need at least 1, got {getattr(self, name)}")
+                raise ConfigError(f"batch {name}: need at least 1, got {getattr(self, name)}")
 
     def within_memory(self, token_bytes: float, free_bytes: int) -> Self:
         """Return limits whose steps leave some of a device's free memory, at least a token's.
@@ -59,16 +64,16 @@ class Row:
 
 
 @dataclass(slots=True)
-class WaitingTask:
-    """The rows of a task that are not embedded yet.
+class WaitingTask(Generic[TextT]):
+    """The rows of a task that no batch has taken yet.
 
-    `texts[next_text:]` are still text; `rows` are tokenised, by index. Those of index
-    len(texts) and above are the further windows of long texts, so many so far.
+    `texts[next_text:]` are still text; `rows` are tokenised, by index. Rows of index len(texts)
+    and above are the further windows of long texts, `windows` up to now.
     """
 
     task_id: int
     priority: Priority
-    texts: tuple[str, ...]
+    texts: tuple[TextT, ...]
     deadline_s: float = math.inf
     next_text: int = 0
     windows: int = 0
@@ -80,7 +85,7 @@ class WaitingTask:
         return len(self.rows) + len(self.texts) - self.next_text
 
 
-class EmbeddingScheduler:
+class BatchScheduler(Generic[TextT]):
     """The queue of a lane, and its next batch.
 
     The oldest row of the most urgent class is in every batch, so nothing starves within a
@@ -92,7 +97,7 @@ class EmbeddingScheduler:
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
-        self._tasks: dict[int, WaitingTask] = {}
+        self._tasks: dict[int, WaitingTask[TextT]] = {}
 
     @property
     def rows_waiting(self) -> int:
@@ -102,7 +107,7 @@ class EmbeddingScheduler:
     def add(
         self,
         task_id: int,
-        texts: tuple[str, ...],
+        texts: tuple[TextT, ...],
         priority: Priority,
         deadline_s: float = math.inf,
     ) -> None:
@@ -120,14 +125,14 @@ class EmbeddingScheduler:
 
     def untokenized(
         self, rows: int | None = None, texts_max: int | None = None
-    ) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    ) -> tuple[tuple[int, tuple[TextT, ...]], ...]:
         """Return the texts whose length the next batch needs to know: (task id, texts) each.
 
         Args:
             rows: how many rows it may choose from; None = as many as it looks ahead.
             texts_max: the most to return; None = all of them.
         """
-        wanted: list[tuple[int, tuple[str, ...]]] = []
+        wanted: list[tuple[int, tuple[TextT, ...]]] = []
         left = self._limits.window_rows if rows is None else rows
         texts_left = left if texts_max is None else texts_max
         for task in self._urgent():
@@ -168,10 +173,11 @@ class EmbeddingScheduler:
     ) -> tuple[Row, ...]:
         """Take the next batch; empty if nothing is tokenised.
 
-        Rows of about the oldest one's length join it, whatever their age, as long as nobody who
-        is overtaken gets late by that. Else only those join that are no younger than the first
-        row that would, or that two steps take in any case: taking them strictly as they came
-        would make steps of few rows, and then everybody late.
+        Without padding the oldest rows make the batch. With padding, rows of about the oldest
+        one's length join it, of any age, where no row that is overtaken gets late by that.
+        Otherwise the only rows that join are no younger than the first one that would get late,
+        or are among those that two steps take in any case. Rows taken strictly as they came would
+        make steps of few rows, and then all of them late.
 
         Args:
             tokens_max: padded tokens it may hold, beside the limits' own bound; one row always
@@ -183,18 +189,23 @@ class EmbeddingScheduler:
         """
         tokens_max = min(tokens_max, self._limits.tokens_max)
         window = self._window()
+        if not self._limits.is_padded:
+            rows = min(self._limits.rows_max, max(1, _rows_within(window, tokens_max)))
+            return self._taken(window[:rows])
         if token_s > 0:
             tight = _first_tight(window, tokens_max, call_tokens, now_s, token_s)
             window = window[: max(tight + 1, _rows_within(window, STEPS_AHEAD * tokens_max))]
-        batch = self._grow(window, tokens_max, call_tokens)
+        return self._taken(self._grow(window, tokens_max, call_tokens))
+
+    def _taken(self, batch: Sequence[Row]) -> tuple[Row, ...]:
         for row in batch:
             task = self._tasks[row.task_id]
             del task.rows[row.index]
             if not task.row_count:
                 del self._tasks[row.task_id]
-        return batch
+        return tuple(batch)
 
-    def _urgent(self) -> Iterator[WaitingTask]:
+    def _urgent(self) -> Iterator[WaitingTask[TextT]]:
         """Yield the tasks of the most urgent class that waits, oldest first."""
         if self._tasks:
             first = min(task.priority.value for task in self._tasks.values())
@@ -235,7 +246,7 @@ class EmbeddingScheduler:
 
 
 def _rows_within(window: Sequence[Row], tokens_max: float) -> int:
-    """Return how many of the oldest rows have so many tokens together."""
+    """Return how many of the oldest rows have at most `tokens_max` tokens together."""
     sums = itertools.accumulate(len(row.token_ids) for row in window)
     return sum(1 for _ in itertools.takewhile(lambda tokens: tokens <= tokens_max, sums))
 

@@ -7,9 +7,9 @@ import pytest
 
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.payloads import TextRole
-from heddle.engines.embedding import encoder_directory
+from heddle.encoder import encoder_directory
+from heddle.encoder.encoder_directory import EncoderDirectory, Pooling
 from heddle.engines.embedding.build import EmbeddingSettings, default_model_dir, model_facts
-from heddle.engines.embedding.encoder_directory import EncoderDirectory, Pooling
 
 POOL = [{"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from heddle.engines.embedding.tokenized_text import TokenizedText
+from heddle.encoder.tokenized_text import TokenizedText
 
 Tokenize = Callable[[Sequence[str]], Sequence[TokenizedText]]
 

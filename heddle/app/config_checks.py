@@ -1,0 +1,82 @@
+"""Settings of a server that can't be used together."""
+
+from pathlib import Path
+from typing import Protocol
+
+from heddle.core.errors import ConfigError
+from heddle.core.tasks import Optimizations
+from heddle.engines.llm.lanes.lane_role import lane_roles
+from heddle.engines.vector.pool.policies import PoolPolicy
+
+
+class Checked(Protocol):
+    """The settings of a ServerConfig that depend on each other."""
+
+    # fmt: off
+    @property
+    def generator(self) -> str | Path | None: ...
+    @property
+    def index(self) -> str | Path | None: ...
+    @property
+    def speculate(self) -> bool: ...
+    @property
+    def shards(self) -> int: ...
+    @property
+    def search_pool(self) -> PoolPolicy | None: ...
+    @property
+    def search_pool_slo_s(self) -> float | None: ...
+    @property
+    def llm_lanes(self) -> str: ...
+    @property
+    def kv_reuse_memory_bytes(self) -> int: ...
+    @property
+    def kv_reuse_disk_bytes(self) -> int | None: ...
+    @property
+    def optimizations_max(self) -> Optimizations: ...
+    @property
+    def approximation(self) -> str: ...
+    # fmt: on
+
+
+def check_together(config: Checked) -> None:
+    """Refuse settings that can't be used together.
+
+    Raises:
+        ConfigError: the message names them, and the fix.
+    """
+    if config.generator is None and config.index is None:
+        raise ConfigError("a server needs a generator, an index, or both; both are None")
+    _check_search(config)
+    _check_optimizations(config)
+    _check_llm_lanes(config)
+
+
+def _check_search(config: Checked) -> None:
+    if config.speculate and config.shards > 1:
+        raise ConfigError(
+            "speculate is for an index in one piece: a shard doesn't know what the others have "
+            "found; set shards to 1, or speculate to off"
+        )
+    if config.search_pool_slo_s is not None and config.search_pool is None:
+        raise ConfigError(
+            "search_pool_slo_s is for searches in a pool, and there is none: set search_pool "
+            f"to one of {', '.join(policy.value for policy in PoolPolicy)}, or leave it out"
+        )
+
+
+def _check_optimizations(config: Checked) -> None:
+    if config.approximation and config.optimizations_max is not Optimizations.APPROX:
+        raise ConfigError(
+            f"{config.approximation} gives approximate answers, and optimizations is "
+            f"{config.optimizations_max.value!r}: set optimizations to approx, or leave it out"
+        )
+
+
+def _check_llm_lanes(config: Checked) -> None:
+    prefill_lanes = sum(role.prefills for role in lane_roles(config.llm_lanes))
+    keeps_chunks = config.optimizations_max is Optimizations.APPROX and config.kv_reuse_memory_bytes
+    if prefill_lanes > 1 and keeps_chunks and config.kv_reuse_disk_bytes != 0:
+        raise ConfigError(
+            f"llm_lanes is {config.llm_lanes!r}: {prefill_lanes} lanes that prefill can't share "
+            "one folder of chunk KV: set kv_reuse_disk_bytes to 0, or name one of them"
+        )

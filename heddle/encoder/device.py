@@ -1,0 +1,45 @@
+"""The device and the dtype of an encoder."""
+
+from pathlib import Path
+
+import torch
+
+from heddle.core.dtypes import auto_dtype
+from heddle.core.errors import ConfigError
+
+CPU_FLAGS = Path("/proc/cpuinfo")
+
+
+def find_device(name: str) -> torch.device:
+    """Return a device by its name; auto = the GPU where there is one.
+
+    Raises:
+        ConfigError: this torch can't use it.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(
+            f"device {name!r} can't be used: {error}; install a torch that can, or hide "
+            "the device (CUDA_VISIBLE_DEVICES= hides all GPUs)"
+        ) from error
+    return device
+
+
+def torch_dtype(name: str, device: torch.device) -> torch.dtype:
+    """Return a dtype by its name; auto = bfloat16 where the device computes it in hardware."""
+    if name == "auto":
+        native = torch.cuda.is_bf16_supported() if device.type == "cuda" else cpu_has_amx()
+        name = auto_dtype(has_fast_bfloat16=native)
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+def cpu_has_amx() -> bool:
+    """Whether the CPU has matrix tiles that compute bfloat16."""
+    try:
+        return "amx_bf16" in CPU_FLAGS.read_text(encoding="ascii", errors="ignore")
+    except OSError:  # not Linux
+        return False

@@ -1,0 +1,1 @@
+"""The reading engine: a question and passages to quotes and scores, in batches of windows."""

@@ -1,0 +1,1 @@
+"""Models that other servers run, behind the OpenAI-compatible HTTP API."""

@@ -1,0 +1,92 @@
+"""One server of several that run the same model, and the choice among them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from heddle.engines.remote.http.client import HttpClient
+from heddle.engines.remote.problem import RemoteProblem, Trouble
+
+PAUSE_S: Final = 0.25  # after a first failure; each further one doubles it
+PAUSE_S_MAX: Final = 30.0
+BUSY_PAUSE_S: Final = 0.5  # where the other side doesn't say when to come again
+DOUBLINGS_MAX: Final = 8
+
+A = TypeVar("A")
+
+
+@dataclass(slots=True, eq=False)
+class Endpoint(Generic[A]):
+    """One server, and how it does.
+
+    Args:
+        client: talks to it.
+        abilities: what it can do.
+        in_flight: requests under way.
+        failures: in a row.
+        down_until_s: until when others are asked first [s].
+        busy_until_s: until when it is not asked, because it wants that [s].
+        words: what went wrong last; empty = nothing since the last answer.
+
+    Mutates: every method changes the counts.
+    """
+
+    client: HttpClient
+    abilities: A
+    in_flight: int = 0
+    failures: int = 0
+    down_until_s: float = 0.0
+    busy_until_s: float = 0.0
+    words: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its address."""
+        return str(self.client.address)
+
+    def answered(self) -> None:
+        """Take in that it has answered."""
+        self.failures, self.down_until_s, self.words = 0, 0.0, ""
+
+    def failed(self, problem: RemoteProblem, now_s: float) -> None:
+        """Take in that it has failed; it is asked again after a pause."""
+        self.failures += 1
+        doubled = 1 << min(self.failures - 1, DOUBLINGS_MAX)
+        if problem.trouble is Trouble.BUSY:
+            wait_s = problem.retry_after_s
+            pause_s = min(PAUSE_S_MAX, BUSY_PAUSE_S * doubled) if wait_s is None else wait_s
+            self.busy_until_s = max(self.busy_until_s, now_s + pause_s)
+        else:
+            self.down_until_s = now_s + min(PAUSE_S_MAX, PAUSE_S * doubled)
+            self.words = problem.words
+
+
+@dataclass(slots=True)
+class Endpoints(Generic[A]):
+    """The servers of one model."""
+
+    all: Sequence[Endpoint[A]]
+
+    def choose(self, now_s: float, tried: Sequence[Endpoint[A]] = ()) -> Endpoint[A]:
+        """Return the server to ask: one that can take requests, is up, and has the least to do.
+
+        One that has failed this request already comes last among equals.
+        """
+        return min(
+            self.all,
+            key=lambda one: (
+                max(0.0, one.busy_until_s - now_s),
+                one.down_until_s > now_s,
+                one in tried,
+                one.in_flight,
+            ),
+        )
+
+    def notes(self) -> tuple[str, ...]:
+        """Return which servers are down, in words."""
+        return tuple(f"{one.name} {one.words}" for one in self.all if one.words)
+
+    def close(self) -> None:
+        """Hang up every connection."""
+        for one in self.all:
+            one.client.close()

@@ -1,0 +1,81 @@
+"""Where a remote engine's events become frames: one for each turn of its event loop."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from heddle.core.frames import TERMINAL, Event, Frame, Load, Progress
+
+EPOCH: Final = 1  # a remote engine has no process that could be restarted
+
+
+@dataclass(slots=True)
+class Outlet:
+    """Collects events on the engine's loop; the runtime's thread takes the frames.
+
+    Everything that one turn of the loop brings, of all answers under way, goes out in one frame
+    with one call of `wake`: that is what keeps many streams cheap.
+
+    Args:
+        name: the engine's.
+        loop: the engine's event loop.
+        notes: returns where the engine runs degraded, in words.
+
+    Mutates: `open` holds the tasks that still owe their terminal event; the runtime's thread adds
+    to it. Of the methods only `frames` may be called on another thread than the loop's.
+    """
+
+    name: str
+    loop: asyncio.AbstractEventLoop
+    notes: Callable[[], tuple[str, ...]]
+    open: set[int] = field(default_factory=set)
+    wake: Callable[[], None] = lambda: None
+    _events: list[Event] = field(default_factory=list)
+    _texts: dict[int, int] = field(default_factory=dict)  # a task's place among the events
+    _frames: deque[Frame] = field(default_factory=deque)
+
+    def tell(self, event: Event) -> None:
+        """Report an event; a second terminal event of a task is dropped."""
+        if event.task_id not in self.open:
+            return
+        if isinstance(event, TERMINAL):
+            self.open.discard(event.task_id)
+        self._add(event)
+
+    def tell_text(self, task_id: int, text: str) -> None:
+        """Report new text of an answer; it joins text of the same turn."""
+        if task_id not in self.open:
+            return
+        place = self._texts.get(task_id)
+        if place is None:
+            self._texts[task_id] = len(self._events)
+            self._add(Progress(task_id, text=text))
+        else:
+            before = self._events[place]
+            assert isinstance(before, Progress), "another event stands in a text's place"
+            self._events[place] = before._replace(text=before.text + text)
+
+    def frames(self) -> Sequence[Frame]:
+        """Return and forget the frames that are out, oldest first."""
+        waiting = self._frames
+        return [waiting.popleft() for _ in range(len(waiting))]
+
+    def flush(self) -> None:
+        """Send a frame, if there is anything to say."""
+        if not self._events:
+            return
+        events, self._events = tuple(self._events), []
+        self._texts.clear()
+        load = Load(running=len(self.open))
+        frame = Frame(self.name, EPOCH, 0.0, events, load=load, notes=self.notes())
+        self._frames.append(frame)
+        with contextlib.suppress(RuntimeError):  # the reader's event loop is closed
+            self.wake()
+
+    def _add(self, event: Event) -> None:
+        if not self._events:
+            self.loop.call_soon(self.flush)
+        self._events.append(event)
