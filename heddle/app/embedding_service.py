@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -15,9 +16,35 @@ from heddle.core.payloads import EmbedPayload
 from heddle.core.ports import Clock
 from heddle.core.results import Vectors
 from heddle.core.tasks import Priority
-from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.lane_pool import LanePool
 from heddle.engines.embedding.lane_queue import LaneQueue
+
+
+class Encoder(Protocol):
+    """What the service must know of the model that embeds."""
+
+    @property
+    def name(self) -> str:
+        """By which a corpus records it."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest text that it reads whole [tokens]."""
+        ...
+
+    @property
+    def is_packaged(self) -> bool:
+        """Whether it is the MiniLM that comes with Heddle, whose speed is roughly known."""
+        ...
+
+    def check_dims(self, dims: int) -> None:
+        """Refuse a length that its vectors can't have.
+
+        Raises:
+            InputError: it is such a length.
+        """
+        ...
 
 
 @dataclass(slots=True)
@@ -34,7 +61,7 @@ class EmbeddingService:
     """
 
     pool: LanePool
-    directory: EncoderDirectory
+    directory: Encoder
     give_back: Callable[[int], None]
     clock: Clock
     outcomes: Counter[Outcome] = field(default_factory=Counter)

@@ -5,9 +5,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from heddle.app.assembly.server_plan import embedder_dtype
+from heddle.app.assembly.server_plan import REMOTE_DTYPE, embedder_dtype
 from heddle.app.indexing.chunk_embedding import BATCH_ROWS, Embedded, embed_batches
 from heddle.app.models.embedder_source import open_embedder
+from heddle.app.models.remote_models import open_remote_embedder
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
@@ -70,9 +71,12 @@ def index_paths(
             chunking.
         StorageError: the disk refuses; what was committed stays.
     """
-    encoder = open_embedder(embedder)
+    remote = open_remote_embedder(embedder)
+    encoder = open_embedder(embedder) if remote is None else remote.first
     with _made_or_opened(directory) as store:
-        dtype = embedder_dtype("auto", store.embedder, read_machine())
+        dtype = REMOTE_DTYPE
+        if remote is None:
+            dtype = embedder_dtype("auto", store.embedder, read_machine())
         store.set_embedder(EmbedderStamp(encoder.name, encoder.dims, dtype))
         report = ingest_documents(store, paths, on_documents, prune=prune)
         if store.stats().chunks == 0 and not report.removed:

@@ -1,5 +1,6 @@
 """Server: what its users call. The pieces behind it are put together in `app.assembly`."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,6 +18,7 @@ from heddle.app.indexing.documents import (
     document_of,
     put_document,
 )
+from heddle.app.models.auto_model import without_auto
 from heddle.app.models.model_files import ModelFiles
 from heddle.app.observe.health import health_of
 from heddle.app.observe.server_state import ServerState
@@ -40,6 +42,8 @@ from heddle.runtime.step_trace import StepTrace
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.searches import ChangedWorkflows
 from heddle.workflow.workflow import Workflow
+
+log = logging.getLogger(__name__)
 
 
 class Server:
@@ -79,6 +83,9 @@ class Server:
         return server
 
     def _begin(self, config: ServerConfig, *, needs_vectors: bool) -> None:
+        config, words = without_auto(config)
+        if words:
+            log.info("model auto %s", words)
         self.config = config
         self.clock = SystemClock()
         self.trace = StepTrace()

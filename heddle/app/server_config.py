@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, Self
 
 from heddle.app.config_checks import check_together
 from heddle.app.models.model_names import is_extractor
+from heddle.app.models.remote_name import check_remote_name
 from heddle.app.setting import did_you_mean, fields_of, setting
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse
@@ -58,9 +59,12 @@ class ServerConfig:
         "model that answers",
         details="extract = the extractor, which quotes answers from the corpus and writes no text "
         "of its own; a model that writes is a directory with safetensors, an installed model's "
-        "name, or owner/name of one on the hub; none = no model answers",
+        "name, owner/name of one on the hub, or one that another server runs: its address, such as "
+        "http://127.0.0.1:8000/v1#NAME, or openai#NAME; auto = what Ollama, llama.cpp or vLLM run "
+        "on this machine; none = no model answers",
         group=MODEL,
-        form="DIR|NAME",
+        form="DIR|NAME|URL",
+        check=check_remote_name,
         none="none",
         flag="model",
         is_common=True,
@@ -77,18 +81,22 @@ class ServerConfig:
     embedder: str | Path | None = setting(
         None,
         "model that embeds texts",
-        details="a Hugging Face encoder; it must be the one that the corpus was indexed with",
+        details="a Hugging Face encoder, or URL#NAME of one that another server runs; it must be "
+        "the one that the corpus was indexed with",
         group=MODEL,
-        form="DIR|NAME",
+        form="DIR|NAME|URL",
+        check=check_remote_name,
         default_words="the packaged MiniLM",
     )
     reranker: str | Path | None = setting(
         EXTRACT,
         "model that ranks passages",
         details="it reads what a search has found, where the request or the workflow asks for it; "
-        "extract = the extractor; a directory holds a cross-encoder",
+        "extract = the extractor; a directory holds a cross-encoder; URL#NAME = one that another "
+        "server runs",
         group=MODEL,
-        form="DIR|NAME",
+        form="DIR|NAME|URL",
+        check=check_remote_name,
         none="none",
     )
     engine_host: EngineHost = setting(

@@ -7,6 +7,7 @@ from typing import Self
 
 from heddle.app.application import App
 from heddle.app.assembly.start import RunningServer
+from heddle.app.models.remote_refusals import check_remote_request
 from heddle.app.observe.tally import RequestWatch
 from heddle.app.request_arguments import input_values
 from heddle.app.request_options import CheckedRequest, RequestOptions
@@ -55,6 +56,7 @@ class Submission:
         workflow = changed.changed(
             workflow, topk=asked.topk, hybrid=asked.hybrid, writing=asked.writing
         )
+        check_remote_request(config, workflow, asked.kv_reuse)
         values = input_values(inputs)
         if asked.where and not any(isinstance(n, RetrievalNode) for n in workflow.nodes.values()):
             raise InputError(f"where: workflow {workflow.name!r} retrieves nothing: leave it out")

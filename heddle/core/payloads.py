@@ -20,9 +20,9 @@ class SegmentRole(Enum):
     """
 
     TEXT = "text"
+    SYSTEM = "system"  # a system text, where the prompt is sent as text
     SLOT = "slot"
     CHUNK = "chunk"
-    SYSTEM = "system"  # of a remote model, which has a place of its own for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +213,13 @@ class PrefillPayload:
 
     @property
     def text(self) -> str:
-        """The prompt as text, its system text apart; empty where its segments hold ids only."""
-        shown = (one for one in self.segments if one.role is not SegmentRole.SYSTEM)
-        return "".join(segment.text for segment in shown)
+        """The prompt as text, without its system text; empty where it holds token ids only."""
+        return "".join(s.text for s in self.segments if s.role is not SegmentRole.SYSTEM)
 
     @property
     def system(self) -> str:
-        """The system text of a remote model's prompt; empty where there is none."""
-        found = (one for one in self.segments if one.role is SegmentRole.SYSTEM)
-        return "".join(segment.text for segment in found)
+        """The system text of a prompt that is sent as text."""
+        return "".join(s.text for s in self.segments if s.role is SegmentRole.SYSTEM)
 
 
 @dataclass(frozen=True, slots=True)

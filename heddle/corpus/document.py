@@ -11,12 +11,26 @@ DocumentKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading's level (1 is the highest), its words, and the characters it takes, [start, end).
+
+    It takes none where its words stand nowhere in the text, as with a PDF's bookmarks.
+    """
+
+    level: int
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """A parsed document.
 
     `id` is stable from run to run: the file's absolute path, or the id that its JSONL line
     carries. `source` is the file it came from. `has_headings` says that lines like `## Name`
-    are Markdown headings and not, say, comments in a shell script. `tenant` says whose it is, ""
+    are Markdown headings and not, say, comments in a shell script; a format with headings of its
+    own gives them as `headings`, in the order of the text. `tenant` says whose it is, ""
     is everybody's; ids are unique within a tenant. What is computed from several chunks together
     is computed within one `collection`. A search can ask for `metadata`. `pages` are the
     characters at which the pages begin, in order, () where the format has none. `file` is what
@@ -31,6 +45,7 @@ class Document:
     tenant: str = ""
     collection: str = ""
     metadata: Metadata = ()
+    headings: tuple[Heading, ...] = ()
     pages: tuple[int, ...] = ()
     file: str = ""
 
@@ -47,7 +62,10 @@ class Document:
     def sha256(self) -> str:
         """What an indexer compares to see whether the text has changed."""
         digest = hashlib.sha256()
-        for part in (self.title, self.text, str(self.has_headings)):
+        parts = [self.title, self.text, str(self.has_headings)]
+        if self.headings:
+            parts.append(repr(self.headings))
+        for part in parts:
             digest.update(part.encode("utf-8", "surrogatepass"))
             digest.update(b"\x00")
         return digest.hexdigest()

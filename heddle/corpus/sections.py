@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from heddle.corpus.document import Document
+from heddle.corpus.document import Document, Heading
 
 HEADING_CHARS_MAX = 200  # a longer line is a paragraph that begins with a hash
 TITLE_CHARS_MAX = 400
@@ -29,16 +29,6 @@ class Section:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A heading's level (1 is the highest), its words, and the lines it takes, [start, end)."""
-
-    level: int
-    text: str
-    start: int
-    end: int
-
-
 def sections(document: Document) -> Iterator[Section]:
     """Cut a document at its headings; their words go to the titles: "Document > Heading".
 
@@ -48,7 +38,8 @@ def sections(document: Document) -> Iterator[Section]:
     path: list[Heading] = []
     start = 0
     end_mark = Heading(0, "", len(document.text), len(document.text))
-    for heading in chain(headings(document) if document.has_headings else (), (end_mark,)):
+    marked = headings(document) if document.has_headings else ()
+    for heading in chain(document.headings or marked, (end_mark,)):
         names = tuple(above.text for above in path)
         title = _title(document.title, names)
         if document.text[start : heading.start].strip():

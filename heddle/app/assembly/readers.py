@@ -9,6 +9,7 @@ from heddle.app.assembly.embedding_lanes import EmbeddingLane
 from heddle.app.models.model_files import weight_bytes
 from heddle.app.models.model_names import is_extractor
 from heddle.app.models.model_source import model_directory
+from heddle.app.models.remote_name import is_remote
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError
 from heddle.engines.reading.build import ReadingFacts, ReadingSettings, reading_facts
@@ -77,7 +78,7 @@ def _readers(config: ServerConfig) -> Iterator[Reader]:
             if is_extractor(config.generator):
                 raise
             log.info("passages can't be reranked: %s", error)
-    if config.reranker is not None and not reranks:
+    if config.reranker is not None and not reranks and not is_remote(config.reranker):
         directory = model_directory(config.reranker)
         settings = ReadingSettings(str(directory), config.dtype, "cpu")
         yield Reader(RERANKING, settings, reading_facts(settings))

@@ -25,9 +25,8 @@ from heddle.app.models.model_files import (
 )
 from heddle.app.models.model_source import model_directory
 from heddle.app.models.prompt_files import prompts_of, server_writing
-from heddle.app.models.remote_models import NO_REMOTE_MODELS, RemoteModels, open_remote_llm
-from heddle.app.models.remote_name import is_remote
-from heddle.app.models.remote_refusals import check_remote_generator
+from heddle.app.models.remote_models import NO_REMOTE_MODELS, RemoteModels, open_remote_models
+from heddle.app.models.remote_refusals import check_remote_models
 from heddle.app.priming.chunk_kv_disk import readable_size
 from heddle.app.server_config import ServerConfig
 from heddle.core.dtypes import auto_dtype
@@ -46,6 +45,7 @@ from heddle.kv.kv_encoding import KvEncoding
 from heddle.workflow.model_prompts import ModelPrompts
 from heddle.workflow.writing import Writing
 
+REMOTE_DTYPE: Final = "float32"  # of vectors as other servers send them
 EMBEDDINGS_BYTES: Final = 64 << 20  # of MiniLM in float32, where they can't be shared
 
 
@@ -79,7 +79,7 @@ class ServerPlan:
         machine: what this process may use.
         devices: what can embed.
         generator: the LLM's files; None = the server has no LLM.
-        embedder: the embedder's files; None = the server has no corpus.
+        embedder: the embedder's files; None = it has no corpus, or another server embeds.
         encoder: what the embedder's directory says of the model; None as above.
         embedder_dtype: the dtype that questions and passages are embedded in.
         readers: the models that quote from passages and rank them; () = none does.
@@ -91,9 +91,9 @@ class ServerPlan:
         kv_encoding: how the chunks' KV is stored.
         placement: the cores, threads and bytes of each lane.
         embedding: the embedding lanes; () = the first retrieval lane embeds.
+        remote: the models that other servers run; they take no cores and no memory here.
         prompts: the generator's own, by role.
         writing: how answers are written where a request doesn't say.
-        remote: the models that other servers run; they take no cores and no memory here.
     """
 
     config: ServerConfig
@@ -117,6 +117,13 @@ class ServerPlan:
     remote: RemoteModels = NO_REMOTE_MODELS
 
     @property
+    def embedder_name(self) -> str:
+        """By which a corpus records what embeds; empty = the server has no corpus."""
+        if self.remote.embedder is not None:
+            return self.remote.embedder.first.fingerprint
+        return "" if self.embedder is None else self.embedder.fingerprint
+
+    @property
     def embedders(self) -> tuple[EmbeddingLane, ...]:
         """What embeds: the embedding lanes, or the engine in the first retrieval lane."""
         if self.encoder is None:
@@ -137,6 +144,7 @@ class ServerPlan:
         yield from self.remote.lines()
         if self.embedder is not None:
             yield f"embedder {_files_line(self.embedder)}, computed in {self.embedder_dtype}"
+        if self.embedder_name:
             yield self.search.line()
             yield from (reader.line() for reader in self.readers)
             if self.hot is not None:
@@ -149,6 +157,7 @@ class ServerPlan:
             "embedder": None if self.embedder is None else _files_record(self.embedder),
             "embedder_dtype": self.embedder_dtype,
             "readers": {reader.name: reader.facts.name for reader in self.readers},
+            "remote": list(self.remote.lines()),
             "llm_lanes": [role.value for role in self.roles] if self.generator else [],
             "recall": self.search.recall,
             "speculates": self.search.speculates,
@@ -175,9 +184,12 @@ def plan_server(
     """
     machine = read_machine() if machine is None else machine
     devices = detect_devices(machine)
-    encoder = None if config.index is None else open_embedder(config.embedder)
+    check_remote_models(config)
+    own_index = None if config.index is None else config.embedder
+    remote = open_remote_models(config.llm, own_index, config.reranker)
+    is_own = config.index is not None and remote.embedder is None
+    encoder = open_embedder(config.embedder) if is_own else None
     embedder = None if encoder is None else embedder_files(encoder)
-    remote = _remote_models(config)
     generator = None
     if config.llm is not None and remote.generator is None:
         generator = generator_files(model_directory(config.llm))
@@ -200,7 +212,9 @@ def plan_server(
         llm_roles=roles,
     )
     placement = plan_placement(machine, demand, config.kv_cache_bytes)
-    dtype = embedder_dtype(config.dtype, None if store is None else store.embedder, machine)
+    dtype = REMOTE_DTYPE
+    if remote.embedder is None:
+        dtype = embedder_dtype(config.dtype, None if store is None else store.embedder, machine)
     embedding: tuple[EmbeddingLane, ...] = ()
     if embeds_on:
         embedding = plan_embedding_lanes(embeds_on, placement, dtype, decodes_on=decodes_on)
@@ -238,14 +252,6 @@ def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFa
     if stored is not None:
         return stored.dtype
     return auto_dtype(has_fast_bfloat16=machine.has_amx or bool(machine.gpus))
-
-
-def _remote_models(config: ServerConfig) -> RemoteModels:
-    """Ask the servers of the remote models that a configuration names; none is asked otherwise."""
-    if not is_remote(config.generator):
-        return NO_REMOTE_MODELS
-    check_remote_generator(config)
-    return RemoteModels(open_remote_llm(str(config.generator)))
 
 
 def _decoding_device(config: ServerConfig, machine: MachineFacts) -> str | None:

@@ -194,12 +194,12 @@ def _open_corpus(
 def _check_embedder(plan: ServerPlan, store: CorpusStore | None) -> None:
     """Vectors of two models can't be compared: the wrong one would find the wrong passages."""
     stamp = None if store is None else store.embedder
-    if stamp is None or plan.embedder is None:
+    if stamp is None or not plan.embedder_name:
         return
-    if stamp.model != plan.embedder.fingerprint:
+    if stamp.model != plan.embedder_name:
         raise ConfigError(
             f"the corpus {str(plan.config.index)!r} was embedded with {stamp.model!r} and the "
-            f"embedder here is {plan.embedder.fingerprint!r}: name the former as the embedder, or "
+            f"embedder here is {plan.embedder_name!r}: name the former as the embedder, or "
             "index anew"
         )
     if stamp.dtype != plan.embedder_dtype:

@@ -10,6 +10,7 @@ from heddle.core.errors import InputError
 
 ENTRY_POINTS: Final = "heddle.models"
 READER: Final = "reader"
+READER_EXTRA: Final = "heddle[reader]"  # the extra that brings the model of that name
 
 
 def installed_models() -> tuple[str, ...]:
@@ -40,7 +41,12 @@ def model_directory(name: str | Path, *, fetch: bool = True) -> Path:
         return smollm2_directory()
     if str(name).count("/") == 1 and not str(name).startswith((".", "/", "~")):
         return _from_hub(str(name), fetch)
-    known = ", ".join(installed_models()) or "none (pip install ./models/reader in a checkout)"
+    if str(name) == READER:
+        raise InputError(
+            f"model {READER!r} is not installed: pip install '{READER_EXTRA}' "
+            "(in a checkout: pip install ./models/reader)"
+        )
+    known = ", ".join(installed_models()) or "none"
     raise InputError(
         f"model {str(name)!r} is no directory and no installed model; installed: {known}; "
         f"or give {SMOLLM2}, or owner/name of a model hub repository"

@@ -6,100 +6,150 @@ import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
 
-from heddle.app.models.remote_name import KEY_VARIABLE, RemoteName, read_remote_name
+from heddle.app.models.remote_name import KEY_VARIABLE, RemoteName, is_remote, read_remote_name
 from heddle.core.errors import InputError
 from heddle.engines.remote.address import Address
+from heddle.engines.remote.embedding import EmbedderAbilities, probe_embedder
+from heddle.engines.remote.endpoint import A, Endpoint, Endpoints
 from heddle.engines.remote.generation.dialect import Abilities
 from heddle.engines.remote.http.client import HttpClient
 from heddle.engines.remote.probe import probe_generator, shown_name
 from heddle.engines.remote.problem import MAY_PASS, RemoteProblem, Trouble
+from heddle.engines.remote.reranking import RerankerAbilities, probe_reranker
 
-A = TypeVar("A")
 T = TypeVar("T")
 Probe = Callable[[HttpClient, str], Coroutine[Any, Any, A]]
-PROMPTS: Final = "questions and passages"
-TEXTS: Final = "texts to embed"
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteLlm:
-    """An LLM that other servers run.
+class RemoteModel(Generic[A]):
+    """A model that other servers run.
 
     Args:
         name: as the user named it.
-        servers: what each server can do.
+        servers: what each server can do, in the order of the addresses.
+        texts: what is sent there, in words.
     """
 
     name: RemoteName
-    servers: tuple[Abilities, ...]
+    servers: tuple[A, ...]
+    texts: str
 
     @property
-    def context_tokens_max(self) -> int | None:
-        """The shortest context among the servers; None = none of them says [tokens]."""
-        known = [one.context_tokens_max for one in self.servers if one.context_tokens_max]
-        return min(known, default=None)
+    def first(self) -> A:
+        """What the first server can do."""
+        return self.servers[0]
 
-    def line(self) -> str:
-        """Return the model and how it is asked, in words."""
-        first = self.servers[0]
-        owner = f", run by {shown_name(first.owner)}" if first.owner else ""
-        context = self.context_tokens_max
-        limit = f", context {context:,} tokens" if context else ""
-        return f"generator {shown_name(first.model)}{owner}, asked at {first.dialect.value}{limit}"
+    def endpoints(self) -> Endpoints[A]:
+        """Return the servers as an engine asks them, with a state of their own."""
+        pairs = zip(self.name.addresses, self.servers, strict=True)
+        clients = ((HttpClient(address, self.name.key), one) for address, one in pairs)
+        return Endpoints([Endpoint(client, replace(one)) for client, one in clients])  # type: ignore[type-var]
+
+    def destination(self) -> str:
+        """Return where its texts go, in one line: the servers, the model, who could read them."""
+        addresses = self.name.addresses
+        where = ", ".join(map(str, addresses))
+        place = " (this machine)" if all(address.is_here for address in addresses) else ""
+        key = f", with the key in {self.name.key.source}" if self.name.key.value else ""
+        model = f", model {shown_name(self.first.model)!r}" if self.first.model else ""
+        is_readable = any(address.is_readable for address in addresses)
+        warning = "; they are not encrypted on the way" if is_readable else ""
+        return f"{self.texts} go to {where}{place}{model}{key}{warning}"
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteModels:
-    """Which of a server's models are remote; None = that one is not.
+    """Which of a server's models are remote; None = that one is not."""
 
-    Args:
-        generator: the LLM.
-    """
+    generator: RemoteModel[Abilities] | None = None
+    embedder: RemoteModel[EmbedderAbilities] | None = None
+    reranker: RemoteModel[RerankerAbilities] | None = None
 
-    generator: RemoteLlm | None = None
+    @property
+    def are_there(self) -> bool:
+        """Whether there is any."""
+        return any(one is not None for one in (self.generator, self.embedder, self.reranker))
+
+    @property
+    def context_tokens_max(self) -> int | None:
+        """The shortest context among the generator's servers; None = none of them says [tokens]."""
+        servers = () if self.generator is None else self.generator.servers
+        return min((n for one in servers if (n := one.context_tokens_max)), default=None)
 
     def lines(self) -> Iterator[str]:
-        """Yield what the remote models are, as `heddle doctor` prints them."""
+        """Yield what they are and where text goes, as `heddle doctor` prints them."""
         if self.generator is not None:
-            yield self.generator.line()
+            one = self.generator.first
+            owner = f", run by {shown_name(one.owner)}" if one.owner else ""
+            context = self.context_tokens_max
+            limit = f", context {context:,} tokens" if context else ""
+            yield f"generator {shown_name(one.model)}{owner}, asked at {one.dialect.value}{limit}"
+        if self.embedder is not None:
+            yield f"embedder {shown_name(self.embedder.first.fingerprint)}"
+        if self.reranker is not None:
+            yield f"reranker {shown_name(self.reranker.first.model)}"
         yield from self.destinations()
 
     def destinations(self) -> Iterator[str]:
-        """Yield where text goes, a line for each kind of text."""
-        if self.generator is not None:
-            yield destination(PROMPTS, self.generator.name, self.generator.servers[0].model)
+        """Yield where text goes, a line for each model."""
+        for model in (self.generator, self.embedder, self.reranker):
+            if model is not None:
+                yield model.destination()
 
 
 NO_REMOTE_MODELS: Final = RemoteModels()
 
 
-def destination(what: str, name: RemoteName, model: str) -> str:
-    """Return where texts go, in one line: the addresses, the model, and who could read them."""
-    where = ", ".join(map(str, name.addresses))
-    key = f", with the key in {name.key.source}" if name.key.value else ""
-    leaves = not all(address.is_here for address in name.addresses)
-    clear = any(address.is_readable for address in name.addresses)
-    warning = ": not encrypted on the way" if clear else ""
-    place = "" if leaves else " (this machine)"
-    return f"{what} go to {where}{place}, model {shown_name(model)!r}{key}{warning}"
+def open_remote_models(generator: object, embedder: object, reranker: object) -> RemoteModels:
+    """Ask the servers of those models that are remote what they can do; no other is asked.
+
+    Args:
+        generator: the name as the user gave it; None = there is none.
+        embedder: as above.
+        reranker: as above.
+
+    Raises:
+        ConfigError: a name can't be used.
+        InputError: no server answers, or one of them can't be used.
+    """
+    return RemoteModels(
+        _opened(generator, "--model", "questions and passages", probe_generator),
+        open_remote_embedder(embedder),
+        _opened(reranker, "--reranker", "questions and passages to rank", probe_reranker),
+    )
 
 
-def open_remote_llm(name: str) -> RemoteLlm:
-    """Ask the servers of a remote LLM what they can do.
+def open_remote_embedder(name: str | Path | object) -> RemoteModel[EmbedderAbilities] | None:
+    """Ask the servers of a remote embedder for its vectors; None = it is not remote.
 
     Raises:
         ConfigError: the name can't be used.
-        InputError: no server answers, or one of them can't be used.
+        InputError: no server answers, or two of them have different models.
     """
-    remote = read_remote_name(name, "--model", os.environ)
-    return RemoteLlm(remote, probed(remote, "--model", probe_generator))
+    model = _opened(name, "--embedder", "passages and questions to embed", probe_embedder)
+    prints = [] if model is None else list(dict.fromkeys(one.fingerprint for one in model.servers))
+    if len(prints) > 1:
+        raise InputError(
+            f"--embedder: the addresses have different models ({', '.join(map(shown_name, prints))}"
+            "): vectors of two models can't be compared; name servers of one model"
+        )
+    return model
 
 
-def probed(name: RemoteName, what: str, probe: Probe[A]) -> tuple[A, ...]:
+def _opened(name: object, what: str, texts: str, probe: Probe[A]) -> RemoteModel[A] | None:
+    if not is_remote(name):
+        return None
+    remote = read_remote_name(str(name), what, os.environ)
+    return RemoteModel(remote, _probed(remote, what, probe), texts)
+
+
+def _probed(name: RemoteName, what: str, probe: Probe[A]) -> tuple[A, ...]:
     """Ask all servers of a model side by side; return an answer for each.
 
     A server that can't be reached now is taken to be as the first one that can.

@@ -40,6 +40,16 @@ def is_remote(name: object) -> bool:
     return name.startswith(("http://", "https://")) or name.partition("#")[0] == OPENAI
 
 
+def check_remote_name(name: str | Path) -> None:
+    """Refuse the name of a remote model that can't be read; let every other name pass.
+
+    Raises:
+        ConfigError: it names no address, or holds a password; the message doesn't show it.
+    """
+    if is_remote(name):
+        read_remote_name(str(name), "a model's name", {})
+
+
 def read_remote_name(name: str, what: str, environment: Mapping[str, str]) -> RemoteName:
     """Read the name of a remote model.
 

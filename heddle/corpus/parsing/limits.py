@@ -10,13 +10,30 @@ from heddle.core.errors import InputError
 class ParseLimits:
     """Bounds on what is read.
 
-    `file_bytes_max` holds for formats that are read whole; JSONL is streamed, so it has a bound
-    on a line and one on everything, after decompression, which stops a compressed bomb.
+    Args:
+        file_bytes_max: holds for formats that are read whole.
+        line_bytes_max, stream_bytes_max: of JSONL, which is streamed: of a line, and of everything
+            after decompression, which stops a compressed bomb.
+        page_chars_max: larger HTML pages are read with their furniture.
+        pages_max, text_chars_max, cpu_s_max: of a PDF: its pages, the characters on them, and the
+            CPU seconds that reading them takes.
+        archive_entries_max, archive_bytes_max, archive_ratio_max: of DOCX, PPTX and EPUB, which are
+            zip archives: their files, those files' bytes when unpacked, and how many times as large
+            as the archive that is.
+        rows_max: of a CSV file.
     """
 
     file_bytes_max: int = 200 * 10**6
     line_bytes_max: int = 20 * 10**6
     stream_bytes_max: int = 20 * 10**9
+    page_chars_max: int = 20 * 10**6
+    pages_max: int = 20_000
+    text_chars_max: int = 100 * 10**6
+    cpu_s_max: float = 300.0
+    archive_entries_max: int = 10_000
+    archive_bytes_max: int = 500 * 10**6
+    archive_ratio_max: int = 200
+    rows_max: int = 1_000_000
 
     def check_file(self, path: Path, size: int) -> None:
         """Refuse a file that is too large.
@@ -27,4 +44,15 @@ class ParseLimits:
             raise InputError(
                 f"{path}: {size / 1e6:.0f} MB, over the limit of {self.file_bytes_max / 1e6:.0f} MB"
                 " a file; split it, or turn it into JSONL, which has no such limit"
+            )
+
+    def check_text(self, path: Path, chars: int) -> None:
+        """Refuse a document with too much text in it.
+
+        Raises: InputError: it has more than `text_chars_max` characters.
+        """
+        if chars > self.text_chars_max:
+            raise InputError(
+                f"{path}: over the limit of {self.text_chars_max / 1e6:.0f} million characters"
+                " a document; split it"
             )

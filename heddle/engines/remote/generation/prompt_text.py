@@ -36,4 +36,6 @@ def _segment(part: PromptPart) -> Segment:
         return Segment((), SegmentRole.SYSTEM, text=part.text)
     if isinstance(part, Passage):
         return Segment((), SegmentRole.CHUNK, part.chunk_id, text=part.render())
+    if isinstance(part, SystemText):
+        return Segment((), SegmentRole.SYSTEM, text=part.text)
     return Segment((), text=part)

@@ -43,6 +43,12 @@ def test_an_unknown_name(name: str):
         model_directory(name)
 
 
+def test_the_reader_that_is_not_installed_names_its_extra(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(model_source, "entry_points", lambda group: [])
+    with pytest.raises(InputError, match=r"'reader' is not installed: pip install 'heddle\[reader"):
+        model_directory("reader")
+
+
 def test_the_hub_is_asked_for_safe_files_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     asked = []
 

@@ -63,8 +63,8 @@ def test_a_file_that_may_not_be_read(tmp_path):
 
 
 def test_an_unknown_format(tmp_path):
-    with pytest.raises(InputError, match=r"a\.docx: unknown format; known are .*\.pdf"):
-        parse(tmp_path / "a.docx", "x")
+    with pytest.raises(InputError, match=r"a\.odt: unknown format; known are .*\.pdf"):
+        parse(tmp_path / "a.odt", "x")
 
 
 @pytest.mark.parametrize("name", ["junk.txt", "junk.md", "junk.html"])
@@ -152,7 +152,7 @@ def test_pdf_with_an_empty_password(tmp_path):
     ("content", "reason"),
     [
         (encrypted(pdf("Hello"), "secret"), "encrypted"),
-        (pdf(""), "no text in it: OCR it first"),
+        (pdf(""), "a scan without text: OCR it first"),
         (pdf("Hello")[:200], "not a readable PDF"),
         (b"", "not a readable PDF"),
         (b"not a PDF at all", "not a readable PDF"),

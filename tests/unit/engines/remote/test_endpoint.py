@@ -2,13 +2,14 @@
 
 from heddle.engines.remote.address import Address
 from heddle.engines.remote.endpoint import Endpoint, Endpoints
+from heddle.engines.remote.generation.dialect import Abilities
 from heddle.engines.remote.http.client import HttpClient
 from heddle.engines.remote.problem import RemoteProblem, Trouble
 
 
-def servers(count: int) -> list[Endpoint[None]]:
+def servers(count: int) -> list[Endpoint[Abilities]]:
     addresses = [Address.of(f"http://127.0.0.1:{1 + n}/v1", "--model") for n in range(count)]
-    return [Endpoint(HttpClient(address), None) for address in addresses]
+    return [Endpoint(HttpClient(address), Abilities("m")) for address in addresses]
 
 
 def test_the_one_with_the_least_to_do_is_asked() -> None:

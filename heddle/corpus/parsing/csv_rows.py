@@ -1,0 +1,56 @@
+"""CSV and TSV: each row as lines of "column: value", so that a passage explains itself."""
+
+import csv
+from collections.abc import Iterator
+from io import StringIO
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final
+
+from heddle.core.errors import InputError
+from heddle.corpus.document import Document
+from heddle.corpus.parsing.decoding import decode
+from heddle.corpus.parsing.file_reading import read_whole
+from heddle.corpus.parsing.limits import ParseLimits
+from heddle.corpus.parsing.text_builder import TextBuilder
+
+DELIMITERS: Final = ",;\t|"
+SAMPLE_CHARS: Final = 16_384
+
+
+def parse_csv(path: Path, limits: ParseLimits) -> Iterator[Document]:
+    """Give the file as one document; its first row names the columns, empty cells are left out.
+
+    Raises: InputError: it is missing, unreadable, too large or binary, or has too many rows.
+    """
+    text = decode(read_whole(path, limits), path)
+    builder = TextBuilder(path, limits)
+    reader = csv.reader(StringIO(text, newline=""), delimiter=_delimiter(text, path))
+    columns: list[str] = []
+    try:
+        for number, row in enumerate(reader):
+            if number > limits.rows_max:
+                raise InputError(f"{path}: over the limit of {limits.rows_max} rows; split it")
+            if columns:
+                builder.add("\n".join(_lines(columns, row)))
+            elif any(cell.strip() for cell in row):
+                columns = [" ".join(cell.split()) for cell in row]
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num}: not CSV: {error}") from error
+    if columns and not builder.blocks:
+        builder.add(" | ".join(columns))
+    yield builder.document(path.stem)
+
+
+def _delimiter(text: str, path: Path) -> str:
+    if path.suffix.lower() == ".tsv":
+        return "\t"
+    first = text[:SAMPLE_CHARS].lstrip("\n").partition("\n")[0]
+    return max(DELIMITERS, key=first.count)
+
+
+def _lines(columns: list[str], row: list[str]) -> Iterator[str]:
+    for number, (column, cell) in enumerate(zip_longest(columns, row, fillvalue=""), start=1):
+        value = " ".join(cell.split())
+        if value:
+            yield f"{column or f'column {number}'}: {value}"

@@ -1,0 +1,132 @@
+"""DOCX, PPTX, EPUB and CSV; archives that are bombs."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from archives import archive, docx, epub, pptx
+
+from heddle.core.errors import InputError
+from heddle.corpus.chunking import Chunking, TextChunk, chunk_document
+from heddle.corpus.document import Document
+from heddle.corpus.parsing.limits import ParseLimits
+from heddle.corpus.parsing.parse_file import parse_file
+
+
+def parse(path: Path, content: bytes | str, **limits: int) -> Document:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (document,) = parse_file(path, ParseLimits(**limits))
+    return document
+
+
+def chunks(document: Document) -> tuple[TextChunk, ...]:
+    found = chunk_document(document, Chunking())
+    assert all(document.text[chunk.start : chunk.end] == chunk.text for chunk in found)
+    return found
+
+
+def test_docx(tmp_path):
+    document = parse(tmp_path / "a.docx", docx())
+    assert document.title == "The Manual"
+    assert [(chunk.heading, chunk.text) for chunk in chunks(document)] == [
+        ((), "Before all headings."),
+        (("Setup",), "Turn the key.\n\n- the first item"),
+        (("Setup", "Limits"), "name | value\n\ndepth | 12"),
+    ]
+
+
+def test_pptx(tmp_path):
+    document = parse(tmp_path / "deck.pptx", pptx())
+    assert document.title == "Rocks"
+    assert [(chunk.page, chunk.heading, chunk.text) for chunk in chunks(document)] == [
+        (1, ("Rocks",), "Granite is hard.\n\nSay it slowly.\n\nquartz | seven")
+    ]
+    assert document.page_at(document.text.index("quartz")) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "package"),
+    [("a.docx", "docx", "python-docx"), ("a.pptx", "pptx", "python-pptx")],
+)
+def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, name, module, package):
+    monkeypatch.setitem(sys.modules, module, None)
+    wanted = rf"{name}: .* need {package}: pip install 'heddle\[documents\]'"
+    with pytest.raises(InputError, match=wanted):
+        parse(tmp_path / name, docx() if module == "pptx" else pptx())
+
+
+def test_epub(tmp_path):
+    book = epub("<h1>One</h1><p>first &amp; text</p>", "<h1>Two</h1><p>second text</p>")
+    document = parse(tmp_path / "a.epub", book)
+    assert document.title == "A Book"
+    assert "Contents" not in document.text
+    assert [(chunk.heading, chunk.text) for chunk in chunks(document)] == [
+        (("One",), "first & text"),
+        (("Two",), "second text"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "not a readable file of its format"),
+        (b"PK\x03\x04 and then nothing", "not a readable file of its format"),
+        (archive({"a": "x"}), "not a readable file of its format"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"x" * 100, "encrypted or of an old format"),
+        (archive({"a": b"\0" * 20_000_000}), "unpacks to 20 MB, .* a zip bomb"),
+        (archive({str(n): "x" for n in range(101)}), "101 files in it, .* a zip bomb"),
+    ],
+)
+@pytest.mark.parametrize("name", ["bad.docx", "bad.pptx", "bad.epub"])
+def test_an_archive_that_can_not_be_read(tmp_path, name, content, reason):
+    with pytest.raises(InputError, match=rf"{name}: {reason}"):
+        parse(tmp_path / name, content, archive_entries_max=100)
+
+
+def test_a_bomb_of_entities_is_not_expanded(tmp_path):
+    entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
+    bomb = f'<!DOCTYPE x [<!ENTITY e0 "lol">{entities}]><x>&e9;</x>'
+    files = {"META-INF/container.xml": bomb, "word/document.xml": bomb}
+    for name in ("a.epub", "a.docx"):
+        with pytest.raises(InputError, match=name):
+            parse(tmp_path / name, archive(files))
+
+
+def test_books_that_can_not_be_read(tmp_path):
+    with pytest.raises(InputError, match="no chapters in it"):
+        parse(tmp_path / "a.epub", epub())
+    locked = '<encryption><CipherReference URI="OEBPS/text/c%200.xhtml"/></encryption>'
+    with pytest.raises(InputError, match="encrypted"):
+        parse(tmp_path / "b.epub", epub("<p>x</p>", encryption=locked))
+    fonts = '<encryption><CipherReference URI="OEBPS/font.otf"/></encryption>'
+    assert parse(tmp_path / "c.epub", epub("<p>x</p>", encryption=fonts)).text == "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", 'name,depth\nwell,12\n,\n"a, b","two\nlines"\nshort\nlong,1,extra\n'),
+        ("a.csv", "\ufeffname;depth\r\nwell;12\r\n;\r\na, b;two lines\r\nshort\r\nlong;1;extra"),
+        ("a.tsv", "name\tdepth\nwell\t12\n\na, b\ttwo lines\nshort\nlong\t1\textra"),
+    ],
+)
+def test_csv(tmp_path, name, content):
+    assert parse(tmp_path / name, content).text == (
+        "name: well\ndepth: 12\n\nname: a, b\ndepth: two lines\n\nname: short"
+        "\n\nname: long\ndepth: 1\ncolumn 3: extra"
+    )
+
+
+def test_csv_of_few_rows(tmp_path):
+    assert parse(tmp_path / "a.csv", "").text == ""
+    assert parse(tmp_path / "b.csv", "\n\nonly,names\n").text == "only | names"
+
+
+def test_csv_that_can_not_be_read(tmp_path):
+    with pytest.raises(InputError, match="over the limit of 2 rows"):
+        parse(tmp_path / "a.csv", "a,b\n" + "1,2\n" * 3, rows_max=2)
+    with pytest.raises(InputError, match=r"a\.csv, line 2: not CSV: field larger"):
+        parse(tmp_path / "a.csv", "a,b\n" + "x" * 200_000)

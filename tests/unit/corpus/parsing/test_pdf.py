@@ -1,0 +1,100 @@
+"""PDF: pages, bookmarks, running lines, bounds."""
+
+import logging
+import sys
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from pdfs import pdf
+from pypdf import PdfReader, PdfWriter
+
+from heddle.core.errors import InputError
+from heddle.corpus.chunking import Chunking, chunk_document
+from heddle.corpus.document import Document, Heading
+from heddle.corpus.parsing.limits import ParseLimits
+from heddle.corpus.parsing.pdf import parse_pdf
+
+
+def parse(path: Path, content: bytes, **limits: float) -> Document:
+    path.write_bytes(content)
+    (document,) = parse_pdf(path, ParseLimits(**limits))
+    return document
+
+
+def with_bookmarks(content: bytes, *bookmarks: tuple[str, int, int]) -> bytes:
+    """Add bookmarks (words, page, level); a deeper one belongs to the one before it."""
+    writer = PdfWriter(clone_from=PdfReader(BytesIO(content)))
+    parents = {}
+    for words, page, level in bookmarks:
+        parents[level] = writer.add_outline_item(
+            title=words, page_number=page, parent=parents.get(level - 1)
+        )
+    out = BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def test_pages(tmp_path):
+    document = parse(tmp_path / "a.pdf", pdf("one", "", "three"))
+    assert document.text == "one\n\n\n\nthree"
+    assert document.pages == (0, 5, 7)
+    assert [document.page_at(at) for at in (0, 3, 7, 11)] == [1, 1, 3, 3]
+
+
+def test_bookmarks_are_headings_at_their_words(tmp_path):
+    content = pdf("Preface words\n2.1 Deep\nwells", "Nothing here\nAdits\nlevel")
+    marked = with_bookmarks(
+        content, ("Preface", 0, 1), ("Deep", 0, 2), ("Missing", 1, 1), ("Adits", 1, 2)
+    )
+    document = parse(tmp_path / "a.pdf", marked)
+    assert document.headings == (
+        Heading(1, "Preface", 0, 7),
+        Heading(2, "Deep", 14, 22),
+        Heading(1, "Missing", 30, 30),
+        Heading(2, "Adits", 43, 48),
+    )
+    found = chunk_document(document, Chunking())
+    assert [(chunk.text, chunk.page, chunk.heading) for chunk in found] == [
+        ("words", 1, ("Preface",)),
+        ("wells", 1, ("Preface", "Deep")),
+        ("Nothing here", 2, ("Missing",)),
+        ("level", 2, ("Missing", "Adits")),
+    ]
+
+
+def test_running_lines_go(tmp_path):
+    pages = (f"The Manual {n}\nbody of page {n}\nmore\n{n}" for n in "123456")
+    document = parse(tmp_path / "a.pdf", pdf(*pages))
+    assert document.text.split("\n\n")[0] == "body of page 1\nmore"
+    assert "Manual" not in document.text
+    few = parse(tmp_path / "b.pdf", pdf("The Manual\none", "The Manual\ntwo"))
+    assert few.text.count("The Manual") == 2
+
+
+def test_pages_without_text_are_logged(tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        parse(tmp_path / "a.pdf", pdf("one", ""))
+    assert "1 of 2 pages have no text: OCR them first" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"pages_max": 2}, "3 pages, over the limit of 2; split it"),
+        ({"text_chars_max": 8}, "over the limit of 0 million characters"),
+        ({"cpu_s_max": -1.0}, "1 of 3 pages took"),
+    ],
+)
+def test_bounds(tmp_path, limits, reason):
+    with pytest.raises(InputError, match=rf"a\.pdf: {reason}"):
+        parse(tmp_path / "a.pdf", pdf("one", "two two", "three"), **limits)
+
+
+def test_ten_thousand_pages(tmp_path):
+    document = parse(tmp_path / "a.pdf", pdf(*(f"words of page {n}" for n in range(10_000))))
+    assert len(document.pages) == 10_000
+    assert document.page_at(document.text.index("page 9999")) == 10_000
