@@ -62,7 +62,7 @@ class PackedEncoder:
 
     @property
     def dtype(self) -> torch.dtype:
-        """What it computes in."""
+        """The dtype of its weights."""
         return self._encoder.table.word.dtype
 
     def states(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -37,7 +37,7 @@ class PaddedEncoder:
 
     @property
     def dtype(self) -> torch.dtype:
-        """What it computes in."""
+        """The dtype of its weights."""
         return next(self._model.parameters()).dtype
 
     def states(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

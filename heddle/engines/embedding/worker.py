@@ -30,7 +30,7 @@ class Encoder(Protocol):
 
     @property
     def dtype(self) -> torch.dtype:
-        """What it computes in."""
+        """The dtype of its weights."""
         ...
 
     def states(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
