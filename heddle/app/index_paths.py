@@ -71,6 +71,7 @@ def index_paths(
             chunking.
         StorageError: the disk refuses; what was committed stays.
     """
+    paths = tuple(paths)
     remote = open_remote_embedder(embedder)
     encoder = open_embedder(embedder) if remote is None else remote.first
     with _made_or_opened(directory) as store:
@@ -81,6 +82,7 @@ def index_paths(
         report = ingest_documents(store, paths, on_documents, prune=prune)
         if store.stats().chunks == 0 and not report.removed:
             raise InputError(_nothing(report))
+        store.add_roots(str(path.resolve()) for path in paths)
         embedded = embed_pending(store, directory, embedder, long_texts, on_vectors)
         refresh_index(directory, search, on_graph)
         forget_files(chunk_kv_directory(directory), store.deleted(0).tolist())

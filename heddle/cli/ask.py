@@ -8,8 +8,8 @@ from heddle.app.models.prompt_files import server_writing
 from heddle.cli.arguments import add_request, request_options
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, add_index, server_config
-from heddle.cli.primitive_times import primitive_times
-from heddle.cli.quote_lines import quote_lines
+from heddle.cli.output.primitive_times import primitive_times
+from heddle.cli.output.quote_lines import quote_lines
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.passages import Passage

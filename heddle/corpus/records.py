@@ -1,7 +1,9 @@
 """What the corpus store hands out and takes in, one frozen record each."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +48,27 @@ class CorpusStats:
     vectors: int
     pending: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDocument:
+    """A document as a list shows it; `file` is the one that brought it, "" = none did."""
+
+    id: str
+    tenant: str
+    title: str
+    file: str
+    collection: str
+    chunks: int
+
+
+def outermost(paths: Iterable[str]) -> list[str]:
+    """Return paths that lie in no other of them, sorted."""
+    kept: list[str] = []
+    for path in sorted(set(paths), key=lambda path: Path(path).parts):
+        if not any(Path(path).is_relative_to(outer) for outer in kept):
+            kept.append(path)
+    return kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ a stop at any moment leaves every document in its old version or in its new one,
 embedded before the stop is kept.
 """
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,10 +30,12 @@ from heddle.corpus.document import Document, DocumentKey
 from heddle.corpus.records import (
     CorpusStats,
     EmbedderStamp,
+    ListedDocument,
     PendingChunk,
     PutOutcome,
     SourceFile,
     VectorBatch,
+    outermost,
 )
 
 __all__ = ["CorpusStats", "CorpusStore", "EmbedderStamp", "PendingChunk", "VectorBatch"]
@@ -450,6 +453,33 @@ class CorpusStore:
                 connection.execute("DELETE FROM sources WHERE name = ?", (name,))
                 deleted += len(gone)
         return deleted
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The paths that were indexed, sorted; of one inside another only the outer."""
+        with self._database.read() as connection:
+            return tuple(json.loads(_meta(connection, "roots") or "[]"))
+
+    def add_roots(self, paths: Iterable[str]) -> None:
+        """Record paths that were indexed, for the next time."""
+        new = set(paths)
+        with self._database.write() as connection:
+            known = set(json.loads(_meta(connection, "roots") or "[]"))
+            if not new <= known:
+                outer = outermost(known | new)
+                _set_meta(connection, "roots", json.dumps(outer))
+
+    def listed(self) -> tuple[ListedDocument, ...]:
+        """Return every document, by file and id; of two versions the newer."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT id, tenant, documents.title, file, collection, count(chunk_id)"
+                " FROM documents LEFT JOIN chunks USING (version)"
+                " WHERE version = (SELECT max(version) FROM documents AS other"
+                "  WHERE other.id = documents.id AND other.tenant = documents.tenant)"
+                " GROUP BY version ORDER BY file, id, tenant"
+            ).fetchall()
+        return tuple(ListedDocument(*row) for row in rows)
 
     def stats(self) -> CorpusStats:
         """Count what is here."""

@@ -57,6 +57,14 @@ def answer_json(answer: Answer) -> Json:
     }
 
 
+def search_json(answer: Answer) -> Json:
+    """Return what a search found, without the text that it hasn't."""
+    return {
+        "passages": [passage_json(passage) for passage in answer.passages],
+        "receipt": asdict(answer.receipt),
+    }
+
+
 def passage_json(passage: Passage) -> Json:
     """Return a passage as clients see it."""
     return {
