@@ -33,6 +33,9 @@ NO_PLACE: Final = Place()
 class Passage:
     """A retrieved chunk. `distance` is the squared L2 distance of normalised vectors, in [0, 4].
 
+    `place` is where it stands; in `copies` other places of the same tenant and collection stand the
+    same title and text.
+
     `tenant` and `collection` are its document's: what is computed from several chunks together
     is computed from those of one tenant and collection only.
     """
@@ -46,6 +49,7 @@ class Passage:
     tenant: str = ""
     collection: str = ""
     place: Place = NO_PLACE
+    copies: int = 0
 
     def precedes(self, other: "Passage") -> bool:
         """Whether the other passage is the next chunk of the same document."""
