@@ -75,7 +75,8 @@ def create_app(
         """Answer a question.
 
         The reply has `answer`, `passages` (each with `title`, `text`, `document_id`, `chunk_id`,
-        `distance` and `place`: `file`, `page`, `heading`, `start` and `end`) and `receipt`.
+        `distance` and `place`: `file`, `page`, `heading`, `start` and `end`; in `copies`
+        other places stands the same text) and `receipt`.
         With `stream` it is a stream of server-sent events:
         `node_started`, `retrieved`, `token`, `node_finished`, and `answer` or `error` at the end.
         A client that disconnects cancels its request.
