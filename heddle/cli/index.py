@@ -53,6 +53,20 @@ def add_arguments(parser: CommandParser) -> None:
         "--tenant", default="", metavar="NAME", help="tenant of the documents that --delete names"
     )
     parser.add_argument(
+        "--chunk-tokens",
+        type=int,
+        metavar="N",
+        help="most tokens of a chunk with its title, as the embedder counts them; default: as "
+        "before, at first 256 or the embedder's length; files cut otherwise are read anew",
+    )
+    parser.add_argument(
+        "--overlap",
+        type=int,
+        metavar="N",
+        help="how many tokens of the chunk before it each chunk begins with; default: as before, "
+        "at first 0",
+    )
+    parser.add_argument(
         "--index-kind",
         choices=INDEX_KINDS,
         metavar="|".join(INDEX_KINDS),
@@ -130,6 +144,8 @@ def index_shown(
             prune=prune,
             search=search,
             long_texts=config.long_texts,
+            chunk_tokens=options.chunk_tokens,
+            overlap=options.overlap,
             on_documents=on_documents,
             on_vectors=on_vectors,
             on_graph=on_graph,
@@ -201,6 +217,13 @@ def print_report(report: IndexReport, directory: Path) -> int:
         )
     embedded = report.embedded
     print(f"chunks embedded now: {embedded.chunks}; searchable: {report.vectors}")
+    if report.twins:
+        print(f"equal to other chunks, found by way of these: {report.twins}")
+    if report.outdated:
+        print(
+            f"indexed by an older Heddle: {report.outdated} documents, whose passages name no"
+            " place; index their files again"
+        )
     if embedded.truncated:
         print(
             f"longer than the embedder takes, cut to its length: {embedded.truncated} chunks; "
