@@ -13,6 +13,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from heddle.core.errors import ConfigError
 from heddle.encoder.device import find_device, torch_dtype
+from heddle.encoder.embedding_table import SHARED_TABLES, EmbeddingTable
 from heddle.encoder.encoder_directory import EncoderDirectory, Pooling
 from heddle.encoder.tokenized_text import TokenizedText
 
@@ -45,6 +46,7 @@ class TransformerWorker:
     ) -> None:
         self._directory, self._tokenizer = directory, tokenizer
         self._model, self._device = model, device
+        self._table: EmbeddingTable | None = None
 
     @classmethod
     def load(cls, directory: EncoderDirectory, dtype: str, device: str, threads: int) -> Self:
@@ -77,7 +79,10 @@ class TransformerWorker:
             ) from error
         tokenizer.no_padding()
         tokenizer.enable_truncation(directory.max_tokens)
-        return cls(directory, tokenizer, model.eval().to(place), place)
+        worker = cls(directory, tokenizer, model.eval().to(place), place)
+        # The reading engine of this process has the same embeddings: one copy serves both.
+        worker._table = SHARED_TABLES.share(directory.path, worker._model)
+        return worker
 
     @property
     def dims(self) -> int:
