@@ -12,10 +12,22 @@ from heddle.engines.remote.problem import RemoteProblem
 from heddle.engines.remote.refusal import problem_of
 from heddle.engines.remote.secret import NO_KEY
 
-NAMES = (
-    "choices delta message content text usage finish_reason error param code detail loc "
-    "prompt_tokens reasoning"
-).split()
+NAMES = [
+    "choices",
+    "delta",
+    "message",
+    "content",
+    "text",
+    "usage",
+    "finish_reason",
+    "error",
+    "param",
+    "code",
+    "detail",
+    "loc",
+    "prompt_tokens",
+    "reasoning",
+]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: (
