@@ -8,8 +8,8 @@ from heddle.app.models.prompt_files import server_writing
 from heddle.cli.arguments import add_request, request_options
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, add_index, server_config
-from heddle.cli.primitive_times import primitive_times
-from heddle.cli.quote_lines import quote_lines
+from heddle.cli.output.primitive_times import primitive_times
+from heddle.cli.output.quote_lines import quote_lines
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.passages import Passage
@@ -130,7 +130,10 @@ def passage_line(passage: Passage) -> str:
     """Return one line that shows where a passage is from and how it begins."""
     text = " ".join(passage.text.split())
     cut = text if len(text) <= SNIPPET_CHARS else text[: SNIPPET_CHARS - 1] + "…"
-    where = f"{passage.place}  " if str(passage.place) else ""
+    where = str(passage.place)
+    if where and passage.copies:
+        where += f" and {passage.copies} more"
+    where = f"{where}  " if where else ""
     return f"  {passage.distance:.3f}  {where}{passage.title}: {cut}"
 
 

@@ -25,7 +25,7 @@ from heddle.cli.ask import passage_line
 from heddle.cli.bench import machine_record, version_record
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import MODEL_FIELDS, add_config, server_config
-from heddle.cli.primitive_times import primitive_times
+from heddle.cli.output.primitive_times import primitive_times
 from heddle.cli.progress import ProgressLines
 from heddle.core.cache import write_json
 from heddle.core.errors import HeddleError, InputError
