@@ -107,6 +107,8 @@ def run(options: argparse.Namespace) -> int:
         config,
         prune=options.prune,
         search=None if options.index_kind is None else SearchMode(options.index_kind),
+        chunk_tokens=options.chunk_tokens,
+        overlap=options.overlap,
     )
     code = print_report(report, options.into)
     if options.prime and report.vectors:
@@ -121,6 +123,8 @@ def index_shown(
     *,
     prune: bool,
     search: SearchMode | None = None,
+    chunk_tokens: int | None = None,
+    overlap: int | None = None,
 ) -> IndexReport:
     """Bring a corpus up to date with files, and show the progress; see `index_paths`."""
     if is_remote(config.embedder):
@@ -144,8 +148,8 @@ def index_shown(
             prune=prune,
             search=search,
             long_texts=config.long_texts,
-            chunk_tokens=options.chunk_tokens,
-            overlap=options.overlap,
+            chunk_tokens=chunk_tokens,
+            overlap=overlap,
             on_documents=on_documents,
             on_vectors=on_vectors,
             on_graph=on_graph,

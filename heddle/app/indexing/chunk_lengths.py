@@ -11,7 +11,7 @@ from heddle.core.payloads import TextRole
 from heddle.corpus.chunking import FORM, Chunking
 from heddle.corpus.store import CorpusStore
 from heddle.corpus.text_counts import WORDS, TextCounter, TokenCounter
-from heddle.engines.embedding.encoder_directory import EncoderDirectory
+from heddle.encoder.encoder_directory import EncoderDirectory
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ _STAMP: Final = re.compile(rf"form {FORM}: (\d+) (.+), overlap (\d+)$")
 
 
 def chunking_for(
-    encoder: EncoderDirectory | None,
+    embedder: object,
     store: CorpusStore,
     chunk_tokens: int | None = None,
     overlap: int | None = None,
@@ -29,15 +29,16 @@ def chunking_for(
     """Return how texts are cut: as asked, else as the corpus's last run did, else by default.
 
     Args:
-        encoder: the embedder; None = one whose tokenizer is not here, such as a remote one. Chunks
-            are then counted in the packaged embedder's tokens, or in words if it is not installed.
+        embedder: its EncoderDirectory; another value stands for one whose tokenizer is not here,
+            such as a remote one. Chunks are then counted in the packaged embedder's tokens, or in
+            words if it is not installed.
         store: the corpus.
         chunk_tokens: the most tokens of a chunk with its title.
         overlap: how many tokens of the chunk before it a chunk begins with.
 
     Raises: ConfigError: a number is too small, or larger than the embedder takes.
     """
-    counter, limit = _counter(encoder)
+    counter, limit = _counter(embedder if isinstance(embedder, EncoderDirectory) else None)
     last = _STAMP.match(store.chunking or "")
     is_same = last is not None and last[2] == counter.unit
     if chunk_tokens is None:

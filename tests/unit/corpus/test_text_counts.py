@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from heddle.engines.embedding.encoder_directory import EncoderDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from heddle.core.errors import ConfigError
 from heddle.corpus.chunking import Chunking, chunk_document
 from heddle.corpus.document import Document
 from heddle.corpus.text_counts import WORDS, TokenCounter
+from heddle.encoder.encoder_directory import EncoderDirectory
 
 MODEL = EncoderDirectory.open(None)
 FILE = MODEL.path / "tokenizer.json"

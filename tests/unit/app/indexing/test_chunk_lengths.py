@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from heddle.engines.embedding.encoder_directory import EncoderDirectory
 
 from heddle.app.indexing import chunk_lengths
 from heddle.app.indexing.chunk_lengths import chunking_for, default_chunking
 from heddle.core.errors import ConfigError
 from heddle.corpus.store import CorpusStore
 from heddle.corpus.text_counts import WORDS
+from heddle.encoder.encoder_directory import EncoderDirectory
 
 ENCODER = EncoderDirectory.open(None)
 
