@@ -86,7 +86,7 @@ def settings_text(config: ServerConfig) -> dict[str, str]:
 
 @contextmanager
 def advertised(directory: Path, advert: ServerAdvert | None) -> Iterator[None]:
-    """Write the file, and remove it at the end, unless it is another server's by then.
+    """Write the file, and remove it at the end, unless another server has written it since.
 
     A directory that can't be written costs no answer: commands then start servers of their own.
     """
