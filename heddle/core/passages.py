@@ -50,8 +50,8 @@ class Passage:
     tenant: str = ""
     collection: str = ""
     place: Place = NO_PLACE
-    score: float | None = None
     copies: int = 0
+    score: float | None = None
 
     def precedes(self, other: "Passage") -> bool:
         """Whether the other passage is the next chunk of the same document."""
