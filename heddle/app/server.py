@@ -11,6 +11,7 @@ from heddle.app.application import App
 from heddle.app.assembly.server_plan import ServerPlan
 from heddle.app.assembly.start import start
 from heddle.app.embedding_service import checked_texts
+from heddle.app.indexing.chunk_lengths import chunking_for
 from heddle.app.indexing.documents import (
     DocumentChange,
     corpus_of,
@@ -18,13 +19,13 @@ from heddle.app.indexing.documents import (
     document_of,
     put_document,
 )
-from heddle.app.models.auto_model import without_auto
 from heddle.app.models.model_files import ModelFiles
 from heddle.app.observe.health import health_of
 from heddle.app.observe.server_state import ServerState
 from heddle.app.observe.tally import Tally
 from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport
 from heddle.app.priming.prime import NEIGHBOURS_DEFAULT, prime_chunks
+from heddle.app.remote.auto_model import without_auto
 from heddle.app.request_arguments import tenant_name
 from heddle.app.request_options import CheckedEmbedding, EmbeddingOptions, RequestOptions
 from heddle.app.search import SearchOptions, SearchResult, search_workflow
@@ -276,7 +277,7 @@ class Server:
 
         Raises:
             InputError: a field can't be used, or there is no text.
-            ConfigError: the server has no corpus, or it was cut in another way.
+            ConfigError: the server has no corpus.
             Busy, EngineError: it couldn't be embedded; called again, it goes on.
             StorageError: the disk refuses; what was there stays.
         """
@@ -288,7 +289,9 @@ class Server:
             tenant=tenant_name(tenant),
             collection=collection,
         )
-        return put_document(self, corpus_of(self.store), document)
+        store, embedding = corpus_of(self.store), self._running.embedding
+        encoder = None if embedding is None else embedding.directory
+        return put_document(self, store, document, chunking_for(encoder, store))
 
     def delete(self, document_id: str, *, tenant: str = "") -> bool:
         """Delete one document, and its chunks' KV; return whether this tenant had it.

@@ -7,8 +7,8 @@ from typing import Self
 
 from heddle.app.application import App
 from heddle.app.assembly.start import RunningServer
-from heddle.app.models.remote_refusals import check_remote_request
 from heddle.app.observe.tally import RequestWatch
+from heddle.app.remote.refusals import check_remote_request
 from heddle.app.request_arguments import input_values
 from heddle.app.request_options import CheckedRequest, RequestOptions
 from heddle.app.server_config import ServerConfig

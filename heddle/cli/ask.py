@@ -189,7 +189,10 @@ def passage_line(passage: Passage) -> str:
     """Return one line that shows where a passage is from and how it begins."""
     text = " ".join(passage.text.split())
     cut = text if len(text) <= SNIPPET_CHARS else text[: SNIPPET_CHARS - 1] + "…"
-    where = f"{passage.place}  " if str(passage.place) else ""
+    where = str(passage.place)
+    if where and passage.copies:
+        where += f" and {passage.copies} more"
+    where = f"{where}  " if where else ""
     return f"  {passage.distance:.3f}  {where}{passage.title}: {cut}"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from heddle.app.config_sources import FILE_NAME, Choice, choose
-from heddle.app.models.auto_model import without_auto
+from heddle.app.remote.auto_model import without_auto
 from heddle.app.server_config import ServerConfig
 from heddle.app.setting import ConfigField, fields_of
 from heddle.app.value_kind import Names

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from heddle.app.index_paths import index_paths
 from heddle.app.models.model_source import model_directory
+from heddle.app.models.remote_name import is_remote
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_json
@@ -94,7 +95,8 @@ def run(options: argparse.Namespace) -> int:
     config = server_config(options, only=MODEL_FIELDS)
     if config.generator is None:
         raise InputError("the demo needs a model that writes the answers: name one with --model")
-    model_directory(config.generator)  # a wrong name is refused before anything is indexed
+    if not is_remote(config.generator):
+        model_directory(config.generator)  # a wrong name is refused before anything is indexed
     started_s = time.monotonic()
     questions = demo_questions()[: options.questions]
     with tempfile.TemporaryDirectory(prefix="heddle-demo-") as folder:

@@ -5,9 +5,12 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from heddle.app.models.remote_name import is_remote
+from heddle.app.remote.refusals import LEFT_OUT
+from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_topk
 from heddle.cli.command_parser import CommandParser
-from heddle.cli.config_options import add_config, server_config
+from heddle.cli.config_options import add_config, choices, server_config
 from heddle.cli.output.primitive_times import primitive_times
 from heddle.cli.progress import status
 from heddle.cli.start_server import start_server
@@ -76,6 +79,9 @@ def run(options: argparse.Namespace) -> int:
         ways = ", ".join(map(str, branch.targets))
         print(f"after node {branch.source!r} a callable edge chooses among {ways} or END;")
         print("  what it chooses is lowered when it is known")
+    chosen = choices(options, ServerConfig).get("generator")
+    if chosen is not None and is_remote(chosen.value):
+        print(f"\nanother server runs the model: Heddle leaves out {LEFT_OUT}")
     if receipts:
         print("\n".join(_measured_lines(receipts)))
     elif predicted:

@@ -9,6 +9,7 @@ from typing import Final
 
 from heddle.app.index_paths import EmbedProgress, IndexReport, index_paths
 from heddle.app.indexing.documents import delete_documents
+from heddle.app.models.remote_name import is_remote, read_remote_name
 from heddle.app.priming.chunk_kv_disk import readable_size
 from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport, PrimingStage
 from heddle.app.priming.prime import NEIGHBOURS_DEFAULT
@@ -52,6 +53,20 @@ def add_arguments(parser: CommandParser) -> None:
         "--tenant", default="", metavar="NAME", help="tenant of the documents that --delete names"
     )
     parser.add_argument(
+        "--chunk-tokens",
+        type=int,
+        metavar="N",
+        help="most tokens of a chunk with its title, as the embedder counts them; default: as "
+        "before, at first 256 or the embedder's length; files cut otherwise are read anew",
+    )
+    parser.add_argument(
+        "--overlap",
+        type=int,
+        metavar="N",
+        help="how many tokens of the chunk before it each chunk begins with; default: as before, "
+        "at first 0",
+    )
+    parser.add_argument(
         "--index-kind",
         choices=INDEX_KINDS,
         metavar="|".join(INDEX_KINDS),
@@ -92,6 +107,8 @@ def run(options: argparse.Namespace) -> int:
         config,
         prune=options.prune,
         search=None if options.index_kind is None else SearchMode(options.index_kind),
+        chunk_tokens=options.chunk_tokens,
+        overlap=options.overlap,
     )
     code = print_report(report, options.into)
     if options.prime and report.vectors:
@@ -106,8 +123,13 @@ def index_shown(
     *,
     prune: bool,
     search: SearchMode | None = None,
+    chunk_tokens: int | None = None,
+    overlap: int | None = None,
 ) -> IndexReport:
     """Bring a corpus up to date with files, and show the progress; see `index_paths`."""
+    if is_remote(config.embedder):
+        name = read_remote_name(str(config.embedder), "--embedder", os.environ)
+        print(f"passages to embed go to {', '.join(map(str, name.addresses))}", file=sys.stderr)
     with ProgressLines() as progress:
 
         def on_documents(state: IngestProgress) -> None:
@@ -126,6 +148,8 @@ def index_shown(
             prune=prune,
             search=search,
             long_texts=config.long_texts,
+            chunk_tokens=chunk_tokens,
+            overlap=overlap,
             on_documents=on_documents,
             on_vectors=on_vectors,
             on_graph=on_graph,
@@ -197,6 +221,13 @@ def print_report(report: IndexReport, directory: Path) -> int:
         )
     embedded = report.embedded
     print(f"chunks embedded now: {embedded.chunks}; searchable: {report.vectors}")
+    if report.twins:
+        print(f"equal to other chunks, found by way of these: {report.twins}")
+    if report.outdated:
+        print(
+            f"indexed by an older Heddle: {report.outdated} documents, whose passages name no"
+            " place; index their files again"
+        )
     if embedded.truncated:
         print(
             f"longer than the embedder takes, cut to its length: {embedded.truncated} chunks; "

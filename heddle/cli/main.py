@@ -114,6 +114,8 @@ def _log_to_stderr(*, verbose: bool) -> None:
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger().setLevel(logging.INFO if verbose else logging.ERROR)
     logging.getLogger("heddle").setLevel(logging.INFO if verbose else logging.WARNING)
+    if verbose:  # the words of other servers, which errors never show
+        logging.getLogger("heddle.engines.remote").setLevel(logging.DEBUG)
 
 
 def _forget_output() -> None:

@@ -40,7 +40,9 @@ class CorpusStats:
     """How much the corpus holds.
 
     `documents` counts ids, searchable or not; `chunks` the chunks of all versions; `vectors`
-    the chunks that have one and `pending` those that wait for theirs; `bytes` the files on disk.
+    the chunks that have one and `pending` the texts that wait for theirs, equal ones once; `twins`
+    the chunks that are found by way of an equal one; `outdated` the documents that an older Heddle
+    has cut; `bytes` the files on disk.
     """
 
     documents: int
@@ -48,6 +50,8 @@ class CorpusStats:
     vectors: int
     pending: int
     bytes: int
+    twins: int = 0
+    outdated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +77,16 @@ def outermost(paths: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file as it was when all its documents were taken in; `name` is its absolute path."""
+    """A file as it was when all its documents were taken in; `name` is its absolute path.
+
+    `chunking` says how they were cut.
+    """
 
     name: str
     sha256: str
     size: int
     mtime_ns: int
+    chunking: str = ""
 
 
 class PutOutcome(Enum):

@@ -27,7 +27,8 @@ def best_by_words(
     rows = connection.execute(
         "SELECT chunk_id FROM words JOIN chunks ON chunk_id = words.rowid"
         " JOIN documents USING (version)"
-        f" WHERE words MATCH ? AND {condition} ORDER BY bm25(words), chunk_id LIMIT ?",
+        f" WHERE words MATCH ? AND same_as IS NULL AND {condition}"
+        " ORDER BY bm25(words), chunk_id LIMIT ?",
         (wanted, *values, limit),
     )
     return [row[0] for row in rows]

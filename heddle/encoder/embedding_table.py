@@ -94,7 +94,8 @@ class SharedTables:
         Raises:
             ConfigError: the files hold no BERT's embeddings.
         """
-        key = (directory.resolve(), dtype, device)
+        place = torch.empty(0, device=device).device  # with its number
+        key = (directory.resolve(), dtype, place)
         with self._lock:
             table = self._tables.get(key)
             if table is None:

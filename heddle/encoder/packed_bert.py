@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from heddle.encoder.embedding_table import EmbeddingTable
+
+PACKED_FOR_ROWS: Final = 512
 
 
 class BertShape(NamedTuple):
@@ -29,15 +31,38 @@ class PackedRows:
     lengths: Sequence[int]
 
 
-class Linear(NamedTuple):
-    """Shapes: weight [out, in]; bias [out]."""
+class Linear:
+    """A product with weights that lie as the device reads them fastest.
 
-    weight: Tensor
-    bias: Tensor
+    Args:
+        weight: on the CPU it is stored in oneDNN's blocks, for batches of many rows.
+        bias: added to each row.
+    Shapes: weight [out, in]; bias [out].
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        self._is_packed = can_pack(weight.device)
+        self._weight, self._bias = weight, bias
+        if self._is_packed:
+            self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_FOR_ROWS)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Return rows @ weight.T + bias."""
-        return F.linear(rows, self.weight, self.bias)
+        """Return rows @ weight.T + bias. Shapes: rows [n, in]; result [n, out]."""
+        if not self._is_packed:
+            return F.linear(rows, self._weight, self._bias)
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(
+            rows, self._weight, self._bias, "none", [], "none"
+        )
+        return result
+
+    def plus(self, rows: Tensor, residual: Tensor) -> Tensor:
+        """Return the product plus a residual [n, out]."""
+        if not self._is_packed:
+            return F.linear(rows, self._weight, self._bias).add_(residual)
+        result: Tensor = torch.ops.mkldnn._linear_pointwise.binary(
+            rows, residual, self._weight, self._bias, "add"
+        )
+        return result
 
 
 class Norm(NamedTuple):
@@ -66,8 +91,10 @@ class BertLayer(NamedTuple):
     def __call__(self, hidden: Tensor, lengths: Sequence[int]) -> Tensor:
         """Return the next layer's input [n, d]."""
         attended = attention(self.projection(hidden), lengths, self.n_heads)
-        hidden = self.attention_norm(self.attention_output(attended).add_(hidden))
-        return self.output_norm(self.output(F.gelu(self.inner(hidden))).add_(hidden))
+        hidden = self.attention_norm(self.attention_output.plus(attended, hidden))
+        inner = self.inner(hidden)
+        torch.ops.aten.gelu_(inner)
+        return self.output_norm(self.output.plus(inner, hidden))
 
 
 class PackedBert:
@@ -98,11 +125,18 @@ class PackedBert:
         return hidden
 
 
+def can_pack(device: torch.device) -> bool:
+    """Whether weights can be stored in oneDNN's blocks: on a CPU, with its operators in torch."""
+    return device.type == "cpu" and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+
+
 def attention(projected: Tensor, lengths: Sequence[int], n_heads: int) -> Tensor:
     """Return what each token attends to in its own row [n, d].
 
     Shapes: projected [n, 3 d]: queries, keys and values side by side.
     """
+    if projected.device.type != "cpu":
+        return padded_attention(projected, lengths, n_heads)
     width = projected.shape[1] // 3
     out = projected.new_empty(projected.shape[0], width)
     parts, targets = torch.split(projected, list(lengths)), torch.split(out, list(lengths))
@@ -113,17 +147,34 @@ def attention(projected: Tensor, lengths: Sequence[int], n_heads: int) -> Tensor
     return out
 
 
+def padded_attention(projected: Tensor, lengths: Sequence[int], n_heads: int) -> Tensor:
+    """Return the same as `attention`, all rows at once: for devices that wait for each call."""
+    counts = torch.tensor(lengths, device=projected.device)
+    longest = max(lengths)
+    is_token = torch.arange(longest, device=projected.device) < counts[:, None]
+    padded = projected.new_zeros(len(lengths), longest, projected.shape[1])
+    padded[is_token] = projected
+    query, key, value = padded.view(len(lengths), longest, 3, n_heads, -1).permute(2, 0, 3, 1, 4)
+    attended = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=is_token[:, None, None, :]
+    )
+    return attended.transpose(1, 2).flatten(2)[is_token]
+
+
 def _layer(weights: Mapping[str, Tensor], prefix: str, shape: BertShape) -> BertLayer:
+    def pair(name: str) -> tuple[Tensor, Tensor]:
+        return weights[f"{prefix}{name}.weight"], weights[f"{prefix}{name}.bias"]
+
     def linear(name: str) -> Linear:
-        return Linear(weights[f"{prefix}{name}.weight"], weights[f"{prefix}{name}.bias"])
+        return Linear(*pair(name))
 
     def norm(name: str) -> Norm:
-        return Norm(*linear(f"{name}.LayerNorm"), shape.epsilon)
+        return Norm(*pair(f"{name}.LayerNorm"), shape.epsilon)
 
-    parts = [linear(f"attention.self.{name}") for name in ("query", "key", "value")]
+    parts = [pair(f"attention.self.{name}") for name in ("query", "key", "value")]
     return BertLayer(
         projection=Linear(
-            torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
+            torch.cat([weight for weight, _ in parts]), torch.cat([bias for _, bias in parts])
         ),
         attention_output=linear("attention.output.dense"),
         attention_norm=norm("attention.output"),

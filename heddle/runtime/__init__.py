@@ -8,6 +8,7 @@ The entrance
     `clock`             the only file here that reads real time
     `admission`         accepts a request or answers Busy with an estimated wait
     `handle`            the caller's end of a request: await it, iterate it, cancel it
+    `loop_waker`        wakes many handles of one event loop at once
     `events`            the events that a handle delivers
 
 A request in flight

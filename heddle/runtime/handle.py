@@ -9,6 +9,7 @@ from functools import partial
 from heddle.core.errors import HeddleError
 from heddle.runtime.clock import SystemClock
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed, TokenDelta
+from heddle.runtime.loop_waker import waker_of
 
 Waker = Callable[[], None]
 ENDS = (Answer, RequestFailed)
@@ -162,23 +163,8 @@ class Handle:
                 if is_true():
                     return
                 changed = loop.create_future()
-                wakers.append(partial(_wake, loop, changed))
+                wakers.append(partial(waker_of(loop).wake, changed))
             await changed
-
-
-def _wake(loop: asyncio.AbstractEventLoop, changed: "asyncio.Future[None]") -> None:
-    def set_result() -> None:
-        if not changed.done():
-            changed.set_result(None)
-
-    try:
-        running = asyncio.get_running_loop()
-    except RuntimeError:
-        running = None
-    if running is loop:
-        set_result()
-    elif not loop.is_closed():
-        loop.call_soon_threadsafe(set_result)
 
 
 def _fresh(error: HeddleError) -> HeddleError:

@@ -80,10 +80,12 @@ def create_app(
         """Answer a question.
 
         The reply has `answer`, `passages` (each with `title`, `text`, `document_id`, `chunk_id`,
-        `distance`, `score` and `place`: `file`, `page`, `heading`, `start` and `end`) and
-        `receipt`. Where the extractor answers, `quotes` has each answer word for word, with its
-        `sentence`, `score`, place, and its characters in the document; without one, `nearest`
-        has the nearest places. With `stream` it is a stream of server-sent events:
+        `distance`, `score`, `copies` and `place`: `file`, `page`, `heading`, `start` and `end`; in
+        `copies` other places stands the same text) and `receipt`. Where the extractor answers,
+        `quotes` has each answer word for word, with its `sentence`, `score`, place, and its
+        characters in the document; without one, `nearest` has the nearest places.
+
+        With `stream` it is a stream of server-sent events:
         `node_started`, `retrieved`, `token`, `node_finished`, and `answer` or `error` at the end.
         A client that disconnects cancels its request.
         """

@@ -73,6 +73,7 @@ def passage_json(passage: Passage) -> Json:
         "document_id": passage.document_id,
         "chunk_id": passage.chunk_id,
         "place": asdict(passage.place),
+        "copies": passage.copies,
         "distance": passage.distance,
         "score": passage.score,
     }

@@ -70,3 +70,23 @@ def test_the_version_is_written_once() -> None:
     assert "version" in project["project"]["dynamic"]
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "heddle.__version__"}
     assert re.fullmatch(r"\d+\.\d+\.\d+", heddle.__version__)
+
+
+def test_the_container_is_built_of_what_is_here() -> None:
+    dockerfile, ignored = text_of("Dockerfile"), text_of(".dockerignore").splitlines()
+    makefile = text_of("Makefile")
+    (torch,) = re.findall(r"^ARG TORCH=(\S+)$", dockerfile, re.M)
+    assert f"TORCH ?= {torch}" in makefile
+    built = re.findall(r"\./(models/\w+)", dockerfile)
+    assert built == ["models/embedder", "models/extractor"]
+    assert [name for name in (*built, "heddle", "constraints.txt") if name in ignored] == []
+    extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
+    (taken,) = re.findall(r"heddle\[([\w,]+)\]", dockerfile)
+    assert set(taken.split(",")) <= extras.keys()
+
+
+def test_what_an_image_is_not_made_of_leaves_no_required_file_out() -> None:
+    ignored = {line for line in text_of(".dockerignore").splitlines() if not line.startswith("#")}
+    needed = {"README.md", "LICENSE", "pyproject.toml", "heddle", "models"}
+    assert ignored & needed == set()
+    assert "models/embedder/heddle_embedder/model" in ignored, "the weights are fetched and checked"

@@ -1,4 +1,4 @@
-"""An OpenAI-like server that does as it is told: it answers, or misbehaves in one of many ways."""
+"""An OpenAI-like server under a test's control: it answers, or misbehaves in one of many ways."""
 
 import asyncio
 import base64

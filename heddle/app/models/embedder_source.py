@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from heddle.app.models.model_source import model_directory
+from heddle.app.models.remote_name import is_remote
 from heddle.core.errors import ConfigError
 from heddle.encoder.encoder_directory import EncoderDirectory
 
@@ -21,6 +22,8 @@ def open_embedder(embedder: str | Path | None) -> EncoderDirectory:
     """
     if embedder is None:
         return EncoderDirectory.open(None)
+    if is_remote(embedder):
+        raise ConfigError(f"embedder {str(embedder)!r} runs on another server: name a directory")
     encoder = EncoderDirectory.open(str(model_directory(embedder)))
     _refuse_generator(str(embedder), encoder.path)
     return encoder

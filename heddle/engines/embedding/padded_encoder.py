@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
+from heddle.encoder.embedding_table import SHARED_TABLES, EmbeddingTable
 from heddle.encoder.encoder_directory import EncoderDirectory
 
 
@@ -17,10 +18,14 @@ class PaddedEncoder:
     Args:
         model: the encoder in evaluation mode.
         device: where it runs.
+        table: its embeddings, where other models of this process share them.
     """
 
-    def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
+    def __init__(
+        self, model: torch.nn.Module, device: torch.device, table: EmbeddingTable | None = None
+    ) -> None:
         self._model, self._device = model, device
+        self._table = table  # held, so that it stays shared
 
     @classmethod
     def load(cls, directory: EncoderDirectory, dtype: torch.dtype, device: torch.device) -> Self:
@@ -33,7 +38,8 @@ class PaddedEncoder:
             local_files_only=True,
             trust_remote_code=False,
         )
-        return cls(model.eval().to(device), device)
+        model = model.eval().to(device)
+        return cls(model, device, SHARED_TABLES.share(directory.path, model))
 
     @property
     def dtype(self) -> torch.dtype:

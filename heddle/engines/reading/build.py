@@ -14,7 +14,7 @@ from heddle.engines.reading.engine import ReadingEngine
 from heddle.engines.reading.installed import extractor_directory
 from heddle.engines.reading.reading_directory import ReadingDirectory
 
-CPU_BATCH_TOKENS: Final = 2048
+CPU_BATCH_TOKENS: Final = 1024
 GPU_BATCH_TOKENS: Final = 32768
 CPU_BATCH_ROWS: Final = 64
 GPU_BATCH_ROWS: Final = 512
@@ -30,7 +30,7 @@ class ReadingSettings:
         dtype: float32, bfloat16, or auto: bfloat16 on a GPU and on a CPU with AMX, else float32.
         device: a torch device; auto = the GPU where there is one.
         reranks: whether it takes reranking, where its model can; False = another engine does.
-        batch_tokens_max: tokens in a step; None = 2048 on a CPU, 32768 on a GPU.
+        batch_tokens_max: tokens in a step; None = 1024 on a CPU, 32768 on a GPU.
         batch_rows_max: windows in a step; None = 64 on a CPU, 512 on a GPU.
         threads: torch threads.
         step_s_max: time that a step may take [s], where others wait for the device meanwhile;

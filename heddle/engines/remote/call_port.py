@@ -13,7 +13,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Result
 from heddle.core.tasks import Task
 from heddle.engines.remote.outlet import EPOCH, Outlet
-from heddle.engines.remote.problem import RemoteProblem, Trouble
+from heddle.engines.remote.problem import RemoteProblem
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +37,9 @@ class CallPort:
 
     Args:
         name: the engine's, as the runtime sees it.
-        kind: what it carries out.
+        kind: of the primitives that it carries out.
         rows: that it may hold at once.
-        work: what it does; `answer` returns the result and the tokens that were read for it.
+        work: answers the tasks; `answer` returns the result and the tokens that were read for it.
         clock: the time of deadlines.
         loop: where requests run; its thread is not the runtime's.
     """
@@ -121,8 +121,8 @@ class CallPort:
         try:
             result, tokens = await self._work.answer(task, deadline_s)
         except RemoteProblem as problem:
-            is_input = problem.trouble is Trouble.REFUSED
-            self._outlet.tell(Failed(task_id, problem.words, is_input, is_final=True))
+            failed = Failed(task_id, problem.words, problem.is_callers, is_final=True)
+            self._outlet.tell(failed)
         except asyncio.CancelledError:
             pass  # told by what cancelled it
         except Exception as error:

@@ -14,7 +14,7 @@ DOUBLINGS_MAX: Final = 8
 
 
 class Named(Protocol):
-    """What is known of a server, whatever its models do."""
+    """What is known of any server."""
 
     @property
     def model(self) -> str:
@@ -31,7 +31,7 @@ class Endpoint(Generic[A]):
 
     Args:
         client: talks to it.
-        abilities: what it can do.
+        abilities: of that server.
         in_flight: requests under way.
         failures: in a row.
         down_until_s: until when others are asked first [s].

@@ -10,6 +10,8 @@ from typing import Final
 from heddle.core.frames import NO_COUNTS, TERMINAL, Event, Frame, Load, Progress
 
 EPOCH: Final = 1  # a remote engine has no process that could be restarted
+GATHER_S: Final = 0.004  # that a later piece of an answer may wait for those of other answers
+GATHERING_FROM: Final = 8  # tasks under way; with fewer there is little to be gathered
 
 
 @dataclass(slots=True)
@@ -17,7 +19,9 @@ class Outlet:
     """Collects events on the engine's loop; the runtime's thread takes the frames.
 
     Everything that one turn of the loop brings, of all answers under way, goes out in one frame
-    with one call of `wake`: that is what keeps many streams cheap.
+    with one call of `wake`: that is what keeps many streams cheap. With many of them, a piece of
+    text that is not its answer's first waits up to `GATHER_S` for others; beginnings and ends
+    never wait.
 
     Args:
         name: the engine's.
@@ -35,6 +39,9 @@ class Outlet:
     wake: Callable[[], None] = lambda: None
     _events: list[Event] = field(default_factory=list)
     _texts: dict[int, int] = field(default_factory=dict)  # a task's place among the events
+    _begun: set[int] = field(default_factory=set)  # tasks whose first text is out
+    _flush: asyncio.TimerHandle | None = None
+    _is_urgent: bool = False
     _tokens: int = 0
     _seconds: float = 0.0
     _frames: deque[Frame] = field(default_factory=deque)
@@ -45,6 +52,7 @@ class Outlet:
             return
         if isinstance(event, TERMINAL):
             self.open.discard(event.task_id)
+            self._begun.discard(event.task_id)
         self._add(event)
 
     def tell_text(self, task_id: int, text: str) -> None:
@@ -54,7 +62,8 @@ class Outlet:
         place = self._texts.get(task_id)
         if place is None:
             self._texts[task_id] = len(self._events)
-            self._add(Progress(task_id, text=text))
+            self._add(Progress(task_id, text=text), may_wait=task_id in self._begun)
+            self._begun.add(task_id)
         else:
             before = self._events[place]
             assert isinstance(before, Progress), "another event stands in a text's place"
@@ -72,6 +81,9 @@ class Outlet:
 
     def flush(self) -> None:
         """Send a frame, if there is anything to say."""
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
         if not self._events:
             return
         events, self._events = tuple(self._events), []
@@ -84,7 +96,15 @@ class Outlet:
         with contextlib.suppress(RuntimeError):  # the reader's event loop is closed
             self.wake()
 
-    def _add(self, event: Event) -> None:
-        if not self._events:
-            self.loop.call_soon(self.flush)
+    def _add(self, event: Event, *, may_wait: bool = False) -> None:
         self._events.append(event)
+        if may_wait and len(self.open) >= GATHERING_FROM:
+            if self._flush is None:
+                self._flush = self.loop.call_later(GATHER_S, self.flush)
+        elif not self._is_urgent:
+            self._is_urgent = True
+            self.loop.call_soon(self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._is_urgent = False
+        self.flush()

@@ -13,6 +13,7 @@ class Trouble(Enum):
     FAILED = "failed"  # it reports an error of its own
     NO_API = "no_api"  # something else answers at this address
     REFUSED = "refused"  # it doesn't take this request
+    TOO_LONG = "too_long"  # the prompt and its answer don't fit into the model's context
     NO_MODEL = "no_model"
     NO_ENTRY = "no_entry"  # the key is missing or wrong
     MOVED = "moved"  # it redirects
@@ -47,6 +48,11 @@ class RemoteProblem(Exception):
         self.words = words
         self.retry_after_s = retry_after_s
         self.field = field
+
+    @property
+    def is_callers(self) -> bool:
+        """Whether the caller has to change the request."""
+        return self.trouble in (Trouble.REFUSED, Trouble.TOO_LONG)
 
     @property
     def may_pass(self) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from datetime import UTC, datetime
 from typing import Final
 
@@ -12,7 +13,10 @@ from heddle.engines.remote.secret import Secret
 
 SHOWN_CHARS_MAX: Final = 500  # of the other side's text, in the log at DEBUG
 BUSY: Final = (429, 503, 529)
-_TOO_LONG: Final = "context_length_exceeded"
+# How servers say it: OpenAI and llama.cpp by a code or a type, vLLM and others in words alone.
+_TOO_LONG: Final = re.compile(
+    r"context_length_exceeded|exceed_context_size|context (length|size|window)|maximum input length"
+)
 _NO_QUOTA: Final = "insufficient_quota"
 _NO_MODEL: Final = "model_not_found"
 
@@ -47,17 +51,20 @@ def problem_of(response: Response, call: str, key: Secret) -> RemoteProblem:
         return RemoteProblem(Trouble.BUSY, f"is too busy ({status})", retry_after_s=wait_s)
     if code == _NO_MODEL or (status == 404 and "model" in str(error.get("message", "")).lower()):
         return RemoteProblem(Trouble.NO_MODEL, f"knows no model of this name ({status})")
-    if status in (404, 405, 501):
+    if status == 501:
+        words = f"doesn't offer {call} (501): it was started without that"
+        return RemoteProblem(Trouble.NO_API, words)
+    if status in (404, 405):
         words = f"has no {call} ({status}); the address of an API usually ends in /v1"
         return RemoteProblem(Trouble.NO_API, words)
     if status >= 500 or status == 408:
         return RemoteProblem(Trouble.FAILED, f"failed with an error of its own ({status})")
-    if code == _TOO_LONG or status == 413:
+    if status == 413 or _TOO_LONG.search(" ".join(map(str, error.values())).lower()):
         words = f"can't take this much text ({status}): it is longer than the model's context"
-        return RemoteProblem(Trouble.REFUSED, words)
+        return RemoteProblem(Trouble.TOO_LONG, words)
     if status < 300:
         return RemoteProblem(Trouble.GARBAGE, f"answered {status}, which no such API does")
-    words = f"refuses the request ({status}); the log at DEBUG has its reason"
+    words = f"refuses the request ({status}); --verbose logs its reason"
     return RemoteProblem(Trouble.REFUSED, words, field=_field(response.body, error))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .answer_spans import holds_answer
+from .handbook import handbook_rows
 from .manuals import manual_rows
 from .rows import Passage, Row
 from .sources import reading_rows
@@ -14,9 +15,10 @@ from .word_index import WordIndex
 
 SEARCHED = 12  # passages of a search that are looked at
 NEGATIVES_MAX = 6  # kept for a question
-READING_SHARE = 0.5  # of reviews and posts in an epoch: they are little like what is asked
-MANUALS_SHARE = 0.5
+READING_SHARE = 0.15  # of reviews and posts in an epoch: they are little like what is asked
+MANUALS_SHARE = 0.3
 MANUALS_SEED = 0
+HANDBOOK_COPIES = 3  # in an epoch: few questions, of the kind that users of manuals ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,8 @@ def training_list(split: Split, index: WordIndex) -> list[Lesson]:
         Lesson(row, others[:NEGATIVES_MAX], MANUALS_SHARE)
         for row, others in manual_rows(MANUALS_SEED)
     ]
-    return [*wiki, *reading, *manuals]
+    handbook = [Lesson(row, others, 1.0) for row, others in handbook_rows()]
+    return [*wiki, *reading, *manuals, *(handbook * HANDBOOK_COPIES)]
 
 
 def searched_negatives(row: Row, index: WordIndex, barred: frozenset[str]) -> tuple[Passage, ...]:

@@ -1,7 +1,9 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from heddle.app.models.remote_models import NO_REMOTE_MODELS
 from heddle.app.server_config import ServerConfig
 from heddle.cli.main import main
 from heddle.core.primitives import PrimitiveKind as Kind
@@ -25,6 +27,13 @@ def test_every_ready_made_workflow(name: str, capsys):
     assert "after prune_dependencies" in said
     assert "on every scheduling cycle: split_substages" in said
     assert "no predicted times yet" in said
+
+
+def test_what_another_servers_model_cannot_do_is_told(capsys):
+    assert main(["explain", "oneshot", "--model", "http://127.0.0.1:9/v1"]) == 0
+    assert "Heddle leaves out reuse of chunk KV" in capsys.readouterr().out
+    main(["explain", "oneshot"])
+    assert "leaves out" not in capsys.readouterr().out
 
 
 def test_mermaid(capsys):
@@ -107,6 +116,8 @@ def test_analyze_measures_and_remembers(capsys, monkeypatch: pytest.MonkeyPatch)
 
 class MeasuredServer:
     """Answers everything with one answer; it is its own app."""
+
+    plan = SimpleNamespace(remote=NO_REMOTE_MODELS)
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer

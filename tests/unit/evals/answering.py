@@ -1,5 +1,8 @@
 """A server that answers from a function, for tests of everything around a model."""
 
+from types import SimpleNamespace
+
+from heddle.app.models.remote_models import NO_REMOTE_MODELS
 from heddle.core.errors import Busy, HeddleError
 from heddle.core.tasks import Optimizations
 from heddle.evals.context import Case
@@ -35,6 +38,8 @@ class AnsweringServer:
 
     Requests stay in flight until somebody needs room or asks: at most `room` at once.
     """
+
+    plan = SimpleNamespace(remote=NO_REMOTE_MODELS)
 
     def __init__(self, reply, room=1000):
         self.reply = reply

@@ -144,6 +144,7 @@ def test_an_answer_with_its_passages_and_receipt():
             "document_id": "doc-7",
             "chunk_id": PASSAGE.chunk_id,
             "place": {"file": "rocks.pdf", "page": 3, "heading": ["Ores"], "start": 5, "end": 9},
+            "copies": 0,
             "distance": 0.25,
             "score": None,
         }

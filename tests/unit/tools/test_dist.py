@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tools.dist import DistError, Package, metadata_problems, packages, problems, run, source_files
+from tools.dist import (
+    DistError,
+    Package,
+    expect,
+    metadata_problems,
+    packages,
+    problems,
+    run,
+    source_files,
+)
 
 GOOD = """\
 Metadata-Version: 2.4
@@ -89,7 +98,14 @@ def test_programs_run_without_the_checkout_on_their_path(
     assert run("sh", "-c", 'echo "[$PYTHONPATH]"', folder=tmp_path) == "[]\n"
 
 
+def test_what_a_program_must_say() -> None:
+    expect("Ann Reed, in mill.txt", "Ann Reed", "mill.txt")
+    with pytest.raises(DistError, match=r"didn't say 'mill.txt', but:\nAnn Reed"):
+        expect("Ann Reed", "Ann Reed", "mill.txt")
+
+
 def test_heddle_and_its_models_are_packages() -> None:
     found = {package.module: set(source_files(package)) for package in packages()}
-    assert {"heddle", "heddle_reader"} <= found.keys()
+    models = {"heddle_embedder", "heddle_extractor", "heddle_reader"}
+    assert found.keys() == {"heddle", *models}
     assert all(f"{module}/__init__.py" in files for module, files in found.items())

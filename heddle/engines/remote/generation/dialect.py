@@ -99,7 +99,7 @@ def request_body(
 
 
 def notes_of(prompt: Prompt, sampling: Sampling, server: Abilities) -> tuple[str, ...]:
-    """Return what a server does in another way than asked, in words."""
+    """Return in words where a server does not follow the request."""
     notes = []
     if sampling.top_k and (server.owner not in TAKES_TOP_K or "top_k" in server.lacks):
         notes.append("the server takes no top_k: all tokens could be drawn")

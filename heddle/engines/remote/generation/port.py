@@ -205,7 +205,7 @@ class RemoteGenerator:
         self._outlet.tell(Done(prefill_id, Prefilled(handle, 0, 0)))
 
     def _fail(self, generation: _Generation, problem: RemoteProblem) -> None:
-        is_input = problem.trouble is Trouble.REFUSED
+        is_input = problem.is_callers
         for task in (generation.prefill, generation.decode):
             self._outlet.tell(Failed(task.task_id, problem.words, is_input, is_final=True))
 

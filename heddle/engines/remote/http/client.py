@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from heddle import __version__
 from heddle.engines.remote.address import Address
 from heddle.engines.remote.http.connection import Connection
 from heddle.engines.remote.http.response_reader import ResponseSink
@@ -186,7 +185,7 @@ class HttpClient:
         path = call[1:] if call.startswith("//") else address.path + call
         return (
             f"{method} {path} HTTP/1.1\r\nHost: {address.authority}\r\n"
-            f"User-Agent: heddle/{__version__}\r\nAccept-Encoding: identity\r\n"
+            f"User-Agent: heddle\r\nAccept-Encoding: identity\r\n"
             f"Accept: text/event-stream, application/json\r\n{self.key.header}"
             + ("Content-Type: application/json\r\n" if method == "POST" else "")
         )

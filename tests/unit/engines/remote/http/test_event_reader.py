@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes, in whatever pieces they come."""
+"""Server-sent events out of bytes, in any pieces."""
 
 from itertools import pairwise
 

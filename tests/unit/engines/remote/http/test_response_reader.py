@@ -1,4 +1,4 @@
-"""HTTP responses out of bytes, in whatever pieces they come."""
+"""HTTP responses out of bytes, in any pieces."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

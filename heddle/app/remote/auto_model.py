@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class LocalServer(NamedTuple):
-    """A server that may run on this machine, at the port that it has unless it is told another."""
+    """A server that may run on this machine, at its usual port."""
 
     name: str
     url: str

@@ -1,0 +1,1 @@
+"""What a server with models of other servers does differently."""

@@ -1,0 +1,118 @@
+"""Rows one behind the other give what transformers gives each row alone."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import BertConfig, BertModel
+
+from heddle.core.errors import ConfigError
+from heddle.encoder.embedding_table import NAMES, EmbeddingTable, SharedTables
+from heddle.encoder.packed_bert import (
+    BertShape,
+    PackedBert,
+    PackedRows,
+    attention,
+    padded_attention,
+)
+
+pytestmark = pytest.mark.numerics
+CONFIG = BertConfig(
+    vocab_size=50,
+    hidden_size=32,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=48,
+    max_position_embeddings=40,
+)
+CPU = torch.device("cpu")
+
+
+def bert() -> BertModel:
+    torch.manual_seed(0)
+    return BertModel(CONFIG, add_pooling_layer=False).eval()
+
+
+def packed(model: BertModel, dtype: torch.dtype = torch.float32) -> PackedBert:
+    half = model.to(dtype)
+    return PackedBert(EmbeddingTable.of(half.embeddings), half.state_dict(), BertShape(3, 4))
+
+
+def rows_of(lengths: list[int]) -> PackedRows:
+    generator = torch.Generator().manual_seed(len(lengths))
+    total = sum(lengths)
+    return PackedRows(
+        torch.randint(0, 50, (total,), generator=generator),
+        torch.randint(0, 2, (total,), generator=generator),
+        torch.cat([torch.arange(length) for length in lengths]),
+        lengths,
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6))
+def test_packed_rows_equal_rows_alone(lengths: list[int]) -> None:
+    model, rows = bert(), rows_of(lengths)
+    with torch.inference_mode():
+        found = packed(model)(rows)
+        expected = [
+            model(input_ids=ids[None], token_type_ids=types[None]).last_hidden_state[0]
+            for ids, types in zip(rows.ids.split(lengths), rows.types.split(lengths), strict=True)
+        ]
+    torch.testing.assert_close(found, torch.cat(expected), atol=1e-5, rtol=1e-4)
+
+
+def test_bfloat16_is_close() -> None:
+    rows = rows_of([7, 30, 1])
+    with torch.inference_mode():
+        full = packed(bert())(rows)
+        half = packed(bert(), torch.bfloat16)(rows)
+    assert half.dtype == torch.bfloat16
+    assert torch.nn.functional.cosine_similarity(full, half.float()).min() > 0.99
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=5))
+def test_padded_attention_equals_that_of_each_row(lengths: list[int]) -> None:
+    projected = torch.randn(sum(lengths), 3 * 16, generator=torch.Generator().manual_seed(1))
+    alone = attention(projected, lengths, 4)
+    torch.testing.assert_close(padded_attention(projected, lengths, 4), alone, atol=1e-5, rtol=1e-4)
+
+
+def test_a_missing_weight_is_named() -> None:
+    model = bert()
+    weights = {name: w for name, w in model.state_dict().items() if "layer.2" not in name}
+    with pytest.raises(KeyError, match=r"encoder\.layer\.2"):
+        PackedBert(EmbeddingTable.of(model.embeddings), weights, BertShape(3, 4))
+
+
+def test_a_table_is_read_once_and_forgotten_with_its_last_user(tmp_path: Path) -> None:
+    bert().save_pretrained(tmp_path)
+    tables = SharedTables()
+    table = tables.table(tmp_path, torch.float32, CPU)
+    assert tables.table(tmp_path, torch.float32, CPU) is table
+    assert tables.table(tmp_path, torch.bfloat16, CPU) is not table
+    first = table.word.data_ptr()
+    model = BertModel.from_pretrained(tmp_path)
+    assert model.embeddings.word_embeddings.weight.data_ptr() != first
+    before = model.embeddings.word_embeddings.weight.clone()
+    held = tables.share(tmp_path, model)
+    assert held is table
+    assert model.embeddings.word_embeddings.weight.data_ptr() == first
+    assert torch.equal(model.embeddings.word_embeddings.weight, before)
+    assert len(tables._tables) == 1  # bfloat16's went with its only user
+    del table, held
+    assert len(tables._tables) == 0
+
+
+def test_a_model_of_other_embeddings_shares_nothing(tmp_path: Path) -> None:
+    model = bert()
+    model.embeddings.extra = torch.nn.Linear(2, 2)
+    assert SharedTables().share(tmp_path, model) is None
+    assert SharedTables().share(tmp_path, torch.nn.Linear(2, 2)) is None
+
+
+def test_weights_of_no_bert_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=NAMES["position"]):
+        EmbeddingTable.read(tmp_path, torch.float32, CPU)

@@ -1,0 +1,59 @@
+"""Waking what waits on another thread's event loop."""
+
+import asyncio
+import threading
+
+from heddle.runtime.loop_waker import waker_of
+
+
+def in_a_thread(work) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def test_many_futures_are_completed_with_one_write_to_the_loop() -> None:
+    async def run() -> int:
+        loop, wakes = asyncio.get_running_loop(), 0
+        waker = waker_of(loop)
+        assert waker_of(loop) is waker
+        call_soon = loop.call_soon_threadsafe
+
+        def counted(*work, **how):
+            nonlocal wakes
+            wakes += 1
+            return call_soon(*work, **how)
+
+        loop.call_soon_threadsafe = counted  # type: ignore[method-assign]
+        for _ in range(2):
+            waiting = [loop.create_future() for _ in range(32)]
+            in_a_thread(lambda waiting=waiting: [waker.wake(one) for one in waiting])
+            assert not any(one.done() for one in waiting)
+            await asyncio.gather(*waiting)
+        return wakes
+
+    assert asyncio.run(run()) == 2
+
+
+def test_on_the_loops_own_thread_a_future_is_completed_at_once() -> None:
+    async def run() -> None:
+        waiting = asyncio.get_running_loop().create_future()
+        waker_of(asyncio.get_running_loop()).wake(waiting)
+        assert waiting.done()
+        waker_of(asyncio.get_running_loop()).wake(waiting)  # a second time is one too many
+
+    asyncio.run(run())
+
+
+def test_a_cancelled_future_and_a_closed_loop_are_left_alone() -> None:
+    async def run():
+        loop = asyncio.get_running_loop()
+        cancelled = loop.create_future()
+        cancelled.cancel()
+        in_a_thread(lambda: waker_of(loop).wake(cancelled))
+        await asyncio.sleep(0)
+        return waker_of(loop), loop.create_future()
+
+    waker, late = asyncio.run(run())
+    waker.wake(late)
+    assert not late.done()
