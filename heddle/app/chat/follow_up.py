@@ -50,8 +50,8 @@ def leans(question: str) -> bool:
 def with_subject(question: str, history: Sequence[Turn]) -> str:
     """Return a question with the content words of the one before it.
 
-    The question before counts as it was asked: with what it had taken over itself. Words that the
-    question has already are left out; one without a turn before it stays as it is.
+    The question before is taken in the form that was asked. Words that the question has already
+    are left out. One without a turn before it stays unchanged.
     """
     if not history:
         return question
