@@ -79,7 +79,7 @@ class TransformerReadingWorker:
         try:
             tokenizer = Tokenizer.from_file(str(directory.encoder / "tokenizer.json"))
             reader = _reader(directory, torch_dtype(dtype, place), place)
-        except ConfigError:
+        except (ConfigError, ModuleNotFoundError):
             raise
         except Exception as error:  # transformers and tokenizers raise what their parts raise
             raise ConfigError(f"reading model {directory.path} can't be loaded: {error}") from error
