@@ -72,7 +72,7 @@ def index_paths(
     are running on the corpus see every change at their next search, but search in another way only
     when they are started again. `long_texts` says what becomes of chunks longer than the embedder
     takes. `chunk_tokens` is the most tokens of a chunk with its title, and `overlap` how many of
-    them it repeats of the chunk before it; None leaves both as they were, at first 256 and 0. Files
+    them it repeats of the chunk before it; None leaves both as they were, at first 200 and 0. Files
     that were cut in another way are read anew. `on_graph` hears how far the build of a graph is.
     The stored chunk KV of what is deleted goes with it, for every model. A first run that takes in
     no document leaves nothing behind.

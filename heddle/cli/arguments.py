@@ -79,6 +79,16 @@ def scope_options(options: argparse.Namespace) -> dict[str, Any]:
     return {"where": where, "tenant": options.tenant}
 
 
+def add_no_server(parser: CommandParser) -> None:
+    """Declare `--no-server`."""
+    parser.add_argument(
+        "--no-server",
+        dest="server",
+        action="store_false",
+        help="start an own server even where one runs on DIR",
+    )
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Declare `--json FILE`, refused before a long run rather than after it."""
     parser.add_argument(

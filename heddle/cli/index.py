@@ -57,7 +57,7 @@ def add_arguments(parser: CommandParser) -> None:
         type=int,
         metavar="N",
         help="most tokens of a chunk with its title, as the embedder counts them; default: as "
-        "before, at first 256 or the embedder's length; files cut otherwise are read anew",
+        "before, at first 200 or the embedder's length; files cut otherwise are read anew",
     )
     parser.add_argument(
         "--overlap",

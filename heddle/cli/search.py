@@ -1,16 +1,19 @@
 """`heddle search DIR "query"`"""
 
 import argparse
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 from heddle.app.server_config import SEARCH, ServerConfig
 from heddle.app.setting import fields_of
-from heddle.cli.arguments import add_scope, add_topk, scope_options
+from heddle.cli.arguments import add_no_server, add_scope, add_topk, scope_options
 from heddle.cli.command_parser import CommandParser
-from heddle.cli.config_options import add_config, add_index, server_config
+from heddle.cli.config_options import add_config, add_index, choices, server_config
 from heddle.cli.output.search_lines import output_width, search_json, search_lines
+from heddle.cli.running.client import find_server
+from heddle.cli.running.decode import passages_of
 from heddle.cli.start_server import start_server
 from heddle.core.errors import InputError
 from heddle.core.passages import Passage
@@ -49,6 +52,7 @@ def add_arguments(parser: CommandParser) -> None:
     )
     add_scope(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_no_server(parser)
     add_config(parser, only=FIELDS)
     parser.set_defaults(run=run)
 
@@ -78,6 +82,21 @@ def _by_meaning(options: argparse.Namespace, topk: int) -> Found:
     config = server_config(
         options, only=("index", *FIELDS), needs=("index",), generator=generator, reprime=False
     )
+    chosen = {name: one for name, one in choices(options, ServerConfig).items() if name in FIELDS}
+    running = find_server(config, chosen) if options.server else None
+    if running is not None:
+        reply = running.search(
+            {
+                "query": options.query,
+                "topk": topk,
+                "hybrid": options.hybrid,
+                "rerank": options.rerank,
+                **scope_options(options),
+                **({"deadline_s": config.deadline_s} if "deadline_s" in chosen else {}),
+            }
+        )
+        print(f"found by the running server at {running.url}", file=sys.stderr)
+        return passages_of(reply), reply["receipt"]
     with start_server(config) as server:
         found = server.search(
             options.query,

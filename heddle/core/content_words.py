@@ -21,7 +21,7 @@ WITHOUT_SUBJECT: Final = COMMON | frozenset(
         " must need next no now off ok okay one ones only other others out over please re really s"
         " same say says see should show some something still such sure t tell than thank thanks"
         " then these thing things think those through too under up us use used using ve very want"
-        " way well whether while whose without work works yes yet"
+        " way well whether whose without work works yes yet"
     )
 )
 

@@ -41,8 +41,8 @@ def plan(
 ) -> IndexPlan:
     """Compare files with what the corpus knows of them: size and time first, then content.
 
-    With `prune`, a path may be gone itself, if documents came from it. Files that were cut in
-    another way than `chunking` count as changed; None = they may be cut in any.
+    With `prune`, a path may be gone itself, if documents came from it. Files whose chunks
+    were not cut by `chunking` count as changed; None = that makes no difference.
 
     Raises: InputError: a path does not exist.
     """

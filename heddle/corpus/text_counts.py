@@ -33,7 +33,7 @@ class TextCounter(Protocol):
 
     @property
     def unit(self) -> str:
-        """What it counts, as it is shown and stored: "words", or whose tokens."""
+        """The unit, as it is shown and stored: "words", or whose tokens."""
         ...
 
     def starts(self, text: str) -> "array[int]":

@@ -58,6 +58,7 @@ def create_app(
     *,
     takes_changes: bool = False,
     requests_max: int = REQUESTS_MAX,
+    instance: str = "",
 ) -> FastAPI:
     """Return the ASGI application of a server.
 
@@ -66,6 +67,7 @@ def create_app(
         workflows: what clients may ask for, by name.
         takes_changes: whether clients may put and delete documents.
         requests_max: HTTP requests under way at once; more are refused.
+        instance: stands in /health, so that a client knows this server from another; "" = nothing.
 
     There is no authentication: bind it to this machine, or put a proxy in front.
     """
@@ -142,7 +144,8 @@ def create_app(
     async def health() -> Response:
         """Return the state of every lane; status 503 while one is not ready."""
         found = server.health()
-        return _reply(200 if found["ready"] else 503, found)
+        named = {"instance": instance} if instance else {}
+        return _reply(200 if found["ready"] else 503, {**found, **named})
 
     page = MetricsPage(server)
 

@@ -42,8 +42,7 @@ STATUS: Final[dict[type[HeddleError], int]] = {
 
 def encode_json(value: Json) -> bytes:
     """Return a value as UTF-8; enums as their values."""
-    text = json.dumps(value, ensure_ascii=False, default=_plain, separators=(",", ":"))
-    return text.encode()
+    return _ENCODER.encode(value).encode()
 
 
 def answer_json(answer: Answer) -> Json:
@@ -138,3 +137,7 @@ def _plain(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+# Made once: json.dumps makes one for each call, and each token of a stream is a call.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=_plain, separators=(",", ":"))

@@ -102,7 +102,7 @@ def test_a_failure_ends_its_request_and_no_other(remote: Server, fake: FakeEndpo
     with pytest.raises(EngineError, match=r"\(500\); 3 tries") as failed:
         remote.app("oneshot").invoke(QUESTION)
     assert "traceback" not in str(failed.value)
-    fake.replies.extend([plain(400, {"error": {"code": "context_length_exceeded"}})] * 2)
+    fake.replies.append(plain(400, {"error": {"code": "context_length_exceeded"}}))
     with pytest.raises(InputError, match="context"):
         remote.app("oneshot").invoke(QUESTION)
     assert remote.app("oneshot").invoke(QUESTION).text == "Ada keeps it."
@@ -118,6 +118,38 @@ def test_tokens_are_counted_by_pieces_where_the_other_side_counts_none(
     assert (receipt.prompt_tokens, receipt.generated_tokens) == (0, 2)
     fake.replies.append((stream_head(), piece("Ada", "stop"), usage(7, 5), end))
     assert remote.app("oneshot").invoke(QUESTION).receipt.generated_tokens == 5
+
+
+def test_one_server_of_two_may_go_and_come_back(fake: FakeEndpoint, corpus: Path) -> None:
+    settings = {"reranker": None, "engine_host": "inline"}
+    with FakeEndpoint() as other:
+        port, names = other.port, f"{other.url},{fake.url}"
+        server = Server(names, corpus, **settings)
+    with server:  # the other one is gone now
+        for _ in range(3):
+            assert server.app("oneshot").invoke(QUESTION).text == "Ada keeps it."
+        health = server.health()
+        assert health["ready"]
+        (note,) = health["notes"]["llm"]  # type: ignore[index]
+        assert note.startswith(f"http://127.0.0.1:{port}/v1 ")
+        with FakeEndpoint(port=port, words=("Back.",)):
+            texts = (server.app("oneshot").invoke(QUESTION).text for _ in range(2000))
+            assert "Back." in texts, "it is asked again after a while"
+            assert server.health()["notes"] == {}
+
+
+def test_a_key_is_not_shown(
+    fake: FakeEndpoint, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEDDLE_REMOTE_KEY", "very-secret")
+    with Server(fake.url, corpus, reranker=None, engine_host="inline") as server:
+        answer = server.app("oneshot").invoke(QUESTION)
+        fake.replies.append(plain(401, {"error": {"message": "very-secret is wrong"}}))
+        with pytest.raises(EngineError, match="refuses the key") as failed:
+            server.app("oneshot").invoke(QUESTION)
+        shown = f"{server.health()} {answer} {failed.value} {server.plan} {server.plan.record()}"
+    assert fake.generations[-1].headers["authorization"] == "Bearer very-secret"
+    assert "very-secret" not in shown
 
 
 def test_what_only_own_models_can_do_is_refused_by_name(

@@ -15,7 +15,7 @@ from heddle.encoder.encoder_directory import EncoderDirectory
 
 log = logging.getLogger(__name__)
 
-CHUNK_TOKENS: Final = 256  # the packaged embedder's whole length
+CHUNK_TOKENS: Final = 200
 CHUNK_TOKENS_MIN: Final = 32
 _STAMP: Final = re.compile(rf"form {FORM}: (\d+) (.+), overlap (\d+)$")
 

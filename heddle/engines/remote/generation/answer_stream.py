@@ -120,6 +120,8 @@ class AnswerStream:
         if text is not None and not isinstance(text, str):
             raise no_json("an event whose content is no text")
         if text:
+            if not text.isascii():  # JSON can hold halves of characters, which no output can
+                text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
             self.chars += len(text)
             if self.chars > TEXT_CHARS_MAX:
                 raise no_json(f"an answer of more than {TEXT_CHARS_MAX:,} characters")

@@ -21,6 +21,7 @@ from heddle.engines.remote.generation.dialect import (
     request_body,
     without,
 )
+from heddle.engines.remote.probe import shown_name
 from heddle.engines.remote.problem import RemoteProblem, Trouble
 from heddle.engines.remote.refusal import problem_of
 
@@ -107,7 +108,7 @@ class Course:
         usage = stream.usage
         run = RemoteRun(
             server=server.name,
-            model=server.abilities.model,
+            model=shown_name(server.abilities.model),
             prompt_tokens=_count(usage.get("prompt_tokens")),
             prompt_tokens_reused=_cached(usage.get("prompt_tokens_details")),
             tokens=_count(usage.get("completion_tokens")) or len(stream.parts),

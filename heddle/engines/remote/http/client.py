@@ -154,8 +154,8 @@ class HttpClient:
             words = f"can't be reached: no connection within {CONNECT_S_MAX:g} s"
             raise RemoteProblem(Trouble.ABSENT, words) from None
         except ssl.SSLCertVerificationError:
-            words = "has a certificate that this machine doesn't trust"
-            raise RemoteProblem(Trouble.NO_ENTRY, words) from None
+            words = "has a certificate that this machine doesn't trust (SSL_CERT_FILE names others)"
+            raise RemoteProblem(Trouble.NO_API, words) from None
         except ssl.SSLError:
             words = "doesn't speak TLS; is it an http:// address?"
             raise RemoteProblem(Trouble.NO_API, words) from None

@@ -20,9 +20,9 @@ def store(tmp_path: Path):
         yield opened
 
 
-def test_by_default_chunks_fill_the_embedder(store):
+def test_by_default_chunks_are_of_middling_length(store):
     found = chunking_for(ENCODER, store)
-    assert (found.size, found.overlap) == (256, 0)
+    assert (found.size, found.overlap) == (200, 0)
     assert found.counter.unit == f"tokens of {ENCODER.name}"
     assert default_chunking().stamp == found.stamp
 
@@ -33,12 +33,12 @@ def test_what_was_asked_for_holds_until_something_else_is(store):
     assert (again.size, again.overlap) == (128, 16)
     assert chunking_for(ENCODER, store, overlap=0).size == 128
     assert chunking_for(ENCODER, store, 32).overlap == 16
-    assert chunking_for(ENCODER, store, 200).overlap == 16
+    assert chunking_for(ENCODER, store, 220).overlap == 16
 
 
 def test_the_settings_of_an_older_form_are_not_taken_over(store):
     store.set_chunking("words_max=120 overlap_words=0 chars_max=2000")
-    assert chunking_for(ENCODER, store).size == 256
+    assert chunking_for(ENCODER, store).size == 200
 
 
 @pytest.mark.parametrize(
