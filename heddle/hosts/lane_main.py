@@ -29,6 +29,8 @@ from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed,
 from heddle.runtime.supervision import Heartbeat
 
 _log = logging.getLogger(__name__)
+# Packages that an engine may lack, and the extra that brings each.
+EXTRAS = {"transformers": "llm", "triton": "gpu"}
 _BUILDING_S = float("inf")  # building an engine has its own limit, in the parent
 
 
@@ -214,7 +216,8 @@ def call_factory(spec: EngineSpec, epoch: int) -> SteppedEngine:
     """Build an engine: import its factory and call it.
 
     Raises:
-        ConfigError: there is no such function, or the engine refuses its settings.
+        ConfigError: there is no such function, the engine refuses its settings, or it needs a
+            package that an extra brings.
     """
     module, _, function = spec.factory.partition(":")
     factory = getattr(import_module(module), function, None)
@@ -222,7 +225,15 @@ def call_factory(spec: EngineSpec, epoch: int) -> SteppedEngine:
         raise ConfigError(
             f"EngineSpec.factory of {spec.name!r}: module {module} has no function {function!r}"
         )
-    engine: SteppedEngine = factory(spec.name, epoch, spec.settings)
+    try:
+        engine: SteppedEngine = factory(spec.name, epoch, spec.settings)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get(error.name or "")
+        if extra is None:
+            raise
+        raise ConfigError(
+            f"engine {spec.name!r} needs the package {error.name}: pip install 'heddle[{extra}]'"
+        ) from error
     return engine
 
 

@@ -76,6 +76,8 @@ class TransformerWorker:
         try:
             encoder = _encoder(directory, torch_dtype(dtype, place), place)
             tokenizer = Tokenizer.from_file(str(directory.path / "tokenizer.json"))
+        except ModuleNotFoundError:
+            raise
         except Exception as error:  # transformers and tokenizers raise whatever their parts do
             raise ConfigError(
                 f"embedding model {directory.path} can't be loaded: {error}"

@@ -1,6 +1,6 @@
 """A reading model from its directory: tokenise, cut, run, find the best spans."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol, Self
 
 import torch
@@ -13,7 +13,6 @@ from heddle.encoder.device import find_device, torch_dtype
 from heddle.engines.reading.packed_reader import PackedReader
 from heddle.engines.reading.reading_directory import ReaderKind, ReadingDirectory
 from heddle.engines.reading.spans import Finding
-from heddle.engines.reading.transformers_reader import TransformersReader
 from heddle.engines.reading.windows import (
     NO_TEXT,
     CutPassage,
@@ -24,11 +23,6 @@ from heddle.engines.reading.windows import (
     cut,
 )
 
-READERS: Final[Mapping[ReaderKind, type[PackedReader] | type[TransformersReader]]] = {
-    ReaderKind.EXTRACTOR: PackedReader,
-    ReaderKind.SPANS: TransformersReader,
-    ReaderKind.SCORE: TransformersReader,
-}
 WARM_UP_TEXT: Final = ReadingText("", "warm up " * 8)
 
 
@@ -84,10 +78,8 @@ class TransformerReadingWorker:
         place = find_device(device)
         try:
             tokenizer = Tokenizer.from_file(str(directory.encoder / "tokenizer.json"))
-            reader: Reader = READERS[directory.kind].load(
-                directory, torch_dtype(dtype, place), place
-            )
-        except ConfigError:
+            reader = _reader(directory, torch_dtype(dtype, place), place)
+        except (ConfigError, ModuleNotFoundError):
             raise
         except Exception as error:  # transformers and tokenizers raise what their parts raise
             raise ConfigError(f"reading model {directory.path} can't be loaded: {error}") from error
@@ -164,3 +156,12 @@ def _check_room(directory: ReadingDirectory, marks: PairMarks) -> None:
             f"reading model {directory.path} takes {sizes.window_max} tokens, too few for a "
             f"question of {sizes.question_max} and a title of {sizes.title_max} beside a passage"
         )
+
+
+def _reader(directory: ReadingDirectory, dtype: torch.dtype, device: torch.device) -> Reader:
+    if directory.kind is ReaderKind.EXTRACTOR:
+        return PackedReader.load(directory, dtype, device)
+    # Late: transformers takes a second to import, and only other people's models need it.
+    from heddle.engines.reading.transformers_reader import TransformersReader
+
+    return TransformersReader.load(directory, dtype, device)

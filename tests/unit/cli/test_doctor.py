@@ -268,6 +268,7 @@ def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     assert found["missing"][0]["fix"].startswith(f'{sys.executable} -m pip install "pypdfium2')
     assert found["extras"] == {
         "server": False,
+        "llm": True,
         "reader": True,
         "gpu": False,
     }  # and none that only developers want

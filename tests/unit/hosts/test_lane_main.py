@@ -7,9 +7,12 @@ import time
 
 import pytest
 
+from heddle.core.errors import ConfigError
+from heddle.core.primitives import PrimitiveKind
 from heddle.hosts import lane_main
 from heddle.hosts.channel import Channel
-from heddle.hosts.lane_main import Pulse, close_all, waited_for_core_s
+from heddle.hosts.lane_main import Pulse, call_factory, close_all, waited_for_core_s
+from heddle.hosts.lane_spec import EngineSpec
 from heddle.runtime.supervision import Heartbeat
 
 
@@ -100,3 +103,28 @@ def test_a_new_step_has_a_new_baseline(pulse: Pulse, monkeypatch: pytest.MonkeyP
         pulse.enter("llm", 0.2)
         monkeypatch.setattr(time, "monotonic", lambda at_s=start_s: at_s + 3.0)
         assert pulse._beat().step_s == pytest.approx(3.0)
+
+
+def needs_transformers(name: str, epoch: int, settings: object) -> None:
+    raise ModuleNotFoundError("No module named 'transformers'", name="transformers")
+
+
+def needs_a_typo(name: str, epoch: int, settings: object) -> None:
+    raise ModuleNotFoundError("No module named 'trasnformers'", name="trasnformers")
+
+
+@pytest.mark.parametrize(
+    ("factory", "error", "said"),
+    [
+        (needs_transformers, ConfigError, r"'llm' needs the package transformers: .*heddle\[llm\]"),
+        (needs_a_typo, ModuleNotFoundError, "trasnformers"),
+    ],
+)
+def test_a_package_of_an_extra_is_named_with_it(
+    factory: object, error: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_main, "tried_factory", factory, raising=False)
+    kinds = frozenset({PrimitiveKind.DECODING})
+    spec = EngineSpec("llm", "heddle.hosts.lane_main:tried_factory", None, 1, kinds)
+    with pytest.raises(error, match=said):
+        call_factory(spec, 1)
