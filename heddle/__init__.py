@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from heddle.app.indexing.documents import DocumentChange
     from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport
     from heddle.app.request_options import EmbeddingOptions, RequestOptions
+    from heddle.app.search import SearchOptions, SearchResult
     from heddle.app.server_settings import ServerSettings
     from heddle.core.errors import (
         Busy,
@@ -84,6 +85,8 @@ _HOMES: Final = {
     "RequestOptions": "heddle.app.request_options",
     "Retrieved": "heddle.runtime.events",
     "ReusePolicy": "heddle.core.kv_reuse",
+    "SearchOptions": "heddle.app.search",
+    "SearchResult": "heddle.app.search",
     "Server": "heddle.app",
     "ServerConfig": "heddle.app",
     "ServerSettings": "heddle.app.server_settings",
@@ -130,6 +133,8 @@ __all__ = [
     "RequestOptions",
     "Retrieved",
     "ReusePolicy",
+    "SearchOptions",
+    "SearchResult",
     "Server",
     "ServerConfig",
     "ServerSettings",

@@ -1,14 +1,15 @@
 """Do what a new user does, and write down what it costs: `python -m tools.first_evening FOLDER...`.
 
 An empty environment gets torch and the wheels of `dist/`, as docs/install.md says. The folders
-are indexed, and each question is asked by `heddle ask`. Every command runs as a user types it,
-in an empty folder with an empty cache. For each, its exit code, CPU seconds (of it and of the
-processes that it waited for), seconds and words are printed as Markdown, for
-docs/results/first-evening.md. Stumbles are for a reader to find.
+are indexed, and each question is asked by `heddle ask`. Every command runs as a user types it, in
+a folder with a copy of the manuals and an empty cache. For each, its exit code, CPU seconds (of it
+and of the processes that it waited for), seconds and words are printed as Markdown.
+docs/results/first-evening.md has the stumbles that a reader found in them.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -61,11 +62,14 @@ def evening(
     """Yield each command of the evening as it ends. Mutates: fills `home`."""
     venv.create(home / "env", with_pip=True)
     programs = home / "env" / "bin"
+    names = [folder.name for folder in folders]
+    for folder in folders:
+        shutil.copytree(folder, home / folder.name)
     yield tried(programs, home, "pip", "install", "--quiet", torch)
     yield tried(programs, home, "pip", "install", "--quiet", *map(str, wheels))
     yield tried(programs, home, "heddle", "doctor")
-    yield tried(programs, home, "heddle", "index", *map(str, folders), "--into", CORPUS)
-    yield tried(programs, home, "heddle", "index", *map(str, folders), "--into", CORPUS)
+    yield tried(programs, home, "heddle", "index", *names, "--into", CORPUS)
+    yield tried(programs, home, "heddle", "index", *names, "--into", CORPUS)
     for question in questions:
         if "search" in COMMANDS and question == questions[0]:
             yield tried(programs, home, "heddle", "search", CORPUS, question)

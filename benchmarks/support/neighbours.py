@@ -14,7 +14,7 @@ from heddle.core.passages import Passage
 from heddle.core.payloads import EmbedPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
-from heddle.corpus.pending import embedding_text
+from heddle.corpus.text_counts import embedding_text
 from heddle.engines.embedding.build import EmbeddingSettings, build_engine, default_model_dir
 from heddle.evals.context import sample
 from heddle.evals.dataset import Dataset

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from heddle.app.assembly.server_plan import REMOTE_DTYPE, embedder_dtype
 from heddle.app.indexing.chunk_embedding import BATCH_ROWS, Embedded, embed_batches
+from heddle.app.indexing.chunk_lengths import chunking_for
 from heddle.app.models.embedder_source import open_embedder
 from heddle.app.models.remote_models import open_remote_embedder
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory
@@ -36,12 +37,18 @@ class EmbedProgress:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What an indexing run did: to the documents, and to the vectors."""
+    """What an indexing run did: to the documents, and to the vectors.
+
+    `twins` are chunks that equal another one and are found by way of it; `outdated` are documents
+    that an older Heddle has cut.
+    """
 
     documents: IngestReport
     embedded: Embedded
     vectors: int
     revision: int
+    twins: int = 0
+    outdated: int = 0
 
 
 def index_paths(
@@ -52,6 +59,8 @@ def index_paths(
     prune: bool = False,
     search: SearchMode | None = None,
     long_texts: LongTexts = LongTexts.CUT,
+    chunk_tokens: int | None = None,
+    overlap: int | None = None,
     on_documents: Callable[[IngestProgress], None],
     on_vectors: Callable[[EmbedProgress], None],
     on_graph: OnPhase = lambda phase, done, count: None,
@@ -62,15 +71,19 @@ def index_paths(
     how the corpus is searched from now on; None leaves that as it was, at first AUTO. Servers that
     are running on the corpus see every change at their next search, but search in another way only
     when they are started again. `long_texts` says what becomes of chunks longer than the embedder
-    takes. `on_graph` hears how far the build of a graph is. The stored chunk KV of what is deleted
-    goes with it, for every model. A first run that takes in no document leaves nothing behind.
+    takes. `chunk_tokens` is the most tokens of a chunk with its title, and `overlap` how many of
+    them it repeats of the chunk before it; None leaves both as they were, at first 200 and 0. Files
+    that were cut in another way are read anew. `on_graph` hears how far the build of a graph is.
+    The stored chunk KV of what is deleted goes with it, for every model. A first run that takes in
+    no document leaves nothing behind.
 
     Raises:
         InputError: a path isn't there, or nothing was found to index.
-        ConfigError: the embedder can't be used, or the corpus was made with another one or other
-            chunking.
+        ConfigError: the embedder can't be used, the corpus was made with another one, or a chunk
+            would be too long or too short.
         StorageError: the disk refuses; what was committed stays.
     """
+    paths = tuple(paths)
     remote = open_remote_embedder(embedder)
     encoder = open_embedder(embedder) if remote is None else remote.first
     with _made_or_opened(directory) as store:
@@ -78,13 +91,18 @@ def index_paths(
         if remote is None:
             dtype = embedder_dtype("auto", store.embedder, read_machine())
         store.set_embedder(EmbedderStamp(encoder.name, encoder.dims, dtype))
-        report = ingest_documents(store, paths, on_documents, prune=prune)
+        chunking = chunking_for(encoder, store, chunk_tokens, overlap)
+        report = ingest_documents(store, paths, on_documents, prune=prune, chunking=chunking)
         if store.stats().chunks == 0 and not report.removed:
             raise InputError(_nothing(report))
+        store.add_roots(str(path.resolve()) for path in paths)
         embedded = embed_pending(store, directory, embedder, long_texts, on_vectors)
         refresh_index(directory, search, on_graph)
         forget_files(chunk_kv_directory(directory), store.deleted(0).tolist())
-        return IndexReport(report, embedded, store.vector_count, store.revision)
+        stats = store.stats()
+        return IndexReport(
+            report, embedded, store.vector_count, store.revision, stats.twins, stats.outdated
+        )
 
 
 @contextmanager

@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 from heddle.app.application import App
 from heddle.app.assembly.server_plan import ServerPlan
 from heddle.app.assembly.start import start
 from heddle.app.embedding_service import checked_texts
+from heddle.app.indexing.chunk_lengths import chunking_for
 from heddle.app.indexing.documents import (
     DocumentChange,
     corpus_of,
@@ -27,6 +28,7 @@ from heddle.app.priming.prime import NEIGHBOURS_DEFAULT, prime_chunks
 from heddle.app.remote.auto_model import without_auto
 from heddle.app.request_arguments import tenant_name
 from heddle.app.request_options import CheckedEmbedding, EmbeddingOptions, RequestOptions
+from heddle.app.search import SearchOptions, SearchResult, search_workflow
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_settings import ServerSettings
 from heddle.app.submission import Submission, admit, compiled_workflow
@@ -171,6 +173,38 @@ class Server:
         request = Submission.of(self.config, self._changed, compiled, inputs, options)
         return self._running.thread.call(lambda: admit(self._running, request))
 
+    def search(self, query: str, **options: Unpack[SearchOptions]) -> SearchResult:
+        """Find passages, and wait for them; no model writes or quotes an answer.
+
+        Args:
+            query: what to search for.
+            options:
+                topk: how many passages; fewer where the corpus has fewer; default: 5.
+                hybrid: search by words (BM25) as well as by meaning.
+                rerank: have a model read four times as many passages with the query, and keep the
+                    best; the server needs a model that ranks.
+                where, tenant, deadline_s, priority: as for `submit`.
+
+        Raises:
+            Busy: too many requests are in flight; nothing was started.
+            InputError, ConfigError: the search can't be run as it is.
+            HeddleError: it failed.
+        """
+        handle = self.submit_search(query, **options)
+        try:
+            answer = handle.result()
+        except KeyboardInterrupt:
+            handle.cancel_soon()
+            raise
+        return SearchResult(answer.passages, answer.receipt)
+
+    def submit_search(self, query: str, **options: Unpack[SearchOptions]) -> Handle:
+        """Admit a search as `search` does; its handle's answer has the passages and no text."""
+        asked: dict[str, Any] = {**options}
+        kinds = ("topk", "hybrid", "rerank")
+        workflow = search_workflow(**{name: asked.pop(name) for name in kinds if name in asked})
+        return self.submit(workflow, query, **asked)
+
     def embed(self, texts: Sequence[str], **options: Unpack[EmbeddingOptions]) -> Vectors:
         """Embed texts on the lanes that workflows use, or refuse at once. (WindVE)
 
@@ -243,7 +277,7 @@ class Server:
 
         Raises:
             InputError: a field can't be used, or there is no text.
-            ConfigError: the server has no corpus, or it was cut in another way.
+            ConfigError: the server has no corpus.
             Busy, EngineError: it couldn't be embedded; called again, it goes on.
             StorageError: the disk refuses; what was there stays.
         """
@@ -255,7 +289,9 @@ class Server:
             tenant=tenant_name(tenant),
             collection=collection,
         )
-        return put_document(self, corpus_of(self.store), document)
+        store, embedding = corpus_of(self.store), self._running.embedding
+        encoder = None if embedding is None else embedding.directory
+        return put_document(self, store, document, chunking_for(encoder, store))
 
     def delete(self, document_id: str, *, tenant: str = "") -> bool:
         """Delete one document, and its chunks' KV; return whether this tenant had it.

@@ -11,10 +11,10 @@ from heddle.core.tasks import Priority
 PRIORITIES = tuple(level.name.lower() for level in Priority)
 
 
-def add_topk(parser: CommandParser) -> None:
+def add_topk(parser: CommandParser, default: str = "the workflow's") -> None:
     """Declare `--topk`."""
     parser.add_argument(
-        "--topk", type=int, metavar="N", help="passages of each search; default: the workflow's"
+        "--topk", type=int, metavar="N", help=f"passages of each search; default: {default}"
     )
 
 
@@ -26,17 +26,7 @@ def add_request(parser: CommandParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="search by words (BM25) as well as by meaning",
     )
-    parser.add_argument(
-        "--where",
-        type=_key_and_value,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="search only documents with this metadata",
-    )
-    parser.add_argument(
-        "--tenant", default="", metavar="NAME", help="search this tenant's documents, too"
-    )
+    add_scope(parser)
     parser.rare(
         "--input",
         type=_key_and_value,
@@ -53,21 +43,50 @@ def add_request(parser: CommandParser) -> None:
     )
 
 
+def add_scope(parser: CommandParser) -> None:
+    """Declare which documents a search may find."""
+    parser.add_argument(
+        "--where",
+        type=_key_and_value,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="search only documents with this metadata",
+    )
+    parser.add_argument(
+        "--tenant", default="", metavar="NAME", help="search this tenant's documents, too"
+    )
+
+
 def request_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what `add_request` declares but the inputs, under the names of `Server.submit`.
+    """Return what `add_request` declares but the inputs, under the names of `Server.submit`."""
+    return {
+        "topk": options.topk,
+        "hybrid": options.hybrid,
+        "priority": options.priority,
+        **scope_options(options),
+    }
+
+
+def scope_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what `add_scope` declares, under the names of `Server.submit`.
 
     Several values of one key of `where` are alternatives.
     """
     where: dict[str, list[str]] = {}
     for key, value in options.where:
         where.setdefault(key, []).append(value)
-    return {
-        "topk": options.topk,
-        "hybrid": options.hybrid,
-        "where": where,
-        "tenant": options.tenant,
-        "priority": options.priority,
-    }
+    return {"where": where, "tenant": options.tenant}
+
+
+def add_no_server(parser: CommandParser) -> None:
+    """Declare `--no-server`."""
+    parser.add_argument(
+        "--no-server",
+        dest="server",
+        action="store_false",
+        help="start an own server even where one runs on DIR",
+    )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -1,15 +1,20 @@
 """`heddle ask DIR "question"`"""
 
 import argparse
+import logging
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from heddle.app.models.prompt_files import server_writing
-from heddle.cli.arguments import add_request, request_options
+from heddle.app.server_config import ServerConfig
+from heddle.cli.arguments import add_no_server, add_request, request_options
 from heddle.cli.command_parser import CommandParser
-from heddle.cli.config_options import add_config, add_index, server_config
-from heddle.cli.primitive_times import primitive_times
-from heddle.cli.quote_lines import quote_lines
+from heddle.cli.config_options import add_config, add_index, choices, server_config
+from heddle.cli.output.primitive_times import primitive_times
+from heddle.cli.output.quote_lines import quote_lines
+from heddle.cli.running.client import RunningServer, find_server, request_settings
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.passages import Passage
@@ -26,8 +31,11 @@ from heddle.runtime.events import (
 )
 from heddle.runtime.receipt import Receipt, Speculation, Splice
 from heddle.workflow.nodes import GenerationNode
-from heddle.workflow.writing import with_writing
+from heddle.workflow.presets import PRESETS
+from heddle.workflow.workflow import Workflow
+from heddle.workflow.writing import AS_IT_IS, Writing, check_writes, with_writing
 
+log = logging.getLogger(__name__)
 SNIPPET_CHARS = 100
 # The command names the index itself; priming in the background would end with the answer.
 ONE_QUESTION = ("index", "reprime")
@@ -47,6 +55,7 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument(
         "--receipt", action="store_true", help="print counts and times of the request"
     )
+    add_no_server(parser)
     add_config(parser, without=ONE_QUESTION)
     parser.set_defaults(run=run)
 
@@ -55,15 +64,65 @@ def run(options: argparse.Namespace) -> int:
     """Answer one question, streaming the answer to stdout and the passages after it."""
     config = server_config(options, needs=("index",), reprime=False)
     workflow = load_workflow(options.workflow or config.default_workflow)
-    with_writing(workflow, server_writing(config))  # refuses a prompt before the models load
+    writing = _writing(options, config, workflow)
     writers = (n for n in workflow.outputs if isinstance(workflow.nodes[n], GenerationNode))
     printer = Printer(frozenset(map(str, writers)), options.receipt)
     inputs = {**dict(options.input), "query": options.question}
+    running = _running(options, config)
+    if running is not None:
+        for event in running.ask(_request(options, config, inputs, writing)):
+            printer.take(event)
+        print(f"answered by the running server at {running.url}", file=sys.stderr)
+        return 0
     with start_server(config) as server:
         app = server.app(workflow)
         for event in app.stream(inputs, **request_options(options)):
             printer.take(event)
     return 0
+
+
+def _running(options: argparse.Namespace, config: ServerConfig) -> RunningServer | None:
+    """Return the server that runs on the corpus, unless only one of this command's own will do."""
+    if not options.server:
+        return None
+    if options.workflow is not None and options.workflow not in PRESETS:
+        log.info("a workflow of one's own runs in a server of its own")
+        return None
+    return find_server(config, choices(options, ServerConfig))
+
+
+def _request(
+    options: argparse.Namespace,
+    config: ServerConfig,
+    inputs: Mapping[str, object],
+    writing: Writing,
+) -> dict[str, object]:
+    """Return the body of a question to the running server."""
+    return {
+        "inputs": inputs,
+        "workflow": options.workflow,
+        **request_options(options),
+        **request_settings(config, choices(options, ServerConfig)),
+        **asdict(writing),
+    }
+
+
+def _writing(options: argparse.Namespace, config: ServerConfig, workflow: Workflow) -> Writing:
+    """Return how the answer is to be written; refused before the models load.
+
+    What the environment or a file says is left out where no model writes the answer.
+
+    Raises:
+        InputError, ConfigError: the workflow or a value can't be used so.
+    """
+    writing = server_writing(config)
+    by_flag: dict[str, Any] = {
+        name: one.value
+        for name, one in choices(options, ServerConfig).items()
+        if name in Writing.__match_args__ and one.source.startswith("--")
+    }
+    check_writes(workflow, Writing(**by_flag))
+    return writing if with_writing(workflow, writing) is not workflow else AS_IT_IS
 
 
 @dataclass(slots=True)
@@ -130,7 +189,10 @@ def passage_line(passage: Passage) -> str:
     """Return one line that shows where a passage is from and how it begins."""
     text = " ".join(passage.text.split())
     cut = text if len(text) <= SNIPPET_CHARS else text[: SNIPPET_CHARS - 1] + "…"
-    where = f"{passage.place}  " if str(passage.place) else ""
+    where = str(passage.place)
+    if where and passage.copies:
+        where += f" and {passage.copies} more"
+    where = f"{where}  " if where else ""
     return f"  {passage.distance:.3f}  {where}{passage.title}: {cut}"
 
 

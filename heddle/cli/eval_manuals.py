@@ -2,13 +2,11 @@
 
 import sys
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 
 from heddle.app.index_paths import EmbedProgress, index_paths
 from heddle.app.server_config import ServerConfig
 from heddle.cli.progress import ProgressLines
-from heddle.corpus.chunking import Chunking
 from heddle.evals.manuals_scores import cpu_seconds, manuals_scores
 from heddle.evals.metrics.quotes import QuotedAnswer, Reply
 from heddle.evals.run import Outcome
@@ -16,8 +14,7 @@ from heddle.evals.run import Outcome
 
 def indexed_folder(folder: Path) -> Path:
     """Return the corpus of a folder's files, which lies beside it; index what isn't indexed yet."""
-    cut = sha256(Chunking().stamp.encode()).hexdigest()[:8]  # other chunks are another corpus
-    corpus = folder.with_name(f"corpus-{cut}")
+    corpus = folder.with_name("corpus")
     with ProgressLines() as progress:
 
         def on_vectors(state: EmbedProgress) -> None:

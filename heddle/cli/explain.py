@@ -11,7 +11,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_topk
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, choices, server_config
-from heddle.cli.primitive_times import primitive_times
+from heddle.cli.output.primitive_times import primitive_times
 from heddle.cli.progress import status
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow

@@ -13,6 +13,7 @@ from heddle.app.models.remote_name import is_remote, read_remote_name
 from heddle.app.priming.chunk_kv_disk import readable_size
 from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport, PrimingStage
 from heddle.app.priming.prime import NEIGHBOURS_DEFAULT
+from heddle.app.server_config import ServerConfig
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import MODEL_FIELDS, REUSE_STORE_FIELDS, add_config, server_config
 from heddle.cli.progress import ProgressLines
@@ -52,6 +53,20 @@ def add_arguments(parser: CommandParser) -> None:
         "--tenant", default="", metavar="NAME", help="tenant of the documents that --delete names"
     )
     parser.add_argument(
+        "--chunk-tokens",
+        type=int,
+        metavar="N",
+        help="most tokens of a chunk with its title, as the embedder counts them; default: as "
+        "before, at first 200 or the embedder's length; files cut otherwise are read anew",
+    )
+    parser.add_argument(
+        "--overlap",
+        type=int,
+        metavar="N",
+        help="how many tokens of the chunk before it each chunk begins with; default: as before, "
+        "at first 0",
+    )
+    parser.add_argument(
         "--index-kind",
         choices=INDEX_KINDS,
         metavar="|".join(INDEX_KINDS),
@@ -84,8 +99,34 @@ def run(options: argparse.Namespace) -> int:
     if bool(options.paths) == bool(options.delete):
         raise ConfigError("name files or directories to index, or documents to --delete ID")
     if options.delete:
-        return _delete(options)
+        return delete_shown(options.into, options.delete, options.tenant)
     config = server_config(options, only=EMBEDDING_FIELDS, index=options.into)
+    report = index_shown(
+        options.paths,
+        options.into,
+        config,
+        prune=options.prune,
+        search=None if options.index_kind is None else SearchMode(options.index_kind),
+        chunk_tokens=options.chunk_tokens,
+        overlap=options.overlap,
+    )
+    code = print_report(report, options.into)
+    if options.prime and report.vectors:
+        _print_priming(_prime(options), options.into)
+    return code
+
+
+def index_shown(
+    paths: Sequence[Path],
+    directory: Path,
+    config: ServerConfig,
+    *,
+    prune: bool,
+    search: SearchMode | None = None,
+    chunk_tokens: int | None = None,
+    overlap: int | None = None,
+) -> IndexReport:
+    """Bring a corpus up to date with files, and show the progress; see `index_paths`."""
     if is_remote(config.embedder):
         name = read_remote_name(str(config.embedder), "--embedder", os.environ)
         print(f"passages to embed go to {', '.join(map(str, name.addresses))}", file=sys.stderr)
@@ -100,29 +141,28 @@ def run(options: argparse.Namespace) -> int:
         def on_graph(phase: str, done: int, total: int) -> None:
             progress.update(f"building the graph, {phase}", done, total)
 
-        report = index_paths(
-            options.paths,
-            options.into,
+        return index_paths(
+            paths,
+            directory,
             embedder=config.embedder,
-            prune=options.prune,
-            search=None if options.index_kind is None else SearchMode(options.index_kind),
+            prune=prune,
+            search=search,
             long_texts=config.long_texts,
+            chunk_tokens=chunk_tokens,
+            overlap=overlap,
             on_documents=on_documents,
             on_vectors=on_vectors,
             on_graph=on_graph,
         )
-    code = _print_report(report, options.into)
-    if options.prime and report.vectors:
-        _print_priming(_prime(options), options.into)
-    return code
 
 
-def _delete(options: argparse.Namespace) -> int:
-    missing = delete_documents(options.into, options.delete, tenant=options.tenant)
-    print(f"documents deleted: {len(options.delete) - len(missing)}")
-    whose = f" of the tenant {options.tenant!r}" if options.tenant else ""
+def delete_shown(directory: Path, ids: Sequence[str], tenant: str) -> int:
+    """Delete documents and print how many; exit code 1 when one wasn't there."""
+    missing = delete_documents(directory, ids, tenant=tenant)
+    print(f"documents deleted: {len(ids) - len(missing)}")
+    whose = f" of the tenant {tenant!r}" if tenant else ""
     for one in missing:
-        print(f"error: no document {one!r}{whose} in {options.into}", file=sys.stderr)
+        print(f"error: no document {one!r}{whose} in {directory}", file=sys.stderr)
     return 1 if missing else 0
 
 
@@ -166,7 +206,7 @@ def _print_priming(report: PrimingReport, directory: Path) -> None:
     print(f'use it:  heddle ask {directory} "your question" --kv-reuse fusionrag')
 
 
-def _print_report(report: IndexReport, directory: Path) -> int:
+def print_report(report: IndexReport, directory: Path) -> int:
     documents = report.documents
     print(
         f"documents: {documents.added} new, {documents.changed} changed, "
@@ -181,6 +221,13 @@ def _print_report(report: IndexReport, directory: Path) -> int:
         )
     embedded = report.embedded
     print(f"chunks embedded now: {embedded.chunks}; searchable: {report.vectors}")
+    if report.twins:
+        print(f"equal to other chunks, found by way of these: {report.twins}")
+    if report.outdated:
+        print(
+            f"indexed by an older Heddle: {report.outdated} documents, whose passages name no"
+            " place; index their files again"
+        )
     if embedded.truncated:
         print(
             f"longer than the embedder takes, cut to its length: {embedded.truncated} chunks; "

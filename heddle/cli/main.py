@@ -18,7 +18,10 @@ from heddle.core.errors import ConfigError, HeddleError, InputError, WorkflowErr
 COMMANDS: Final = {
     "demo": ("heddle.cli.demo", "index a town's archive and answer 40 questions about it"),
     "index": ("heddle.cli.index", "index text, Markdown, HTML, PDF and JSONL into a directory"),
+    "docs": ("heddle.cli.docs", "list, add, remove and synchronise an index's documents"),
+    "search": ("heddle.cli.search", "find passages in an indexed directory"),
     "ask": ("heddle.cli.ask", "answer a question from an indexed directory"),
+    "chat": ("heddle.cli.chat", "ask question after question, with follow-ups"),
     "explain": ("heddle.cli.explain", "show a workflow's graph before and after each pass"),
     "serve": ("heddle.cli.serve", "serve an indexed directory over HTTP"),
     "eval": ("heddle.cli.eval", "measure answer quality on questions with known answers"),

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from heddle.cli.task_pace import TaskPace
+from heddle.cli.output.task_pace import TaskPace
 from heddle.runtime.clock import SystemClock
 
 STREAMS_SHOWN = 6

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, add_index, http_config, server_config
+from heddle.cli.running.advert import ServerAdvert, advertised
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import load_workflow
 from heddle.core.errors import ConfigError
@@ -53,12 +54,15 @@ def run(options: argparse.Namespace) -> int:
         start_server(config) as server,
     ):
         _listen(listener, front)
+        host, port = listener.getsockname()[:2]
+        advert = ServerAdvert.of(config, host, port)
         settings = uvicorn.Config(
             create_app(
                 server,
                 workflows,
                 takes_changes=front.allow_changes,
                 requests_max=front.limit_concurrency,
+                instance="" if advert is None else advert.instance,
             ),
             log_level="warning",
             lifespan="off",
@@ -72,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
             print(_greeting(config.index, listener), flush=True)
             await http.serve(sockets=[listener])
 
-        with asyncio.Runner() as runner:
+        with advertised(Path(str(config.index)), advert), asyncio.Runner() as runner:
             runner.run(greet_and_serve())
     return 0
 

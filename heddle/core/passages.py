@@ -34,6 +34,9 @@ class Passage:
     """A retrieved chunk. `distance` is the squared L2 distance of normalised vectors, in [0, 4].
 
     `score` is what a model that has read it with the question gives it; None = none has read it.
+    `place` is where it stands; in `copies` other places of the same tenant and collection stand the
+    same title and text.
+
     `tenant` and `collection` are its document's: what is computed from several chunks together
     is computed from those of one tenant and collection only.
     """
@@ -48,6 +51,7 @@ class Passage:
     collection: str = ""
     place: Place = NO_PLACE
     score: float | None = None
+    copies: int = 0
 
     def precedes(self, other: "Passage") -> bool:
         """Whether the other passage is the next chunk of the same document."""

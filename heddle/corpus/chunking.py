@@ -1,25 +1,31 @@
 """Cut documents into chunks that an embedding model reads whole and a prompt has room for.
 
 A chunk is a slice of the text. Headings come first, then paragraphs that stay together while they
-fit, then sentences, lines and words, each only where the coarser piece doesn't fit.
+fit, then sentences, lines and words, each only where the coarser piece doesn't fit. A section that
+says little goes with the one after it, or the one before it, its heading in the text.
+
+The text is tokenised once; what is tried afterwards is counted in the tokens' places. Last, each
+chunk is measured as it is embedded, and a section with a chunk that is too long is cut again.
 """
 
 import re
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from heddle.core.errors import ConfigError
 from heddle.core.sentences import sentence_ends
 from heddle.corpus.document import Document
-from heddle.corpus.sections import sections
+from heddle.corpus.sections import Section, joined, sections, shorter_title
+from heddle.corpus.text_counts import WORD, WORD_CHARS_MAX, WORDS, TextCounter
 
-WORD_CHARS_MAX = 200  # a longer "word" (base64, a URL, a script without spaces) is cut
+FORM: Final = 2  # of how chunks are cut: grows when equal settings give other chunks
+CHARS_MAX_EACH: Final = 16  # characters of a chunk for each unit that it may have
+LITTLE: Final = 8  # a section of less than that part of a chunk says little
 
-# Chinese characters and kana stand for a word each: they are written without spaces.
-_IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\s{_IDEOGRAPH}]{{1,{WORD_CHARS_MAX}}}")
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
 _LINE_END = re.compile(r"\n")
 
@@ -43,57 +49,58 @@ class TextChunk:
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """How long chunks are, and how many words each repeats of the one before it.
+    """How long chunks are, and how much each repeats of the one before it.
+
+    Args:
+        size: the most that a chunk has, in what `counter` counts.
+        overlap: how much of the chunk before it a chunk begins with, of the same section.
+        counter: counts; words, where no model is known.
 
     Raises: ConfigError: a bound is too small to work with.
     """
 
-    words_max: int = 120
-    overlap_words: int = 0
-    chars_max: int = 2000
+    size: int = 120
+    overlap: int = 0
+    counter: TextCounter = WORDS
 
     def __post_init__(self) -> None:
-        if self.words_max < 1:
-            raise ConfigError(f"words_max must be at least 1, not {self.words_max}")
-        if not 0 <= self.overlap_words <= self.words_max // 2:
+        if self.size < 1:
+            raise ConfigError(f"size must be at least 1, not {self.size}")
+        if not 0 <= self.overlap <= self.size // 2:
             raise ConfigError(
-                f"overlap_words must be from 0 to half of words_max ({self.words_max // 2}),"
-                f" not {self.overlap_words}"
+                f"overlap must be from 0 to half of a chunk's size ({self.size // 2}),"
+                f" not {self.overlap}"
             )
-        if self.chars_max < 2 * WORD_CHARS_MAX:
-            raise ConfigError(
-                f"chars_max must be at least {2 * WORD_CHARS_MAX}, not {self.chars_max}"
-            )
+
+    @property
+    def chars_max(self) -> int:
+        """The most characters of a chunk, most of them white space where it is reached."""
+        return max(2 * WORD_CHARS_MAX, CHARS_MAX_EACH * self.size)
 
     @property
     def stamp(self) -> str:
         """The parameters in words, to compare and to show."""
-        return (
-            f"words_max={self.words_max} overlap_words={self.overlap_words}"
-            f" chars_max={self.chars_max}"
-        )
+        return f"form {FORM}: {self.size} {self.counter.unit}, overlap {self.overlap}"
 
 
 class Piece(NamedTuple):
-    """Characters [start, end) of the text, with no space at either end, and their words."""
+    """Characters [start, end) of the text, with no space at either end, and their length."""
 
     start: int
     end: int
-    words: int
+    length: int
 
 
 def chunk_document(document: Document, chunking: Chunking) -> tuple[TextChunk, ...]:
     """Return a document's chunks, in its order; none if it has no text.
 
-    Every character but white space is in a chunk, in order (Markdown headings: in the titles).
-    A chunk has at most `words_max` words and `chars_max` characters, and ends inside a word only
-    if that has more than `WORD_CHARS_MAX` characters. Equal documents give equal chunks.
+    Every character but white space is in a chunk, in order, or in the titles (of headings).
+    A chunk as it is embedded has at most `size` units, and ends inside a word only if that has
+    more than `WORD_CHARS_MAX` characters or more units than fit. Equal documents give equal chunks.
     """
-    cutter = _Cutter(document.text, chunking)
+    cutting = _Cutting(document, chunking)
     found = (
-        (section, piece)
-        for section in sections(document)
-        for piece in cutter.cut(section.start, section.end)
+        (section, piece) for section in cutting.sections() for piece in cutting.pieces(section)
     )
     return tuple(
         TextChunk(
@@ -109,13 +116,104 @@ def chunk_document(document: Document, chunking: Chunking) -> tuple[TextChunk, .
     )
 
 
-class _Cutter:
-    """Cuts one text."""
+class _Cutting:
+    """Cuts one document."""
 
-    def __init__(self, text: str, chunking: Chunking) -> None:
-        self.text = text
-        self.chunking = chunking
-        self.words_max = chunking.words_max - chunking.overlap_words
+    def __init__(self, document: Document, chunking: Chunking) -> None:
+        self.document, self.chunking = document, chunking
+        self.places = _Places(chunking.counter.starts(document.text))
+        self._overheads: dict[str, int] = {}
+
+    def sections(self) -> Iterator[Section]:
+        """Give the sections, under titles that leave room; little ones go with a neighbour."""
+        forward: list[Section] = []
+        for section in sections(self.document):
+            both = self._both(forward[-1], section) if forward else None
+            if both and self._says_little(forward[-1]):
+                forward[-1] = both
+            else:
+                forward.append(section)
+        kept: list[Section] = []
+        for section in forward:
+            both = self._both(kept[-1], section) if kept else None
+            if both and self._says_little(section):
+                kept[-1] = both
+            else:
+                kept.append(section)
+        return (replace(section, title=self._fitting(section.title)) for section in kept)
+
+    def pieces(self, section: Section) -> list[Piece]:
+        """Return a section's chunks, each within the bounds as it is embedded."""
+        size, text = self._room(section.title), self.document.text
+        while True:
+            found = _Cutter(text, self.chunking, self.places, size).cut(section.start, section.end)
+            texts = [text[piece.start : piece.end] for piece in found]
+            lengths = self.chunking.counter.embedded(section.title, texts)
+            excess = max(lengths, default=0) - self.chunking.size
+            # Some tokenizers make other tokens of a piece than of the text around it.
+            if excess <= 0 or size == 1:
+                return found
+            size = max(1, size - excess)
+
+    def _both(self, left: Section, right: Section) -> Section | None:
+        """Return two sections as one, if it fits a chunk."""
+        both = joined(self.document.title, left, right)
+        if both is None or both.end - both.start > self.chunking.chars_max:
+            return None
+        return both if self.places.count(both.start, both.end) <= self._room(both.title) else None
+
+    def _says_little(self, section: Section) -> bool:
+        return self.places.count(section.start, section.end) < self.chunking.size // LITTLE
+
+    def _room(self, title: str) -> int:
+        """Return how many units a chunk's text may have beside its title."""
+        return max(1, self.chunking.size - self._overhead(self._fitting(title)))
+
+    def _fitting(self, title: str) -> str:
+        """Return the title, shortened until it leaves half of a chunk to the text."""
+        while title and self._overhead(title) > self.chunking.size // 2:
+            title = shorter_title(title)
+        return title
+
+    def _overhead(self, title: str) -> int:
+        if title not in self._overheads:
+            self._overheads[title] = self.chunking.counter.embedded(title, [""])[0]
+        return self._overheads[title]
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the units of a text begin: counts any part of it in logarithmic time."""
+
+    starts: "array[int]"
+
+    def count(self, start: int, end: int) -> int:
+        """Return how many units begin in [start, end)."""
+        return bisect_left(self.starts, end) - bisect_left(self.starts, start)
+
+    def cuts(self, start: int, end: int, size: int) -> Iterator[int]:
+        """Give places in [start, end) with up to `size` units between them, one character at least.
+
+        Units of one character begin together: they can't be parted.
+        """
+        while True:
+            at = bisect_left(self.starts, start) + size
+            if at >= len(self.starts) or self.starts[at] >= end:
+                return
+            start = max(self.starts[at], start + 1)
+            if start >= end:
+                return
+            yield start
+
+
+class _Cutter:
+    """Cuts one text into chunks of up to `size` units, with those that overlap."""
+
+    def __init__(self, text: str, chunking: Chunking, places: _Places, size: int) -> None:
+        self.text, self.places = text, places
+        self.overlap = min(chunking.overlap, size // 2)
+        self.size = size - self.overlap
+        self.chars_max = chunking.chars_max
 
     def cut(self, start: int, end: int) -> list[Piece]:
         """Return the chunks of a section."""
@@ -125,7 +223,7 @@ class _Cutter:
             parts = [whole] if whole else self.split(*span)
             # A paragraph joins the chunk before it if it fits whole; a long one also takes in a
             # short line that stands before it, which would be a poor chunk by itself.
-            if chunks and (len(parts) == 1 or chunks[-1].words < self.words_max // 4):
+            if chunks and (len(parts) == 1 or chunks[-1].length < self.size // 4):
                 joined = _join(chunks[-1], parts[0])
                 if self.fits(joined):
                     chunks.pop()
@@ -147,11 +245,11 @@ class _Cutter:
     def balance(self, left: Piece, right: Piece) -> list[Piece]:
         """Move the cut between two chunks to where they differ least."""
         pieces = list(self.pieces(left.start, right.end))
-        words_left = list(accumulate(piece.words for piece in pieces))
-        total = words_left[-1]
-        for cut in sorted(range(len(pieces) - 1), key=lambda cut: abs(2 * words_left[cut] - total)):
-            new_left = Piece(left.start, pieces[cut].end, words_left[cut])
-            new_right = Piece(pieces[cut + 1].start, right.end, total - words_left[cut])
+        lengths = list(accumulate(piece.length for piece in pieces))
+        total = lengths[-1]
+        for cut in sorted(range(len(pieces) - 1), key=lambda cut: abs(2 * lengths[cut] - total)):
+            new_left = self.piece(left.start, pieces[cut].end)
+            new_right = self.piece(pieces[cut + 1].start, right.end)
             if self.fits(new_left) and self.fits(new_right):
                 return [new_left, new_right]
         return [left, right]
@@ -159,8 +257,10 @@ class _Cutter:
     def pieces(self, start: int, end: int, level: int = 0) -> Iterator[Piece]:
         """Give the largest pieces of a paragraph that fit: sentences, else lines, else words."""
         if level == len(_ENDS):
-            for word in _WORD.finditer(self.text, start, end):
-                yield Piece(*word.span(), 1)
+            for word in WORD.finditer(self.text, start, end):
+                cuts = self.places.cuts(*word.span(), self.size)
+                for first, last in pairwise((word.start(), *cuts, word.end())):
+                    yield self.piece(first, last)
             return
         for span in self.spans(start, end, _ENDS[level](self.text, start, end)):
             piece = self.measure(*span)
@@ -182,35 +282,38 @@ class _Cutter:
             start = cut
 
     def measure(self, start: int, end: int) -> Piece | None:
-        """Return the piece if it fits a chunk; a very long one is never counted."""
-        if end - start > self.chunking.chars_max:
-            return None
-        piece = Piece(start, end, len(_WORD.findall(self.text, start, end)))
+        """Return the piece if it fits a chunk."""
+        piece = self.piece(start, end)
         return piece if self.fits(piece) else None
+
+    def piece(self, start: int, end: int) -> Piece:
+        """Return [start, end) with its length."""
+        return Piece(start, end, self.places.count(start, end))
 
     def fits(self, piece: Piece) -> bool:
         """Whether a piece is within both bounds."""
-        is_short = piece.end - piece.start <= self.chunking.chars_max
-        return is_short and piece.words <= self.words_max
+        is_short = piece.end - piece.start <= self.chars_max
+        return is_short and piece.length <= self.size
 
     def with_overlap(self, chunks: list[Piece]) -> list[Piece]:
         """Let each chunk begin with the last words of the one before it."""
-        wanted = self.chunking.overlap_words
-        if wanted == 0 or len(chunks) < 2:
+        if self.overlap == 0 or len(chunks) < 2:
             return chunks
         overlapped = chunks[:1]
         for before, chunk in pairwise(chunks):
-            words = _WORD.finditer(self.text, before.start, before.end)
-            earliest = chunk.end - self.chunking.chars_max
-            starts = [word.start() for word in words][-wanted:]
-            starts = [start for start in starts if start >= earliest]
-            start = starts[0] if starts else chunk.start
-            overlapped.append(Piece(start, chunk.end, chunk.words + len(starts)))
+            earliest = chunk.end - self.chars_max
+            starts = (word.start() for word in WORD.finditer(self.text, before.start, before.end))
+            fitting = (
+                start
+                for start in starts
+                if start >= earliest and self.places.count(start, before.end) <= self.overlap
+            )
+            overlapped.append(self.piece(next(fitting, chunk.start), chunk.end))
         return overlapped
 
 
 def _join(left: Piece, right: Piece) -> Piece:
-    return Piece(left.start, right.end, left.words + right.words)
+    return Piece(left.start, right.end, left.length + right.length)
 
 
 def _paragraph_ends(text: str, start: int, end: int) -> Iterator[int]:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from heddle.core.errors import InputError
 from heddle.core.search_scope import Metadata
+from heddle.corpus import twins
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document, DocumentKey
 from heddle.corpus.records import PutOutcome
+from heddle.corpus.twins import chunk_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +24,23 @@ class Version:
     scan: int
     is_live: bool
     collection: str
+    chunking: str
 
-    def says(self, sha256: str, collection: str) -> bool:
-        """Whether it is a text in a collection."""
-        return (self.sha256, self.collection) == (sha256, collection)
+    def says(self, sha256: str, collection: str, chunking: str) -> bool:
+        """Whether it is a text in a collection, cut in this way."""
+        return (self.sha256, self.collection, self.chunking) == (sha256, collection, chunking)
 
 
 def versions(connection: sqlite3.Connection, key: DocumentKey) -> tuple[Version, ...]:
     """Return the versions of a document, the newest first: pending before live."""
     rows = connection.execute(
-        "SELECT version, sha256, source, scan, status, collection FROM documents"
+        "SELECT version, sha256, source, scan, status, collection, chunking FROM documents"
         " WHERE tenant = ? AND id = ? ORDER BY version DESC",
         key,
     )
     return tuple(
-        Version(version, sha256, source, scan, status == "live", collection)
-        for version, sha256, source, scan, status, collection in rows
+        Version(version, sha256, source, scan, status == "live", collection, chunking)
+        for version, sha256, source, scan, status, collection, chunking in rows
     )
 
 
@@ -47,13 +50,25 @@ def put(
     chunks: Sequence[TextChunk],
     *,
     scan: int,
-) -> PutOutcome:
+    chunking: str,
+    revision: int,
+) -> tuple[PutOutcome, int | None]:
     """Store a document as a pending version, unless its text is what is stored already.
+
+    Returns what was done, and the new version; its chunks have the vectors of equal chunks.
 
     A pending version that it replaces was never searchable and just goes. If the text is back
     to the live version's, the pending one goes. Metadata is replaced at once. In another collection
     the same text is a new version with chunks of its own: KV that was computed within the former
-    collection goes with the old ones.
+    collection goes with the old ones. So has a text that is cut in another way.
+
+    Args:
+        connection: inside a write transaction.
+        document: what is stored.
+        chunks: its pieces.
+        scan: the number of the indexing run, 0 = none.
+        chunking: how it was cut.
+        revision: what vectors carry that become searchable because metadata changes.
     """
     stored = versions(connection, document.key)
     if stored:
@@ -63,17 +78,18 @@ def put(
             (scan, document.source, document.file, *document.key),
         )
     sha256, collection = document.sha256, document.collection
-    if stored and stored[0].says(sha256, collection):
-        is_news = _describe(connection, stored[0].version, document)
-        return PutOutcome.DESCRIBED if is_news else PutOutcome.UNCHANGED
+    if stored and stored[0].says(sha256, collection, chunking):
+        is_news = _describe(connection, stored[0], document, revision)
+        return (PutOutcome.DESCRIBED if is_news else PutOutcome.UNCHANGED), None
     for version in stored:
         if not version.is_live:
             connection.execute("DELETE FROM documents WHERE version = ?", (version.version,))
-    if any(version.is_live and version.says(sha256, collection) for version in stored):
-        is_news = _describe(connection, stored[-1].version, document)
-        return PutOutcome.DESCRIBED if is_news else PutOutcome.CHANGED
-    _insert(connection, document, chunks, sha256, scan)
-    return PutOutcome.CHANGED if stored else PutOutcome.ADDED
+    if any(version.is_live and version.says(sha256, collection, chunking) for version in stored):
+        is_news = _describe(connection, stored[-1], document, revision)
+        return (PutOutcome.DESCRIBED if is_news else PutOutcome.CHANGED), None
+    new = _insert(connection, document, chunks, scan, chunking)
+    twins.copy_vectors_to(connection, new)
+    return (PutOutcome.CHANGED if stored else PutOutcome.ADDED), new
 
 
 def delete(connection: sqlite3.Connection, keys: Iterable[DocumentKey], revision: int) -> int:
@@ -146,13 +162,13 @@ def _insert(
     connection: sqlite3.Connection,
     document: Document,
     chunks: Sequence[TextChunk],
-    sha256: str,
     scan: int,
-) -> None:
+    chunking: str,
+) -> int:
     if not chunks:
         raise InputError(f"the document {document.id!r} has no text")
     try:
-        _insert_rows(connection, document, chunks, sha256, scan)
+        return _insert_rows(connection, document, chunks, scan, chunking)
     except UnicodeEncodeError as error:
         raise InputError(f"the document {document.id!r} holds half a character: {error}") from error
 
@@ -161,46 +177,54 @@ def _insert_rows(
     connection: sqlite3.Connection,
     document: Document,
     chunks: Sequence[TextChunk],
-    sha256: str,
     scan: int,
-) -> None:
+    chunking: str,
+) -> int:
     cursor = connection.execute(
-        "INSERT INTO documents (id, source, file, title, sha256, collection, tenant, scan, status)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'pending')",
+        "INSERT INTO documents (id, source, file, title, sha256, collection, tenant, scan,"
+        " chunking, status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending')",
         (
             document.id,
             document.source,
             document.file,
             document.title,
-            sha256,
+            document.sha256,
             document.collection,
             document.tenant,
             scan,
+            chunking,
         ),
     )
     version = cursor.lastrowid
     assert version is not None, "an inserted row has a number"
     _insert_metadata(connection, version, document.metadata)
     connection.executemany(
-        "INSERT INTO chunks (version, position, title, text, start, stop, page, heading)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (_chunk_row(version, chunk) for chunk in chunks),
+        "INSERT INTO chunks (version, position, title, text, start, stop, page, heading, digest)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (_chunk_row(version, chunk, document) for chunk in chunks),
     )
+    return version
 
 
-def _chunk_row(version: int, chunk: TextChunk) -> tuple[object, ...]:
+def _chunk_row(version: int, chunk: TextChunk, document: Document) -> tuple[object, ...]:
     heading = json.dumps(chunk.heading, ensure_ascii=False)
     place = (chunk.start, chunk.end, chunk.page, heading)
-    return (version, chunk.position, chunk.title, chunk.text, *place)
+    digest = chunk_digest(document.tenant, document.collection, chunk.title, chunk.text)
+    return (version, chunk.position, chunk.title, chunk.text, *place, digest)
 
 
-def _describe(connection: sqlite3.Connection, version: int, document: Document) -> bool:
+def _describe(
+    connection: sqlite3.Connection, stored: Version, document: Document, revision: int
+) -> bool:
     """Give a stored version the document's metadata; return whether it is news."""
+    version = stored.version
     rows = connection.execute(
         "SELECT key, value FROM attributes WHERE version = ? ORDER BY key, value", (version,)
     ).fetchall()
     if tuple(rows) == document.metadata:
         return False
+    if stored.is_live:
+        twins.separate(connection, version, revision)
     connection.execute("DELETE FROM attributes WHERE version = ?", (version,))
     _insert_metadata(connection, version, document.metadata)
     return True
@@ -222,6 +246,7 @@ def _publish(connection: sqlite3.Connection, version: int, revision: int) -> Non
     if old is not None:
         _delete_version(connection, old[0], revision)
     connection.execute("UPDATE documents SET status = 'live' WHERE version = ?", (version,))
+    twins.merge(connection, version)
     connection.execute(
         "UPDATE vectors SET revision = ?"
         " WHERE chunk_id IN (SELECT chunk_id FROM chunks WHERE version = ?)",
@@ -230,6 +255,7 @@ def _publish(connection: sqlite3.Connection, version: int, revision: int) -> Non
 
 
 def _delete_version(connection: sqlite3.Connection, version: int, revision: int) -> int:
+    twins.hand_over(connection, version, revision)
     cursor = connection.execute(
         "INSERT INTO tombstones (chunk_id, revision) SELECT chunk_id, ? FROM chunks"
         " JOIN documents USING (version) WHERE version = ? AND status = 'live'",

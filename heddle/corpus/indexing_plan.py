@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import file_digest
 from pathlib import Path
 
@@ -32,10 +32,17 @@ class IndexPlan:
     names: Mapping[Path, str]
 
 
-def plan(paths: Collection[Path], store: CorpusStore, *, prune: bool = False) -> IndexPlan:
+def plan(
+    paths: Collection[Path],
+    store: CorpusStore,
+    *,
+    prune: bool = False,
+    chunking: str | None = None,
+) -> IndexPlan:
     """Compare files with what the corpus knows of them: size and time first, then content.
 
-    With `prune`, a path may be gone itself, if documents came from it.
+    With `prune`, a path may be gone itself, if documents came from it. Files whose chunks
+    were not cut by `chunking` count as changed; None = that makes no difference.
 
     Raises: InputError: a path does not exist.
     """
@@ -53,7 +60,8 @@ def plan(paths: Collection[Path], store: CorpusStore, *, prune: bool = False) ->
             added.append(path)
             continue
         try:
-            now = _unless_changed(path, known)
+            is_cut_so = chunking in (None, known.chunking)
+            now = _unless_changed(path, known) if is_cut_so else None
         except InputError as error:
             refused.append(FileNote.of(path, error))
             continue
@@ -106,7 +114,7 @@ def _unless_changed(path: Path, known: SourceFile) -> SourceFile | None:
         return None
     if status.st_mtime_ns == known.mtime_ns:
         return known
-    now = source_file(path)
+    now = replace(source_file(path), chunking=known.chunking)
     return now if now.sha256 == known.sha256 else None
 
 

@@ -107,15 +107,14 @@ def ingest_documents(
         paths: files and directories.
         on_progress: called after each batch and each file.
         prune: delete the documents of files at or under these paths that exist no more.
-        chunking: how texts are cut; as it was, once there are documents.
+        chunking: how texts are cut; files that were cut in another way are read anew.
         limits: how large files may be.
 
     Raises:
         InputError: a path does not exist; nothing was done.
-        ConfigError: the corpus was cut in another way.
         StorageError: the disk refuses; what was committed stays.
     """
-    todo = plan(tuple(paths), store, prune=prune)
+    todo = plan(tuple(paths), store, prune=prune, chunking=chunking.stamp)
     store.set_chunking(chunking.stamp)
     # The ids of files that are gone are free: a JSONL file that was moved keeps its documents.
     store.forget_sources(name for name in store.source_names() if is_gone(name))
@@ -136,13 +135,14 @@ def ingest_documents(
 
 
 def _ingest_file(run: _Run, path: Path, name: str) -> None:
-    source = source_file(path)
+    stamp = run.chunking.stamp
+    source = replace(source_file(path), chunking=stamp)
     is_empty = True
     documents = (replace(document, file=name) for document in parse_file(path, run.limits))
     for batch in _batches(documents, run.chunking):
         is_empty = False
         for outcome, (_, chunks) in zip(
-            run.store.put_documents(batch, scan=run.scan), batch, strict=True
+            run.store.put_documents(batch, scan=run.scan, chunking=stamp), batch, strict=True
         ):
             run.outcomes[outcome] += 1
             has_new_text = outcome in (PutOutcome.ADDED, PutOutcome.CHANGED)

@@ -7,11 +7,6 @@ from heddle.corpus.records import PendingChunk
 from heddle.corpus.store import CorpusStore
 
 
-def embedding_text(title: str, text: str) -> str:
-    """Return what is embedded for a chunk."""
-    return f"{title}\n{text}"
-
-
 def pending_batches(store: CorpusStore, rows: int) -> Iterator[tuple[PendingChunk, ...]]:
     """Give the chunks without a vector, up to `rows` at a time, each once.
 

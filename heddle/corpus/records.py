@@ -1,7 +1,9 @@
 """What the corpus store hands out and takes in, one frozen record each."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +40,9 @@ class CorpusStats:
     """How much the corpus holds.
 
     `documents` counts ids, searchable or not; `chunks` the chunks of all versions; `vectors`
-    the chunks that have one and `pending` those that wait for theirs; `bytes` the files on disk.
+    the chunks that have one and `pending` the texts that wait for theirs, equal ones once; `twins`
+    the chunks that are found by way of an equal one; `outdated` the documents that an older Heddle
+    has cut; `bytes` the files on disk.
     """
 
     documents: int
@@ -46,16 +50,43 @@ class CorpusStats:
     vectors: int
     pending: int
     bytes: int
+    twins: int = 0
+    outdated: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDocument:
+    """A document as a list shows it; `file` is the one that brought it, "" = none did."""
+
+    id: str
+    tenant: str
+    title: str
+    file: str
+    collection: str
+    chunks: int
+
+
+def outermost(paths: Iterable[str]) -> list[str]:
+    """Return paths that lie in no other of them, sorted."""
+    kept: list[str] = []
+    for path in sorted(set(paths), key=lambda path: Path(path).parts):
+        if not any(Path(path).is_relative_to(outer) for outer in kept):
+            kept.append(path)
+    return kept
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file as it was when all its documents were taken in; `name` is its absolute path."""
+    """A file as it was when all its documents were taken in; `name` is its absolute path.
+
+    `chunking` says how they were cut.
+    """
 
     name: str
     sha256: str
     size: int
     mtime_ns: int
+    chunking: str = ""
 
 
 class PutOutcome(Enum):

@@ -12,10 +12,11 @@ import sqlite3
 from pathlib import Path
 
 from heddle.core.errors import ConfigError, InputError, StorageError
+from heddle.corpus.twins import fill_digests
 
 log = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 APPLICATION_ID = 0x48444C43  # "HDLC", in the header of the file
 PAGE_BYTES = 8192  # five 384-dimensional vectors a page: 6 % unused; 4096 would leave 25 %
 
@@ -61,6 +62,15 @@ _FOR_PLACES = (
     "ALTER TABLE chunks ADD COLUMN page INTEGER",
     "ALTER TABLE chunks ADD COLUMN heading TEXT NOT NULL DEFAULT '[]'",  # JSON
 )
+# How a text was cut ("" = by an older Heddle), and which chunks are equal. (twins.py)
+_FOR_TWINS = (
+    "ALTER TABLE documents ADD COLUMN chunking TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE sources ADD COLUMN chunking TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE chunks ADD COLUMN digest BLOB",
+    "ALTER TABLE chunks ADD COLUMN same_as INTEGER",
+    "CREATE INDEX chunks_digest ON chunks (digest) WHERE digest IS NOT NULL",
+    "CREATE INDEX chunks_same_as ON chunks (same_as) WHERE same_as IS NOT NULL",
+)
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
     "INSERT INTO meta VALUES ('revision', 0), ('scan', 0)",
@@ -93,6 +103,7 @@ _TABLES = (
     *_FOR_FILTERS,
     *_FOR_WORDS,
     *_FOR_PLACES,
+    *_FOR_TWINS,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
 )
@@ -113,8 +124,8 @@ _FROM_1 = (
         WHERE name LIKE '%.jsonl' OR name LIKE '%.ndjson' OR name LIKE '%.ndjson.gz'
         OR name LIKE '%.jsonl.gz'""",
 )
-# Version 2 knew a chunk's text and position, and not where it stood.
-_UPGRADES = {1: _FROM_1, 2: _FOR_PLACES}
+# Version 2 knew a chunk's text and position, and not where it stood; version 3 knew no twins.
+_UPGRADES = {1: _FROM_1, 2: _FOR_PLACES, 3: _FOR_TWINS}
 
 
 def no_corpus(directory: Path) -> InputError:
@@ -168,6 +179,7 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
         for version in range(before, VERSION):
             for statement in _UPGRADES[version]:
                 connection.execute(statement)
+        fill_digests(connection)
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
     finally:

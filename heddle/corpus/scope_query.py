@@ -22,7 +22,7 @@ def chunk_ids(connection: sqlite3.Connection, scope: SearchScope) -> NDArray[np.
         return None
     condition, values = _conditions(scope, _AMONG)
     rows = connection.execute(
-        "SELECT chunk_id FROM chunks WHERE version IN"
+        "SELECT chunk_id FROM chunks WHERE same_as IS NULL AND version IN"
         f" (SELECT version FROM documents WHERE {condition}) ORDER BY chunk_id",
         values,
     )

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, takewhile
 
 from heddle.corpus.document import Document, Heading
 
@@ -20,13 +20,15 @@ _FENCE = re.compile(r" {0,3}(```|~~~)")
 class Section:
     """A run of a document's text, [start, end) in characters, under a title of its own.
 
-    `path` are the headings above it, the outermost first.
+    `path` are the headings above it, the outermost first; `heading` is the last of them, None
+    where there is none or where the text begins with it.
     """
 
     title: str
     path: tuple[str, ...]
     start: int
     end: int
+    heading: Heading | None = None
 
 
 def sections(document: Document) -> Iterator[Section]:
@@ -41,13 +43,43 @@ def sections(document: Document) -> Iterator[Section]:
     marked = headings(document) if document.has_headings else ()
     for heading in chain(document.headings or marked, (end_mark,)):
         names = tuple(above.text for above in path)
-        title = _title(document.title, names)
+        title, own = _title(document.title, names), path[-1] if path else None
         if document.text[start : heading.start].strip():
-            yield Section(title, names, start, heading.start)
-        elif path and heading.level <= path[-1].level:
-            yield Section(title, names, path[-1].start, path[-1].end)
+            yield Section(title, names, start, heading.start, own)
+        elif own and heading.level <= own.level:
+            yield Section(title, names, own.start, own.end, own)
         path = [above for above in path if above.level < heading.level] + [heading]
         start = heading.end
+
+
+def joined(document_title: str, left: Section, right: Section) -> Section | None:
+    """Return two sections that follow each other as one, or None if words would be lost.
+
+    It stands under the headings that are above both; the others are in its text.
+    """
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(left.path, right.path, strict=False))
+    shared = tuple(name for name, _ in pairs)
+    start = _start_below(left, len(shared))
+    if start is None or _start_below(right, len(shared)) is None:
+        return None
+    own = left.heading if left.path == shared else None
+    return Section(_title(document_title, shared), shared, start, right.end, own)
+
+
+def _start_below(section: Section, depth: int) -> int | None:
+    """Return where a section begins with its own heading, if that stands below `depth` others."""
+    if len(section.path) == depth:
+        return section.start
+    heading = section.heading
+    if heading is None or len(section.path) != depth + 1 or heading.start == heading.end:
+        return None
+    return heading.start
+
+
+def shorter_title(title: str) -> str:
+    """Return a title without its outermost part, or without its second half if it has but one."""
+    outermost, _, rest = title.partition(SEPARATOR)
+    return rest or outermost[: len(outermost) // 2]
 
 
 def headings(document: Document) -> Iterator[Heading]:

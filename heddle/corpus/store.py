@@ -10,6 +10,7 @@ a stop at any moment leaves every document in its old version or in its new one,
 embedded before the stop is kept.
 """
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,10 +30,12 @@ from heddle.corpus.document import Document, DocumentKey
 from heddle.corpus.records import (
     CorpusStats,
     EmbedderStamp,
+    ListedDocument,
     PendingChunk,
     PutOutcome,
     SourceFile,
     VectorBatch,
+    outermost,
 )
 
 __all__ = ["CorpusStats", "CorpusStore", "EmbedderStamp", "PendingChunk", "VectorBatch"]
@@ -250,7 +253,7 @@ class CorpusStore:
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT count(*) FROM documents JOIN chunks USING (version)"
-                " WHERE tenant = ? AND collection = ? AND status = 'live'",
+                " WHERE tenant = ? AND collection = ? AND status = 'live' AND same_as IS NULL",
                 (tenant, collection),
             )
             return int(rows.fetchone()[0])
@@ -329,7 +332,9 @@ class CorpusStore:
 
     # Documents
 
-    def put_document(self, document: Document, chunks: Sequence[TextChunk]) -> PutOutcome:
+    def put_document(
+        self, document: Document, chunks: Sequence[TextChunk], *, chunking: str = ""
+    ) -> PutOutcome:
         """Store a document, or a new version of it, to be embedded.
 
         The version that it replaces stays searchable until this one has all its vectors.
@@ -337,13 +342,14 @@ class CorpusStore:
         Raises:
             InputError: it has no chunks.
         """
-        return self.put_documents(((document, chunks),))[0]
+        return self.put_documents(((document, chunks),), chunking=chunking)[0]
 
     def put_documents(
         self,
         items: Iterable[tuple[Document, Sequence[TextChunk]]],
         *,
         scan: int = 0,
+        chunking: str = "",
     ) -> tuple[PutOutcome, ...]:
         """Store documents with their chunks in one transaction: all of them or none.
 
@@ -351,17 +357,25 @@ class CorpusStore:
             items: documents with their chunks.
             scan: the number of an indexing run, from `begin_scan`; ids are then checked to be
                 unique within the run and over the files that are known. 0 = no run, no check.
+            chunking: how the texts were cut. A text that was cut in another way is a new version.
 
         Raises:
             InputError: a document has no chunks, or in a run its id is not unique.
         """
         with self._database.write() as connection:
-            outcomes = tuple(
-                document_table.put(connection, document, chunks, scan=scan)
+            revision = _revision(connection) + 1
+            put = [
+                document_table.put(
+                    connection, document, chunks, scan=scan, chunking=chunking, revision=revision
+                )
                 for document, chunks in items
-            )
-            if PutOutcome.DESCRIBED in outcomes:  # filters let other documents pass
-                _set_meta(connection, "revision", _revision(connection) + 1)
+            ]
+            # A document whose chunks have all been embedded for others needs no more.
+            new = [version for _, version in put if version is not None]
+            published = document_table.publish_complete(connection, new, revision)
+            outcomes = tuple(outcome for outcome, _ in put)
+            if published or PutOutcome.DESCRIBED in outcomes:  # filters let others pass
+                _set_meta(connection, "revision", revision)
             return outcomes
 
     def delete_document(self, document_id: str, *, tenant: str = "") -> bool:
@@ -380,28 +394,22 @@ class CorpusStore:
             _set_meta(connection, "scan", scan)
             return scan
 
-    def set_chunking(self, stamp: str) -> None:
-        """Say how texts are cut; once there are documents, they can't be cut in another way.
+    @property
+    def chunking(self) -> str | None:
+        """How the last run has cut texts; None before the first."""
+        with self._database.read() as connection:
+            return _meta(connection, "chunking")
 
-        Raises:
-            ConfigError: the documents that are here were cut in another way.
-        """
+    def set_chunking(self, stamp: str) -> None:
+        """Say how texts are cut from now on; those that are here stay as they are."""
         with self._database.write() as connection:
-            stored = _meta(connection, "chunking")
-            if stored == stamp:
-                return
-            if stored is not None and _number(connection, "SELECT count(*) FROM documents") > 0:
-                raise ConfigError(
-                    f"{self.directory} was cut with {stored}, not {stamp}; use the same, or"
-                    f" {_REINDEX}"
-                )
             _set_meta(connection, "chunking", stamp)
 
     def source(self, name: str) -> SourceFile | None:
         """Return a file as it was when it was last taken in whole, or None."""
         with self._database.read() as connection:
             row = connection.execute(
-                "SELECT name, sha256, size, mtime_ns FROM sources WHERE name = ?", (name,)
+                "SELECT name, sha256, size, mtime_ns, chunking FROM sources WHERE name = ?", (name,)
             ).fetchone()
         return None if row is None else SourceFile(*row)
 
@@ -422,8 +430,9 @@ class CorpusStore:
             gone = document_table.keys_of_source(connection, source.name, scan)
             _delete(connection, gone)
             connection.execute(
-                "INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)",
-                (source.name, source.sha256, source.size, source.mtime_ns),
+                "INSERT OR REPLACE INTO sources (name, sha256, size, mtime_ns, chunking)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (source.name, source.sha256, source.size, source.mtime_ns, source.chunking),
             )
             return len(gone)
 
@@ -451,16 +460,46 @@ class CorpusStore:
                 deleted += len(gone)
         return deleted
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The paths that were indexed, sorted; of one inside another only the outer."""
+        with self._database.read() as connection:
+            return tuple(json.loads(_meta(connection, "roots") or "[]"))
+
+    def add_roots(self, paths: Iterable[str]) -> None:
+        """Record paths that were indexed, for the next time."""
+        new = set(paths)
+        with self._database.write() as connection:
+            known = set(json.loads(_meta(connection, "roots") or "[]"))
+            if not new <= known:
+                outer = outermost(known | new)
+                _set_meta(connection, "roots", json.dumps(outer))
+
+    def listed(self) -> tuple[ListedDocument, ...]:
+        """Return every document, by file and id; of two versions the newer."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT id, tenant, documents.title, file, collection, count(chunk_id)"
+                " FROM documents LEFT JOIN chunks USING (version)"
+                " WHERE version = (SELECT max(version) FROM documents AS other"
+                "  WHERE other.id = documents.id AND other.tenant = documents.tenant)"
+                " GROUP BY version ORDER BY file, id, tenant"
+            ).fetchall()
+        return tuple(ListedDocument(*row) for row in rows)
+
     def stats(self) -> CorpusStats:
         """Count what is here."""
         with self._database.read() as connection:
-            documents, chunks, vectors, pending = connection.execute(
+            documents, chunks, vectors, pending, twins, outdated = connection.execute(
                 "SELECT (SELECT count(*) FROM (SELECT DISTINCT tenant, id FROM documents)),"
                 " (SELECT count(*) FROM chunks), (SELECT count(*) FROM vectors),"
-                " (SELECT count(*) FROM chunks WHERE embedded = 0)"
+                " (SELECT count(DISTINCT coalesce(digest, chunk_id)) FROM chunks"
+                "  WHERE embedded = 0),"
+                " (SELECT count(*) FROM chunks WHERE same_as IS NOT NULL),"
+                " (SELECT count(*) FROM documents WHERE status = 'live' AND chunking = '')"
             ).fetchone()
             size = self._database.bytes_on_disk
-        return CorpusStats(documents, chunks, vectors, pending, size)
+        return CorpusStats(documents, chunks, vectors, pending, size, twins, outdated)
 
     def _check_vectors(
         self, ids: Sequence[int], vectors: NDArray[np.float32], stamp: EmbedderStamp | None

@@ -9,16 +9,22 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import StorageError
 from heddle.core.passages import Passage, Place
+from heddle.corpus import twins
 from heddle.corpus.document import DocumentKey
 from heddle.corpus.records import PendingChunk, VectorBatch
 
+# Whether no equal chunk with a smaller id waits for the vector too.
+_IS_FIRST = (
+    "NOT EXISTS (SELECT 1 FROM chunks AS first WHERE first.digest = chunks.digest"
+    " AND first.embedded = 0 AND first.chunk_id < chunks.chunk_id)"
+)
 BLOB_DTYPE = np.dtype("<f4")  # float32, little endian on every machine
 
 
 def store(
     connection: sqlite3.Connection, chunk_ids: Sequence[int], vectors: NDArray[np.float32]
 ) -> tuple[int, ...]:
-    """Store the vectors of chunks that have none; return the document versions they belong to.
+    """Store the vectors of chunks that have none, and of equal ones; return their versions.
 
     Ids that are unknown, deleted or have a vector are skipped, so a retry is harmless.
     """
@@ -37,7 +43,8 @@ def store(
         "UPDATE chunks SET embedded = 1 WHERE chunk_id IN (SELECT value FROM json_each(?))",
         (_json_list(row_of),),
     )
-    return tuple(sorted(set(version_of.values())))
+    twins_of = twins.copy_vectors_from(connection, _json_list(row_of))
+    return tuple(sorted({*version_of.values(), *twins_of}))
 
 
 def read_batch(
@@ -79,10 +86,14 @@ def read_chunks(connection: sqlite3.Connection, chunk_ids: Sequence[int], dims: 
 
 
 def read_pending(connection: sqlite3.Connection, limit: int, after: int) -> list[PendingChunk]:
-    """Return chunks without a vector and with an id above `after`, in the order of their ids."""
+    """Return chunks without a vector and with an id above `after`, in the order of their ids.
+
+    Of equal chunks only the first: the others get its vector.
+    """
     # Versions ascend with chunk ids, so the partial index on (version, chunk_id) serves both.
     rows = connection.execute(
         "SELECT chunk_id, title, text FROM chunks WHERE embedded = 0 AND chunk_id > ?1"
+        f" AND {_IS_FIRST}"
         " AND version >= coalesce("
         "  (SELECT version FROM chunks WHERE chunk_id <= ?1 ORDER BY chunk_id DESC LIMIT 1), 0)"
         " ORDER BY version, chunk_id LIMIT ?2",
@@ -105,7 +116,8 @@ def read_passages(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> l
     """Return the live chunks among these ids, in the order asked."""
     rows = connection.execute(
         "SELECT chunk_id, id, chunks.title, text, position, tenant, collection,"
-        " coalesce(nullif(file, ''), source), page, heading, start, stop"
+        " coalesce(nullif(file, ''), source), page, heading, start, stop,"
+        " (SELECT count(*) FROM chunks AS twin WHERE twin.same_as = chunks.chunk_id)"
         " FROM chunks JOIN documents USING (version)"
         " WHERE status = 'live' AND chunk_id IN (SELECT value FROM json_each(?))",
         (_json_list(chunk_ids),),
@@ -127,10 +139,11 @@ def _passage(
     heading: str,
     start: int,
     end: int,
+    copies: int,
 ) -> Passage:
     place = Place(file, page, tuple(json.loads(heading)), start, end)
     return Passage(
-        chunk_id, document_id, title, text, 0.0, position, tenant, collection, place=place
+        chunk_id, document_id, title, text, 0.0, position, tenant, collection, place, copies
     )
 
 

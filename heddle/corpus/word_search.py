@@ -1,25 +1,16 @@
 """Passages by their words: BM25 over SQLite's full-text index. (Robertson and Zaragoza 2009)"""
 
-import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from heddle.core.content_words import COMMON, WORD
 from heddle.core.search_scope import SearchScope
 from heddle.corpus.scope_query import live_in_scope
 
 WORDS_MAX: Final = 32
 STEPS_BETWEEN_LOOKS: Final = 20_000  # of SQLite's machine
-_WORD: Final = re.compile(r"\w+")
-# Their lists are the longest by far, and they tell no passage from another.
-_COMMON: Final = frozenset(
-    _WORD.findall(
-        "a about an and are as at be been by can did do does for from had has have he her his how"
-        " i in is it its me my not of on or our she so that the their them there they this to was"
-        " we were what when where which who whom why will with would you your"
-    )
-)
 
 
 def best_by_words(
@@ -36,7 +27,8 @@ def best_by_words(
     rows = connection.execute(
         "SELECT chunk_id FROM words JOIN chunks ON chunk_id = words.rowid"
         " JOIN documents USING (version)"
-        f" WHERE words MATCH ? AND {condition} ORDER BY bm25(words), chunk_id LIMIT ?",
+        f" WHERE words MATCH ? AND same_as IS NULL AND {condition}"
+        " ORDER BY bm25(words), chunk_id LIMIT ?",
         (wanted, *values, limit),
     )
     return [row[0] for row in rows]
@@ -56,6 +48,6 @@ def stopped_when(
 
 def match_expression(text: str) -> str:
     """Return what FTS5 is asked for: any of the first words that are not common, "" for none."""
-    found = dict.fromkeys(word.lower() for word in _WORD.findall(text))
-    rare = [word for word in found if word not in _COMMON] or list(found)
+    found = dict.fromkeys(word.lower() for word in WORD.findall(text))
+    rare = [word for word in found if word not in COMMON] or list(found)
     return " OR ".join(f'"{word}"' for word in rare[:WORDS_MAX])

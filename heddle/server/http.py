@@ -1,6 +1,7 @@
-"""The HTTP application: POST /v1/ask and /v1/embeddings, GET /v1/workflows, /health, /metrics.
+"""The HTTP application: questions, searches and embeddings, and how the server does.
 
-POST and DELETE /v1/documents change the corpus, where the server takes changes.
+POST /v1/ask, /v1/search and /v1/embeddings; GET /v1/workflows, /health and /metrics. POST and
+DELETE /v1/documents change the corpus, where the server takes changes.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from heddle.server.embedding_request import EmbeddingRequest, embeddings_json, r
 from heddle.server.event_stream import EventStream, cancel_on_disconnect, cancelled_with_client
 from heddle.server.limits import REQUESTS_MAX
 from heddle.server.metrics import MetricsPage
+from heddle.server.search_request import SearchRequest, read_search
 from heddle.server.wire import (
     Json,
     answer_json,
@@ -36,6 +38,7 @@ from heddle.server.wire import (
     error_headers,
     error_json,
     error_status,
+    search_json,
 )
 from heddle.workflow.workflow import Workflow
 
@@ -55,6 +58,7 @@ def create_app(
     *,
     takes_changes: bool = False,
     requests_max: int = REQUESTS_MAX,
+    instance: str = "",
 ) -> FastAPI:
     """Return the ASGI application of a server.
 
@@ -63,6 +67,7 @@ def create_app(
         workflows: what clients may ask for, by name.
         takes_changes: whether clients may put and delete documents.
         requests_max: HTTP requests under way at once; more are refused.
+        instance: stands in /health, so that a client knows this server from another; "" = nothing.
 
     There is no authentication: bind it to this machine, or put a proxy in front.
     """
@@ -75,10 +80,12 @@ def create_app(
         """Answer a question.
 
         The reply has `answer`, `passages` (each with `title`, `text`, `document_id`, `chunk_id`,
-        `distance`, `score` and `place`: `file`, `page`, `heading`, `start` and `end`) and
-        `receipt`. Where the extractor answers, `quotes` has each answer word for word, with its
-        `sentence`, `score`, place, and its characters in the document; without one, `nearest`
-        has the nearest places. With `stream` it is a stream of server-sent events:
+        `distance`, `score`, `copies` and `place`: `file`, `page`, `heading`, `start` and `end`; in
+        `copies` other places stands the same text) and `receipt`. Where the extractor answers,
+        `quotes` has each answer word for word, with its `sentence`, `score`, place, and its
+        characters in the document; without one, `nearest` has the nearest places.
+
+        With `stream` it is a stream of server-sent events:
         `node_started`, `retrieved`, `token`, `node_finished`, and `answer` or `error` at the end.
         A client that disconnects cancels its request.
         """
@@ -87,6 +94,21 @@ def create_app(
             return EventStream(handle)
         async with cancelled_with_client(handle, request.receive):
             return _reply(200, answer_json(await handle))
+
+    @app.post("/v1/search", response_model=None, openapi_extra=_body_schema(SearchRequest))
+    async def search(
+        asked: Annotated[SearchRequest, Depends(read_search)], request: Request
+    ) -> Response:
+        """Find passages; no model writes or quotes an answer.
+
+        The reply has `passages`, as those of an answer, the best first, and `receipt`. A client
+        that disconnects cancels its search.
+        """
+        options = asked.model_dump()
+        start = partial(server.submit_search, options.pop("query"), **options)
+        handle = await asyncio.to_thread(start)
+        async with cancelled_with_client(handle, request.receive):
+            return _reply(200, search_json(await handle))
 
     @app.post("/v1/embeddings", response_model=None, openapi_extra=_body_schema(EmbeddingRequest))
     async def embed(
@@ -122,7 +144,8 @@ def create_app(
     async def health() -> Response:
         """Return the state of every lane; status 503 while one is not ready."""
         found = server.health()
-        return _reply(200 if found["ready"] else 503, found)
+        named = {"instance": instance} if instance else {}
+        return _reply(200 if found["ready"] else 503, {**found, **named})
 
     page = MetricsPage(server)
 

@@ -56,6 +56,14 @@ def answer_json(answer: Answer) -> Json:
     }
 
 
+def search_json(answer: Answer) -> Json:
+    """Return what a search found, without the text that it hasn't."""
+    return {
+        "passages": [passage_json(passage) for passage in answer.passages],
+        "receipt": asdict(answer.receipt),
+    }
+
+
 def passage_json(passage: Passage) -> Json:
     """Return a passage as clients see it."""
     return {
@@ -64,6 +72,7 @@ def passage_json(passage: Passage) -> Json:
         "document_id": passage.document_id,
         "chunk_id": passage.chunk_id,
         "place": asdict(passage.place),
+        "copies": passage.copies,
         "distance": passage.distance,
         "score": passage.score,
     }

@@ -1,11 +1,11 @@
-"""The ready-made workflows: `quote`, and the five of HedraRAG's evaluation (§6.1, Figure 3)."""
+"""The ready-made workflows: `quote`, five of HedraRAG's evaluation (§6.1, Fig. 3)."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from heddle.core.errors import WorkflowError
 from heddle.workflow.nodes import PromptRole
-from heddle.workflow.ragraph import END, START, RAGraph
+from heddle.workflow.ragraph import DEFAULT_TOPK, END, START, TOPK_MAX, RAGraph
 from heddle.workflow.template import TURN
 from heddle.workflow.workflow import Chooser, State
 
@@ -37,7 +37,26 @@ SUBQUESTIONS_TOKENS = 128
 SUMMARY_TOKENS = 256
 IRG_TURNS = 2
 QUOTE_TOPK = 5
+RERANKED_OF = 4  # passages that a model reads, for each one that is kept
 RECOMP_TOPK = 6  # more than elsewhere: what doesn't help is cut away
+
+
+def search(topk: int | None = None, *, hybrid: bool = False, rerank: bool = False) -> RAGraph:
+    """Retrieve once, and answer nothing: a search by itself, with a door of its own.
+
+    With `rerank` a model reads four times as many passages with the query, and the best are kept.
+    """
+    graph = RAGraph("search")
+    kept = DEFAULT_TOPK if topk is None else topk
+    found = min(TOPK_MAX, RERANKED_OF * kept) if rerank else kept
+    graph.add_retrieval(
+        "retrieve",
+        topk=found,
+        allow_fewer=True,
+        hybrid=hybrid,
+        rerank=min(kept, found) if rerank else None,
+    )
+    return graph
 
 
 def quote(topk: int | None = None) -> RAGraph:

@@ -17,7 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 EXTRAS = PROJECT["optional-dependencies"]
 DEVELOPERS = "dev"  # tools that are run, not imported
 # Distributions whose module has another name; dashes are read as underscores.
-MODULES = {"faiss-cpu": "faiss"}
+MODULES = {"faiss-cpu": "faiss", "python-docx": "docx", "python-pptx": "pptx"}
 SOURCES = sorted((ROOT / "heddle").rglob("*.py"))
 CITATION = re.compile(r"docs/[\w./-]+\.md(?:#[\w-]+)?|\bADR (\d+)")
 

@@ -16,7 +16,7 @@ from tools.reference.signatures import signature_text
 
 ROOT = Path(__file__).parents[2]
 SIGNATURES = {
-    heddle.Server: "(generator: str | Path | None = 'reader', index: str | Path | None = None, "
+    heddle.Server: "(generator: str | Path | None = 'extract', index: str | Path | None = None, "
     "**settings: Unpack[ServerSettings]) -> None",
     heddle.Server.from_config: "(config: ServerConfig, *, needs_vectors: bool = True) -> Self",
     heddle.Server.app: "(self, workflow: str | RAGraph | Workflow) -> App",
@@ -24,6 +24,7 @@ SIGNATURES = {
     "inputs: str | Mapping[str, object], **options: Unpack[RequestOptions]) -> Handle",
     heddle.Server.embed: "(self, texts: Sequence[str], **options: Unpack[EmbeddingOptions]) "
     "-> Vectors",
+    heddle.Server.search: "(self, query: str, **options: Unpack[SearchOptions]) -> SearchResult",
     heddle.Server.submit_embedding: "(self, texts: Sequence[str], "
     "**options: Unpack[EmbeddingOptions]) -> Future[Vectors]",
     heddle.ServerConfig.of: "(generator: str | Path | None = None, "
@@ -55,6 +56,8 @@ app.stream("Why?", kv_reuse=0.15)  # wrong: a number for a policy
 answers = app.batch(["Why?"], return_exceptions=True, where={"lang": "en"})
 handle: Handle = server.submit("oneshot", "Why?", optimizations="approx")
 server.submit("oneshot", "Why?", priority="urgent")  # wrong: an unknown word
+titles = [passage.title for passage in server.search("a", topk=3, rerank=True).passages]
+server.search("a", top_k=3)  # wrong: a misspelt keyword
 vectors = server.embed(["a"], role="query", dimensions=128)
 server.embed(["a"], roll="query")  # wrong: a misspelt keyword
 server.submit_embedding(["a"], long_texts=1)  # wrong: a number for a word
@@ -86,6 +89,7 @@ def test_the_types_of_the_face_are_exported():
     for verb in (
         heddle.Server.submit,
         heddle.Server.embed,
+        heddle.Server.search,
         heddle.Server.prime,
         heddle.Server.upsert,
     ):

@@ -25,6 +25,7 @@ GROUPS: Final = {
     "Workflows": ("RAGraph", "Workflow", "START", "END"),
     "Requests": (
         "RequestOptions",
+        "SearchOptions",
         "EmbeddingOptions",
         "Priority",
         "Optimizations",
@@ -39,6 +40,7 @@ GROUPS: Final = {
     "Results": (
         "Answer",
         "Passage",
+        "SearchResult",
         "Receipt",
         "Vectors",
         "DocumentChange",

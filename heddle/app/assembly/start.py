@@ -183,6 +183,15 @@ def _open_corpus(
         return None
     store = CorpusStore.open(Path(config.index))
     ending.callback(store.close)
+    outdated = store.stats().outdated
+    if outdated:
+        log.info(
+            "%s: %d documents were indexed by an older Heddle: their passages name no place and may"
+            " be cut; to mend it, run again: heddle index PATH... --into %s",
+            config.index,
+            outdated,
+            config.index,
+        )
     if needs_vectors and store.vector_count == 0:
         raise InputError(
             f"the corpus {str(config.index)!r} holds nothing to search; "

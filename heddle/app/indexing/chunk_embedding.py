@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from heddle.app.batch import Patience, submit_patiently
 from heddle.core.tasks import Priority
-from heddle.corpus.pending import embedding_text
 from heddle.corpus.records import PendingChunk
+from heddle.corpus.text_counts import embedding_text
 from heddle.runtime.handle import Handle
 from heddle.workflow.indexing import indexing_workflow
 

@@ -11,6 +11,7 @@ from heddle.core.search_scope import metadata_of
 from heddle.core.tasks import Priority
 from heddle.corpus.chunking import Chunking, chunk_document
 from heddle.corpus.document import Document
+from heddle.corpus.ingestion import DEFAULT_CHUNKING
 from heddle.corpus.parsing.decoding import check_clean, clean
 from heddle.corpus.records import PutOutcome
 from heddle.corpus.store import CorpusStore
@@ -53,24 +54,27 @@ def document_of(
     )
 
 
-def put_document(server: EmbeddingServer, store: CorpusStore, document: Document) -> DocumentChange:
+def put_document(
+    server: EmbeddingServer,
+    store: CorpusStore,
+    document: Document,
+    chunking: Chunking = DEFAULT_CHUNKING,
+) -> DocumentChange:
     """Store a document, embed its new chunks, and return once searches find them.
 
     Until then searches find the version before. Stopped and called again, it goes on.
 
     Raises:
         InputError: it has no text.
-        ConfigError: this version of Heddle cuts documents differently from the one that made the
-            corpus.
         Busy, EngineError: it couldn't be embedded; it waits in the corpus.
         StorageError: the disk refuses.
     """
-    chunking, revision = Chunking(), store.revision
+    revision = store.revision
     chunks = chunk_document(document, chunking)
     if not chunks:
         raise InputError(f"text: the document {document.id!r} has none")
     store.set_chunking(chunking.stamp)
-    outcome = store.put_document(document, chunks)
+    outcome = store.put_document(document, chunks, chunking=chunking.stamp)
     pending = store.pending_chunks_of(document.id, tenant=document.tenant)
     batches = (pending[first : first + BATCH_ROWS] for first in range(0, len(pending), BATCH_ROWS))
     embedded = embed_batches(server, batches, Priority.NORMAL)

@@ -2,20 +2,18 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from transformers import AutoModel
-from transformers.utils.logging import disable_progress_bar
 
 from heddle.core.errors import ConfigError
 from heddle.encoder.device import find_device, torch_dtype
-from heddle.encoder.embedding_table import SHARED_TABLES, EmbeddingTable
 from heddle.encoder.encoder_directory import EncoderDirectory, Pooling
 from heddle.encoder.tokenized_text import TokenizedText
+from heddle.engines.embedding.packed_encoder import PackedEncoder
 
 log = logging.getLogger(__name__)
 WARM_UP_WORDS = 16
@@ -27,13 +25,26 @@ MEMORY_CALLS = (
 )
 
 
+class Encoder(Protocol):
+    """A model that gives the states of tokens."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of its weights."""
+        ...
+
+    def states(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return states [n, l, d] float32 and a mask [n, l]."""
+        ...
+
+
 class TransformerWorker:
     """An encoder on one device.
 
     Args:
         directory: where it came from.
         tokenizer: its own, which truncates to the model's length and never pads.
-        model: the encoder in evaluation mode.
+        encoder: the model.
         device: where it runs.
     """
 
@@ -41,12 +52,11 @@ class TransformerWorker:
         self,
         directory: EncoderDirectory,
         tokenizer: Tokenizer,
-        model: torch.nn.Module,
+        encoder: Encoder,
         device: torch.device,
     ) -> None:
         self._directory, self._tokenizer = directory, tokenizer
-        self._model, self._device = model, device
-        self._table: EmbeddingTable | None = None
+        self._encoder, self._device = encoder, device
 
     @classmethod
     def load(cls, directory: EncoderDirectory, dtype: str, device: str, threads: int) -> Self:
@@ -62,16 +72,9 @@ class TransformerWorker:
             ConfigError: the model or the device can't be used.
         """
         torch.set_num_threads(threads)
-        disable_progress_bar()
         place = find_device(device)
         try:
-            model = AutoModel.from_pretrained(
-                directory.path,
-                dtype=torch_dtype(dtype, place),
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
-            )
+            encoder = _encoder(directory, torch_dtype(dtype, place), place)
             tokenizer = Tokenizer.from_file(str(directory.path / "tokenizer.json"))
         except Exception as error:  # transformers and tokenizers raise whatever their parts do
             raise ConfigError(
@@ -79,10 +82,7 @@ class TransformerWorker:
             ) from error
         tokenizer.no_padding()
         tokenizer.enable_truncation(directory.max_tokens)
-        worker = cls(directory, tokenizer, model.eval().to(place), place)
-        # The reading engine of this process has the same embeddings: one copy serves both.
-        worker._table = SHARED_TABLES.share(directory.path, worker._model)
-        return worker
+        return cls(directory, tokenizer, encoder, place)
 
     @property
     def dims(self) -> int:
@@ -97,7 +97,7 @@ class TransformerWorker:
     @property
     def dtype(self) -> str:
         """What it computes in."""
-        return str(next(self._model.parameters()).dtype).removeprefix("torch.")
+        return str(self._encoder.dtype).removeprefix("torch.")
 
     def warm_up(self) -> tuple[float, int]:
         """Embed a text, because first steps take longer than others, and see what it took.
@@ -144,15 +144,7 @@ class TransformerWorker:
     @torch.inference_mode()
     def embed(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Return the vectors of a batch [n, dims], L2-normalised."""
-        lengths = [len(row) for row in rows]
-        longest = max(lengths)
-        ids = torch.zeros((len(rows), longest), dtype=torch.long)
-        mask = torch.zeros((len(rows), longest), dtype=torch.long)
-        for i, row in enumerate(rows):
-            ids[i, : lengths[i]] = torch.tensor(row)
-            mask[i, : lengths[i]] = 1
-        ids, mask = ids.to(self._device), mask.to(self._device)
-        states = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+        states, mask = self._encoder.states(rows)
         pooled = self._pool(states, mask)
         return torch.nn.functional.normalize(pooled, dim=1).cpu().numpy()
 
@@ -168,3 +160,12 @@ class TransformerWorker:
             case Pooling.MEAN:
                 weights = mask[:, :, None].to(states.dtype)
                 return (states * weights).sum(1) / weights.sum(1)
+
+
+def _encoder(directory: EncoderDirectory, dtype: torch.dtype, device: torch.device) -> Encoder:
+    if PackedEncoder.takes(directory, device):
+        return PackedEncoder.load(directory, dtype, device)
+    # Late: it imports transformers.
+    from heddle.engines.embedding.padded_encoder import PaddedEncoder
+
+    return PaddedEncoder.load(directory, dtype, device)

@@ -4,8 +4,9 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 
+from heddle.app.indexing.chunk_lengths import default_chunking
 from heddle.core.passages import Passage
-from heddle.corpus.chunking import Chunking, chunk_document
+from heddle.corpus.chunking import chunk_document
 from heddle.corpus.document import Document
 from heddle.evals.loaders.corpus import read_documents
 from heddle.evals.loaders.passage_rows import accepted_answers
@@ -56,7 +57,7 @@ def read_document_questions(
 
 def cut_document(document: Document) -> CutDocument:
     """Return a document's chunks and where they begin."""
-    chunks = chunk_document(document, Chunking())
+    chunks = chunk_document(document, default_chunking())
     return CutDocument(
         tuple(
             given_passage(document.id, chunk.title, chunk.text, chunk.position) for chunk in chunks

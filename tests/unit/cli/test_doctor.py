@@ -258,14 +258,14 @@ def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     plain = doctor.version
 
     def version(package: str) -> str:
-        if package in ("pypdf", "uvicorn", "triton"):
+        if package in ("pypdfium2", "uvicorn", "triton"):
             raise PackageNotFoundError(package)
         return plain(package)
 
     monkeypatch.setattr(doctor, "version", version)
     found = json.loads(told(capsys, "--model", model, "--json", code=1))
-    assert [m["what"] for m in found["missing"]] == ["package pypdf is not installed"]
-    assert found["missing"][0]["fix"].startswith(f'{sys.executable} -m pip install "pypdf')
+    assert [m["what"] for m in found["missing"]] == ["package pypdfium2 is not installed"]
+    assert found["missing"][0]["fix"].startswith(f'{sys.executable} -m pip install "pypdfium2')
     assert found["extras"] == {
         "server": False,
         "reader": True,

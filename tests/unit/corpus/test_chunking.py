@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.core.errors import ConfigError
-from heddle.corpus.chunking import WORD_CHARS_MAX, Chunking, TextChunk, chunk_document
+from heddle.corpus.chunking import Chunking, TextChunk, chunk_document
 from heddle.corpus.document import Document
+from heddle.corpus.text_counts import WORD_CHARS_MAX
 
 
 def cut(text: str, **options: int) -> list[str]:
@@ -35,9 +36,8 @@ TEXTS = st.lists(st.tuples(WORDS, SPACES), max_size=80).map(
 CHUNKINGS = st.integers(1, 40).flatmap(
     lambda words: st.builds(
         Chunking,
-        words_max=st.just(words),
-        overlap_words=st.integers(0, words // 2),
-        chars_max=st.sampled_from([400, 500, 2000]),
+        size=st.just(words),
+        overlap=st.integers(0, words // 2),
     )
 )
 
@@ -53,31 +53,31 @@ def test_bounds_hold_and_equal_texts_give_equal_chunks(text, chunking):
     for chunk in found:
         assert chunk.text == chunk.text.strip() != ""
         assert len(chunk.text) <= chunking.chars_max
-        assert len(chunk.text.split()) <= chunking.words_max
+        assert len(chunk.text.split()) <= chunking.size
         assert chunk.title == "Title"
 
 
 @settings(max_examples=100, deadline=None)
-@given(text=st.one_of(TEXTS, st.text(max_size=300)), words_max=st.integers(1, 40))
-def test_nothing_is_lost(text, words_max):
-    assert letters("".join(cut(text, words_max=words_max, chars_max=400))) == letters(text)
+@given(text=st.one_of(TEXTS, st.text(max_size=300)), size=st.integers(1, 40))
+def test_nothing_is_lost(text, size):
+    assert letters("".join(cut(text, size=size))) == letters(text)
 
 
 @settings(max_examples=100, deadline=None)
-@given(text=TEXTS, words_max=st.integers(1, 40))
-def test_words_are_not_cut(text, words_max):
+@given(text=TEXTS, size=st.integers(1, 40))
+def test_words_are_not_cut(text, size):
     short = [word for word in text.split() if len(word) <= WORD_CHARS_MAX and word.isascii()]
-    pieces = {word for chunk in cut(text, words_max=words_max) for word in chunk.split()}
+    pieces = {word for chunk in cut(text, size=size) for word in chunk.split()}
     assert set(short) <= pieces
 
 
 @settings(max_examples=60, deadline=None)
-@given(spaces=st.lists(SPACES, max_size=80), words_max=st.integers(2, 40))
-def test_an_overlap_repeats_the_end_of_the_chunk_before(spaces, words_max):
-    overlap = words_max // 2
+@given(spaces=st.lists(SPACES, max_size=80), size=st.integers(2, 40))
+def test_an_overlap_repeats_the_end_of_the_chunk_before(spaces, size):
+    overlap = size // 2
     text = "".join(f"{number}{space}" for number, space in enumerate(spaces))
     end = 0
-    for chunk in cut(text, words_max=words_max, overlap_words=overlap):
+    for chunk in cut(text, size=size, overlap=overlap):
         numbers = [int(word) for word in chunk.split()]
         assert numbers == list(range(numbers[0], numbers[-1] + 1))
         assert max(0, end - overlap) <= numbers[0] <= end < numbers[-1] + 1
@@ -87,7 +87,7 @@ def test_an_overlap_repeats_the_end_of_the_chunk_before(spaces, words_max):
 
 def test_the_words_that_overlap():
     text = " ".join(f"w{number}" for number in range(12))
-    assert cut(text, words_max=6, overlap_words=2) == [
+    assert cut(text, size=6, overlap=2) == [
         "w0 w1 w2 w3",
         "w2 w3 w4 w5 w6 w7",
         "w6 w7 w8 w9 w10 w11",
@@ -104,12 +104,12 @@ def test_no_text_gives_no_chunks():
 
 def test_paragraphs_stay_together_while_they_fit():
     one, two, three = (sentence(word, 40) for word in ("one", "two", "three"))
-    assert cut(f"{one}\n\n{two}\n\n{three}", words_max=100) == [f"{one}\n\n{two}", three]
+    assert cut(f"{one}\n\n{two}\n\n{three}", size=100) == [f"{one}\n\n{two}", three]
 
 
 def test_a_long_paragraph_is_cut_at_sentences_into_even_parts():
     sentences = [sentence(f"w{number}", 20) for number in range(7)]
-    found = cut(" ".join(sentences), words_max=120)
+    found = cut(" ".join(sentences), size=120)
     assert found == [" ".join(sentences[:3]), " ".join(sentences[3:])] or found == [
         " ".join(sentences[:4]),
         " ".join(sentences[4:]),
@@ -118,7 +118,7 @@ def test_a_long_paragraph_is_cut_at_sentences_into_even_parts():
 
 def test_a_short_line_goes_with_the_long_paragraph_under_it():
     sentences = [sentence(f"w{number}", 20) for number in range(8)]
-    found = cut("A heading\n\n" + " ".join(sentences), words_max=120)
+    found = cut("A heading\n\n" + " ".join(sentences), size=120)
     assert found[0].startswith("A heading\n\nW0 ")
     assert len(found) == 2
 
@@ -129,18 +129,18 @@ def test_a_short_line_goes_with_the_long_paragraph_under_it():
 def test_an_abbreviation_ends_no_sentence(stop):
     second = f"Four five {stop} seven eight nine ten eleven."
     # Were the abbreviation an end, the two parts would be more even when cut there.
-    found = cut(f"One two three. {second}", words_max=len(second.split()))
+    found = cut(f"One two three. {second}", size=len(second.split()))
     assert found == ["One two three.", second]
 
 
 def test_lines_are_cut_before_words_are():
     rows = [f"cell {row} | cell {row} | cell {row}" for row in range(6)]
-    found = cut("\n".join(rows), words_max=20)
+    found = cut("\n".join(rows), size=20)
     assert all(line in rows for chunk in found for line in chunk.split("\n"))
 
 
 def test_ideographs_count_as_words():
-    found = cut("東京は日本の首都です。" * 30, words_max=50)
+    found = cut("東京は日本の首都です。" * 30, size=50)
     assert all(len(chunk) <= 50 for chunk in found)
     assert all(chunk.endswith("。") for chunk in found)
 
@@ -157,8 +157,8 @@ def test_a_huge_text_without_a_space():
 
 def test_headings_begin_chunks_and_go_to_the_title():
     text = "Intro.\n\n# One\n\nBody one.\n\n## Deep\nBody deep.\n\n# Two\nBody two.\n"
-    found = chunk_document(Document("id", "Doc", text, "", has_headings=True), Chunking())
-    assert found == (
+    document = Document("id", "Doc", text, "", has_headings=True)
+    assert chunk_document(document, Chunking(size=7)) == (
         TextChunk(0, "Doc", "Intro.", 0, 6),
         TextChunk(1, "Doc > One", "Body one.", 15, 24, None, ("One",)),
         TextChunk(2, "Doc > One > Deep", "Body deep.", 34, 44, None, ("One", "Deep")),
@@ -166,11 +166,41 @@ def test_headings_begin_chunks_and_go_to_the_title():
     )
 
 
+def joined(text: str, size: int = 40) -> list[tuple[str, str]]:
+    document = Document("id", "Doc", text, "", has_headings=True)
+    return [(chunk.title, chunk.text) for chunk in chunk_document(document, Chunking(size))]
+
+
+LONG = "six words are said right here"
+
+
+def test_a_section_that_says_little_goes_with_the_next():
+    assert joined(f"# A\nlittle\n# B\nlittle\n# C\n{LONG}\n# D\n{LONG}") == [
+        ("Doc", "# A\nlittle\n# B\nlittle"),
+        ("Doc > C", LONG),
+        ("Doc > D", LONG),
+    ]
+    assert joined(f"# A\nlittle\n## B\n{LONG}") == [("Doc > A", f"little\n## B\n{LONG}")]
+
+
+def test_a_last_section_that_says_little_goes_with_the_one_before():
+    assert joined(f"# A\n## B\n{LONG}\n## C\nlittle") == [
+        ("Doc > A", f"## B\n{LONG}\n## C\nlittle")
+    ]
+
+
+def test_no_heading_is_lost_by_joining():
+    deep = f"# A\n## B\n### C\nlittle\n# D\n{LONG}"
+    assert joined(deep) == [("Doc > A > B > C", "little"), ("Doc > D", LONG)]
+    full = "# A\nlittle\n# B\n" + f"{LONG} " * 8
+    assert joined(full)[0] == ("Doc > A", "little")
+
+
 def test_a_chunk_says_on_which_page_it_begins():
     text = "one one\n\ntwo two\n\nfour four"
     pages = (0, 9, 18, 18)  # the third is empty
     document = Document("id", "Doc", text, "", pages=pages)
-    found = chunk_document(document, Chunking(words_max=2))
+    found = chunk_document(document, Chunking(size=2))
     assert [chunk.page for chunk in found] == [1, 2, 4]
 
 
@@ -181,10 +211,9 @@ def test_without_headings_a_hash_is_text():
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"words_max": 0}, "words_max"),
-        ({"overlap_words": -1}, "overlap_words"),
-        ({"words_max": 10, "overlap_words": 6}, "overlap_words"),
-        ({"chars_max": 399}, "chars_max"),
+        ({"size": 0}, "size"),
+        ({"overlap": -1}, "overlap"),
+        ({"size": 10, "overlap": 6}, "overlap"),
     ],
 )
 def test_bad_parameters_name_their_field(options, field):

@@ -16,7 +16,8 @@ from heddle.corpus.chunking import Chunking
 from heddle.corpus.indexing_plan import is_gone, plan
 from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documents
 from heddle.corpus.parsing.limits import ParseLimits
-from heddle.corpus.pending import embedding_text, pending_batches
+from heddle.corpus.pending import pending_batches
+from heddle.corpus.text_counts import embedding_text
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_a_first_run(store, docs):
     (docs / "b.md").write_text("# B\n\ntext b\n\n## Part\n\ntext c")
     write_jsonl(docs / "c.jsonl", x="text x", y="text y")
     seen: list[IngestProgress] = []
-    report = ingest_documents(store, [docs], seen.append)
+    report = ingest_documents(store, [docs], seen.append, chunking=Chunking(size=7))
     assert counts(report) == (4, 0, 0, 0)
     assert (report.files, report.chunks, report.failures, report.skipped) == (3, 5, (), ())
     assert (seen[-1].files_done, seen[-1].files_total) == (3, 3)
@@ -58,7 +59,7 @@ def test_passages_say_where_they_stand(store, docs, monkeypatch):
     (docs / "b.md").write_text(text)
     write_jsonl(docs / "c.jsonl", x="text x")
     monkeypatch.chdir(docs.parent)
-    ingest_documents(store, [Path("docs")])
+    ingest_documents(store, [Path("docs")], chunking=Chunking(size=7))
     embed(store)
     found = [passage.place for passage in store.passages([1, 2, 3])]
     assert found == [
@@ -290,12 +291,18 @@ def test_a_file_that_is_too_large_fails(store, docs):
     assert "over the limit" in report.failures[0].reason
 
 
-def test_another_chunking_is_refused(store, docs):
+def test_another_chunking_cuts_the_named_files_anew(store, docs):
     (docs / "a.txt").write_text("one two three four")
-    ingest_documents(store, [docs], chunking=Chunking(words_max=2))
-    assert store.stats().chunks == 2
-    with pytest.raises(ConfigError, match=r"words_max=2 .*words_max=120 .*heddle index"):
-        ingest_documents(store, [docs])
+    (docs / "b.txt").write_text("five six seven eight")
+    ingest_documents(store, [docs], chunking=Chunking(size=2))
+    embed(store)
+    report = ingest_documents(store, [docs / "a.txt"])
+    assert counts(report) == (0, 1, 0, 0)
+    assert texts_searchable(store) == ["one two", "three four", "five six", "seven eight"]
+    embed(store)
+    assert texts_searchable(store) == ["five six", "seven eight", "one two three four"]
+    assert counts(ingest_documents(store, [docs / "a.txt"])) == (0, 0, 0, 0)
+    assert store.chunking == Chunking().stamp
 
 
 def test_the_disk_fills_up_in_the_middle(store, docs):

@@ -10,6 +10,7 @@ from heddle.core.errors import InputError
 from heddle.core.passages import NO_PLACE
 from heddle.core.search_scope import SearchScope, metadata_of, where_of
 from heddle.corpus import schema
+from heddle.corpus.chunking import TextChunk
 from heddle.corpus.database import FILE_NAME
 from heddle.corpus.records import PutOutcome
 from heddle.corpus.store import CorpusStore
@@ -180,3 +181,15 @@ def test_an_upgrade_that_fails_leaves_the_corpus_as_it_was(old, monkeypatch):
             CorpusStore.open(old)
     with CorpusStore.open(old) as store:
         assert texts_searchable(store) == ["old cats"]
+
+
+def test_chunks_of_an_older_corpus_lend_their_vectors(old):
+    with CorpusStore.open(old) as store:
+        assert store.stats().outdated == 1
+        same = replace(document("a"), title="A")
+        cut = (TextChunk(0, "A", "old cats", 2, 10),)
+        assert store.put_document(same, cut, chunking="now") is PutOutcome.CHANGED
+        assert [chunk.text for chunk in store.pending_chunks(9)] == ["new dogs"]
+        assert store.stats().outdated == 0
+        (passage,) = store.passages([5])
+        assert (passage.text, passage.place.start, passage.place.end) == ("old cats", 2, 10)

@@ -32,11 +32,11 @@ def test_a_full_disk_loses_nothing_and_the_next_run_goes_on(store):
     limit_pages(store, 4)
     big = document("b", "x")
     with pytest.raises(StorageError, match=r"corpus\.sqlite: the disk is full.*resumes"):
-        store.put_document(big, chunks(*("y" * 1500 for _ in range(200))))
+        store.put_document(big, chunks(*(f"{n}" + "y" * 1500 for n in range(200))))
     assert store.stats().documents == 1
     assert texts_searchable(store) == ["one"]
     limit_pages(store, 10_000)
-    store.put_document(big, chunks(*("y" * 1500 for _ in range(200))))
+    store.put_document(big, chunks(*(f"{n}" + "y" * 1500 for n in range(200))))
     embed(store)
     assert store.vector_count == 201
 

@@ -227,13 +227,13 @@ def test_parts_of_the_vectors_are_read_on_their_own(store, of):
 
 def test_writing_while_vectors_are_read(store):
     for number in range(6):
-        put(store, f"d{number}", "text")
+        put(store, f"d{number}", f"text {number}")
         embed(store)
     seen = []
     for batch in store.vectors(batch_rows=2):
         seen.extend(batch.chunk_ids.tolist())
         store.delete_document("d5")
-        put(store, f"late{len(seen)}", "text")
+        put(store, f"late{len(seen)}", f"late text {len(seen)}")
         embed(store)
     assert seen == [1, 2, 3, 4, 5]
 
@@ -330,7 +330,7 @@ def test_two_threads_write_at_once(store):
     def write(name: str) -> None:
         try:
             for number in range(20):
-                put(store, f"{name}{number}", "one", "two")
+                put(store, f"{name}{number}", f"one {name}{number}", f"two {name}{number}")
                 embed(store, limit=2)
         except BaseException as error:
             failures.append(error)

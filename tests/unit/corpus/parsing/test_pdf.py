@@ -57,7 +57,7 @@ def test_bookmarks_are_headings_at_their_words(tmp_path):
         Heading(1, "Missing", 30, 30),
         Heading(2, "Adits", 43, 48),
     )
-    found = chunk_document(document, Chunking())
+    found = chunk_document(document, Chunking(size=7))
     assert [(chunk.text, chunk.page, chunk.heading) for chunk in found] == [
         ("words", 1, ("Preface",)),
         ("wells", 1, ("Preface", "Deep")),

@@ -106,7 +106,7 @@ def test_a_lane_that_finds_a_long_tail_saves_it_beside_its_searches(tools, tmp_p
     with CorpusStore.open(tmp_path, create=True) as store:
         store.set_embedder(EmbedderStamp("fake", tools.dims, "float32"))
         for name, mine in (("old", vectors[:300]), ("new", vectors[300:])):
-            chunks = [TextChunk(i, "title", f"text {i}") for i in range(len(mine))]
+            chunks = [TextChunk(i, "title", f"{name} {i}") for i in range(len(mine))]
             store.put_document(Document(name, "title", "text", f"{name}.txt"), chunks)
             ids = [chunk.chunk_id for chunk in store.pending_chunks(1000)]
             store.store_vectors(ids, mine)

@@ -82,7 +82,7 @@ def test_documents_are_cut_and_their_spans_found(folder):
     )
     one, both = load_dataset("docqa_single").questions
     by_name = {f"d#{p.position}": p.text for p in one.passages}
-    assert len(by_name) > 2
+    assert len(by_name) > 1
     assert "Sentence 41" in by_name[one.gold[0][0]]
     assert len(one.gold) == 1
     assert [group[0] for group in both.gold] == ["d#0", one.gold[0][0]]

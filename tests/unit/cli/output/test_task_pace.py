@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle.cli.task_pace import LINE_EVERY_S, LINES_MAX, TaskPace, duration
+from heddle.cli.output.task_pace import LINE_EVERY_S, LINES_MAX, TaskPace, duration
 
 
 def test_a_line_has_the_rate_and_the_time_left():

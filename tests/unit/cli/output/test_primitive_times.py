@@ -2,7 +2,7 @@
 
 import pytest
 
-from heddle.cli.primitive_times import primitive_times
+from heddle.cli.output.primitive_times import primitive_times
 from heddle.core.primitives import PrimitiveKind as Kind
 from heddle.core.tasks import Optimizations
 from heddle.runtime.receipt import ReceiptDraft, Span

@@ -1,0 +1,1 @@
+"""Conversations: what was said, and questions that need it."""

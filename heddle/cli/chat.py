@@ -1,0 +1,139 @@
+"""`heddle chat DIR`"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+from heddle.app.chat.conversation import Conversation
+from heddle.app.chat.follow_up import rewrite_workflow
+from heddle.app.models.prompt_files import server_writing
+from heddle.app.server_config import ServerConfig
+from heddle.cli.arguments import add_no_server, add_scope, add_topk, scope_options
+from heddle.cli.ask import DEFAULT_HELP, ONE_QUESTION, Printer
+from heddle.cli.command_parser import CommandParser
+from heddle.cli.config_options import add_config, add_index, choices, server_config
+from heddle.cli.running.client import RunningServer, find_server, request_settings
+from heddle.cli.start_server import start_server
+from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
+from heddle.core.errors import HeddleError
+from heddle.runtime.events import RequestEvent
+from heddle.workflow.nodes import GenerationNode
+from heddle.workflow.presets import PRESETS
+from heddle.workflow.workflow import Workflow
+from heddle.workflow.writing import with_writing
+
+PROMPT: Final = "> "
+NEW: Final = "/new"
+LEAVE: Final = ("/quit", "/exit")
+GREETING: Final = "Ask about the documents. /new forgets what was said; Ctrl-D leaves."
+
+log = logging.getLogger(__name__)
+
+
+def add_arguments(parser: CommandParser) -> None:
+    """Declare the command's arguments."""
+    add_index(parser)
+    workflow = parser.add_argument(
+        "--workflow", metavar="NAME", help=f"{WORKFLOW_HELP}; {DEFAULT_HELP}"
+    )
+    short_help = f"workflow, or FILE.py:NAME; {DEFAULT_HELP}"
+    parser.mark(workflow, is_common=True, short_help=short_help)
+    add_topk(parser)
+    add_scope(parser)
+    add_no_server(parser)
+    add_config(parser, without=ONE_QUESTION)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Answer questions one after another, until the input ends; errors end one answer only."""
+    config = server_config(options, needs=("index",), reprime=False)
+    workflow = load_workflow(options.workflow or config.default_workflow)
+    with_writing(workflow, server_writing(config))  # refuses a prompt before the models load
+    running = _running(options, config)
+    if running is not None:
+        print(f"answered by the running server at {running.url}", file=sys.stderr)
+        _talk(_through(running, options, config), workflow)
+        return 0
+    asked = {"topk": options.topk, **scope_options(options)}
+    with start_server(config) as server:
+        app = server.app(workflow)
+        rewriting = None if config.llm is None else server.app(rewrite_workflow())
+        conversation = Conversation(
+            lambda question: app.stream(question, **asked),
+            None if rewriting is None else lambda inputs: rewriting.invoke(inputs).text,
+        )
+        _talk(conversation, workflow)
+    return 0
+
+
+def _running(options: argparse.Namespace, config: ServerConfig) -> RunningServer | None:
+    """Return the server that runs on the corpus, if it can do all that this chat needs."""
+    if not options.server or options.workflow not in (None, *PRESETS):
+        return None
+    if config.llm is not None:
+        log.info("a model that rewrites questions runs in a server of its own")
+        return None
+    running = find_server(config, choices(options, ServerConfig))
+    # Without a score nothing says whether a question can be understood alone.
+    quotes = running is not None and running.advert.settings["generator"] == str(config.generator)
+    return running if quotes else None
+
+
+def _through(
+    running: RunningServer, options: argparse.Namespace, config: ServerConfig
+) -> Conversation:
+    body = {
+        "workflow": options.workflow,
+        "topk": options.topk,
+        **scope_options(options),
+        **request_settings(config, choices(options, ServerConfig)),
+    }
+    return Conversation(lambda question: running.ask({**body, "question": question}))
+
+
+def _talk(conversation: Conversation, workflow: Workflow) -> None:
+    writers = frozenset(
+        str(key) for key in workflow.outputs if isinstance(workflow.nodes[key], GenerationNode)
+    )
+    if sys.stdin.isatty():
+        print(GREETING, file=sys.stderr)
+    for line in _lines():
+        question = line.strip()
+        if question in LEAVE:
+            return
+        if question == NEW:
+            conversation.forget()
+        elif question:
+            _answer(conversation.say(question), Printer(writers, with_receipt=False))
+            print(flush=True)
+
+
+def _answer(events: Iterator[RequestEvent], printer: Printer) -> None:
+    """Print an answer; Ctrl-C ends it alone."""
+    try:
+        for event in events:
+            printer.take(event)
+    except KeyboardInterrupt:
+        print("(cancelled)", file=sys.stderr)
+    except HeddleError as error:
+        print(f"error: {error}", file=sys.stderr)
+    finally:
+        close = getattr(events, "close", None)
+        if close is not None:
+            close()  # cancels the request
+
+
+def _lines() -> Iterator[str]:
+    """Yield what is typed, or piped in, line by line."""
+    if not sys.stdin.isatty():
+        yield from sys.stdin
+        return
+    while True:
+        try:
+            yield input(PROMPT)
+        except (EOFError, KeyboardInterrupt):
+            print(file=sys.stderr)
+            return

@@ -1,0 +1,148 @@
+"""`heddle docs DIR ls | add PATH... | rm ID... | sync [--watch]`"""
+
+import argparse
+import json
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from heddle.cli.command_parser import CommandParser
+from heddle.cli.config_options import add_config, server_config
+from heddle.cli.index import EMBEDDING_FIELDS, delete_shown, index_shown, print_report
+from heddle.core.errors import InputError
+from heddle.corpus.indexing_plan import plan
+from heddle.corpus.store import CorpusStore
+
+ACTIONS: Final = ("ls", "add", "rm", "sync")
+INTERVAL_S: Final = 5.0
+INTERVAL_S_MIN: Final = 1.0
+
+
+def add_arguments(parser: CommandParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("corpus", type=Path, metavar="DIR", help="corpus directory")
+    parser.add_argument(
+        "action",
+        choices=ACTIONS,
+        metavar="|".join(ACTIONS),
+        help="ls = list the documents; add = index files; rm = delete documents by id; "
+        "sync = index anew what was indexed, and drop documents of lost files",
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="PATH|ID", help="files to add, or ids of documents to delete"
+    )
+    parser.add_argument("--watch", action="store_true", help="sync again and again, until Ctrl-C")
+    parser.add_argument(
+        "--interval",
+        type=float,
+        default=INTERVAL_S,
+        metavar="SECONDS",
+        help=f"pause of --watch between two looks, at least {INTERVAL_S_MIN:g}; "
+        "default: %(default)g",
+    )
+    parser.add_argument("--tenant", metavar="NAME", help="tenant whose documents ls or rm means")
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+    add_config(parser, only=EMBEDDING_FIELDS)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do one of the four; exit code 1 when a file or a document was no use."""
+    if options.action in ("ls", "sync") and options.names:
+        raise InputError(f"{options.action} takes no names: leave {options.names[0]!r} out")
+    if options.action in ("add", "rm") and not options.names:
+        what = "files or directories" if options.action == "add" else "ids of documents"
+        raise InputError(f"{options.action} needs {what}")
+    if options.watch and options.action != "sync":
+        raise InputError("--watch is for sync")
+    if not options.interval >= INTERVAL_S_MIN:
+        raise InputError(f"--interval must be at least {INTERVAL_S_MIN:g} seconds")
+    match options.action:
+        case "ls":
+            return _list(options)
+        case "add":
+            return _index(options, [Path(name) for name in options.names], prune=False)
+        case "rm":
+            return _remove(options)
+        case _:
+            return _watch(options) if options.watch else _sync(options)
+
+
+def _list(options: argparse.Namespace) -> int:
+    with CorpusStore.open(options.corpus) as store:
+        listed = [
+            one for one in store.listed() if options.tenant is None or one.tenant == options.tenant
+        ]
+    if options.json:
+        print(json.dumps([asdict(one) for one in listed], ensure_ascii=False, indent=1))
+        return 0
+    for one in listed:
+        owner = f"  tenant {one.tenant}" if one.tenant else ""
+        title = f"  {one.title}" if one.title not in (one.id, one.file) else ""
+        print(f"{one.id}  {one.chunks} chunks{title}{owner}")
+    print(f"{len(listed)} documents", file=sys.stderr)
+    return 0
+
+
+def _remove(options: argparse.Namespace) -> int:
+    tenant = options.tenant or ""
+    with CorpusStore.open(options.corpus) as store:
+        files = {one.id: one.file for one in store.listed() if one.tenant == tenant}
+    code = delete_shown(options.corpus, options.names, tenant)
+    for name in options.names:
+        if files.get(name):
+            print(f"{name}: sync brings it again when its file changes: {files[name]}")
+    return code
+
+
+def _index(options: argparse.Namespace, paths: list[Path], *, prune: bool) -> int:
+    config = server_config(options, only=EMBEDDING_FIELDS, index=options.corpus)
+    return print_report(index_shown(paths, options.corpus, config, prune=prune), options.corpus)
+
+
+def _sync(options: argparse.Namespace) -> int:
+    with CorpusStore.open(options.corpus) as store:
+        paths, lost = _sync_paths(store)
+    for path in lost:
+        print(
+            f"error: the directory {path} is gone, and its documents are kept; "
+            f"heddle index {path} --into {options.corpus} --prune deletes them",
+            file=sys.stderr,
+        )
+    return (_index(options, paths, prune=True) if paths else 0) or (1 if lost else 0)
+
+
+def _watch(options: argparse.Namespace) -> int:
+    """Look for changes again and again; index when there are some."""
+    print(f"watching the files of {options.corpus} (Ctrl-C stops)", file=sys.stderr)
+    while True:
+        if _is_stale(options.corpus):
+            _sync(options)
+        _pause(options.interval)
+
+
+def _pause(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def _is_stale(corpus: Path) -> bool:
+    with CorpusStore.open(corpus) as store:
+        paths, _ = _sync_paths(store)
+        todo = plan(paths, store, prune=True)
+        return bool(todo.added or todo.changed or todo.gone or store.stats().pending)
+
+
+def _sync_paths(store: CorpusStore) -> tuple[list[Path], list[Path]]:
+    """Return what to index again, and the directories that are gone: perhaps an unmounted disk.
+
+    A corpus of an earlier version names no paths: its files are looked at again, and no new ones
+    are found.
+    """
+    files = set(store.source_names()) - {""}
+    roots = [Path(root) for root in store.roots or sorted(files)]
+    lost = [root for root in roots if not root.exists() and str(root) not in files]
+    if not roots:
+        raise InputError(f"no file brought the documents of {store.directory}: sync has no source")
+    return [root for root in roots if root not in lost], lost

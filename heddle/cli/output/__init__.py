@@ -1,0 +1,1 @@
+"""What commands print: lines of text, JSON, and progress."""

@@ -1,0 +1,144 @@
+"""Equal chunks: embedded once and found once. Every function runs inside the caller's transaction.
+
+Chunks are equal if title, text, tenant and collection are. A vector is computed for one of them and
+copied to the others. When a document becomes live, a chunk of it that equals one which a search
+finds already becomes its *twin*: it gives up its vector, and a search finds the other one for both.
+The metadata of the two documents must be the same, so that every filter passes both or neither.
+When the chunk that is found goes, its first twin takes its place with a copy of the vector.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from hashlib import sha256
+
+DIGEST_BYTES = 16
+
+
+def chunk_digest(tenant: str, collection: str, title: str, text: str) -> bytes:
+    """Return what equal chunks have in common."""
+    digest = sha256()
+    for part in (tenant, collection, title, text):
+        encoded = part.encode("utf-8")
+        digest.update(len(encoded).to_bytes(8, "little"))
+        digest.update(encoded)
+    return digest.digest()[:DIGEST_BYTES]
+
+
+def copy_vectors_to(connection: sqlite3.Connection, version: int) -> None:
+    """Give the chunks of a version the vectors of equal chunks that have one."""
+    rows = connection.execute(
+        "SELECT mine.chunk_id, min(vectors.chunk_id) FROM chunks AS mine"
+        " JOIN chunks AS other USING (digest) JOIN vectors ON vectors.chunk_id = other.chunk_id"
+        " WHERE mine.version = ? AND mine.embedded = 0 GROUP BY mine.chunk_id",
+        (version,),
+    ).fetchall()
+    _copy_vectors(connection, rows, revision=0)
+
+
+def copy_vectors_from(connection: sqlite3.Connection, chunk_ids: str) -> tuple[int, ...]:
+    """Copy new vectors to equal chunks that have none; return the versions of these.
+
+    Args:
+        connection: inside a write transaction.
+        chunk_ids: those with new vectors, as a JSON list.
+    """
+    rows = connection.execute(
+        "SELECT other.chunk_id, min(mine.chunk_id), other.version FROM chunks AS mine"
+        " JOIN chunks AS other USING (digest)"
+        " WHERE mine.chunk_id IN (SELECT value FROM json_each(?)) AND other.embedded = 0"
+        " GROUP BY other.chunk_id",
+        (chunk_ids,),
+    ).fetchall()
+    _copy_vectors(connection, [row[:2] for row in rows], revision=0)
+    return tuple(sorted({row[2] for row in rows}))
+
+
+def merge(connection: sqlite3.Connection, version: int) -> None:
+    """Make the chunks of a version twins of equal chunks that a search finds, or of each other."""
+    rows = connection.execute(
+        "SELECT chunk_id, digest FROM chunks WHERE version = ? AND digest IS NOT NULL"
+        " ORDER BY chunk_id",
+        (version,),
+    ).fetchall()
+    found_for: dict[bytes, int] = {}
+    twins = []
+    for chunk_id, digest in rows:
+        found = found_for.get(digest) or _found_elsewhere(connection, digest, version)
+        if found is not None:
+            twins.append((found, chunk_id))
+        found_for[digest] = found or chunk_id
+    connection.executemany("UPDATE chunks SET same_as = ? WHERE chunk_id = ?", twins)
+    connection.executemany("DELETE FROM vectors WHERE chunk_id = ?", ((twin,) for _, twin in twins))
+
+
+def hand_over(connection: sqlite3.Connection, version: int, revision: int) -> None:
+    """Let the first twin elsewhere take the place of each chunk of a version that has twins."""
+    heirs = connection.execute(
+        "SELECT min(chunk_id), same_as FROM chunks WHERE version <> ?1"
+        " AND same_as IN (SELECT chunk_id FROM chunks WHERE version = ?1) GROUP BY same_as",
+        (version,),
+    ).fetchall()
+    _copy_vectors(connection, heirs, revision)
+    # The heir is a twin of its own for a moment, so that its version's other rows stay as they are.
+    connection.executemany(
+        "UPDATE chunks SET same_as = ?1 WHERE same_as = ?2 AND version <> ?3",
+        ((heir, before, version) for heir, before in heirs),
+    )
+    connection.executemany(
+        "UPDATE chunks SET same_as = NULL WHERE chunk_id = ?", ((heir,) for heir, _ in heirs)
+    )
+
+
+def separate(connection: sqlite3.Connection, version: int, revision: int) -> None:
+    """Let a live version have no twins elsewhere and be none: its metadata is about to change."""
+    hand_over(connection, version, revision)
+    twins = connection.execute(
+        "SELECT chunk_id, same_as FROM chunks WHERE version = ?1 AND same_as IS NOT NULL"
+        " AND same_as NOT IN (SELECT chunk_id FROM chunks WHERE version = ?1)",
+        (version,),
+    ).fetchall()
+    _copy_vectors(connection, twins, revision)
+    connection.executemany(
+        "UPDATE chunks SET same_as = NULL WHERE chunk_id = ?", ((twin,) for twin, _ in twins)
+    )
+
+
+def fill_digests(connection: sqlite3.Connection) -> None:
+    """Compute the digests of chunks that an older Heddle stored."""
+    connection.create_function("chunk_digest", 4, chunk_digest, deterministic=True)
+    connection.execute(
+        "UPDATE chunks SET digest = (SELECT chunk_digest(tenant, collection, chunks.title, text)"
+        " FROM documents WHERE documents.version = chunks.version) WHERE digest IS NULL"
+    )
+
+
+def _found_elsewhere(connection: sqlite3.Connection, digest: bytes, version: int) -> int | None:
+    """Return the equal chunk of another live document that a search finds, metadata being equal."""
+    rows = connection.execute(
+        "SELECT chunk_id, version FROM chunks JOIN documents USING (version) WHERE digest = ?"
+        " AND version <> ? AND status = 'live' AND same_as IS NULL ORDER BY chunk_id",
+        (digest, version),
+    ).fetchall()
+    mine = _metadata(connection, version) if rows else []
+    return next((row[0] for row in rows if _metadata(connection, row[1]) == mine), None)
+
+
+def _metadata(connection: sqlite3.Connection, version: int) -> list[tuple[str, str]]:
+    return connection.execute(
+        "SELECT key, value FROM attributes WHERE version = ? ORDER BY key, value", (version,)
+    ).fetchall()
+
+
+def _copy_vectors(
+    connection: sqlite3.Connection, pairs: Iterable[tuple[int, int]], revision: int
+) -> None:
+    """Copy vectors; each pair is who gets one and whose it is."""
+    rows = list(pairs)
+    connection.executemany(
+        "INSERT INTO vectors (chunk_id, revision, vector)"
+        " SELECT ?, ?, vector FROM vectors WHERE chunk_id = ?",
+        ((taker, revision, giver) for taker, giver in rows),
+    )
+    connection.executemany(
+        "UPDATE chunks SET embedded = 1 WHERE chunk_id = ?", ((taker,) for taker, _ in rows)
+    )

@@ -1,0 +1,161 @@
+"""Asking the server that runs on a corpus: a real HTTP front over a server that only replies."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from heddle import ConfigError, EngineError, InputError, ServerConfig
+from heddle.app.config_sources import Choice
+from heddle.app.setting import fields_of
+from heddle.cli.running.advert import ServerAdvert, advertised
+from heddle.cli.running.client import RunningServer, find_server, request_settings
+from heddle.cli.running.decode import passages_of
+from heddle.core.passages import Passage, Place
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.quotations import Quotation
+from heddle.core.results import RecallEstimate
+from heddle.core.tasks import Optimizations
+from heddle.runtime.events import (
+    Answer,
+    NodeFinished,
+    NodeStarted,
+    RequestEvent,
+    Retrieved,
+    TokenDelta,
+)
+from heddle.runtime.handle import Handle
+from heddle.runtime.receipt import ReceiptDraft, Span
+from heddle.server.http import create_app
+from heddle.workflow.presets import preset
+
+PASSAGE = Passage(7, "d", "Rock 7", "It is high. Ada keeps it.", 0.25, place=Place("r.pdf", 3))
+SPAN = Span("answer.decode@0", "answer", PrimitiveKind.DECODING, "llm", 0.1, 0.2, 0.3)
+RECEIPT = ReceiptDraft(
+    generated_tokens=2, spans=[SPAN], recall=RecallEstimate(0.98, 0.95, 200)
+).close(Optimizations.EXACT, 0.5, "exact")
+QUOTE = Quotation("Ada", "Ada keeps it.", PASSAGE, 12, 15, 12, 4.5)
+EVENTS: tuple[RequestEvent, ...] = (
+    NodeStarted("retrieve", 0),
+    Retrieved("retrieve", (PASSAGE,)),
+    NodeFinished("retrieve", 0),
+    TokenDelta("answer", "Ada\n"),
+    Answer("Ada", (PASSAGE,), {}, RECEIPT, (QUOTE,)),
+)
+CONFIG = ServerConfig(index="corpus")
+
+
+class Replying:
+    config = CONFIG
+
+    def __init__(self) -> None:
+        self.refusal: Exception | None = None
+        self.asked: list[dict[str, object]] = []
+
+    def submit(self, workflow: object, inputs: object, **how: object) -> Handle:
+        if self.refusal is not None:
+            raise self.refusal
+        self.asked.append(how)
+        handle = Handle(lambda: None)
+        for event in EVENTS:
+            handle.push(event)
+        return handle
+
+    def submit_search(self, query: str, **how: object) -> Handle:
+        return self.submit(None, query, **how)
+
+    def health(self) -> dict[str, object]:
+        return {"status": "ok", "ready": True}
+
+
+class Front:
+    """The HTTP front in a thread of this process."""
+
+    def __init__(self) -> None:
+        self.server = Replying()
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        advert = ServerAdvert.of(CONFIG, "127.0.0.1", listener.getsockname()[1])
+        assert advert is not None
+        self.advert = advert
+        workflows = {"quote": preset("quote").compile()}
+        app = create_app(self.server, workflows, instance=advert.instance)
+        self.http = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
+        self.thread = threading.Thread(target=self.http.run, kwargs={"sockets": [listener]})
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.http.should_exit = True
+        self.thread.join()
+
+
+@pytest.fixture
+def front() -> Iterator[Front]:
+    running = Front()
+    yield running
+    running.stop()
+
+
+def chosen(**values: object) -> dict[str, Choice]:
+    known = fields_of(ServerConfig)
+    return {name: Choice(known[name], value, known[name].flag) for name, value in values.items()}
+
+
+def test_events_come_back_as_they_were(front: Front):
+    events = list(RunningServer(front.advert).ask({"question": "Who?", "max_tokens": 3}))
+    assert events[:-1] == list(EVENTS[:-1])
+    answer = events[-1]
+    assert isinstance(answer, Answer)
+    assert (answer.text, answer.passages, answer.receipt) == ("Ada", (PASSAGE,), RECEIPT)
+    [quote] = answer.quotes
+    assert (quote.text, quote.sentence, quote.score) == ("Ada", "Ada keeps it.", 4.5)
+    assert quote.passage.place.start + quote.start == 12, "in the document"
+    assert front.server.asked[0]["max_tokens"] == 3
+
+
+def test_a_search_comes_back(front: Front):
+    reply = RunningServer(front.advert).search({"query": "rocks", "topk": 2})
+    assert passages_of(reply) == (PASSAGE,)
+
+
+def test_a_refusal_is_the_error_that_it_was(front: Front):
+    front.server.refusal = InputError("topk must be less")
+    with pytest.raises(InputError, match="topk must be less"):
+        list(RunningServer(front.advert).ask({"question": "Who?"}))
+    front.server.refusal = ConfigError("no model ranks")
+    with pytest.raises(ConfigError, match="no model ranks"):
+        RunningServer(front.advert).search({"query": "x"})
+
+
+def test_it_is_found_while_it_answers(front: Front, tmp_path: Path):
+    config = ServerConfig(index=tmp_path)
+    assert find_server(config, {}) is None
+    with advertised(tmp_path, front.advert):
+        found = find_server(config, chosen(index=tmp_path, max_tokens=3, generator="extract"))
+        assert found == RunningServer(front.advert)
+        assert find_server(ServerConfig("reader", tmp_path), chosen(generator="reader")) is None
+        front.stop()
+        assert find_server(config, {}) is None
+        with pytest.raises(EngineError, match="went away: ask again, or with --no-server"):
+            list(RunningServer(front.advert).ask({"question": "Who?"}))
+
+
+def test_another_server_on_its_port_is_not_asked(front: Front, tmp_path: Path):
+    stale = ServerAdvert.of(CONFIG, "127.0.0.1", front.advert.port)
+    with advertised(tmp_path, stale):
+        assert find_server(ServerConfig(index=tmp_path), {}) is None
+
+
+def test_settings_of_a_request_go_with_it():
+    config = ServerConfig(index="c", deadline_s=3.0, optimizations=Optimizations.EXACT)
+    given = chosen(deadline_s=3.0, optimizations="exact", kv_reuse="full", shards=1)
+    assert request_settings(config, given) == {
+        "deadline_s": 3.0,
+        "optimizations": "exact",
+        "kv_reuse": "full,0.15",
+    }
+    assert request_settings(config, {}) == {}

@@ -1,0 +1,191 @@
+"""Equal chunks: embedded once, found once, and none is lost when one of them goes."""
+
+from dataclasses import replace
+
+import pytest
+from corpora import DIMS, chunks, document, embed, texts_searchable, vectors_of
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from heddle.core.search_scope import SearchScope, metadata_of, where_of
+from heddle.corpus.chunking import TextChunk
+from heddle.corpus.records import PutOutcome
+from heddle.corpus.store import CorpusStore
+from heddle.corpus.twins import chunk_digest
+
+
+def put(store: CorpusStore, name: str, *texts: str, tenant: str = "", **more: object) -> PutOutcome:
+    metadata = metadata_of(more)
+    made = replace(document(name, " ".join(texts)), tenant=tenant, metadata=metadata)
+    return store.put_document(made, chunks(*texts))
+
+
+def found(store: CorpusStore) -> list[tuple[str, str, int]]:
+    """What a search sees: document, text, and in how many other places the text stands."""
+    ids = sorted(int(one) for batch in store.vectors() for one in batch.chunk_ids)
+    return [(p.document_id, p.text, p.copies) for p in store.passages(ids)]
+
+
+def test_equal_chunks_are_embedded_and_found_once(store):
+    put(store, "a", "same", "only a", "same")
+    put(store, "b", "same", "only b")
+    assert [chunk.text for chunk in store.pending_chunks(9)] == ["same", "only a", "only b"]
+    assert store.stats().pending == 3
+    embed(store)
+    assert found(store) == [("a", "same", 2), ("a", "only a", 0), ("b", "only b", 0)]
+    stats = store.stats()
+    assert (stats.chunks, stats.vectors, stats.twins) == (5, 3, 2)
+    assert [int(one) for one in store.by_words("same", 9, SearchScope()).chunk_ids] == [1]
+
+
+def test_a_text_that_was_embedded_before_needs_no_embedding(store):
+    put(store, "a", "one", "two")
+    embed(store)
+    revision = store.revision
+    put(store, "b", "two", "one")
+    assert store.pending_chunks(9) == ()
+    assert store.revision == revision + 1
+    assert found(store) == [("a", "one", 1), ("a", "two", 1)]
+    put(store, "a", "one", "new")
+    assert [chunk.text for chunk in store.pending_chunks(9)] == ["new"]
+    embed(store)
+    assert sorted(found(store)) == [("a", "new", 0), ("b", "one", 1), ("b", "two", 0)]
+
+
+@pytest.mark.parametrize("gone", ["a", "b", "c"])
+def test_deleting_one_keeps_the_others(store, gone):
+    for name in "abc":
+        put(store, name, "same", f"only {name}")
+    embed(store)
+    before = {
+        int(i): v for b in store.vectors() for i, v in zip(b.chunk_ids, b.vectors, strict=True)
+    }
+    revision = store.revision
+    store.delete_document(gone)
+    heir = min({"a", "b", "c"} - {gone})
+    assert (heir, "same", 1) in found(store)
+    assert texts_searchable(store).count("same") == 1
+    new = [batch for batch in store.vectors(revision)]
+    if gone == "a":
+        assert [batch.vectors.tolist() for batch in new] == [[before[1].tolist()]]
+    else:
+        assert new == []
+
+
+def test_tenants_and_collections_share_nothing(store):
+    put(store, "a", "same", tenant="x")
+    put(store, "b", "same", tenant="y")
+    assert len(store.pending_chunks(9)) == 2
+    embed(store)
+    assert [copies for _, _, copies in found(store)] == [0, 0]
+    assert chunk_digest("a", "b", "c", "d") != chunk_digest("ab", "", "c", "d")
+
+
+def test_a_filter_finds_the_document_that_it_asks_for(store):
+    put(store, "a", "same", lang="en")
+    put(store, "b", "same", lang="de")
+    assert len(store.pending_chunks(9)) == 1
+    embed(store)
+    assert found(store) == [("a", "same", 0), ("b", "same", 0)]
+    put(store, "c", "same", lang="en")
+    assert found(store)[0] == ("a", "same", 1)
+    assert put(store, "a", "same", lang="fr") is PutOutcome.DESCRIBED
+    assert found(store) == [("a", "same", 0), ("b", "same", 0), ("c", "same", 0)]
+    allowed = store.allowed(SearchScope(where=where_of({"lang": "en"})))
+    assert [p.document_id for p in store.passages(allowed.tolist())] == ["c"]
+
+
+def test_the_metadata_of_a_twin_changes(store):
+    put(store, "a", "same", lang="en")
+    put(store, "b", "same", lang="en")
+    embed(store)
+    revision = store.revision
+    put(store, "b", "same", lang="de")
+    assert found(store) == [("a", "same", 0), ("b", "same", 0)]
+    assert [batch.chunk_ids.tolist() for batch in store.vectors(revision)] == [[2]]
+
+
+TEXTS = st.lists(st.sampled_from(["one", "two", "three", "four"]), min_size=1, max_size=4)
+NAMES = st.sampled_from("abcd")
+
+
+class Twins(RuleBasedStateMachine):
+    """Documents come, change, go and get their vectors in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        import tempfile
+        from pathlib import Path
+
+        self.folder = tempfile.TemporaryDirectory()
+        self.store = CorpusStore.open(Path(self.folder.name), create=True)
+        from corpora import STAMP
+
+        self.store.set_embedder(STAMP)
+        self.wanted: dict[str, tuple[list[str], str]] = {}
+        self.index: dict[int, list[float]] = {}
+        self.revision = 0
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.folder.cleanup()
+
+    @rule(name=NAMES, texts=TEXTS, lang=st.sampled_from(["en", "de"]))
+    def put(self, name: str, texts: list[str], lang: str) -> None:
+        put(self.store, name, *texts, lang=lang)
+        self.wanted[name] = (texts, lang)
+
+    @rule(name=NAMES)
+    def delete(self, name: str) -> None:
+        self.store.delete_document(name)
+        self.wanted.pop(name, None)
+
+    @rule(limit=st.integers(1, 3))
+    def embed_some(self, limit: int) -> None:
+        ids = [chunk.chunk_id for chunk in self.store.pending_chunks(limit)]
+        self.store.store_vectors(ids, vectors_of(ids))
+
+    @invariant()
+    def an_index_that_follows_has_what_is_there(self) -> None:
+        revision = self.store.revision
+        for one in self.store.deleted(self.revision):
+            self.index.pop(int(one), None)
+        for batch in self.store.vectors(self.revision):
+            self.index |= zip(batch.chunk_ids.tolist(), batch.vectors.tolist(), strict=True)
+        self.revision = revision
+        now = {
+            chunk_id: vector
+            for batch in self.store.vectors()
+            for chunk_id, vector in zip(
+                batch.chunk_ids.tolist(), batch.vectors.tolist(), strict=True
+            )
+        }
+        assert self.index == now
+
+    @precondition(lambda self: not self.store.pending_chunks(1))
+    @invariant()
+    def every_text_is_found_under_its_filter(self) -> None:
+        for lang in ("en", "de"):
+            wanted = {text for texts, its in self.wanted.values() if its == lang for text in texts}
+            if not wanted:
+                continue
+            allowed = self.store.allowed(SearchScope(where=where_of({"lang": lang})))
+            passages = self.store.passages([i for i in self.index if i in set(allowed.tolist())])
+            assert {p.text for p in passages} == wanted
+            places = sum(len(texts) for texts, its in self.wanted.values() if its == lang)
+            assert sum(1 + p.copies for p in passages) == places
+
+
+Twins.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+test_any_order = Twins.TestCase
+
+
+def test_a_chunk_keeps_its_place(store):
+    places = (TextChunk(0, "a title", "same", 3, 7, 2, ("One",)),)
+    store.put_document(document("a", "xx same"), places)
+    put(store, "b", "same")
+    embed(store)
+    (passage,) = store.passages([1])
+    assert (passage.place.start, passage.place.page, passage.copies) == (3, 2, 1)
+    assert len(next(iter(store.vectors())).vectors[0]) == DIMS
