@@ -88,9 +88,13 @@ class BertLayer(NamedTuple):
     output_norm: Norm
     n_heads: int
 
-    def __call__(self, hidden: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return the next layer's input [n, d]."""
+    def __call__(
+        self, hidden: Tensor, lengths: Sequence[int], wanted: Tensor | None = None
+    ) -> Tensor:
+        """Return the next layer's input, of all tokens or of those that are wanted [n, d]."""
         attended = attention(self.projection(hidden), lengths, self.n_heads)
+        if wanted is not None:
+            attended, hidden = attended[wanted], hidden[wanted]
         hidden = self.attention_norm(self.attention_output.plus(attended, hidden))
         inner = self.inner(hidden)
         torch.ops.aten.gelu_(inner)
@@ -117,12 +121,13 @@ class PackedBert:
             _layer(weights, f"encoder.layer.{i}.", shape) for i in range(shape.n_layers)
         ]
 
-    def __call__(self, rows: PackedRows) -> Tensor:
-        """Return the last layer's states of all tokens [n, d]."""
+    def __call__(self, rows: PackedRows, wanted: Tensor | None = None) -> Tensor:
+        """Return the last layer's states [n, d]: of all tokens, or of those at `wanted` [n]."""
         hidden = self.table.embed(rows.ids, rows.types, rows.positions, self._shape.epsilon)
-        for layer in self._layers:
+        *lower, last = self._layers
+        for layer in lower:
             hidden = layer(hidden, rows.lengths)
-        return hidden
+        return last(hidden, rows.lengths, wanted)
 
 
 def can_pack(device: torch.device) -> bool:

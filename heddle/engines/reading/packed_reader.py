@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -69,9 +71,24 @@ class PackedReader:
     @torch.inference_mode()
     def read(self, windows: Sequence[Window]) -> list[Finding]:
         """Return the best span of each window."""
-        hidden = self._encoder(pack(windows, self._weight.device))
-        logits = torch.nn.functional.linear(hidden.float(), self._weight, self._bias)
-        return best_spans(logits.cpu().numpy(), windows, self._span_max)
+        wanted = passage_tokens(windows)
+        device = self._weight.device
+        rows = pack(windows, device)
+        hidden = self._encoder(rows, torch.from_numpy(wanted).to(device))
+        found = torch.nn.functional.linear(hidden.float(), self._weight, self._bias)
+        logits = np.zeros((len(rows.ids), 3), np.float32)
+        logits[wanted] = found.cpu().numpy()
+        return best_spans(logits, windows, self._span_max)
+
+
+def passage_tokens(windows: Sequence[Window]) -> NDArray[np.int64]:
+    """Return the places that the span search reads: first tokens, and those of passages."""
+    places, begin = [], 0
+    for window in windows:
+        first = begin + window.first
+        places += [np.array([begin]), np.arange(first, first + len(window.offsets))]
+        begin += len(window.ids)
+    return np.concatenate(places)
 
 
 def pack(windows: Sequence[Window], device: torch.device) -> PackedRows:

@@ -64,6 +64,13 @@ def test_packed_rows_equal_rows_alone(lengths: list[int]) -> None:
     torch.testing.assert_close(found, torch.cat(expected), atol=1e-5, rtol=1e-4)
 
 
+def test_wanted_tokens_have_the_states_that_all_have() -> None:
+    encoder, rows = packed(bert()), rows_of([5, 9, 2])
+    wanted = torch.tensor([0, 3, 5, 13, 15])
+    with torch.inference_mode():
+        torch.testing.assert_close(encoder(rows, wanted), encoder(rows)[wanted])
+
+
 def test_bfloat16_is_close() -> None:
     rows = rows_of([7, 30, 1])
     with torch.inference_mode():
