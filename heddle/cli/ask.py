@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from heddle.app.models.prompt_files import server_writing
 from heddle.app.server_config import ServerConfig
+from heddle.app.server_writing import server_writing
 from heddle.cli.arguments import add_no_server, add_request, request_options
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, add_index, choices, server_config

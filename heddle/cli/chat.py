@@ -8,8 +8,8 @@ from typing import Final
 
 from heddle.app.chat.conversation import Conversation
 from heddle.app.chat.follow_up import rewrite_workflow
-from heddle.app.models.prompt_files import server_writing
 from heddle.app.server_config import ServerConfig
+from heddle.app.server_writing import server_writing
 from heddle.cli.arguments import add_no_server, add_scope, add_topk, scope_options
 from heddle.cli.ask import DEFAULT_HELP, ONE_QUESTION, Printer
 from heddle.cli.command_parser import CommandParser

@@ -35,7 +35,7 @@ class Reader:
         return weight_bytes(self.facts.directory)
 
     def line(self) -> str:
-        """Return the model and what it does, in words."""
+        """Return the model and its kinds of work, in words."""
         kinds = " and ".join(sorted(kind.value for kind in self.facts.kinds))
         return f"{self.name}: {self.facts.name}, {kinds}"
 

@@ -24,11 +24,12 @@ from heddle.app.models.model_files import (
     generator_files,
 )
 from heddle.app.models.model_source import model_directory
-from heddle.app.models.prompt_files import prompts_of, server_writing
+from heddle.app.models.prompt_files import prompts_of
 from heddle.app.models.remote_models import NO_REMOTE_MODELS, RemoteModels, open_remote_models
 from heddle.app.priming.chunk_kv_disk import readable_size
 from heddle.app.remote.refusals import check_remote_models
 from heddle.app.server_config import ServerConfig
+from heddle.app.server_writing import server_writing
 from heddle.core.dtypes import auto_dtype
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore

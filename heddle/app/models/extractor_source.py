@@ -8,7 +8,7 @@ from heddle.engines.reading.reading_directory import ReadingDirectory
 
 
 def open_extractor(name: str | Path) -> ReadingDirectory:
-    """Find a model that reads and see what it can do, by its `kinds`.
+    """Find a model that reads; its `kinds` say for which work.
 
     Args:
         name: an installed extractor ("extract"), or what `model_directory` takes: a directory or

@@ -12,9 +12,9 @@ from typing import Any, Final, Generic, TypeVar
 from heddle.app.models.remote_name import KEY_VARIABLE, RemoteName, is_remote, read_remote_name
 from heddle.core.errors import InputError
 from heddle.engines.remote.address import Address
+from heddle.engines.remote.dialect import Abilities
 from heddle.engines.remote.embedding import EmbedderAbilities, probe_embedder
 from heddle.engines.remote.endpoint import A, Endpoint, Endpoints
-from heddle.engines.remote.generation.dialect import Abilities
 from heddle.engines.remote.http.client import HttpClient
 from heddle.engines.remote.probe import probe_generator, shown_name
 from heddle.engines.remote.problem import MAY_PASS, RemoteProblem, Trouble

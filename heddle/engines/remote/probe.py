@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from heddle.engines.remote.generation.dialect import Abilities, Dialect
+from heddle.engines.remote.dialect import Abilities, Dialect
 from heddle.engines.remote.http.client import HttpClient
 from heddle.engines.remote.problem import RemoteProblem, Trouble
 from heddle.engines.remote.refusal import problem_of

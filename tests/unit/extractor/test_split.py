@@ -5,6 +5,7 @@ import json
 
 import pytest
 from extractor_training.answer_spans import holds_answer
+from extractor_training.handbook import SOURCE as HANDBOOK
 from extractor_training.manuals import SOURCE as MANUALS
 from extractor_training.sources import MUSIQUE, SQUADSHIFTS
 from extractor_training.split import load_split
@@ -31,6 +32,7 @@ SOURCES = {
     "squadshifts_reddit",
     "xquad_en",
     MANUALS,
+    HANDBOOK,
 }
 
 

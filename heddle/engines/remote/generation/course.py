@@ -12,15 +12,15 @@ from typing import Final
 from heddle.core.payloads import Sampling
 from heddle.core.results import FinishReason, Generated, RemoteRun
 from heddle.engines.remote.attempts import Attempts
-from heddle.engines.remote.endpoint import Endpoint
-from heddle.engines.remote.generation.answer_stream import AnswerStream
-from heddle.engines.remote.generation.dialect import (
+from heddle.engines.remote.dialect import (
     Abilities,
     Prompt,
     notes_of,
     request_body,
     without,
 )
+from heddle.engines.remote.endpoint import Endpoint
+from heddle.engines.remote.generation.answer_stream import AnswerStream
 from heddle.engines.remote.probe import shown_name
 from heddle.engines.remote.problem import RemoteProblem, Trouble
 from heddle.engines.remote.refusal import problem_of

@@ -14,9 +14,9 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import KvHandle, Prefilled
 from heddle.core.tasks import Task
 from heddle.engines.remote.attempts import Attempts
+from heddle.engines.remote.dialect import Abilities, Prompt
 from heddle.engines.remote.endpoint import Endpoints
 from heddle.engines.remote.generation.course import Course
-from heddle.engines.remote.generation.dialect import Abilities, Prompt
 from heddle.engines.remote.outlet import EPOCH, Outlet
 from heddle.engines.remote.problem import RemoteProblem, Trouble
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from heddle.app.models.prompt_files import PROMPTS_FILE, prompts_of, server_writing
+from heddle.app.models.prompt_files import PROMPTS_FILE, prompts_of
 from heddle.app.server_config import ServerConfig
+from heddle.app.server_writing import server_writing
 from heddle.core.errors import ConfigError, HeddleError
 from heddle.workflow.nodes import PromptRole
 from heddle.workflow.writing import PROMPT_CHARS_MAX, Writing

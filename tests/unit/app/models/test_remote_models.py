@@ -12,7 +12,7 @@ from heddle.app.models.remote_models import (
     run_apart,
 )
 from heddle.core.errors import InputError
-from heddle.engines.remote.generation.dialect import Dialect
+from heddle.engines.remote.dialect import Dialect
 from tests.helpers.fake_endpoint import END, FakeEndpoint, Step, chunk, plain, stream_head
 
 

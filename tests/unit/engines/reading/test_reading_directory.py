@@ -1,4 +1,4 @@
-"""A directory says what it can do, or what it lacks and how to mend it."""
+"""A directory says for which work it is, or which file it lacks and how to mend it."""
 
 import json
 import math

@@ -202,8 +202,8 @@ def test_reading_and_embedding_share_one_copy_of_the_embeddings(reads_first: boo
     table = SHARED_TABLES.table(default_model_dir(), torch.float32, torch.device("cpu"))
     assert reader._reader.encoder.table is table
     for field, name in NAMES.items():
-        mine = embedder._model.embeddings.get_parameter(name)
-        assert mine.data_ptr() == getattr(table, field).data_ptr()
+        mine = getattr(embedder._encoder._encoder.table, field)
+        assert mine.data_ptr() == getattr(table, field).data_ptr(), name
 
 
 def padded_scores(folder: Path, question: str, text: str) -> tuple[np.ndarray, list[int]]:

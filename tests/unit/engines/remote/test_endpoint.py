@@ -1,8 +1,8 @@
 """Which server of several is asked."""
 
 from heddle.engines.remote.address import Address
+from heddle.engines.remote.dialect import Abilities
 from heddle.engines.remote.endpoint import Endpoint, Endpoints
-from heddle.engines.remote.generation.dialect import Abilities
 from heddle.engines.remote.http.client import HttpClient
 from heddle.engines.remote.problem import RemoteProblem, Trouble
 

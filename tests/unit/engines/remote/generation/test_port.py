@@ -17,9 +17,9 @@ from heddle.core.results import FinishReason, Generated, Prefilled
 from heddle.core.tasks import Identity, Task
 from heddle.engines.remote import attempts
 from heddle.engines.remote.address import Address
+from heddle.engines.remote.dialect import VLLM, Abilities, Dialect
 from heddle.engines.remote.endpoint import Endpoint, Endpoints
 from heddle.engines.remote.generation import course
-from heddle.engines.remote.generation.dialect import VLLM, Abilities, Dialect
 from heddle.engines.remote.generation.port import RemoteGenerator
 from heddle.engines.remote.generation.prompt_text import TextPrompts
 from heddle.engines.remote.http.client import HttpClient

@@ -4,7 +4,7 @@ import pytest
 
 from heddle.core.payloads import Sampling
 from heddle.core.tasks import Priority
-from heddle.engines.remote.generation.dialect import (
+from heddle.engines.remote.dialect import (
     VLLM,
     Abilities,
     Dialect,
