@@ -1,4 +1,4 @@
-"""Do what a new user does, and write down what it costs: `python -m tools.first_evening FOLDER...`.
+"""Do what a new user does, and write down the cost: `python -m tools.first_evening FOLDER...`.
 
 An empty environment gets torch and the wheels of `dist/`, as docs/install.md says. The folders
 are indexed, and each question is asked by `heddle ask`. Every command runs as a user types it, in
@@ -30,7 +30,7 @@ CORPUS: Final = "corpus"
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A command that was run: what it said, and what it cost."""
+    """A command that was run, with its output and its cost."""
 
     command: str
     code: int
@@ -45,7 +45,7 @@ class Tried:
 
     @property
     def excerpt(self) -> str:
-        """The command and the end of what it said, as Markdown shows a terminal."""
+        """The command and the end of its output, as Markdown shows a terminal."""
         lines = self.said.strip().splitlines()
         cut = ["..."] if len(lines) > LINES_SHOWN else []
         shown = [*cut, *lines[-LINES_SHOWN:]]

@@ -73,6 +73,7 @@ def server_config(
     *,
     only: Collection[str] | None = None,
     needs: Collection[str] = (),
+    defaults: Mapping[str, object] = {},
     **fixed: object,
 ) -> ServerConfig:
     """Return the configuration of a command's server: flag, else environment, else file.
@@ -81,6 +82,7 @@ def server_config(
         options: what the command's parser returned.
         only: names of fields that count; the others have their defaults.
         needs: names of fields that must be given.
+        defaults: values, by name, that the command has in the place of the fields' own defaults.
         fixed: values, by name, that the command itself decides.
 
     Raises:
@@ -98,7 +100,13 @@ def server_config(
             )
     given = {name: choice.value for name, choice in chosen.items() if only is None or name in only}
     default = fields_of(ServerConfig)["generator"].default
-    settings: dict[str, Any] = {"generator": default, INDEX: None, **given, **fixed}
+    settings: dict[str, Any] = {
+        "generator": default,
+        INDEX: None,
+        **defaults,
+        **given,
+        **fixed,
+    }
     config = ServerConfig.of(settings.pop("generator"), settings.pop(INDEX), settings)
     config, words = without_auto(config)
     if words:

@@ -1,4 +1,4 @@
-"""`heddle demo`: an invented town's archive, five workflows, forty questions at once."""
+"""`heddle demo`: forty questions at once to an invented archive, and quotes from real text."""
 
 import argparse
 import json
@@ -16,12 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from heddle.app.index_paths import index_paths
-from heddle.app.models.model_source import model_directory
+from heddle.app.models.model_source import READER, model_directory
 from heddle.app.models.remote_name import is_remote
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_json
-from heddle.cli.ask import passage_line
 from heddle.cli.bench import machine_record, version_record
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import MODEL_FIELDS, add_config, server_config
@@ -36,17 +35,19 @@ from heddle.demo.corpus import (
     demo_documents,
     demo_questions,
 )
-from heddle.demo.language_reference import LANGUAGE_QUESTIONS, language_reference_documents
+from heddle.demo.language_reference import (
+    LANGUAGE_QUESTIONS,
+    LANGUAGE_UNANSWERABLE,
+    language_reference_documents,
+)
 from heddle.demo.scoring import gold_in_context, is_right
 from heddle.runtime.events import Answer, NodeStarted, RequestFailed, TokenDelta
 from heddle.runtime.handle import Handle
 from heddle.runtime.step_trace import Overlap
-from heddle.workflow.ragraph import RAGraph
 
 CHUNK_TOKENS = 160  # about 120 words: what the results of the demo were measured with
 RATE_PER_S = 0.8
 SEED = 20251
-LANGUAGE_TOPK = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +94,13 @@ def run(options: argparse.Namespace) -> int:
     """Index, answer, and say how it went. Exit code 1 if a question got no answer."""
     if options.rate <= 0 or options.questions < 1:
         raise InputError("--rate and --questions must be positive")
-    config = server_config(options, only=MODEL_FIELDS)
-    if config.generator is None:
-        raise InputError("the demo needs a model that writes the answers: name one with --model")
-    if not is_remote(config.generator):
-        model_directory(config.generator)  # a wrong name is refused before anything is indexed
+    config = server_config(options, only=MODEL_FIELDS, defaults={"generator": READER})
+    if config.llm is None:
+        raise InputError(
+            "the demo's workflows need a model that writes: leave --model out, or name another"
+        )
+    if not is_remote(config.llm):
+        model_directory(config.llm)  # a wrong name is refused before anything is indexed
     started_s = time.monotonic()
     questions = demo_questions()[: options.questions]
     with tempfile.TemporaryDirectory(prefix="heddle-demo-") as folder:
@@ -111,10 +114,12 @@ def run(options: argparse.Namespace) -> int:
                 "Python's language reference", language_reference_documents(), language, progress
             )
         _print_summary(outcomes, overlap, busy)
-        _show_language(language)
+        quoted, is_declined = _show_language(language)
     print(f"\nthe demo took {time.monotonic() - started_s:.0f} s")
     if options.json is not None:
-        write_json(options.json, _record(options, config, outcomes, overlap, busy))
+        record = _record(options, config, outcomes, overlap, busy)
+        record["headline"] |= {"language_quoted": quoted, "language_declined": int(is_declined)}
+        write_json(options.json, record)
     return 0 if all(outcome.answer for outcome in outcomes) else 1
 
 
@@ -272,17 +277,25 @@ def _stages(outcomes: Sequence[Outcome]) -> list[tuple[str, float, float]]:
     return [(kind, waited_s[kind] / len(answered), ran_s[kind] / len(answered)) for kind in ran_s]
 
 
-def _show_language(corpus: Path) -> None:
-    """Show the passages that real text, Python's language reference, gives for five questions."""
-    graph = RAGraph("search")
-    graph.add_retrieval("search", query="query", topk=LANGUAGE_TOPK)
-    print("\nPython's language reference:")
-    with Server(None, corpus) as server:
-        app = server.app(graph)
-        for question, answer in zip(LANGUAGE_QUESTIONS, app.batch(LANGUAGE_QUESTIONS), strict=True):
-            print(question)
-            for passage in answer.passages:
-                print(passage_line(passage))
+def _show_language(corpus: Path) -> tuple[int, bool]:
+    """Quote answers from real text, Python's language reference.
+
+    Returns: how many of the questions got a quote, and whether the last one was declined, which
+        the language reference doesn't answer.
+    """
+    print("\nPython's language reference, quoted by the extractor:")
+    asked = (*LANGUAGE_QUESTIONS, LANGUAGE_UNANSWERABLE)
+    with Server(index=corpus) as server:
+        answers = server.app(server.config.default_workflow).batch(asked)
+    for question, answer in zip(asked, answers, strict=True):
+        print(f"\n{question}")
+        best = answer.quotes[0] if answer.quotes else None
+        if best is None:
+            print(f"  {answer.text}")
+            continue
+        print(f'  "{" ".join(best.sentence.split())}"')
+        print(f"  {best.passage.title}; the words that answer: {' '.join(best.text.split())}")
+    return sum(bool(answer.quotes) for answer in answers[:-1]), not answers[-1].quotes
 
 
 def _record(

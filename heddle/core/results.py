@@ -262,7 +262,7 @@ class RemoteRun:
         prompt_tokens_reused: of these, from that server's prefix cache.
         tokens: tokens of the answer; the pieces of text that arrived where it reported no count.
         tries: how often the generation was sent before it was answered.
-        notes: what ran there in another way than asked, in words.
+        notes: where that server did not do as asked, in words.
     """
 
     server: str

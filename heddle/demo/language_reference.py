@@ -16,6 +16,9 @@ LANGUAGE_QUESTIONS = (
     "What happens when no except clause matches the exception?",
 )
 
+# No topic speaks of it.
+LANGUAGE_UNANSWERABLE = "What is the telephone number of the support hotline?"
+
 _UNDERLINE = re.compile(r"[*=\-~^]{3,}")
 _FOOTNOTE_HEADING = re.compile(r"-\[ (.+) \]-")
 _INLINE_MARKUP = re.compile(

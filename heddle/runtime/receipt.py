@@ -28,7 +28,7 @@ class FallbackKind(Enum):
     EMPTY_LIST = "empty_list"
     SPECULATION = "speculation"  # a prompt was not computed ahead
     KV_TRANSFER = "kv_transfer"  # a prompt's KV did not all come from the lane that prefilled it
-    REMOTE = "remote"  # another server's model ran in another way than asked
+    REMOTE = "remote"  # another server did not do as asked
 
 
 @dataclass(frozen=True, slots=True)
