@@ -10,6 +10,7 @@ _SENTENCE_END = re.compile(
     r"""[.!?…]["'”’)\]]*(?=\s+[^a-z\s])"""  # a stop, and what follows has no small letter
     r"""|[。！？][”’」』）]*"""
     r"""|\n(?=[ \t]*(?:[-*+•]|\d+[.)])\s)"""  # an item of a list begins
+    r"""|\n(?=[ \t]*--?[A-Za-z])"""  # an option of a command begins
 )
 _ABBREVIATION = re.compile(
     r"(?:\b[A-Z]|\b(?:Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Mt|No|Vol|Fig|Eq|vs|cf|al|etc|e\.g|i\.e))\.$"

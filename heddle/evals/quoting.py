@@ -26,7 +26,7 @@ def hidden_answers() -> RAGraph:
     and the next best passages are read in its place: nothing is embedded again.
     """
     graph = RAGraph("hidden", inputs=(ANSWERS,))
-    graph.add_retrieval("retrieve", output="found", topk=FOUND_MAX, allow_fewer=True)
+    graph.add_retrieval("retrieve", "query", "found", topk=FOUND_MAX, allow_fewer=True, hybrid=True)
     graph.add_tool("hide", without_answers, ("found", ANSWERS), DOCS)
     return graph.add_extraction("quote", DOCS, QUOTES)
 

@@ -60,10 +60,13 @@ def search(topk: int | None = None, *, hybrid: bool = False, rerank: bool = Fals
 
 
 def quote(topk: int | None = None) -> RAGraph:
-    """Retrieve once, and quote the answer from the passages; no model writes text."""
+    """Retrieve once, and quote the answer from the passages; no model writes text.
+
+    It searches by words, too: options and names of functions are found by them.
+    """
     graph = RAGraph("quote")
     wanted = QUOTE_TOPK if topk is None else topk
-    graph.add_retrieval("retrieve", query="query", topk=wanted, allow_fewer=topk is None)
+    graph.add_retrieval("retrieve", topk=wanted, allow_fewer=topk is None, hybrid=True)
     graph.add_extraction("quote", "docs", output="quotes")
     return graph
 

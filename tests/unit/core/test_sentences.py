@@ -26,6 +26,13 @@ def test_a_quote_stands_in_its_sentence(quoted: str, sentence: str) -> None:
     assert TEXT[first:last] == sentence
 
 
+def test_an_option_of_a_command_is_a_sentence_of_its_own() -> None:
+    text = "options:\n  -h, --help  show this\n  --compact   no blanks\n              at all\n  -x"
+    start = text.index("no blanks")
+    first, last = sentence_around(text, start, start + 2)
+    assert text[first:last] == "--compact   no blanks\n              at all"
+
+
 def test_a_table_without_stops_is_cut_between_words() -> None:
     text = "word " * 1000
     first, last = sentence_around(text, 2500, 2504)
