@@ -79,7 +79,7 @@ def evening(
 def tried(programs: Path, home: Path, *words: str) -> Tried:
     """Run a program of the environment in the user's folder.
 
-    What it writes to stdout and stderr is kept together, in its order.
+    Its stdout and stderr are kept together, in their order.
     """
     begun_s = time.perf_counter()
     with tempfile.TemporaryFile() as output:

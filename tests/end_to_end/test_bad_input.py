@@ -154,7 +154,7 @@ def test_topk_larger_than_the_corpus(capsys, corpus: Path, model: Path, inline_s
 
 def test_an_unknown_workflow(capsys, corpus: Path, model: Path, inline_server: Server):
     said = refused(capsys, "ask", corpus, QUESTION, "--workflow", "nope", "--model", model)
-    assert "workflow 'nope' is unknown; there are oneshot" in said
+    assert "workflow 'nope' is unknown; there are quote, oneshot" in said
     with pytest.raises(WorkflowError, match="'nope' is unknown"):
         inline_server.app("nope")
 

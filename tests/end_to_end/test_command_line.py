@@ -11,6 +11,7 @@ import pytest
 
 from heddle.cli.main import main
 from heddle.corpus.store import CorpusStore
+from heddle.workflow.presets import ANSWER_TOKENS
 from tests.helpers.server_state import eventually
 from tests.helpers.tiny_server import DOCUMENTS, index_documents, write_documents
 
@@ -62,8 +63,8 @@ def test_ask_answers_with_its_passages(
     monkeypatch.setenv("HEDDLE_ENGINE_HOST", "inline")
     assert main(["ask", str(corpus), QUESTION, "--model", str(model), "--receipt"]) == 0
     out, err = capsys.readouterr()
-    assert re.search(r"\d\.\d{3}  The lighthouse of Rock 3: ", out)
-    assert "32 generated" in out
+    assert re.search(r"\d\.\d{3}  \S+  The lighthouse of Rock 3: ", out)
+    assert f"{ANSWER_TOKENS} generated" in out
     assert err == "[retrieve: 5 passages]\n"
 
 

@@ -28,7 +28,7 @@ def test_optimizations_change_neither_tokens_nor_documents(inline_server: Server
         assert plain.slots == fast.slots
         assert plain.receipt.prompt_tokens_reused == 0
         assert plain.receipt.passes == ()
-        assert again.receipt.prompt_tokens_reused > 0
+        assert again.receipt.prompt_tokens_reused > 0 or name == "quote"  # which has no prompt
 
 
 def test_the_host_makes_no_difference(inline_server: Server, server: Server):

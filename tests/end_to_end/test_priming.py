@@ -127,7 +127,8 @@ def test_a_run_that_was_killed_goes_on(start, barges: Path, model: Path):
         model,
     )
     killed: Command = start(*fuse)
-    killed.until("computing primed KV: [1-9]")
+    killed.until("computing primed KV: ")
+    eventually(lambda: bool(records(corpus)[ChunkVariant.PRIMED]))  # lines of progress are rare
     killed.end(signal.SIGKILL)
     kept = len(records(corpus)[ChunkVariant.PRIMED])
     assert 0 < kept < BARGES
@@ -251,7 +252,7 @@ def test_the_first_neighbour_is_what_precedes_a_chunk_in_its_document(model: Pat
 
 
 def test_a_text_that_stands_in_two_documents_is_primed_once(model: Path, tmp_path: Path):
-    """What precedes it differs, and so do its neighbours: each run would replace the other's."""
+    """It is one chunk, with two places: its KV is not computed in each of them."""
     tides = "The tide is low. " * 60
     for name in ("a", "b"):
         path = tmp_path / "documents" / name / "notes.md"
@@ -259,7 +260,8 @@ def test_a_text_that_stands_in_two_documents_is_primed_once(model: Path, tmp_pat
         path.write_text(f"# Notes\n\n{f'Of {name} and its ships. ' * 45}\n\n{tides}\n")
     corpus = index_documents([tmp_path / "documents"], tmp_path / "corpus")
     texts = [p.render() for p, _ in searchable_chunks(CorpusStore.open(corpus))]
-    assert len(set(texts)) < len(texts)
+    assert len(set(texts)) == len(texts)
+    assert sum("The tide is low." in text for text in texts) == 1
     with serve(model, corpus) as server:
         told: list[PrimingProgress] = []
         first = server.prime(1, on_progress=told.append)
@@ -294,8 +296,8 @@ def test_a_running_server_forgets_what_another_process_deletes(own: Path, model:
     with serve(model, own, kv_reuse=FUSIONRAG) as server:
         server.prime(NEIGHBOURS)
         app = server.app("oneshot")
-        first = app.invoke(QUESTION).passages[0]
-        assert any(first.chunk_id in r.sources[1:] for r in records(own)[ChunkVariant.PRIMED])
+        seen = {c for r in records(own)[ChunkVariant.PRIMED] for c in r.sources[1:]}
+        first = next(p for p in app.invoke(QUESTION).passages if p.chunk_id in seen)
         with CorpusStore.open(own) as other:
             other.delete_document(first.document_id)
         answer = app.invoke(QUESTION)

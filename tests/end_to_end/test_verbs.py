@@ -14,7 +14,7 @@ from heddle import RAGraph, Server
 from heddle.core.errors import Busy, Cancelled, DeadlineExceeded, EngineError, HeddleError
 from heddle.core.passages import Passage
 from heddle.runtime.events import Answer, NodeFinished, NodeStarted, Retrieved, TokenDelta
-from heddle.workflow.presets import PRESETS
+from heddle.workflow.presets import ANSWER_TOKENS, PRESETS
 from tests.helpers.server_state import eventually, holds_nothing
 
 QUESTION = "Who is the keeper of Rock 3?"
@@ -53,7 +53,7 @@ def test_invoke_answers_from_the_nearest_passages(server: Server):
     assert answer.text
     assert answer.passages[0].title == "The lighthouse of Rock 3"
     assert [p.distance for p in answer.passages] == sorted(p.distance for p in answer.passages)
-    assert answer.receipt.generated_tokens == 32
+    assert answer.receipt.generated_tokens == ANSWER_TOKENS
     assert answer.receipt.prompt_tokens > 100
     assert answer.slots["answer"] == answer.text
 
@@ -247,7 +247,7 @@ def test_retrieval_alone_bounded_and_closed(corpus: Path):
     with Server(None, corpus, engine_host="inline", requests_max=1) as server:
         answer = server.app(graph).invoke(QUESTION)
         assert answer.passages[0].title == "The lighthouse of Rock 3"
-        with pytest.raises(HeddleError, match="'answer' needs prefilling"):
+        with pytest.raises(HeddleError, match="'answer' of workflow 'oneshot' needs prefilling"):
             server.app("oneshot").invoke(QUESTION)
         handle = server.submit(slow, QUESTION)
         with pytest.raises(Busy, match="1 of 1 requests"):
