@@ -18,7 +18,7 @@ NEGATIVES_MAX = 6  # kept for a question
 READING_SHARE = 0.15  # of reviews and posts in an epoch: they are little like what is asked
 MANUALS_SHARE = 0.3
 MANUALS_SEED = 0
-HANDBOOK_COPIES = 3  # in an epoch: few questions, of the kind that users of manuals ask
+HANDBOOK_COPIES = 2  # in an epoch: few questions, of the kind that users of manuals ask
 
 
 @dataclass(frozen=True, slots=True)
