@@ -1,11 +1,7 @@
 """What every test needs of the process that it runs in."""
 
-import logging
 import os
 import signal
-from collections.abc import Iterator
-
-import pytest
 
 from heddle.hosts.machine import read_machine
 from tests.helpers.needed_tools import (
@@ -24,13 +20,3 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # imported, which some test modules do at their top.
 if not read_machine().gpus:
     os.environ.setdefault("TRITON_INTERPRET", "1")
-
-
-@pytest.fixture(autouse=True)
-def _log_levels() -> Iterator[None]:
-    """Give loggers their levels back: a command that ran in this process has set them."""
-    loggers = [logging.getLogger(name) for name in (None, "heddle")]
-    levels = [logger.level for logger in loggers]
-    yield
-    for logger, level in zip(loggers, levels, strict=True):
-        logger.setLevel(level)
