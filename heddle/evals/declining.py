@@ -68,10 +68,12 @@ def declining(answerable: Sequence[Scored], hidden: Sequence[Outcome]) -> Declin
 def gold_first(outcomes: Sequence[Outcome]) -> Mapping[str, float]:
     """Return how often the gold passage is first: as read, as found, and the gain.
 
-    Only questions count of which a gold passage was found.
+    Only questions count of which a search found a gold passage.
     """
     ranked, unranked = [], []
     for outcome in outcomes:
+        if outcome.case.passages is not None:
+            continue  # they were given: no search has put them into an order
         answer, question = outcome.answer, outcome.case.question
         found = answer.slots.get(DOCS) if answer else None
         if answer is None or not answer.passages or not isinstance(found, tuple):

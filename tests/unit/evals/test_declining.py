@@ -56,6 +56,12 @@ def test_a_question_whose_passage_was_not_found_says_nothing_of_the_order():
     }
 
 
+def test_passages_that_were_given_have_no_order():
+    asked = question(gold=(("d1",),))
+    given = replace(quoted("Lisbon", 2.0), case=Case(asked, (PORTO, LISBON)))
+    assert quoting_headline([score(given)], []) == {"f1_best_quarter": 1.0}
+
+
 def test_right_answers_against_hidden_ones():
     shown = [score(quoted("Lisbon", value)) for value in (0.5, 3.0, 4.0)]
     shown.append(score(quoted("Tagus", 9.0)))  # wrong: no positive
