@@ -137,6 +137,26 @@ def test_serve_answers_from_what_is_indexed_meanwhile(start, model: Path, tmp_pa
     assert served.end(signal.SIGINT) == 130
 
 
+def test_ask_uses_the_server_that_runs_on_its_corpus(start, corpus: Path, model: Path):
+    asked = ("ask", corpus, QUESTION, "--model", model, "--temperature", "0")
+    alone = start(*asked, "--no-server")
+    assert alone.end() == 0
+    served = start("serve", corpus, "--model", model, "--port", 0)
+    url = served.until(r"http://127\.0\.0\.1:\d+")
+    served.until("Ctrl-C")
+
+    by_server = start(*asked)
+    assert by_server.end() == 0
+    note = f"answered by the running server at {url}\n"
+    assert note in by_server.said
+    assert by_server.said.replace(note, "") == alone.said
+
+    assert served.end(signal.SIGINT) == 130
+    without = start(*asked)
+    assert without.end() == 0
+    assert without.said == alone.said
+
+
 def test_serve_is_terminated_while_it_loads(start, corpus: Path, model: Path):
     command = start("serve", corpus, "--model", model, "--port", 0)
     process = psutil.Process(command.process.pid)
