@@ -20,7 +20,9 @@ def indexed_folder(folder: Path) -> Path:
         def on_vectors(state: EmbedProgress) -> None:
             progress.update("embedding chunks", state.chunks_done, state.chunks_total)
 
-        index_paths([folder], corpus, on_documents=lambda state: None, on_vectors=on_vectors)
+        index_paths(
+            [folder], corpus, prune=True, on_documents=lambda state: None, on_vectors=on_vectors
+        )
     return corpus
 
 

@@ -78,7 +78,7 @@ def manual_pages() -> tuple[ManualPage, ...]:
     """
     made = [reference_page(name) for name in (*MODULES, *PACKAGE_MODULES)]
     made += [help_page(words) for words in COMMANDS]
-    made += [_readme(name) for name in READMES]
+    made += [readme_page(name) for name in READMES]
     return tuple([*_language_pages(), *(page for page in made if page is not None)])
 
 
@@ -92,8 +92,8 @@ def _language_pages() -> Iterator[ManualPage]:
         yield ManualPage(f"language-{name}.txt", inspect.cleandoc(text) + "\n")
 
 
-def _readme(name: str) -> ManualPage | None:
-    """Return the description that an installed distribution carries."""
+def readme_page(name: str) -> ManualPage | None:
+    """Return the description that an installed distribution carries; None where there is none."""
     try:
         about = importlib.metadata.metadata(name)
     except importlib.metadata.PackageNotFoundError:

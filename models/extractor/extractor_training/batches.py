@@ -18,7 +18,7 @@ TRAINED_WINDOW = 256  # tokens
 
 @dataclass(frozen=True, slots=True)
 class Exercise:
-    """A question's windows, the answering one first, and the answer's tokens in each."""
+    """A question's windows, one of its own passage first, and the answer's tokens in each."""
 
     windows: list[Window]
     spans: list[list[Span]]
@@ -56,10 +56,14 @@ def epoch_order(lessons: Sequence[Lesson], seed: int, epoch: int) -> list[int]:
 def exercise(
     tokenizer: Tokenizer, lesson: Lesson, n_negatives: int, rng: random.Random
 ) -> Exercise | None:
-    """Draw a window with the answer and windows without; None if the answer is too long."""
+    """Draw a window with the answer and windows without; None if the answer is too long.
+
+    Where the passage doesn't answer, any of its windows takes the first place.
+    """
     row = lesson.row
     windows = windows_of(tokenizer, row.question, row.passage, TRAINED_WINDOW)
-    answering = [(w, found) for w in windows if (found := token_spans(w, row.spans, SPAN_MAX))]
+    found = [(window, token_spans(window, row.spans, SPAN_MAX)) for window in windows]
+    answering = [(window, spans) for window, spans in found if spans or not row.spans]
     if not answering:
         return None
     window, spans = rng.choice(answering)

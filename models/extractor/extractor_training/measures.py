@@ -133,12 +133,13 @@ def _choose(
     read = quotes(model, tokenizer, list(pairs.values()))
     found = dict(zip(pairs, read, strict=True))
     return [
-        [_best_of([found[place, p.key] for p in ours]) for place, ours in enumerate(way)]
+        [best_of([found[place, p.key] for p in ours]) for place, ours in enumerate(way)]
         for way in ways
     ]
 
 
-def _best_of(ours: Sequence[Quote]) -> tuple[Quote, int]:
+def best_of(ours: Sequence[Quote]) -> tuple[Quote, int]:
+    """The best quote and its place; an impossible one of place 0 where there is none."""
     ranked = [(quote, place) for place, quote in enumerate(ours)]
     nothing = (Quote(float("-inf"), ""), 0)
     return max(ranked, key=lambda one: one[0].score, default=nothing)

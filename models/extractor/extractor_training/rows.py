@@ -18,8 +18,8 @@ class Passage:
 class Row:
     """A question, its accepted answers and its passage.
 
-    spans: where the answer stands in the passage, as characters [start, end); never empty in
-        training.
+    spans: where the answer stands in the passage, as characters [start, end); none where the
+        passage seems to answer and doesn't.
     """
 
     key: str

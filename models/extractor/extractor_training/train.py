@@ -19,7 +19,8 @@ from pathlib import Path
 import torch
 
 from .base_encoder import base_directory, untrained_model
-from .export import export_extractor
+from .export import export_extractor, load_extractor
+from .handbook import is_held, kept_handbook_rows
 from .measures import oracle_measures, retrieved_measures
 from .rows import Row
 from .split import Split, load_split
@@ -44,13 +45,14 @@ class Leg:
         self._index = WordIndex(
             list(split.corpus.values()), [row.question for rows in asked for row in rows]
         )
-        lessons = training_list(split, self._index)
         self.folder: Path = args.checkpoints
         self.folder.mkdir(parents=True, exist_ok=True)
+        written = [asked for asked in kept_handbook_rows(self.folder) if not is_held(asked[0])]
+        lessons = training_list(split, self._index, written)
         plan = Plan(args.steps, args.step_tokens, args.negatives, args.learning_rate, args.seed)
         self._tokenizer = load_tokenizer(base_directory())
         self._trainer = Trainer(
-            untrained_model(args.seed),
+            load_extractor(args.weights) if args.weights else untrained_model(args.seed),
             self._tokenizer,
             lessons,
             plan,
@@ -158,6 +160,7 @@ def main() -> None:
     add("--negatives", type=int, default=Plan.n_negatives, help="passages a question")
     add("--learning-rate", type=float, default=Plan.learning_rate)
     add("--seed", type=int, default=0)
+    add("--weights", type=Path, help="exported weights to begin with, instead of the encoder's")
     add("--evaluate-minutes", type=float, default=15)
     add("--evaluated", type=int, default=160, help="dev and test questions of an evaluation")
     add("--export", type=Path, help="where the best weights go after the last step")

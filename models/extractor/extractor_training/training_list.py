@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .answer_spans import holds_answer
-from .handbook import handbook_rows
+from .handbook import Asked
 from .manuals import manual_rows
 from .rows import Passage, Row
 from .sources import reading_rows
@@ -33,10 +33,11 @@ class Lesson:
     share: float
 
 
-def training_list(split: Split, index: WordIndex) -> list[Lesson]:
+def training_list(split: Split, index: WordIndex, written: Iterable[Asked]) -> list[Lesson]:
     """All lessons, in a fixed order.
 
     index: of the split's passages, for at least the questions that are trained on.
+    written: the questions about documentation that people have written.
     """
     wiki = [Lesson(row, searched_negatives(row, index, split.barred), 1.0) for row in split.train]
     reading = [Lesson(row, (), READING_SHARE) for row in reading_rows() if row.spans]
@@ -44,7 +45,7 @@ def training_list(split: Split, index: WordIndex) -> list[Lesson]:
         Lesson(row, others[:NEGATIVES_MAX], MANUALS_SHARE)
         for row, others in manual_rows(MANUALS_SEED)
     ]
-    handbook = [Lesson(row, others, 1.0) for row, others in handbook_rows()]
+    handbook = [Lesson(row, others, 1.0) for row, others in written]
     return [*wiki, *reading, *manuals, *(handbook * HANDBOOK_COPIES)]
 
 
