@@ -21,7 +21,6 @@ from heddle.workflow.presets import PRESETS
 from heddle.workflow.workflow import Workflow
 
 BACKLOG = 128
-CONNECTIONS_SPARE = 64  # for what is asked of the server's health, and idle ones
 GRACE_S = 5  # what requests in flight get to end when the server is stopped
 
 
@@ -39,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
         # Late: an extra, which every other command does without.
         import uvicorn
 
+        from heddle.server.bounded_connection import HEAD_BYTES_MAX, BoundedConnection
         from heddle.server.http import create_app
     except ModuleNotFoundError as error:
         raise ConfigError(
@@ -62,11 +62,13 @@ def run(options: argparse.Namespace) -> int:
                 workflows,
                 takes_changes=front.allow_changes,
                 requests_max=front.limit_concurrency,
+                allowed_hosts=front.allowed_hosts,
                 instance="" if advert is None else advert.instance,
             ),
             log_level="warning",
             lifespan="off",
-            limit_concurrency=front.limit_concurrency + CONNECTIONS_SPARE,
+            http=BoundedConnection,
+            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
             timeout_graceful_shutdown=GRACE_S,
         )
         http = uvicorn.Server(settings)

@@ -6,7 +6,7 @@ DELETE /v1/documents change the corpus, where the server takes changes.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from functools import partial
 from http import HTTPStatus
@@ -23,6 +23,7 @@ from heddle.app.server import Server
 from heddle.core.errors import Cancelled, HeddleError, InputError, WorkflowError
 from heddle.core.results import Vectors
 from heddle.runtime.handle import Handle
+from heddle.server.allowed_hosts import AllowedHosts
 from heddle.server.ask_request import AskRequest, read_ask
 from heddle.server.concurrency_limit import ConcurrencyLimit
 from heddle.server.document_request import DocumentRequest, change_json, read_document
@@ -58,6 +59,7 @@ def create_app(
     *,
     takes_changes: bool = False,
     requests_max: int = REQUESTS_MAX,
+    allowed_hosts: Collection[str] = (),
     instance: str = "",
 ) -> FastAPI:
     """Return the ASGI application of a server.
@@ -67,11 +69,20 @@ def create_app(
         workflows: what clients may ask for, by name.
         takes_changes: whether clients may put and delete documents.
         requests_max: HTTP requests under way at once; more are refused.
+        allowed_hosts: names that clients may call it by, beside addresses and localhost; "*" = any.
         instance: stands in /health, so that a client knows this server from another; "" = nothing.
 
     There is no authentication: bind it to this machine, or put a proxy in front.
     """
-    app = FastAPI(title="Heddle", version=__version__, docs_url=None, redoc_url=None)
+    # Without redirects of slashes: they would send a client where its Host header says.
+    app = FastAPI(
+        title="Heddle",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.add_middleware(AllowedHosts, names=allowed_hosts)
     app.add_middleware(ConcurrencyLimit, requests_max=requests_max)
     _add_error_replies(app)
 

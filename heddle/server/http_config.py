@@ -36,6 +36,14 @@ class HttpConfig:
         high=PORT_MAX,
         is_common=True,
     )
+    allowed_hosts: frozenset[str] = setting(
+        frozenset(),
+        "names that clients call the server by, beside its addresses and localhost",
+        details="others are refused, so that no web page asks it by a name of its own; "
+        "* allows all; the flag may be repeated",
+        group=HTTP,
+        form="NAME",
+    )
     allow_changes: bool = setting(
         False,
         "let clients put and delete documents",

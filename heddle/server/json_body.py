@@ -1,5 +1,6 @@
-"""The body of a POST: bounded, parsed, every field checked."""
+"""The body of a POST: bounded in size and time, parsed, every field checked."""
 
+import asyncio
 from typing import Final, TypeVar
 
 from fastapi import Request
@@ -10,6 +11,7 @@ from starlette.requests import ClientDisconnect
 from heddle.core.errors import Cancelled, InputError
 
 BODY_BYTES_MAX: Final = 1 << 20
+BODY_S: Final = 15.0
 B = TypeVar("B", bound=BaseModel)
 
 
@@ -17,7 +19,8 @@ async def read_json(request: Request, kind: type[B]) -> B:
     """Read and check a request's body.
 
     Raises:
-        HTTPException: it is larger than 1 MiB (413) or not said to be JSON (415).
+        HTTPException: it is larger than 1 MiB (413), not said to be JSON (415), or took longer
+            than 15 s to come (408).
         InputError: it is no JSON object of the known fields; the message names the field.
         Cancelled: the client went away while it sent.
     """
@@ -26,7 +29,12 @@ async def read_json(request: Request, kind: type[B]) -> B:
         # A browser asks before it sends JSON elsewhere: no page can put questions in secret.
         raise HTTPException(415, "send JSON, with the header Content-Type: application/json")
     try:
-        return kind.model_validate_json(await _body(request))
+        async with asyncio.timeout(BODY_S):
+            body = await _body(request)
+        return kind.model_validate_json(body)
+    except TimeoutError as error:
+        message = f"the body took longer than {BODY_S:g} s to come"
+        raise HTTPException(408, message, {"Connection": "close"}) from error
     except ValidationError as error:
         raise InputError(_in_words(error)) from error
     except ClientDisconnect as error:

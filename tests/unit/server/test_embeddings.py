@@ -37,7 +37,7 @@ class FakeServer:
 def post(server: FakeServer, **body: object) -> httpx.Response:
     async def run() -> httpx.Response:
         transport = httpx.ASGITransport(create_app(server, {}), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://heddle") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.post("/v1/embeddings", json=body)
 
     return asyncio.run(run())

@@ -39,6 +39,7 @@ from heddle.runtime.events import (
 )
 from heddle.runtime.handle import Handle
 from heddle.runtime.receipt import ReceiptDraft, Span
+from heddle.server import json_body
 from heddle.server.http import CHANGES_AT_ONCE, create_app
 from heddle.server.json_body import BODY_BYTES_MAX
 from heddle.workflow.presets import preset
@@ -110,7 +111,7 @@ class FakeServer:
 def call(server: FakeServer, work: Callable[[httpx.AsyncClient], object]) -> httpx.Response:
     async def run() -> httpx.Response:
         transport = httpx.ASGITransport(create_app(server, WORKFLOWS), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://heddle") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await work(client)
 
     return asyncio.run(run())
@@ -129,6 +130,36 @@ def message(response: httpx.Response) -> str:
 def events_of(text: str) -> list[tuple[str, dict]]:
     frames = [frame.split("\n") for frame in text.removesuffix("\n\n").split("\n\n")]
     return [(n.removeprefix("event: "), json.loads(d.removeprefix("data: "))) for n, d in frames]
+
+
+def test_a_name_of_somebody_else_is_refused_before_anything_is_asked():
+    server = FakeServer()
+    headers = {"Host": "evil.example", "Origin": "http://evil.example"}
+    refused = call(server, lambda client: client.post("/v1/ask", json={}, headers=headers))
+    assert refused.status_code == 421
+    assert "evil.example" in message(refused)
+
+
+def test_no_redirect_sends_a_client_where_its_host_header_says():
+    found = call(FakeServer(), lambda client: client.post("/v1/ask/", json={"question": "Why?"}))
+    assert found.status_code == 404
+    assert "location" not in found.headers
+
+
+def test_a_body_that_takes_too_long(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(json_body, "BODY_S", 0.05)
+
+    async def half():
+        yield b"{"
+        await asyncio.sleep(60)
+
+    headers = {"Content-Type": "application/json"}
+    late = call(
+        FakeServer(), lambda client: client.post("/v1/ask", content=half(), headers=headers)
+    )
+    assert late.status_code == 408
+    assert late.headers["connection"] == "close"
+    assert "took longer than 0.05 s" in message(late)
 
 
 def test_an_answer_with_its_passages_and_receipt():
@@ -456,7 +487,7 @@ def change(server: FakeServer, method: str, *, takes_changes: bool = True, **how
     async def run() -> httpx.Response:
         app = create_app(server, WORKFLOWS, takes_changes=takes_changes)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://heddle") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.request(method, "/v1/documents", **how)
 
     return asyncio.run(run())
@@ -530,7 +561,7 @@ def test_questions_are_answered_while_documents_wait_for_their_vectors():
     async def run() -> list[int]:
         server = SlowCorpus()
         transport = httpx.ASGITransport(create_app(server, WORKFLOWS, takes_changes=True))
-        async with httpx.AsyncClient(transport=transport, base_url="http://heddle") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             document = {"id": "x", "text": "x"}
             puts = [client.post("/v1/documents", json=document) for _ in range(CHANGES_AT_ONCE + 2)]
             putting = asyncio.gather(*puts)
@@ -562,7 +593,7 @@ def test_a_request_beyond_the_limit_is_refused():
         server = SlowCorpus()
         app = create_app(server, WORKFLOWS, takes_changes=True, requests_max=1)
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://heddle") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             document = {"id": "x", "text": "x"}
             putting = asyncio.create_task(client.post("/v1/documents", json=document))
             await server.begun.wait()

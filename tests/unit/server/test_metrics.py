@@ -100,7 +100,7 @@ class FakeServer:
 def scrape(state: ServerState | Exception, accept: str = "") -> httpx.Response:
     async def run() -> httpx.Response:
         transport = httpx.ASGITransport(create_app(FakeServer(state), {}))
-        async with httpx.AsyncClient(transport=transport, base_url="http://heddle") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.get("/metrics", headers={"accept": accept})
 
     return asyncio.run(run())
