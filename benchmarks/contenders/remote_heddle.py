@@ -29,6 +29,7 @@ def serve(server: Server, tokens: int) -> None:
     """Serve over HTTP until the process is ended."""
     import uvicorn
 
+    from heddle.server.bounded_connection import BoundedConnection
     from heddle.server.http import create_app
 
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -37,7 +38,8 @@ def serve(server: Server, tokens: int) -> None:
     print(listener.getsockname()[1], flush=True)
     answer_cpu_questions()
     app = create_app(server, {"write": workflow(tokens)})
-    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+    settings = uvicorn.Config(app, log_level="warning", http=BoundedConnection)
+    uvicorn.Server(settings).run(sockets=[listener])
 
 
 async def _ask(server: Server, flow: Workflow, question: str) -> float:
