@@ -1,6 +1,6 @@
 import pytest
 import torch
-from extractor_training import export
+from extractor_training import export, export_mean
 from extractor_training.base_encoder import untrained_model
 
 from tests.helpers.small_extractor import small_model
@@ -40,3 +40,14 @@ def test_weights_of_another_model_are_refused(tmp_path):
     export.export_extractor(small_model(), tmp_path / "best", {})
     with pytest.raises(ValueError, match="another model"):
         export.load_extractor(tmp_path / "best")
+
+
+def test_the_mean_lies_between_two_exports(model, tmp_path):
+    other = untrained_model(seed=4)
+    export.export_extractor(model, tmp_path / "a", {})
+    export.export_extractor(other, tmp_path / "b", {})
+    mean = export_mean.mean_of([tmp_path / "a", tmp_path / "b"]).encoder.layer[2]
+    changed, plain = (one.encoder.layer[2].output.dense.weight for one in (model, other))
+    torch.testing.assert_close(
+        mean.output.dense.weight, (changed + plain) / 2, atol=1e-3, rtol=1e-3
+    )
