@@ -4,7 +4,7 @@
 questions one after the other; in every second block half of `SOCKETS` connections have sent half a
 head before, and the other half a head and half of its body. The ratios are of 95th percentiles with
 them over those without, medians of the pairs of blocks. `refused` counts answers other than 200,
-and `still_open_after_30_s` the connections that the server has not closed by then.
+and `still_open_after_30_s` the connections that the server has not closed 30 s after their begin.
 """
 
 import asyncio
