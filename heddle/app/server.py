@@ -94,7 +94,9 @@ class Server:
         self._running = start(
             config, self.clock, Tally(), self.trace, self.submit, needs_vectors=needs_vectors
         )
-        self._changed = ChangedWorkflows(self.plan.prompts, self.plan.writing)
+        self._changed = ChangedWorkflows(
+            self.plan.prompts, self.plan.writing, self.plan.reranking.is_on
+        )
 
     @property
     def plan(self) -> ServerPlan:

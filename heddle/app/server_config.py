@@ -26,6 +26,7 @@ from heddle.runtime.admission import RuntimeLimits
 from heddle.workflow.writing import MAX_TOKENS_MAX, TEMPERATURE_MAX
 
 EngineHost = Literal["process", "inline"]
+Rerank = Literal["auto", "always", "never"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 AttentionName = Literal["auto", "torch", "triton", "compiled"]
@@ -98,6 +99,14 @@ class ServerConfig:
         form="DIR|NAME|URL",
         check=check_remote_name,
         none="none",
+    )
+    rerank: Rerank = setting(
+        "auto",
+        "whether workflow `oneshot` reranks its passages",
+        details="a model reads twice as many, and three of five stay in the prompt; auto = where "
+        "reading them is predicted to take less time than the longer prompt, unless a request "
+        "says how many it wants or reuses passages' KV",
+        group=MODEL,
     )
     engine_host: EngineHost = setting(
         "process",

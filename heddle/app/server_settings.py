@@ -14,6 +14,7 @@ from heddle.app.server_config import (
     Dtype,
     EngineHost,
     KvReuseEncoding,
+    Rerank,
 )
 from heddle.core.kv_reuse import KvReuse
 from heddle.core.tasks import Optimizations
@@ -32,6 +33,7 @@ class ServerSettings(TypedDict, total=False):
 
     embedder: str | Path | None
     reranker: str | Path | None
+    rerank: Rerank
     engine_host: EngineHost
     dtype: Dtype
     device: Device

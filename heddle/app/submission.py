@@ -54,7 +54,12 @@ class Submission:
         """
         asked = CheckedRequest.of(options, config)
         workflow = changed.changed(
-            workflow, topk=asked.topk, hybrid=asked.hybrid, writing=asked.writing
+            workflow,
+            topk=asked.topk,
+            hybrid=asked.hybrid,
+            writing=asked.writing,
+            # A passage whose KV is reused costs a prompt too little for reading others to pay.
+            may_rerank=not asked.kv_reuse.is_approximate,
         )
         check_remote_request(config, workflow, asked.kv_reuse)
         values = input_values(inputs)

@@ -87,7 +87,7 @@ class RetrievalNode:
     A request on a corpus of fewer than `topk` chunks is refused, unless `allow_fewer`. Only
     documents that fit `where` are found; `hybrid` searches by words as well. `nprobe` and `topm`
     say how far a search goes in an index of clusters or in a graph. With `rerank`, a model reads
-    what was found, and the `rerank` best passages are kept.
+    what was found, and the `rerank` best passages are kept; `may_rerank` leaves that to the server.
     """
 
     id: NodeId
@@ -101,6 +101,7 @@ class RetrievalNode:
     hybrid: bool = False
     topm: int | None = None
     rerank: int | None = None
+    may_rerank: bool = False
 
     @property
     def reads(self) -> tuple[str, ...]:

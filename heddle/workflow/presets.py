@@ -5,7 +5,7 @@ from typing import Final
 
 from heddle.core.errors import WorkflowError
 from heddle.workflow.nodes import PromptRole
-from heddle.workflow.ragraph import DEFAULT_TOPK, END, START, TOPK_MAX, RAGraph
+from heddle.workflow.ragraph import AUTO, DEFAULT_TOPK, END, START, TOPK_MAX, RAGraph
 from heddle.workflow.template import TURN
 from heddle.workflow.workflow import Chooser, State
 
@@ -72,9 +72,12 @@ def quote(topk: int | None = None) -> RAGraph:
 
 
 def oneshot(topk: int | None = None) -> RAGraph:
-    """Retrieve once, answer once."""
+    """Retrieve once, answer once.
+
+    Without a `topk`, the server may read more passages and show the model fewer of them.
+    """
     graph = RAGraph("oneshot")
-    graph.add_retrieval("retrieve", query="query", topk=topk)
+    graph.add_retrieval("retrieve", query="query", topk=topk, rerank=None if topk else AUTO)
     add_answer(graph)
     return graph
 

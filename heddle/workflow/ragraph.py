@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from heddle.core.errors import WorkflowError
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling
@@ -45,6 +45,7 @@ DEFAULT_DECODE_QUERY = "{query} {sentence}"
 DEFAULT_QUOTES_MAX = 3
 QUOTES_MAX = 20
 TOPK_MAX = 1000
+AUTO: Final = "auto"
 RESERVED: Final = QUESTION_ALIASES | {TURN}
 
 
@@ -142,7 +143,7 @@ class RAGraph:
         allow_fewer: bool = False,
         where: Mapping[str, object] | None = None,
         hybrid: bool = False,
-        rerank: int | None = None,
+        rerank: int | Literal["auto"] | None = None,
     ) -> "RAGraph":
         """Add a vector search; `query` is a slot's name or a template such as "{query} {draft}".
 
@@ -155,6 +156,7 @@ class RAGraph:
         metadata: for each key the value, or one of the list. `topk` of these are found, or all
         there are. `hybrid=True` searches by words (BM25) as well and fuses the two rankings.
         `rerank=n`: a model reads what was found with the query, and the n best passages are kept.
+        With "auto" the server does so where that is predicted to pay; leave `topk` out then.
 
         Raises:
             WorkflowError: a taken id, a bad query, or a value out of range.
@@ -163,6 +165,13 @@ class RAGraph:
         wanted = where_of(where or {})
         place = f"retrieval node {node!r}"
         allow_fewer = allow_fewer or topk is None
+        may_rerank = rerank == AUTO
+        if may_rerank and topk is not None:
+            raise WorkflowError(
+                f"{place}: rerank='auto' chooses how many passages are kept: leave topk out, or "
+                "give rerank the number"
+            )
+        rerank = None if rerank == AUTO else rerank
         topk = DEFAULT_TOPK if topk is None else topk
         if not 1 <= topk <= TOPK_MAX:
             raise WorkflowError(f"{place}: topk must be in 1..{TOPK_MAX}, got {topk}")
@@ -189,6 +198,7 @@ class RAGraph:
                 hybrid,
                 topm,
                 rerank,
+                may_rerank,
             )
         )
         return self

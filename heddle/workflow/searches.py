@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from heddle.core.errors import InputError
+from heddle.costs.reranking import RankedSearch
 from heddle.workflow.model_prompts import ModelPrompts, with_model_prompts
-from heddle.workflow.nodes import RetrievalNode
+from heddle.workflow.nodes import Node, NodeId, RetrievalNode
 from heddle.workflow.ragraph import TOPK_MAX
 from heddle.workflow.workflow import Workflow
 from heddle.workflow.writing import AS_IT_IS, Writing, check_writes, with_writing
@@ -31,7 +32,7 @@ def with_searches(
     _check(topk, hybrid)
     changes: dict[str, Any] = {}
     if topk is not None:
-        changes |= {"topk": topk, "allow_fewer": False}
+        changes |= {"topk": topk, "allow_fewer": False, "may_rerank": False}
     if hybrid is not None:
         changes["hybrid"] = hybrid
     searches = {
@@ -45,6 +46,16 @@ def with_searches(
     return replace(workflow, nodes={**workflow.nodes, **searches}) if changes else workflow
 
 
+def with_reranking(workflow: Workflow) -> Workflow:
+    """Return a workflow whose searches read more passages and keep fewer, where they may."""
+    changes: dict[NodeId, Node] = {}
+    for key, node in workflow.nodes.items():
+        if isinstance(node, RetrievalNode) and node.may_rerank:
+            ranked = RankedSearch.instead_of(node.topk)
+            changes[key] = replace(node, topk=ranked.found, rerank=ranked.kept, may_rerank=False)
+    return replace(workflow, nodes={**workflow.nodes, **changes}) if changes else workflow
+
+
 @dataclass(slots=True)
 class ChangedWorkflows:
     """Workflows as requests have changed them, kept because the plans of each are kept, too.
@@ -52,12 +63,14 @@ class ChangedWorkflows:
     Args:
         prompts: the model's own.
         writing: how answers are written where a request doesn't say.
+        reranks: whether searches are reranked that leave it to the server.
 
     Mutates: `changed` keeps the newest `KEPT_MAX`. It may be called by any thread.
     """
 
     prompts: ModelPrompts = field(default_factory=dict)
     writing: Writing = AS_IT_IS
+    reranks: bool = False
 
     _kept: OrderedDict[object, tuple[Workflow, Workflow]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -69,8 +82,11 @@ class ChangedWorkflows:
         topk: int | None,
         hybrid: bool | None,
         writing: Writing = AS_IT_IS,
+        may_rerank: bool = True,
     ) -> Workflow:
         """Return the workflow with these searches and this writing, and the model's own prompts.
+
+        `may_rerank` False: a search that leaves it to the server isn't reranked.
 
         Raises:
             InputError: a value is out of range, or the workflow has nothing that it could change.
@@ -79,15 +95,18 @@ class ChangedWorkflows:
         if writing != AS_IT_IS:
             check_writes(workflow, writing)
         writing = writing.over(self.writing)
-        if topk is None and hybrid is None and writing == AS_IT_IS and not self.prompts:
+        reranks = self.reranks and may_rerank
+        is_changed = (topk, hybrid, writing) != (None, None, AS_IT_IS)
+        if not (is_changed or self.prompts or reranks):
             return workflow
         # The original is kept beside the change, so no other workflow can get its id.
-        key = id(workflow), topk, hybrid, writing
+        key = id(workflow), topk, hybrid, writing, reranks
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key][1]
         changed = with_searches(workflow, topk=topk, hybrid=hybrid)
+        changed = with_reranking(changed) if reranks else changed
         changed = with_writing(with_model_prompts(changed, self.prompts), writing)
         with self._lock:
             self._kept[key] = workflow, changed

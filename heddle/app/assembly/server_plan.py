@@ -17,6 +17,7 @@ from heddle.app.assembly.embedding_lanes import (
 )
 from heddle.app.assembly.placement import Demand, Placement, plan_placement
 from heddle.app.assembly.readers import Reader, plan_readers
+from heddle.app.assembly.reranking_choice import RerankingChoice, choose_reranking
 from heddle.app.models.embedder_source import open_embedder
 from heddle.app.models.model_files import (
     ModelFiles,
@@ -84,6 +85,7 @@ class ServerPlan:
         encoder: what the embedder's directory says of the model; None as above.
         embedder_dtype: the dtype that questions and passages are embedded in.
         readers: the models that quote from passages and rank them; () = none does.
+        reranking: whether passages are reranked that leave it to the server.
         roles: the role of each LLM lane.
         search: how far searches go.
         hot: the share of the index that a device holds as well; None = no device takes part.
@@ -105,6 +107,7 @@ class ServerPlan:
     encoder: EncoderDirectory | None
     embedder_dtype: str
     readers: tuple[Reader, ...]
+    reranking: RerankingChoice
     roles: tuple[LaneRole, ...]
     search: SearchSettings
     hot: HotSettings | None
@@ -148,6 +151,8 @@ class ServerPlan:
         if self.embedder_name:
             yield self.search.line()
             yield from (reader.line() for reader in self.readers)
+            if self.config.llm is not None:
+                yield self.reranking.line()
             if self.hot is not None:
                 yield f"{self.hot.share:.0%} of the vectors also on {self.hot.device}"
 
@@ -158,6 +163,7 @@ class ServerPlan:
             "embedder": None if self.embedder is None else _files_record(self.embedder),
             "embedder_dtype": self.embedder_dtype,
             "readers": {reader.name: reader.facts.name for reader in self.readers},
+            "reranks": self.reranking.is_on,
             "remote": list(self.remote.lines()),
             "llm_lanes": [role.value for role in self.roles] if self.generator else [],
             "recall": self.search.recall,
@@ -228,6 +234,9 @@ def plan_server(
         encoder=encoder,
         embedder_dtype=dtype,
         readers=readers,
+        reranking=choose_reranking(
+            config, generator, readers, placement, llm_on_cpu=decodes_on is None
+        ),
         roles=roles,
         search=SearchSettings(config.recall, config.speculate),
         hot=_hot_clusters(config, machine),

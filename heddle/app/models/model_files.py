@@ -1,10 +1,15 @@
 """The files of a model: their directory, their size, and a fingerprint."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from heddle.core.errors import InputError
 from heddle.encoder.encoder_directory import EncoderDirectory, weights_digest
+
+_OF_A_VOCABULARY: Final = ("embed", "lm_head")  # in the names of tensors
+_MATRIX: Final = 2  # dimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +66,28 @@ def weight_bytes(directory: Path) -> int:
             "save the model again with save_pretrained(safe_serialization=True)"
         )
     return sum(sizes)
+
+
+def layer_parameters(directory: Path) -> int:
+    """Return how many weights of a model each token is multiplied with: without its vocabulary.
+
+    Of a model with experts all of them count, so its work is overestimated.
+
+    Raises:
+        InputError: a file with weights is damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    total = 0
+    for file in directory.glob("*.safetensors"):
+        try:
+            with safe_open(file, framework="numpy") as tensors:
+                shapes = {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118 - it is no mapping
+        except SafetensorError as error:
+            raise InputError(f"{file} can't be read: {error}; fetch the model again") from None
+        total += sum(
+            math.prod(shape)
+            for name, shape in shapes.items()
+            if len(shape) >= _MATRIX and not any(word in name for word in _OF_A_VOCABULARY)
+        )
+    return total

@@ -6,7 +6,12 @@ from heddle.core.errors import InputError
 from heddle.workflow.nodes import RetrievalNode
 from heddle.workflow.presets import preset
 from heddle.workflow.ragraph import RAGraph
-from heddle.workflow.searches import KEPT_MAX, ChangedWorkflows, with_searches
+from heddle.workflow.searches import (
+    KEPT_MAX,
+    ChangedWorkflows,
+    with_reranking,
+    with_searches,
+)
 from heddle.workflow.workflow import Workflow
 
 WITHOUT = RAGraph("tool").add_tool("count", len, ["query"], "n").compile()
@@ -58,3 +63,23 @@ def test_a_change_is_made_once_and_the_oldest_are_dropped():
         kept.changed(workflow, topk=topk, hybrid=None)
     assert kept.changed(workflow, topk=1, hybrid=None) is not first
     assert len(kept._kept) == KEPT_MAX
+
+
+def test_a_server_that_reranks_reads_more_and_keeps_fewer():
+    (node,) = searches(with_reranking(preset("oneshot").compile()))
+    assert (node.topk, node.rerank, node.allow_fewer) == (10, 3, True)
+
+
+def test_only_searches_that_leave_it_to_the_server_are_reranked():
+    own = RAGraph("own").add_retrieval("find", topk=5).compile()
+    assert with_reranking(own) is own
+    asked = with_searches(preset("oneshot").compile(), topk=5)
+    assert with_reranking(asked) is asked
+
+
+def test_a_request_may_keep_a_servers_reranking_away():
+    kept = ChangedWorkflows(reranks=True)
+    workflow = preset("oneshot").compile()
+    (ranked,) = searches(kept.changed(workflow, topk=None, hybrid=None))
+    assert ranked.rerank == 3
+    assert kept.changed(workflow, topk=None, hybrid=None, may_rerank=False) is workflow

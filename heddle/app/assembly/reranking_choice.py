@@ -1,0 +1,83 @@
+"""Whether a server reranks the passages of workflow `oneshot`, and why."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from heddle.app.assembly.placement import Placement
+from heddle.app.assembly.readers import Reader
+from heddle.app.models.model_files import ModelFiles, layer_parameters
+from heddle.app.models.remote_name import is_remote
+from heddle.app.server_config import ServerConfig
+from heddle.core.errors import ConfigError
+from heddle.core.primitives import PrimitiveKind
+from heddle.costs.reranking import ModelWork, RankedSearch, reranking_pays
+from heddle.workflow.ragraph import DEFAULT_TOPK
+
+_MILLION: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class RerankingChoice:
+    """Whether passages are reranked that leave it to the server, and the reason in words."""
+
+    is_on: bool
+    why: str
+
+    def line(self) -> str:
+        """Return the choice as `heddle doctor` prints it."""
+        ranked = RankedSearch.instead_of(DEFAULT_TOPK)
+        if self.is_on:
+            return f"oneshot reads {ranked.found} passages and keeps {ranked.kept}: {self.why}"
+        return f"oneshot keeps its passages as they are found: {self.why}"
+
+
+def choose_reranking(
+    config: ServerConfig,
+    generator: ModelFiles | None,
+    readers: Sequence[Reader],
+    placement: Placement,
+    *,
+    llm_on_cpu: bool,
+) -> RerankingChoice:
+    """Decide by `config.rerank`, and for "auto" by what reading and the longer prompt take.
+
+    Args:
+        config: the server's.
+        generator: the LLM's files; None = another server runs it, or there is none.
+        readers: the models that read in this server.
+        placement: the threads of its lanes.
+        llm_on_cpu: whether the LLM computes where the readers do.
+
+    Raises:
+        ConfigError: reranking is wanted, and no model ranks.
+    """
+    ranking = [reader for reader in readers if PrimitiveKind.RERANKING in reader.facts.kinds]
+    if config.rerank == "never":
+        return RerankingChoice(False, "rerank is never")
+    if config.rerank == "always":
+        if not ranking and not is_remote(config.reranker):
+            raise ConfigError(
+                "rerank (--rerank) is 'always', and no model ranks: name one, such as "
+                "--reranker extract"
+            )
+        return RerankingChoice(True, "rerank is always")
+    if config.speculate:
+        return RerankingChoice(False, "prompts are computed while their search still runs")
+    if generator is None or not llm_on_cpu or not ranking:
+        return RerankingChoice(False, "no model on the LLM's own processor ranks")
+    reader = ModelWork(
+        layer_parameters(ranking[0].facts.directory), placement.retrieval_threads(config.shards)
+    )
+    threads = max(len(cores) for cores in placement.llm_lanes.values())
+    llm = ModelWork(layer_parameters(generator.directory), max(1, threads))
+    pays = reranking_pays(reader, llm, DEFAULT_TOPK)
+    takes = "less" if pays else "no less"
+    return RerankingChoice(
+        pays,
+        f"reading takes {takes} time than the longer prompt ({_words(reader)}, {_words(llm)})",
+    )
+
+
+def _words(work: ModelWork) -> str:
+    return f"{work.parameters / _MILLION:.0f} million weights on {work.threads} threads"
