@@ -142,7 +142,8 @@ def _rows(
         span = None if page is None else _span(page.text, given)
         if span is None:
             continue
-        holding = [c for c in chunks[given["page"]] if c.start <= span[0] and span[1] <= c.end]
+        ours = chunks.get(given["page"], [])  # none where a NUL byte makes it no text
+        holding = [chunk for chunk in ours if chunk.start <= span[0] and span[1] <= chunk.end]
         if not holding:  # a chunk begins within the answer
             continue
         chunk = holding[0]

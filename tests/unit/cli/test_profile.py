@@ -13,6 +13,7 @@ from heddle.cli.main import main
 from heddle.cli.profile import LaneProfile, lines, slos_of
 from heddle.costs.batch_cost import BatchCost, queue_depth
 from heddle.hosts.machine import MachineFacts
+from tests.helpers.bare_model import write_bare_model
 
 SLOS_S = (0.5, 1.0, 2.0)
 
@@ -56,8 +57,8 @@ def test_the_lanes_are_those_of_a_server_beside_its_llm(
     arguments: list[str],
     cores: tuple[int, ...],
 ) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"weights")
-    monkeypatch.setattr(server_plan, "model_directory", lambda name: tmp_path)
+    model = write_bare_model(tmp_path / "model")
+    monkeypatch.setattr(server_plan, "model_directory", lambda name: model)
     machine = MachineFacts((0, 1), math.inf, "CPU", frozenset(), 1 << 34, 1 << 34, ())
     monkeypatch.setattr(module, "read_machine", lambda: machine)
     timed: list[tuple[int, ...]] = []

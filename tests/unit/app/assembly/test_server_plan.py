@@ -135,6 +135,8 @@ def test_the_plan_in_words_and_as_json(model: Path, encoder: Path):
     assert lines[2:] == [
         "searches scan every list that they plan, and prompts are computed ahead with the hits "
         "so far",
+        "oneshot keeps its passages as they are found: prompts are computed while their search "
+        "still runs",
         "20% of the vectors also on cuda",
     ]
     record = json.loads(json.dumps(plan.record()))
