@@ -82,7 +82,7 @@ def admit(running: RunningServer, request: Submission) -> Handle:
     def cancel() -> None:
         running.thread.post(lambda: runtime.cancel(request_id, clock.now_s()))
 
-    handle = Handle(cancel)
+    handle = Handle(cancel, request_id)
     sink = handle.push if running.repriming is None else running.repriming.watched(handle.push)
     now_s = clock.now_s()
     asked = request.options

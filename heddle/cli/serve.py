@@ -16,12 +16,14 @@ from heddle.cli.running.advert import ServerAdvert, advertised
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import load_workflow
 from heddle.core.errors import ConfigError
+from heddle.server.drain import CLOSING_S, Drain
 from heddle.server.http_config import HttpConfig
+from heddle.server.request_ids import request_ids_in_log
 from heddle.workflow.presets import PRESETS
 from heddle.workflow.workflow import Workflow
 
 BACKLOG = 128
-GRACE_S = 5  # what requests in flight get to end when the server is stopped
+EXIT_CUT = 3  # requests were cut, because they took longer than --grace
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -33,12 +35,13 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until Ctrl-C (exit 130) or SIGTERM (exit 0)."""
+    """Serve until Ctrl-C (exit 130) or SIGTERM (exit 0, or 3 where requests were cut)."""
     try:
         # Late: an extra, which every other command does without.
         import uvicorn
 
         from heddle.server.bounded_connection import HEAD_BYTES_MAX, BoundedConnection
+        from heddle.server.draining_server import DrainingServer
         from heddle.server.http import create_app
     except ModuleNotFoundError as error:
         raise ConfigError(
@@ -47,11 +50,13 @@ def run(options: argparse.Namespace) -> int:
     front = http_config(options)
     config = server_config(options, needs=("index",))
     workflows = _workflows(front.workflows)
+    drain = Drain(front.grace_s)
     # The port is taken before the models load, and opened after: no client waits for them.
     with (
         _bound_socket(front.host, front.port) as listener,
-        _sigterm_unwinds(),
+        _sigterm_unwinds(drain),
         start_server(config) as server,
+        request_ids_in_log(),
     ):
         _listen(listener, front)
         host, port = listener.getsockname()[:2]
@@ -64,14 +69,15 @@ def run(options: argparse.Namespace) -> int:
                 requests_max=front.limit_concurrency,
                 allowed_hosts=front.allowed_hosts,
                 instance="" if advert is None else advert.instance,
+                drain=drain,
             ),
             log_level="warning",
             lifespan="off",
             http=BoundedConnection,
             h11_max_incomplete_event_size=HEAD_BYTES_MAX,
-            timeout_graceful_shutdown=GRACE_S,
+            timeout_graceful_shutdown=CLOSING_S,  # the drain is over before
         )
-        http = uvicorn.Server(settings)
+        http = DrainingServer(settings, drain)
 
         async def greet_and_serve() -> None:
             # From here on Ctrl-C is asyncio's; before, a coroutine could be left without an await.
@@ -138,11 +144,11 @@ def _greeting(directory: str | Path | None, listener: socket.socket) -> str:
 
 
 @contextmanager
-def _sigterm_unwinds() -> Iterator[None]:
+def _sigterm_unwinds(drain: Drain) -> Iterator[None]:
     """Turn SIGTERM into an orderly end: lanes, corpus and port are closed on the way out."""
 
     def leave(_signal: int, _frame: FrameType | None) -> NoReturn:
-        raise SystemExit(0)
+        raise SystemExit(EXIT_CUT if drain.cut else 0)
 
     before = signal.signal(signal.SIGTERM, leave)
     try:

@@ -22,10 +22,15 @@ class Handle:
     gives the events; `await handle.cancel()` ends the request, and cancelling a task that
     awaits the handle does the same. Token deltas that the caller has not taken yet are merged: a
     slow reader costs one pending delta for each turn or round of a node and never stops a step.
+
+    Args:
+        cancel: ends the request.
+        request_id: its number in the runtime, by which the log names it.
     """
 
-    def __init__(self, cancel: Callable[[], None]) -> None:
+    def __init__(self, cancel: Callable[[], None], request_id: int = 0) -> None:
         self._cancel = cancel
+        self.request_id = request_id
         self._lock = threading.Lock()
         self._events: deque[RequestEvent] = deque()
         self._end: Answer | RequestFailed | None = None

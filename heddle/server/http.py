@@ -27,10 +27,13 @@ from heddle.server.allowed_hosts import AllowedHosts
 from heddle.server.ask_request import AskRequest, read_ask
 from heddle.server.concurrency_limit import ConcurrencyLimit
 from heddle.server.document_request import DocumentRequest, change_json, read_document
+from heddle.server.drain import Drain
+from heddle.server.draining import Draining
 from heddle.server.embedding_request import EmbeddingRequest, embeddings_json, read_embedding
 from heddle.server.event_stream import EventStream, cancel_on_disconnect, cancelled_with_client
 from heddle.server.limits import REQUESTS_MAX
 from heddle.server.metrics import MetricsPage
+from heddle.server.request_ids import RequestIds
 from heddle.server.search_request import SearchRequest, read_search
 from heddle.server.wire import (
     Json,
@@ -43,6 +46,7 @@ from heddle.server.wire import (
 )
 from heddle.workflow.workflow import Workflow
 
+DRAINING: Final = "draining"
 CHANGES_AT_ONCE: Final = 4  # a change waits for embeddings in a thread, and questions need threads
 
 log = logging.getLogger(__name__)
@@ -61,6 +65,7 @@ def create_app(
     requests_max: int = REQUESTS_MAX,
     allowed_hosts: Collection[str] = (),
     instance: str = "",
+    drain: Drain | None = None,
 ) -> FastAPI:
     """Return the ASGI application of a server.
 
@@ -71,6 +76,7 @@ def create_app(
         requests_max: HTTP requests under way at once; more are refused.
         allowed_hosts: names that clients may call it by, beside addresses and localhost; "*" = any.
         instance: stands in /health, so that a client knows this server from another; "" = nothing.
+        drain: counts the requests under way, and says when no more are taken; None = never.
 
     There is no authentication: bind it to this machine, or put a proxy in front.
     """
@@ -82,8 +88,12 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
+    drain = Drain() if drain is None else drain
+    # The last one added comes first.
     app.add_middleware(AllowedHosts, names=allowed_hosts)
     app.add_middleware(ConcurrencyLimit, requests_max=requests_max)
+    app.add_middleware(Draining, drain=drain)
+    app.add_middleware(RequestIds)
     _add_error_replies(app)
 
     @app.post("/v1/ask", response_model=None, openapi_extra=_body_schema(AskRequest))
@@ -153,8 +163,10 @@ def create_app(
 
     @app.get("/health", response_model=None)
     async def health() -> Response:
-        """Return the state of every lane; status 503 while one is not ready."""
+        """Return the state of every lane; status 503 while one is not ready, and at the end."""
         found = server.health()
+        if drain.has_begun:
+            found = {**found, "status": DRAINING, "ready": False, "under_way": drain.under_way}
         named = {"instance": instance} if instance else {}
         return _reply(200 if found["ready"] else 503, {**found, **named})
 
@@ -260,7 +272,9 @@ async def _submit(server: Server, workflows: Mapping[str, Workflow], asked: AskR
         prompt=asked.prompt,
     )
     # Submitting waits for the runtime's thread, so a thread waits and not this loop.
-    return await asyncio.to_thread(submit)
+    handle = await asyncio.to_thread(submit)
+    log.info("it is request %d of the runtime", handle.request_id)
+    return handle
 
 
 def _add_error_replies(app: FastAPI) -> None:

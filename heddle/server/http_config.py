@@ -9,6 +9,7 @@ from heddle.server.limits import REQUESTS_MAX
 
 PORT_MAX: Final = 65535
 HTTP: Final = "HTTP"
+GRACE_S_MAX: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,18 @@ class HttpConfig:
         group=HTTP,
         form="N",
         low=1,
+    )
+
+    grace_s: float = setting(
+        30.0,
+        "time that requests under way get when the server is stopped",
+        details="then they are cut and told so, and the exit code is 3",
+        group=HTTP,
+        unit="s",
+        form="SECONDS",
+        low=0,
+        high=GRACE_S_MAX,
+        flag="grace",
     )
 
     def __post_init__(self) -> None:

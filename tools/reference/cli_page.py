@@ -17,7 +17,8 @@ HEAD = """\
 such as `--model`, are listed here by name; [config.md](config.md) explains them, with their
 environment variables and keys in `heddle.toml`.
 
-Exit codes: 0 = done, 1 = failed, 2 = refused input or settings, 130 = stopped with Ctrl-C.
+Exit codes: 0 = done, 1 = failed, 2 = refused input or settings, 3 = `serve` was stopped and had to
+cut requests, 130 = stopped with Ctrl-C.
 """
 
 

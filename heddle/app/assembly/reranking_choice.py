@@ -80,4 +80,5 @@ def choose_reranking(
 
 
 def _words(work: ModelWork) -> str:
-    return f"{work.parameters / _MILLION:.0f} million weights on {work.threads} threads"
+    threads = "1 thread" if work.threads == 1 else f"{work.threads} threads"
+    return f"{work.parameters / _MILLION:.0f} million weights on {threads}"

@@ -57,7 +57,7 @@ def test_it_depends_on_the_size_of_the_llm(tmp_path: Path):
     assert large.is_on
     assert large.line() == (
         "oneshot reads 10 passages and keeps 3: reading takes less time than the longer prompt "
-        "(11 million weights on 1 threads, 81 million weights on 1 threads)"
+        "(11 million weights on 1 thread, 81 million weights on 1 thread)"
     )
     small = chosen(llm(tmp_path / "small", 100))
     assert not small.is_on
