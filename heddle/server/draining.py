@@ -18,7 +18,7 @@ _BODY: Final[Json] = {"error": {"type": "Stopping", "message": _MESSAGE}}
 
 
 class Draining:
-    """ASGI middleware that refuses requests once the server stops, and ends those that it cuts with an error.
+    """ASGI middleware that refuses requests once the server stops, and ends those that are cut.
 
     A request that is cut gets 503 where its answer hasn't begun, and a last `error` event where it
     is a stream. Requests for the server's own state pass always.
