@@ -43,7 +43,7 @@ class EmbeddingOptions(TypedDict, total=False):
 
     role: TextRole | RoleWord
     deadline_s: float | None
-    priority: Priority | PriorityWord
+    priority: Priority | PriorityWord | None
     tenant: str
     dimensions: int | None
     long_texts: LongTexts | LongTextsWord | None
@@ -117,11 +117,20 @@ class CheckedEmbedding:
         return cls(
             role=member_named(TextRole, given.get("role", TextRole.PLAIN), "role"),
             deadline_s=patience_s(given.get("deadline_s")),
-            priority=member_named(Priority, given.get("priority", Priority.NORMAL), "priority"),
+            priority=_embedding_priority(given),
             tenant=tenant_name(given.get("tenant", "")),
             dimensions=given.get("dimensions"),
             in_windows=in_windows,
         )
+
+
+def _embedding_priority(given: Mapping[str, Any]) -> Priority:
+    """Return the class of an embedding: without a deadline it waits for everybody's questions."""
+    wanted = given.get("priority")
+    if wanted is None:
+        return Priority.BULK if given.get("deadline_s") is None else Priority.NORMAL
+    found: Priority = member_named(Priority, wanted, "priority")
+    return found
 
 
 def _check_names(given: Mapping[str, Any], known: type) -> None:

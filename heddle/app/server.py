@@ -215,7 +215,8 @@ class Server:
             options:
                 role: "plain", "query" or "passage": the prompt of the model to put before them.
                 deadline_s: seconds until the vectors are worthless; None = the server's default.
-                priority: "interactive", "normal" or "bulk"; bulk waits for the others.
+                priority: "interactive", "normal" or "bulk", which waits for the others and is never
+                    refused for its time; None = bulk, or normal with a deadline_s.
                 tenant: the tenant of the texts; cached vectors are never shared between tenants.
                 dimensions: the length of the vectors, where the model allows a shorter one.
                 long_texts: "cut" or "window", for texts longer than the model's limit; the result

@@ -1,7 +1,7 @@
 """The body of POST /v1/embeddings, as OpenAI's clients send it, and its reply."""
 
 import base64
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from fastapi import Request
@@ -13,6 +13,8 @@ from heddle.core.results import Vectors
 from heddle.server.ask_request import TENANT_CHARS_MAX
 from heddle.server.json_body import read_json
 from heddle.server.wire import Json
+
+TEXTS_MAX: Final = 2_048  # as OpenAI's
 
 
 class EmbeddingRequest(BaseModel):
@@ -40,7 +42,9 @@ class EmbeddingRequest(BaseModel):
         gt=0,
         description="seconds until the vectors are worthless; null = the server's default",
     )
-    priority: PriorityWord = Field(default="normal", description="service class")
+    priority: PriorityWord | None = Field(
+        default=None, description="service class; null = bulk, or normal with a deadline_s"
+    )
     tenant: str = Field(
         default="",
         max_length=TENANT_CHARS_MAX,
@@ -57,6 +61,13 @@ class EmbeddingRequest(BaseModel):
                 "token ids are of another model's tokenizer: send texts "
                 "(LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False))"
             )
+        return value
+
+    @field_validator("input")
+    @classmethod
+    def _not_too_many(cls, value: str | list[str]) -> str | list[str]:
+        if isinstance(value, list) and len(value) > TEXTS_MAX:
+            raise ValueError(f"{len(value)} texts are more than {TEXTS_MAX}: send several requests")
         return value
 
     @property

@@ -137,7 +137,8 @@ def test_closing_ends_what_is_under_way(empty: Path) -> None:
 
     def ask() -> None:
         try:
-            server.embed([f"{number} " + "word " * 150 for number in range(200)])
+            texts = [f"{number} " + "word " * 150 for number in range(200)]
+            server.embed(texts, priority="normal")
         except HeddleError as error:
             failed.append(error)
 

@@ -3,9 +3,12 @@
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.credits import Credits
+from heddle.core.errors import Busy
 from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame, Load
 from heddle.core.payloads import EmbedPayload
 from heddle.core.ports import Clock, EnginePort
@@ -15,9 +18,11 @@ from heddle.core.tasks import Identity, Priority, Task
 from heddle.costs.batch_cost import BatchShape
 from heddle.engines.embedding.lane_queue import Ticket
 from heddle.engines.embedding.queue_manager import QueueManager
+from heddle.engines.embedding.split_task import SplitTask, parts_of
 from heddle.engines.embedding.token_estimate import TokenEstimate
 
 OnEnd = Callable[[Event], None]
+PARTS_A_LANE: Final = 2  # of a task in parts: one that is computed, one that waits for it
 
 
 @dataclass(slots=True)
@@ -36,7 +41,8 @@ class LanePool:
     """EnginePort over several embedding lanes, and the embedding service's door.
 
     What the runtime sends was admitted with its request, so it waits here when no lane is free;
-    what comes through `submit` is placed at once or refused at once.
+    what comes through `submit` is placed at once or refused at once. A task of more than one step
+    is computed in parts, and holds others of its class up for a few steps at most.
 
     Args:
         name: the engine's name, as the runtime sees it.
@@ -60,6 +66,7 @@ class LanePool:
     epoch: int = 1
     kinds: frozenset[PrimitiveKind] = frozenset({PrimitiveKind.EMBEDDING})
     _tasks: dict[int, PooledTask] = field(default_factory=dict)
+    _split: dict[int, tuple[SplitTask, OnEnd | None]] = field(default_factory=dict)
     _events: list[Event] = field(default_factory=list)
     _loads: dict[str, Load] = field(default_factory=dict)  # each lane's newest
     _own_ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(-1, -1))
@@ -70,6 +77,7 @@ class LanePool:
         """The rows of all lanes, and what waits for one."""
         loads = self._loads.values()
         waiting = sum(lane.waiting for lane in loads) + self.manager.held
+        waiting += sum(split.rows_waiting for split, _ in self._split.values())
         return Load(sum(lane.running for lane in loads), waiting)
 
     def submit(
@@ -96,7 +104,12 @@ class LanePool:
         now_s = self.clock.now_s()
         ticket = self._ticket(task, payload, now_s)
         self._look_after_lanes()
-        if priority is Priority.BULK:
+        parts = self._parts(payload)
+        if len(parts) > 1:
+            if priority is not Priority.BULK:
+                self.manager.check(ticket, now_s)
+            self._begin_split(SplitTask(task, ticket.deadline_s, parts), on_end, now_s)
+        elif priority is Priority.BULK:
             self.manager.hold(ticket)
             self._tasks[task_id] = PooledTask(task, payload.texts, ticket.deadline_s, on_end=on_end)
             self._place(now_s)
@@ -109,7 +122,8 @@ class LanePool:
     def close(self) -> None:
         """Fail what came through `submit`: nobody will read the frames any more."""
         for task_id, pooled in list(self._tasks.items()):
-            if pooled.on_end is not None:
+            # The parts of a task end with the first of them.
+            if pooled.on_end is not None and task_id in self._tasks:
                 self._end(Failed(task_id, f"engine {self.name} was closed"))
 
     # -- EnginePort -----------------------------------------------------------------------------
@@ -124,15 +138,17 @@ class LanePool:
             case Steer(task_id=None):
                 for port in self.ports:
                     port.send(command)
-            case Steer(task_id=task_id) if task_id in self._tasks:
-                port_of_task = self._tasks[task_id].port
-                if port_of_task is not None:
-                    port_of_task.send(command)
+            case Steer(task_id=task_id) if task_id is not None:
+                self._steer(task_id, command)
             case _:
                 pass
 
     def cancel(self, task_id: int) -> None:
         """End a task, on its lane or while it waits for one; unknown ones are ignored."""
+        if task_id in self._split:
+            self._end_split(task_id, Cancelled(task_id))
+            self._wake()
+            return
         held = self._tasks.get(task_id)
         if held is None:
             return
@@ -168,11 +184,70 @@ class LanePool:
             self._wake()
             return
         now_s = self.clock.now_s()
-        ticket = self._ticket(task, payload, now_s)
+        ticket, parts = self._ticket(task, payload, now_s), self._parts(payload)
+        self._look_after_lanes()
+        if len(parts) > 1:
+            self._begin_split(SplitTask(task, ticket.deadline_s, parts), None, now_s)
+            return
         self._tasks[task.task_id] = PooledTask(task, payload.texts, ticket.deadline_s)
         self.manager.hold(ticket)
-        self._look_after_lanes()
         self._place(now_s)
+
+    def _parts(self, payload: EmbedPayload) -> list[EmbedPayload]:
+        tokens = [self.estimate.shape((text,), payload.in_windows).tokens for text in payload.texts]
+        step_tokens = min(lane.batch_tokens_max for lane in self.manager.lanes)
+        return parts_of(payload, tokens, step_tokens)
+
+    def _begin_split(self, split: SplitTask, on_end: OnEnd | None, now_s: float) -> None:
+        self._split[split.task.task_id] = split, on_end
+        for _ in range(PARTS_A_LANE * len(self.ports)):
+            if split.task.task_id in self._split:
+                self._hold_part(split, now_s)
+        self._place(now_s)
+
+    def _hold_part(self, split: SplitTask, now_s: float) -> None:
+        """Let the next part of a task wait for a lane."""
+        part_id = next(self._own_ids)
+        payload = split.next_part(part_id)
+        if payload is None:
+            return
+        whole = split.task
+        left_s = split.deadline_s - now_s
+        task = whole._replace(task_id=part_id, payload=payload, seconds_left=left_s)
+        try:
+            self.manager.hold(self._ticket(task, payload, now_s))
+        except Busy as busy:
+            self._end_split(whole.task_id, Failed(whole.task_id, str(busy)))
+            return
+        on_end = partial(self._part_ended, whole.task_id)
+        self._tasks[part_id] = PooledTask(task, payload.texts, split.deadline_s, on_end=on_end)
+
+    def _part_ended(self, task_id: int, event: Event) -> None:
+        if task_id not in self._split:
+            return  # an earlier part has ended it
+        split, _ = self._split[task_id]
+        end = split.take(event)
+        if end is None:
+            self._hold_part(split, self.clock.now_s())
+        else:
+            self._end_split(task_id, end)
+
+    def _end_split(self, task_id: int, end: Event) -> None:
+        """End a task in parts, and the parts that still run."""
+        split, on_end = self._split.pop(task_id)
+        for part_id in split.begun:
+            self.cancel(part_id)
+        if on_end is not None:
+            on_end(end)
+        else:
+            self._events.append(end)
+
+    def _steer(self, task_id: int, command: Steer) -> None:
+        parts = self._split[task_id][0].begun if task_id in self._split else (task_id,)
+        for part_id in parts:
+            pooled = self._tasks.get(part_id)
+            if pooled is not None and pooled.port is not None:
+                pooled.port.send(command._replace(task_id=part_id))
 
     def _ticket(self, task: Task, payload: EmbedPayload, now_s: float) -> Ticket:
         shape = self.estimate.shape(payload.texts, payload.in_windows)

@@ -68,6 +68,14 @@ class QueueManager:
         lane.add(ticket, now_s)
         return lane.name
 
+    def check(self, ticket: Ticket, now_s: float) -> None:
+        """Refuse a ticket that no lane would have done in time; nothing is reserved.
+
+        Raises: as `admit` does.
+        """
+        if self.policy.choose(ticket, self._usable(), now_s) is None:
+            raise self._refusal(ticket, now_s)
+
     def hold(self, ticket: Ticket) -> None:
         """Let a ticket wait that must not be refused: bulk, or a step of an admitted request.
 

@@ -2,11 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from heddle.core.commands import Admit, Cancel, Steer
 from heddle.core.credits import Credits
-from heddle.core.errors import Busy
+from heddle.core.errors import Busy, InputError
 from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed
 from heddle.core.payloads import DecodePayload, EmbedPayload, Sampling
 from heddle.core.ports import EnginePort
@@ -17,6 +18,7 @@ from heddle.costs.batch_cost import BatchCost
 from heddle.costs.lane_cost import LaneCost
 from heddle.costs.late_guard import LateGuard
 from heddle.encoder.batch_scheduler import BatchLimits
+from heddle.engines.embedding import queue_manager
 from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.embedding.lane_pool import LanePool
 from heddle.engines.embedding.lane_queue import LaneQueue
@@ -28,6 +30,8 @@ from tests.helpers.exact_embedder import ExactWorker, Time
 COSTS = {"fast": BatchCost(7e-3, 3e-4), "slow": BatchCost(9e-3, 9e-4)}
 LIMITS = BatchLimits(512, 64, 256)
 TEXT = "x" * 200
+STEP_TEXTS = 8  # of which a step takes no more
+LANES_TAKE = 6  # bulk tasks of as many, two steps and what is begun on each lane
 
 
 class Rig:
@@ -130,21 +134,21 @@ def test_its_load_is_that_of_all_lanes_and_what_waits_for_one(rig: Rig) -> None:
     assert load.waiting > 900, "one lane alone has 512 at most"
     rig.pool.send(Cancel(3))
     [frame] = rig.pool.frames()
-    assert frame.load == load._replace(waiting=load.waiting - 1)
+    assert load.waiting - 512 <= frame.load.waiting < load.waiting - 400
 
 
 def test_cancelling_a_held_task_and_a_sent_one(rig: Rig) -> None:
-    rig.admit(1, texts=512, priority=Priority.BULK)
-    rig.admit(2, texts=512, priority=Priority.BULK)
-    rig.admit(3, texts=512, priority=Priority.BULK)
+    for task_id in range(1, LANES_TAKE + 2):
+        rig.admit(task_id, texts=STEP_TEXTS, priority=Priority.BULK)
     assert rig.manager.held == 1
-    rig.pool.send(Cancel(3))
+    rig.pool.send(Cancel(LANES_TAKE + 1))
     assert rig.woken
-    assert rig.told() == [Cancelled(3)]
+    assert rig.told() == [Cancelled(LANES_TAKE + 1)]
     rig.pool.send(Cancel(1))
     told = rig.run()
     assert Cancelled(1) in told
-    assert [event.task_id for event in told if isinstance(event, Done)] == [2]
+    done = sorted(event.task_id for event in told if isinstance(event, Done))
+    assert done == list(range(2, LANES_TAKE + 1))
 
 
 def test_bulk_waits_while_lanes_have_queries(rig: Rig) -> None:
@@ -212,8 +216,8 @@ def test_what_waited_here_has_less_time_left_on_its_lane(rig: Rig) -> None:
     sent: list[float] = []
     for host in rig.hosts:
         host.send = lambda command: sent.append(command.task.seconds_left)
-    payload = EmbedPayload((TEXT,) * 512)
-    for task_id in (1, 2, 3):
+    payload = EmbedPayload((TEXT,) * STEP_TEXTS)
+    for task_id in range(1, LANES_TAKE + 2):
         identity = Identity(task_id, "n", priority=Priority.BULK)
         rig.pool.send(
             Admit(Task(task_id, PrimitiveKind.EMBEDDING, identity, payload, seconds_left=60.0), 0)
@@ -221,7 +225,7 @@ def test_what_waited_here_has_less_time_left_on_its_lane(rig: Rig) -> None:
     rig.clock.time_s = 20.0
     rig.manager.end(1)
     rig.told()
-    assert sent == [60.0, 60.0, 40.0]
+    assert sent == [60.0] * LANES_TAKE + [40.0]
 
 
 def test_what_a_lanes_memory_allows_a_step_gets_into_the_books() -> None:
@@ -231,3 +235,96 @@ def test_what_a_lanes_memory_allows_a_step_gets_into_the_books() -> None:
     fast, slow = rig.manager.lanes
     assert (fast.batch_tokens_max, fast.step_tokens) == (200, 200)
     assert slow.batch_tokens_max == 512  # it has told nothing yet
+
+
+def many(count: int) -> EmbedPayload:
+    return EmbedPayload(tuple(f"{number} {TEXT}" for number in range(count)))
+
+
+def test_a_task_of_many_texts_is_answered_whole_and_in_order(rig: Rig) -> None:
+    ended: list[Event] = []
+    rig.pool.submit(many(300), ended.append, seconds_left=600, priority=Priority.BULK)
+    alone: list[Event] = []
+    rig.run()
+    for text in many(300).texts[:3]:
+        rig.pool.submit(EmbedPayload((text,)), alone.append, seconds_left=600)
+    rig.run()
+    [whole] = ended
+    assert isinstance(whole, Done)
+    assert isinstance(whole.result, Vectors)
+    assert len(whole.result.values) == 300
+    assert whole.result.tokens > 300
+    expected = [event.result.values[0] for event in alone if isinstance(event, Done)]
+    np.testing.assert_array_equal(whole.result.values[:3], expected)
+    assert [lane.rows for lane in rig.manager.lanes] == [0, 0]
+    assert not rig.pool._tasks
+
+
+@pytest.mark.parametrize("priority", Priority)
+def test_a_question_waits_for_a_few_steps_of_a_task_of_many_texts(
+    rig: Rig, priority: Priority
+) -> None:
+    rig.admit(1, texts=500, priority=priority)
+    for host in rig.hosts:
+        host.step_once(0.0)
+    rig.told()
+    rig.admit(2, texts=1)
+    steps = 0
+    while not any(event.task_id == 2 for event in rig.told()):
+        for host in rig.hosts:
+            host.step_once(0.0)
+        steps += 1
+        assert steps <= 4
+    assert [event.task_id for event in rig.run() if isinstance(event, TERMINAL)] == [1]
+
+
+@pytest.mark.parametrize("ended_by", ["runtime", "caller"])
+def test_a_task_in_parts_is_cancelled_whole(rig: Rig, ended_by: str) -> None:
+    ended: list[Event] = []
+    if ended_by == "runtime":
+        rig.admit(1, texts=500)
+        rig.pool.send(Cancel(1))
+        ended = rig.told()
+    else:
+        task_id = rig.pool.submit(many(500), ended.append, seconds_left=600)
+        rig.pool.cancel(task_id)
+    rig.run()
+    assert [type(event) for event in ended] == [Cancelled]
+    assert [lane.rows for lane in rig.manager.lanes] == [0, 0]
+    assert not rig.pool._tasks
+    assert not rig.pool._split
+
+
+def test_a_task_in_parts_is_refused_whole(rig: Rig) -> None:
+    with pytest.raises((Busy, InputError)):
+        rig.pool.submit(many(500), lambda event: None, seconds_left=0.1)
+    assert not rig.pool._split
+    rig.run()
+    assert rig.manager.held == 0
+
+
+def test_a_closed_pool_fails_a_task_in_parts_once(rig: Rig) -> None:
+    ended: list[Event] = []
+    rig.pool.submit(many(500), ended.append, seconds_left=600)
+    rig.pool.close()
+    assert [type(event) for event in ended] == [Failed]
+
+
+def test_a_task_in_parts_is_steered_in_all_of_them(rig: Rig) -> None:
+    rig.admit(1, texts=500, priority=Priority.BULK)
+    rig.pool.send(Steer(task_id=1, priority=Priority.INTERACTIVE))
+    assert isinstance(rig.run()[-1], Done)
+
+
+def test_too_many_waiting_tasks_fail_one_in_parts(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_manager, "HELD_MAX", 1)
+    ended: list[Event] = []
+    rig.pool.submit(many(500), ended.append, seconds_left=600, priority=Priority.BULK)
+    [failed] = ended
+    assert isinstance(failed, Failed)
+    assert "wait for a lane" in failed.message
+    rig.run()
+    assert not rig.pool._split
+    assert not rig.pool._tasks
