@@ -10,7 +10,14 @@ import numpy as np
 
 from heddle.app.observe.server_state import EmbeddingLaneState, EmbeddingState
 from heddle.app.observe.tally import Outcome, outcome_of
-from heddle.core.errors import Cancelled, EngineError, HeddleError, InputError, InternalError
+from heddle.core.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    EngineError,
+    HeddleError,
+    InputError,
+    InternalError,
+)
 from heddle.core.frames import Done, Event, Failed
 from heddle.core.payloads import EmbedPayload
 from heddle.core.ports import Clock
@@ -95,8 +102,9 @@ class EmbeddingService:
         tell = _answering(answer, dimensions)
 
         def on_end(event: Event) -> None:
-            self.outcomes[self._outcome(event, deadline_s)] += 1
-            tell(event)
+            is_late = self.clock.now_s() > deadline_s
+            self.outcomes[_outcome(event, is_late=is_late)] += 1
+            tell(event, is_late)
 
         try:
             if not seconds_left > 0:
@@ -116,11 +124,6 @@ class EmbeddingService:
 
         answer.add_done_callback(ended)
         return answer
-
-    def _outcome(self, event: Event, deadline_s: float) -> Outcome:
-        if not isinstance(event, Done):
-            return outcome_of(_error(event))
-        return Outcome.ANSWERED if self.clock.now_s() <= deadline_s else Outcome.LATE
 
 
 def _lane_state(lane: LaneQueue) -> EmbeddingLaneState:
@@ -159,24 +162,32 @@ def shortened(vectors: Vectors, dimensions: int) -> Vectors:
     return replace(vectors, values=values / np.maximum(lengths, np.finfo(np.float32).tiny))
 
 
-def _answering(answer: Future[Vectors], dimensions: int | None) -> Callable[[Event], None]:
-    def on_end(event: Event) -> None:
+def _outcome(event: Event, *, is_late: bool) -> Outcome:
+    if not isinstance(event, Done):
+        return outcome_of(_error(event, is_late=is_late))
+    return Outcome.LATE if is_late else Outcome.ANSWERED
+
+
+def _answering(answer: Future[Vectors], dimensions: int | None) -> Callable[[Event, bool], None]:
+    def on_end(event: Event, is_late: bool) -> None:
         if not answer.set_running_or_notify_cancel():
             return  # the caller waits for it no more
         if isinstance(event, Done) and isinstance(event.result, Vectors):
             vectors = event.result
             answer.set_result(vectors if dimensions is None else shortened(vectors, dimensions))
         else:
-            answer.set_exception(_error(event))
+            answer.set_exception(_error(event, is_late=is_late))
 
     return on_end
 
 
-def _error(event: Event) -> HeddleError:
+def _error(event: Event, *, is_late: bool) -> HeddleError:
     if isinstance(event, Failed):
         if event.is_input:
             return InputError(event.message)
         return EngineError(event.message, engine="embedding", request_ids=())
     if isinstance(event, Done):
         return InternalError(f"an embedding was answered by {type(event.result).__name__}")
+    if is_late:
+        return DeadlineExceeded("the embedding's deadline passed while it waited for a lane")
     return Cancelled("the embedding was cancelled")

@@ -92,7 +92,8 @@ class LanePool:
         """Embed texts, or refuse at once; returns the task's id, for `cancel`.
 
         `on_end` hears the one terminal event, on the thread that reads the frames. Bulk tasks
-        wait for room and are refused only when too many wait.
+        wait for room and are refused only when too many wait; what still waits when its time is
+        over ends as cancelled.
 
         Raises:
             Busy: they would be late; carries when to come again.
@@ -162,7 +163,9 @@ class LanePool:
         """Return what the lanes have told, under this engine's name; places what waited."""
         self._look_after_lanes()
         frames = [self._take_in(port, frame) for port in self.ports for frame in port.frames()]
-        self._place(self.clock.now_s())
+        now_s = self.clock.now_s()
+        self._expire(now_s)
+        self._place(now_s)
         if self._events:
             frames.append(Frame(self.name, self.epoch, 0.0, tuple(self._events), load=self._load))
             self._events.clear()
@@ -241,6 +244,16 @@ class LanePool:
             on_end(end)
         else:
             self._events.append(end)
+
+    def _expire(self, now_s: float) -> None:
+        """End what came through `submit`, waits for a lane, and has no time left."""
+        for task_id, (split, on_end) in list(self._split.items()):
+            if on_end is not None and now_s > split.deadline_s:
+                self._end_split(task_id, Cancelled(task_id))
+        for task_id, pooled in list(self._tasks.items()):
+            is_ours = pooled.on_end is not None and task_id in self._tasks
+            if is_ours and pooled.port is None and now_s > pooled.deadline_s:
+                self._end(Cancelled(task_id))
 
     def _steer(self, task_id: int, command: Steer) -> None:
         parts = self._split[task_id][0].begun if task_id in self._split else (task_id,)

@@ -9,7 +9,7 @@ import pytest
 from heddle.app.embedding_service import EmbeddingService, checked_texts, shortened
 from heddle.app.observe.server_state import EmbeddingLaneState
 from heddle.app.observe.tally import Outcome
-from heddle.core.errors import Busy, Cancelled, EngineError, InputError
+from heddle.core.errors import Busy, Cancelled, DeadlineExceeded, EngineError, InputError
 from heddle.core.frames import Cancelled as CancelledEvent
 from heddle.core.frames import Done, Event, Failed
 from heddle.core.payloads import EmbedPayload
@@ -121,6 +121,17 @@ def test_how_embeddings_end_is_counted() -> None:
         service.clock.time_s += seconds
         pool.on_end(event)
     assert service.outcomes == {outcome: 1 for _, _, outcome in ends}
+
+
+def test_what_waited_until_its_time_was_over_is_late() -> None:
+    pool = Pool(None)
+    service = served(pool)
+    answer = ask(service)
+    service.clock.time_s += 1.5
+    pool.on_end(CancelledEvent(-1))
+    with pytest.raises(DeadlineExceeded, match="while it waited for a lane"):
+        answer.result()
+    assert service.outcomes == {Outcome.LATE: 1}
 
 
 def test_what_is_not_let_in_is_counted() -> None:

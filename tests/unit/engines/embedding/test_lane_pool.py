@@ -328,3 +328,19 @@ def test_too_many_waiting_tasks_fail_one_in_parts(
     rig.run()
     assert not rig.pool._split
     assert not rig.pool._tasks
+
+
+@pytest.mark.parametrize("texts", [1, 500])
+def test_what_waits_longer_than_its_time_ends(rig: Rig, texts: int) -> None:
+    for task_id in range(1, LANES_TAKE + 1):
+        rig.admit(task_id, texts=STEP_TEXTS, priority=Priority.BULK)
+    ended: list[Event] = []
+    rig.pool.submit(many(texts), ended.append, seconds_left=5.0, priority=Priority.BULK)
+    rig.clock.time_s = 5.0
+    rig.told()
+    assert ended == []
+    rig.clock.time_s = 5.1
+    rig.told()
+    assert [type(event) for event in ended] == [Cancelled]
+    assert rig.manager.held == 0
+    assert not rig.pool._split
