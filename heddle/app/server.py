@@ -41,6 +41,7 @@ from heddle.runtime.clock import SystemClock
 from heddle.runtime.events import Answer
 from heddle.runtime.handle import Handle
 from heddle.runtime.step_trace import StepTrace
+from heddle.runtime.supervision import LaneState
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.searches import ChangedWorkflows
 from heddle.workflow.workflow import Workflow
@@ -352,6 +353,13 @@ class Server:
         such as disk space. In the latter case the answers are the same, and `ready` stays true.
         """
         return health_of(self._running.peek())
+
+    def given_up(self) -> dict[str, str]:
+        """Return why each lane was given up that isn't started again, by its name."""
+        if self.config.on_lane_failure == "retry":
+            return {}
+        lanes = self._running.peek().lanes
+        return {n: lane.reason for n, lane in lanes.items() if lane.state is LaneState.FAILED}
 
     def state(self) -> ServerState:
         """Return what the server knows of itself, as of one moment; waits for the runtime's thread.

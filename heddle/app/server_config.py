@@ -27,6 +27,7 @@ from heddle.workflow.writing import MAX_TOKENS_MAX, TEMPERATURE_MAX
 
 EngineHost = Literal["process", "inline"]
 Rerank = Literal["auto", "always", "never"]
+OnLaneFailure = Literal["exit", "retry"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 AttentionName = Literal["auto", "torch", "triton", "compiled"]
@@ -231,6 +232,14 @@ class ServerConfig:
         group=LANES,
         form="ROLE[,ROLE...]",
         check=lane_roles,
+    )
+    on_lane_failure: OnLaneFailure = setting(
+        "exit",
+        "what becomes of a server whose lane has died too often",
+        details="exit = `heddle serve` drains and ends with exit code 4, so that it is started "
+        "again from outside; retry = the lane is started once more each minute, and what "
+        "needs it fails until then",
+        group=LANES,
     )
     max_num_seqs: int = setting(
         16, "sequences that an LLM lane runs at once", group=LANES, form="N", low=1

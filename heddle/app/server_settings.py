@@ -14,6 +14,7 @@ from heddle.app.server_config import (
     Dtype,
     EngineHost,
     KvReuseEncoding,
+    OnLaneFailure,
     Rerank,
 )
 from heddle.core.kv_reuse import KvReuse
@@ -50,6 +51,7 @@ class ServerSettings(TypedDict, total=False):
     shards: int
     lost_shard: LostShard | LostShardWord
     llm_lanes: str
+    on_lane_failure: OnLaneFailure
     max_num_seqs: int
     max_num_batched_tokens: int
     background_step_s: float

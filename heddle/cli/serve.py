@@ -6,10 +6,12 @@ import signal
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from heddle.app.server import Server
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, add_index, http_config, server_config
 from heddle.cli.running.advert import ServerAdvert, advertised
@@ -24,6 +26,7 @@ from heddle.workflow.workflow import Workflow
 
 BACKLOG = 128
 EXIT_CUT = 3  # requests were cut, because they took longer than --grace
+EXIT_LANE = 4  # a lane was given up
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -77,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
             h11_max_incomplete_event_size=HEAD_BYTES_MAX,
             timeout_graceful_shutdown=CLOSING_S,  # the drain is over before
         )
-        http = DrainingServer(settings, drain)
+        http = DrainingServer(settings, drain, partial(_given_up, server))
 
         async def greet_and_serve() -> None:
             # From here on Ctrl-C is asyncio's; before, a coroutine could be left without an await.
@@ -86,7 +89,13 @@ def run(options: argparse.Namespace) -> int:
 
         with advertised(Path(str(config.index)), advert), asyncio.Runner() as runner:
             runner.run(greet_and_serve())
-    return 0
+    return EXIT_LANE if http.ended_by else 0
+
+
+def _given_up(server: Server) -> str:
+    """Return which lane was given up and why; "" = none."""
+    lanes = server.given_up().items()
+    return "; ".join(f"lane {name} was given up: {reason}" for name, reason in lanes)
 
 
 def _workflows(files: Iterable[str]) -> dict[str, Workflow]:

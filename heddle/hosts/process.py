@@ -162,7 +162,7 @@ class ProcessLane:
         finally:
             if self._closing:
                 self._supervisor.closed()
-                self._end_epoch(f"{LANE_LOST} lane {self.name} was closed")
+                self._end_epoch(f"{LANE_LOST} lane {self.name} was closed", None, refuses=True)
             if not self._started.is_set():
                 self._start_error = self._start_error or ConfigError(
                     f"lane {self.name!r} was closed before it was ready"
@@ -216,34 +216,36 @@ class ProcessLane:
         verdict = self._supervisor.lost(reason, time.monotonic())
         if isinstance(verdict, GiveUp):
             self._give_up(reason, verdict)
-            return False
+            if verdict.again is not None:
+                self._pause(verdict.again.backoff_s)
+            return verdict.again is not None
         message = lost_message(self.name, reason, verdict)
         _log.warning("%s", message)
-        self._end_epoch(message, verdict.epoch)
+        self._end_epoch(message, verdict.epoch, refuses=False)
         self._pause(verdict.backoff_s)
         return True
 
     def _give_up(self, reason: str, verdict: GiveUp) -> None:
         """Leave the lane down: what is in flight fails, and what will be sent."""
         message = lost_message(self.name, reason, verdict)
-        self._end_epoch(message)
+        self._end_epoch(
+            message, None if verdict.again is None else verdict.again.epoch, refuses=True
+        )
         if self._started.is_set():
             _log.error("%s", message)
         else:
             self._start_error = _start_error(self.name, reason, self._start_failure)
 
-    def _end_epoch(self, message: str, next_epoch: int | None = None) -> None:
-        """Fail what is in flight and, without a next epoch, what will be sent from now on."""
+    def _end_epoch(self, message: str, next_epoch: int | None, *, refuses: bool) -> None:
+        """Fail what is in flight and, where it refuses, what is sent until the lane is ready."""
         with self._lock:
             self._outbox.clear()
             for port in self._ports:
                 failed = port.live.fail_all(message)
                 if failed:
                     port.deliver(Frame(port.name, self._epoch, 0.0, failed))
-            if next_epoch is None:
-                self._refusal = message
-            else:
-                self._epoch = next_epoch
+            self._refusal = message if refuses else ""
+            self._epoch = self._epoch if next_epoch is None else next_epoch
         for port in self._ports:
             port.wake()
 
@@ -299,6 +301,7 @@ class ProcessLane:
     def _on_ready(self, channel: Channel, now_s: float) -> None:
         self._supervisor.ready(now_s)
         with self._lock:
+            self._refusal = ""
             self._outbox.connect(channel)
         self._started.set()
 

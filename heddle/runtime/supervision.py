@@ -22,6 +22,7 @@ class LaneLimits:
         start_s_max: how long a lane may take to build its engines [s].
         restarts_max: restarts within `restart_window_s` before the lane is given up.
         backoff_s: pause before the first restart; doubles with each one in the window [s].
+        again_s: pause after which a lane that was given up is started once more [s]; None = never.
         close_s_max: how long a lane may take to leave before it is killed [s].
     Raises: ConfigError: a limit is not positive, or silence is no longer than a heartbeat.
     """
@@ -36,6 +37,7 @@ class LaneLimits:
     backoff_s: float = 0.1
     backoff_s_max: float = 5.0
     close_s_max: float = 3.0
+    again_s: float | None = None
 
     def __post_init__(self) -> None:
         positive = (
@@ -47,7 +49,7 @@ class LaneLimits:
             "backoff_s",
             "close_s_max",
         )
-        for name in positive:
+        for name in (*positive, *(("again_s",) if self.again_s is not None else ())):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"LaneLimits.{name} is {getattr(self, name)}: set it above 0")
         if self.restarts_max < 0:
@@ -111,9 +113,13 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Leave the lane down; `reason` says why in words."""
+    """Leave the lane down; `reason` says why in words.
+
+    `again` starts it once more after its pause; None = never.
+    """
 
     reason: str
+    again: Restart | None = None
 
 
 Verdict = Restart | GiveUp
@@ -146,6 +152,7 @@ class LaneSupervisor:
     _planned_s: float = float("inf")
     _beat: Heartbeat = field(default_factory=Heartbeat)
     _restarts_at_s: deque[float] = field(default_factory=deque)
+    _is_tried: bool = False  # started once more after it was given up
 
     def spawned(self, now_s: float) -> None:
         """Note that a process was started for the present epoch."""
@@ -157,6 +164,7 @@ class LaneSupervisor:
     def ready(self, now_s: float) -> None:
         """Note that the lane has built its engines."""
         self.state = LaneState.READY
+        self._is_tried = False
         self.heard(now_s)
 
     def heard(self, now_s: float, beat: Heartbeat | None = None) -> None:
@@ -206,17 +214,28 @@ class LaneSupervisor:
         recent = self._restarts_at_s
         while recent and now_s - recent[0] > self.limits.restart_window_s:
             recent.popleft()
-        if len(recent) >= self.limits.restarts_max:
-            self.state = LaneState.FAILED
-            return GiveUp(
-                f"given up after {len(recent)} restarts within {self.limits.restart_window_s:g} s"
-            )
+        if self._is_tried or len(recent) >= self.limits.restarts_max:
+            return self._given_up(len(recent))
         backoff_s = min(self.limits.backoff_s * 2.0 ** len(recent), self.limits.backoff_s_max)
         recent.append(now_s)
         self.state = LaneState.LOST
         self.epoch += 1
         self.restarts += 1
         return Restart(self.epoch, backoff_s)
+
+    def _given_up(self, restarts: int) -> GiveUp:
+        self.state = LaneState.FAILED
+        window = f"{self.limits.restart_window_s:g} s"
+        why = f"given up after {restarts} restarts within {window}"
+        if self._is_tried:
+            why = "given up again"
+        if self.limits.again_s is None:
+            return GiveUp(why)
+        self._is_tried = True
+        self.epoch += 1
+        self.restarts += 1
+        again = Restart(self.epoch, self.limits.again_s)
+        return GiveUp(f"{why}; tried once more in {self.limits.again_s:g} s", again)
 
     def watcher_failed(self, reason: str) -> GiveUp:
         """Note that nobody watches over the lane any more, and what stopped the watcher."""

@@ -3,11 +3,14 @@
 import json
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
+from heddle.runtime.supervision import LaneLimits
 from tests.helpers.command import Command
 from tests.helpers.server_state import eventually
 
@@ -101,3 +104,23 @@ def test_a_second_signal_does_not_wait(served):
     assert command.end(signal.SIGINT) == 130
     asked.join()
     assert asked.events[-1][0] == "error"
+
+
+def test_a_lane_that_dies_too_often_ends_the_server_and_its_exit_code_says_so(start, corpus: Path):
+    command = start("serve", corpus, "--port", 0)
+    command.until("Ctrl-C")
+    server = psutil.Process(command.process.pid)
+    killed: set[int] = set()
+
+    def kill_next() -> bool:
+        with suppress(psutil.NoSuchProcess):  # it ends meanwhile
+            for lane in server.children():
+                if lane.pid not in killed:
+                    killed.add(lane.pid)
+                    lane.kill()
+        return command.process.poll() is not None
+
+    eventually(kill_next, within_s=60)
+    assert command.end() == 4
+    assert "was given up" in command.said
+    assert len(killed) > LaneLimits().restarts_max

@@ -40,7 +40,8 @@ class Command:
 
     def end(self, signal_number: int | None = None) -> int:
         """Send a signal, wait, and see that no process is left over."""
-        lanes = psutil.Process(self.process.pid).children(recursive=True)
+        is_there = self.process.poll() is None
+        lanes = psutil.Process(self.process.pid).children(recursive=True) if is_there else []
         if signal_number is not None:
             self.process.send_signal(signal_number)
         code = self.process.wait(timeout=60)

@@ -18,7 +18,7 @@ such as `--model`, are listed here by name; [config.md](config.md) explains them
 environment variables and keys in `heddle.toml`.
 
 Exit codes: 0 = done, 1 = failed, 2 = refused input or settings, 3 = `serve` was stopped and had to
-cut requests, 130 = stopped with Ctrl-C.
+cut requests, 4 = `serve` gave a lane up, 130 = stopped with Ctrl-C.
 """
 
 

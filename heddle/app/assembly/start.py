@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from heddle.app.assembly.assemble import Parts, assemble
 from heddle.app.assembly.lanes import lane_specs
@@ -24,8 +25,10 @@ from heddle.hosts.process import ProcessLane, start_lanes
 from heddle.hosts.tool_threads import ToolThreads
 from heddle.runtime.handle import Handle
 from heddle.runtime.loop import RuntimeLoop
+from heddle.runtime.supervision import LaneLimits
 
 log = logging.getLogger(__name__)
+AGAIN_S: Final = 60.0  # until a lane that was given up is started once more
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,8 @@ def start(
         _check_embedder(plan, store)
         _log_lanes(plan)
         specs = lane_specs(plan)
-        lanes = start_lanes(specs) if config.engine_host == "process" else ()
+        limits = LaneLimits(again_s=AGAIN_S if config.on_lane_failure == "retry" else None)
+        lanes = start_lanes(specs, limits) if config.engine_host == "process" else ()
         for lane in lanes:
             ending.callback(lane.close)
         remote = start_remote_ports(plan, clock, ending)

@@ -42,6 +42,7 @@ from tests.helpers.echo_engine import (
     admit,
     texts_to_vectors,
 )
+from tests.helpers.server_state import eventually
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 30.0
@@ -388,6 +389,21 @@ def test_a_lane_that_keeps_dying_is_given_up() -> None:
         port.send(Cancel(3))
         assert failure(reader.endings(3)[0]).startswith(LANE_LOST)
         assert port.health.state is LaneState.FAILED
+
+
+def test_a_lane_that_was_given_up_comes_back_and_refuses_until_then() -> None:
+    limits = LaneLimits(restarts_max=0, backoff_s=0.01, again_s=0.5)
+    with running(limits=limits) as lane:
+        port = lane.ports["echo"]
+        reader = Reader(port)
+        port.send(admit(1, CRASH))
+        assert "tried once more in 0.5 s" in failure(reader.endings(1)[0])
+        port.send(admit(2, "too early"))
+        assert "tried once more" in failure(reader.endings(2)[0])
+        eventually(lambda: port.health.state is LaneState.READY)
+        port.send(admit(3, "well"))
+        assert isinstance(reader.endings(3)[0], Done)
+        assert port.health.epoch == 2
 
 
 def test_a_restart_that_fails_is_told_with_its_reason() -> None:

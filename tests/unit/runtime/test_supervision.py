@@ -103,6 +103,20 @@ def test_restarts_back_off_and_then_end() -> None:
     assert verdicts[3] == GiveUp("given up after 3 restarts within 60 s")
 
 
+def test_a_lane_that_was_given_up_is_tried_once_more_at_a_time() -> None:
+    lane = ready_lane(restarts_max=0, again_s=60.0)
+    why = "given up after 0 restarts within 60 s; tried once more in 60 s"
+    assert lane.lost("exit code -9", 1.0) == GiveUp(why, Restart(2, 60.0))
+    assert lane.state is LaneState.FAILED
+    lane.spawned(61.0)
+    again = "given up again; tried once more in 60 s"
+    assert lane.lost("exit code -9", 62.0) == GiveUp(again, Restart(3, 60.0))
+    lane.spawned(122.0)
+    lane.ready(123.0)
+    assert lane.state is LaneState.READY
+    assert lane.lost("exit code -9", 190.0) == GiveUp(why, Restart(4, 60.0))
+
+
 def test_old_restarts_are_forgiven() -> None:
     lane = ready_lane(restarts_max=1, restart_window_s=60.0)
     assert lane.lost("x", 1.0) == Restart(2, 0.1)
