@@ -3,8 +3,6 @@
 import os
 import signal
 
-import pytest
-
 from heddle.hosts.machine import read_machine
 from tests.helpers.needed_tools import (
     pytest_make_collect_report,
@@ -22,9 +20,3 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # imported, which some test modules do at their top.
 if not read_machine().gpus:
     os.environ.setdefault("TRITON_INTERPRET", "1")
-
-
-@pytest.fixture(autouse=True)
-def _priority_of_the_process_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep commands that run in this process from slowing every test after them down."""
-    monkeypatch.setattr(os, "nice", lambda increment: 0)
