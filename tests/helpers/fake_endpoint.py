@@ -17,6 +17,7 @@ from typing import Any, Self
 END = b"0\r\n\r\n"
 DONE_EVENT = b"data: [DONE]\n\n"
 MODEL = "fake-model"
+LOOP_TURNS_TO_ACCEPT = 100
 
 
 class Step(Enum):
@@ -64,6 +65,7 @@ class FakeEndpoint:
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
+        self._serving: set[asyncio.Task[Any] | None] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._server = self._call(
@@ -92,14 +94,19 @@ class FakeEndpoint:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     async def _stop(self) -> None:
+        for _ in range(LOOP_TURNS_TO_ACCEPT):
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            if tasks <= self._serving:
+                break  # earlier, a connection that is being accepted would be left open
+            await asyncio.sleep(0)
         self._server.close()
-        tasks = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._serving.add(asyncio.current_task())
         ends = (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError)
         with contextlib.suppress(*ends):
             while True:
