@@ -34,7 +34,7 @@ from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_facts
 from heddle.engines.llm.attention.choice import COMPILED, TORCH, choose_attention
-from heddle.engines.llm.attention.compiled_kernel import c_compiler
+from heddle.engines.llm.attention.kernel_library import c_compiler
 from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.engines.reading.installed import EXTRACT

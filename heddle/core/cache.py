@@ -4,6 +4,8 @@ import json
 import os
 from pathlib import Path
 
+from heddle.core.own_files import OWNER_ONLY
+
 
 def cache_root() -> Path:
     """Return where the cache is: $HEDDLE_CACHE, else in the user's cache folder."""
@@ -15,9 +17,11 @@ def cache_root() -> Path:
 
 
 def cache_directory(*parts: str) -> Path:
-    """Return (and make) a folder of the cache."""
-    directory = cache_root().joinpath(*parts)
-    directory.mkdir(parents=True, exist_ok=True)
+    """Return (and make) a folder of the cache; what is made is this user's alone."""
+    directory = cache_root()
+    for part in ("", *parts):
+        directory = directory / part
+        directory.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
     return directory
 
 

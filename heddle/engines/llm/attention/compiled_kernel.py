@@ -2,23 +2,14 @@
 
 import ctypes
 import functools
-import hashlib
-import logging
-import os
-import platform
-import shlex
-import shutil
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from heddle.core.cache import cache_directory
+from heddle.engines.llm.attention.kernel_library import load_library
 
 SOURCE: Final = Path(__file__).with_name("compiled_kernel.c")
-COMPILERS: Final = ("cc", "gcc", "clang")
-COMPILING_S_MAX: Final = 120.0
 HEAD_DIM_MAX: Final = 256
 # Queries of a row that the kernel computes at once. For fewer, torch's attention computes only
 # those that there are: up to three times faster for 2 queries whose keys lie in one place.
@@ -27,7 +18,6 @@ FLAGS: Final = (
     *("-O3", "-march=native", "-ffp-contract=fast", "-std=gnu11", "-shared", "-fPIC"),
     *(f"-DQUERIES={TILE_QUERIES}", f"-DHEAD_DIM_MAX={HEAD_DIM_MAX}"),
 )
-log = logging.getLogger(__name__)
 
 
 class Work(ctypes.Structure):
@@ -107,7 +97,7 @@ class FoundKernel(NamedTuple):
 def find_row_kernel() -> FoundKernel:
     """Return the kernel, compiled now if it hasn't been on this machine; ready within seconds."""
     try:
-        library = ctypes.CDLL(str(_compiled()))
+        library = load_library(SOURCE, FLAGS)
         team = ctypes.CDLL(str(_torch_openmp())).GOMP_parallel
     except subprocess.SubprocessError as error:
         return FoundKernel(None, f"its C source doesn't compile: {_reason(error)}")
@@ -118,52 +108,6 @@ def find_row_kernel() -> FoundKernel:
         for function in (library.attend_rows, library.store_tokens)
     )
     return FoundKernel(RowKernel(attend, store, team))
-
-
-def c_compiler() -> str | None:
-    """Return the C compiler's command: $CC, else the first of the usual names; None: there is none.
-
-    $CC may be several words, such as "ccache gcc".
-    """
-    try:
-        named = shlex.split(os.environ.get("CC", ""))
-    except ValueError:  # an open quotation mark
-        return None
-    commands = [named] if named else [[name] for name in COMPILERS]
-    for name, *options in commands:
-        if path := shutil.which(name):
-            return shlex.join((path, *options))
-    return None
-
-
-def _compiled() -> Path:
-    """Return the library, compiled if need be.
-
-    Raises: OSError: there is no compiler, or no room for the library. subprocess.SubprocessError.
-    """
-    compiler = c_compiler()
-    if compiler is None:
-        raise OSError("there is no C compiler: install gcc or clang, or set CC")
-    made_of = (SOURCE.read_text(), compiler, *FLAGS, platform.machine(), _cpu_features())
-    digest = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
-    library = cache_directory("kernels") / f"row-attention-{digest}.so"
-    if not library.is_file():
-        started_s = time.perf_counter()
-        part = library.with_name(f"{library.name}.{os.getpid()}.part")
-        command = [*shlex.split(compiler), *FLAGS, str(SOURCE), "-o", str(part)]
-        subprocess.run(command, check=True, capture_output=True, timeout=COMPILING_S_MAX)
-        part.replace(library)
-        log.info("compiled %s in %.1f s", library, time.perf_counter() - started_s)
-    return library
-
-
-def _cpu_features() -> str:
-    """Return what distinguishes this CPU from others that share the cache; empty if unknown."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
 
 
 def _torch_openmp() -> Path:

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +11,15 @@ import torch
 
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
-from heddle.engines.llm.attention import compiled_kernel
+from heddle.engines.llm.attention import compiled_kernel, kernel_library
 from heddle.engines.llm.attention.choice import COMPILED, TORCH
 from heddle.engines.llm.attention.compiled_kernel import (
     TILE_QUERIES,
     FoundKernel,
     RowKernel,
-    c_compiler,
     find_row_kernel,
 )
+from heddle.engines.llm.attention.kernel_library import c_compiler
 from heddle.engines.llm.build import LlmSettings, assemble
 from heddle.engines.llm.model import worker
 from heddle.engines.llm.model.fused_layers import fuse_layers
@@ -87,11 +88,55 @@ def test_what_the_compiler_says_is_passed_on(find, monkeypatch, tmp_path):
     assert "nothing" in problem
 
 
-@needs_compiler
-def test_a_cache_that_cannot_be_written_is_named(find, monkeypatch, tmp_path):
+@needs_kernel
+def test_a_cache_that_cannot_be_written_is_named(find, monkeypatch, tmp_path, caplog):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path / "file"))
-    assert str(tmp_path / "file") in find().problem
+    assert find().kernel is not None
+    assert str(tmp_path / "file") in caplog.text
+    assert "for this process alone" in caplog.text
+
+
+@needs_kernel
+def test_a_library_that_somebody_else_can_have_written_is_not_loaded(find, tmp_path):
+    find()
+    (library,) = (tmp_path / "kernels").iterdir()
+    library.write_bytes(b"planted")
+    library.chmod(0o722)
+    assert find().kernel is not None
+    assert library.read_bytes() != b"planted"
+    assert library.stat().st_mode & 0o077 == 0
+
+
+@needs_kernel
+def test_a_folder_that_others_can_write_to_is_closed_to_them(find, tmp_path):
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert find().kernel is not None
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@needs_kernel
+def test_nothing_is_loaded_from_another_users_folder(find, monkeypatch, tmp_path, caplog):
+    (tmp_path / "kernels").mkdir()
+    monkeypatch.setattr(kernel_library, "own_folder", lambda folder: None)
+    passing = tmp_path / "passing"
+    passing.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(passing))
+    assert find().kernel is not None
+    assert "set HEDDLE_CACHE to a folder of your own" in caplog.text
+    assert list((tmp_path / "kernels").iterdir()) == []
+    assert list(passing.iterdir()) == [], "what was compiled for the process is gone"
+
+
+@needs_kernel
+def test_a_link_in_the_place_of_the_folder_is_not_followed(find, tmp_path, caplog):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "kernels").symlink_to(tmp_path / "elsewhere")
+    assert find().kernel is not None
+    assert "set HEDDLE_CACHE to a folder of your own" in caplog.text
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 @needs_compiler
