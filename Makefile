@@ -21,7 +21,8 @@ setup: $(STAMP)
 
 # torch comes first and pinned: asked for by another package, pip would take a build with
 # gigabytes of CUDA libraries.
-$(STAMP): pyproject.toml constraints.txt $(addsuffix /pyproject.toml,$(MODELS))
+WEIGHTS := $(wildcard $(addsuffix /heddle_*/model/*.safetensors,$(MODELS)))
+$(STAMP): pyproject.toml constraints.txt $(addsuffix /pyproject.toml,$(MODELS)) $(WEIGHTS)
 	$(PYTHON) -m venv $(VENV)
 	rm -rf $(addsuffix /build,$(MODELS))  # an earlier build's weights would be packed, too
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
