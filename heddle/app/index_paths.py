@@ -61,6 +61,7 @@ def index_paths(
     long_texts: LongTexts = LongTexts.CUT,
     chunk_tokens: int | None = None,
     overlap: int | None = None,
+    follows_links: bool | None = None,
     on_documents: Callable[[IngestProgress], None],
     on_vectors: Callable[[EmbedProgress], None],
     on_graph: OnPhase = lambda phase, done, count: None,
@@ -73,9 +74,10 @@ def index_paths(
     when they are started again. `long_texts` says what becomes of chunks longer than the embedder
     takes. `chunk_tokens` is the most tokens of a chunk with its title, and `overlap` how many of
     them it repeats of the chunk before it; None leaves both as they were, at first 200 and 0. Files
-    that were cut in another way are read anew. `on_graph` hears how far the build of a graph is.
-    The stored chunk KV of what is deleted goes with it, for every model. A first run that takes in
-    no document leaves nothing behind.
+    that were cut in another way are read anew. `follows_links` says whether links that lead out of
+    the paths are followed; None leaves that as it was, at first not. `on_graph` hears how far the
+    build of a graph is. The stored chunk KV of what is deleted goes with it, for every model. A
+    first run that takes in no document leaves nothing behind.
 
     Raises:
         InputError: a path isn't there, or nothing was found to index.
@@ -92,6 +94,8 @@ def index_paths(
             dtype = embedder_dtype("auto", store.embedder, read_machine())
         store.set_embedder(EmbedderStamp(encoder.name, encoder.dims, dtype))
         chunking = chunking_for(encoder, store, chunk_tokens, overlap)
+        if follows_links is not None:
+            store.set_follows_links(follows_links)
         report = ingest_documents(store, paths, on_documents, prune=prune, chunking=chunking)
         if store.stats().chunks == 0 and not report.removed:
             raise InputError(_nothing(report))

@@ -18,6 +18,7 @@ from heddle.cli.running.client import RunningServer, find_server, request_settin
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.passages import Passage
+from heddle.core.printing.printable import printable_line, printable_text
 from heddle.core.quotations import NOT_FOUND
 from heddle.core.results import FusedKv, RecallEstimate
 from heddle.runtime.events import (
@@ -149,7 +150,7 @@ class Printer:
             case NodeStarted(node, turn) if node in self.output_nodes and self.speaker is None:
                 self._begin(node, turn)
             case TokenDelta(node, text) if node == self.speaker:
-                print(text, end="", flush=True)
+                print(printable_text(text), end="", flush=True)
                 self.written += text
             case NodeFinished(node) if node == self.speaker:
                 print(flush=True)
@@ -176,7 +177,7 @@ class Printer:
 
     def _end_text(self, answer: Answer) -> None:
         if answer.text.strip() != self.written.strip():  # another node had the last word
-            print(answer.text)
+            print(printable_text(answer.text))
         if self.output_nodes and not answer.text:
             print("(the model wrote nothing)", file=sys.stderr)
         if answer.passages:
@@ -193,7 +194,7 @@ def passage_line(passage: Passage) -> str:
     if where and passage.copies:
         where += f" and {passage.copies} more"
     where = f"{where}  " if where else ""
-    return f"  {passage.distance:.3f}  {where}{passage.title}: {cut}"
+    return printable_line(f"  {passage.distance:.3f}  {where}{passage.title}: {cut}")
 
 
 def _fused_line(fused: FusedKv) -> str:

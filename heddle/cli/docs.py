@@ -12,6 +12,7 @@ from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, server_config
 from heddle.cli.index import EMBEDDING_FIELDS, delete_shown, index_shown, print_report
 from heddle.core.errors import InputError
+from heddle.core.printing.printable import printable_line
 from heddle.corpus.indexing_plan import plan
 from heddle.corpus.store import CorpusStore
 
@@ -81,7 +82,7 @@ def _list(options: argparse.Namespace) -> int:
     for one in listed:
         owner = f"  tenant {one.tenant}" if one.tenant else ""
         title = f"  {one.title}" if one.title not in (one.id, one.file) else ""
-        print(f"{one.id}  {one.chunks} chunks{title}{owner}")
+        print(printable_line(f"{one.id}  {one.chunks} chunks{title}{owner}"))
     print(f"{len(listed)} documents", file=sys.stderr)
     return 0
 
@@ -93,7 +94,8 @@ def _remove(options: argparse.Namespace) -> int:
     code = delete_shown(options.corpus, options.names, tenant)
     for name in options.names:
         if files.get(name):
-            print(f"{name}: sync brings it again when its file changes: {files[name]}")
+            line = f"{name}: sync brings it again when its file changes: {files[name]}"
+            print(printable_line(line))
     return code
 
 

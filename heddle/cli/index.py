@@ -19,6 +19,7 @@ from heddle.cli.config_options import MODEL_FIELDS, REUSE_STORE_FIELDS, add_conf
 from heddle.cli.progress import ProgressLines
 from heddle.cli.start_server import start_server
 from heddle.core.errors import ConfigError
+from heddle.core.printing.printable import printable_line
 from heddle.core.tasks import Optimizations
 from heddle.corpus.file_discovery import FileNote
 from heddle.corpus.ingestion import IngestProgress
@@ -67,6 +68,12 @@ def add_arguments(parser: CommandParser) -> None:
         "at first 0",
     )
     parser.add_argument(
+        "--follow-links",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="index what links lead to outside of PATH, too; default: as before, at first not",
+    )
+    parser.add_argument(
         "--index-kind",
         choices=INDEX_KINDS,
         metavar="|".join(INDEX_KINDS),
@@ -109,6 +116,7 @@ def run(options: argparse.Namespace) -> int:
         search=None if options.index_kind is None else SearchMode(options.index_kind),
         chunk_tokens=options.chunk_tokens,
         overlap=options.overlap,
+        follows_links=options.follow_links,
     )
     code = print_report(report, options.into)
     if options.prime and report.vectors:
@@ -125,6 +133,7 @@ def index_shown(
     search: SearchMode | None = None,
     chunk_tokens: int | None = None,
     overlap: int | None = None,
+    follows_links: bool | None = None,
 ) -> IndexReport:
     """Bring a corpus up to date with files, and show the progress; see `index_paths`."""
     if is_remote(config.embedder):
@@ -150,6 +159,7 @@ def index_shown(
             long_texts=config.long_texts,
             chunk_tokens=chunk_tokens,
             overlap=overlap,
+            follows_links=follows_links,
             on_documents=on_documents,
             on_vectors=on_vectors,
             on_graph=on_graph,
@@ -217,7 +227,7 @@ def print_report(report: IndexReport, directory: Path) -> int:
     if documents.gone:
         print(
             f"files gone, their documents kept: {len(documents.gone)} (such as"
-            f" {documents.gone[0]}); --prune deletes them"
+            f" {printable_line(documents.gone[0])}); --prune deletes them"
         )
     embedded = report.embedded
     print(f"chunks embedded now: {embedded.chunks}; searchable: {report.vectors}")
@@ -238,7 +248,7 @@ def print_report(report: IndexReport, directory: Path) -> int:
     for line in skipped_lines(documents.skipped):
         print(line, file=sys.stderr)
     for note in documents.failures:
-        print(f"error: {note.path}: {note.reason}", file=sys.stderr)
+        print(printable_line(f"error: {note.path}: {note.reason}"), file=sys.stderr)
     print(f'ask it:  heddle ask {directory} "your question"')
     return 1 if documents.failures else 0
 
@@ -250,6 +260,6 @@ def skipped_lines(skipped: Sequence[FileNote]) -> Iterator[str]:
         by_reason.setdefault(note.reason, []).append(note.path)
     for reason, paths in by_reason.items():
         if len(paths) == 1:
-            yield f"skipped {paths[0]}: {reason}"
+            yield printable_line(f"skipped {paths[0]}: {reason}")
         else:
-            yield f"skipped {len(paths)} files, such as {paths[0]}: {reason}"
+            yield printable_line(f"skipped {len(paths)} files, such as {paths[0]}: {reason}")

@@ -13,6 +13,8 @@ from heddle import __version__
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.system_note import note_untested_system
 from heddle.core.errors import ConfigError, HeddleError, InputError, WorkflowError
+from heddle.core.printing.log_lines import log_lines
+from heddle.core.printing.printable import printable_text
 
 # name -> (module, one line of help). Modules are imported when their command is used.
 COMMANDS: Final = {
@@ -60,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _forget_output()
         return 0
     except HeddleError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(printable_text(f"error: {error}"), file=sys.stderr)
         refused = isinstance(error, ConfigError | InputError | WorkflowError)
         return EXIT_REFUSED if refused else EXIT_FAILED
     except ModuleNotFoundError as error:
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return EXIT_FAILED
     except OSError as error:  # a full disk, a folder that can't be written
-        print(f"error: {error}", file=sys.stderr)
+        print(printable_text(f"error: {error}"), file=sys.stderr)
         try:
             print(end="", flush=True)
         except OSError:
@@ -111,7 +113,7 @@ def command_parser(name: str) -> CommandParser:
 
 def _log_to_stderr(*, verbose: bool) -> None:
     """Show Heddle's own warnings; what libraries have to say only when all is asked for."""
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    log_lines("%(levelname)s %(name)s: %(message)s")
     logging.getLogger().setLevel(logging.INFO if verbose else logging.ERROR)
     logging.getLogger("heddle").setLevel(logging.INFO if verbose else logging.WARNING)
     if verbose:  # the words of other servers, which errors never show

@@ -8,7 +8,8 @@
   x DeadlineExceeded  the request's time ran out before its answer            (HTTP 504)
   x Cancelled         the caller took the request back
   x EngineError       an engine failed; carries the engine and the requests   (HTTP 500)
-  x StorageError      the disk refused: full, read-only, corrupt              (exit 1, HTTP 500)
+  x StorageError      the disk refused: read-only, corrupt                    (exit 1, HTTP 500)
+      x DiskFull      there is no room; carries when to come back             (exit 1, HTTP 507)
   x InternalError     an invariant broke: our bug, never the caller's fault   (HTTP 500)
 """
 
@@ -57,6 +58,15 @@ class EngineError(HeddleError):
 
 class StorageError(HeddleError, OSError):
     """The disk refused a read or a write; nothing that was committed is lost."""
+
+
+class DiskFull(StorageError):
+    """The disk has no room; the same request works once somebody has made some.
+
+    `wait_s` is when it is worth another try [s].
+    """
+
+    wait_s = 60.0
 
 
 class InternalError(HeddleError):

@@ -1,4 +1,4 @@
-"""Files that nobody else on this machine can have written: what may be loaded as code."""
+"""Files that only this user can have written: what may be loaded as code."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def is_own(status: os.stat_result) -> bool:
-    """Whether a file or folder is this user's or root's, and nobody else may write to it."""
+    """Whether a file or folder is this user's or root's, and no other user may write to it."""
     return status.st_uid in (os.geteuid(), 0) and not status.st_mode & _OTHERS_WRITE
 
 

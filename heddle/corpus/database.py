@@ -1,5 +1,6 @@
 """A corpus's SQLite file: connections, transactions, errors. (docs/architecture.md#what-lasts)"""
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -7,11 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from heddle.core.errors import InputError, InternalError, StorageError
+from heddle.core.own_files import OWNER_ONLY
 from heddle.corpus import schema
 from heddle.corpus.folder_lock import locked
 from heddle.corpus.storage_errors import storage_errors
 
 FILE_NAME = "corpus.sqlite"
+FILE_MODE = 0o600
+# What SQLite says where a write-ahead log is missing and can't be made.
+NO_LOG = ("SQLITE_CANTOPEN", "SQLITE_READONLY")
 BUSY_TIMEOUT_S = 30.0
 CACHE_KIB = 16 * 1024
 WAL_BYTES_MAX = 64 * 2**20
@@ -46,7 +51,9 @@ class Database:
         if not create and not path.exists():
             raise schema.no_corpus(directory)
         with storage_errors(directory):
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
+            if create and not path.exists():
+                path.touch(mode=FILE_MODE)  # its log gets the same mode
         database = cls(path)
         try:
             if create:
@@ -109,7 +116,14 @@ class Database:
         return connection
 
 
+def is_writable(directory: Path) -> bool:
+    """Whether the corpus in this directory can be written to; one that isn't can be read."""
+    return os.access(directory, os.W_OK) and os.access(directory / FILE_NAME, os.W_OK)
+
+
 def _connect(path: Path) -> sqlite3.Connection:
+    if path.exists() and not is_writable(path.parent):
+        return _connect_read_only(path)
     # Each connection is used by one thread; close() may come from another, hence the flag.
     connection = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
@@ -126,6 +140,37 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_MAX}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect_read_only(path: Path) -> sqlite3.Connection:
+    """Open a file that can't be written to, such as one on a read-only volume.
+
+    Where another process writes to it, its write-ahead log is there and is followed. Where none
+    does, SQLite can't make one: it is opened as a file that stays as it is.
+    """
+    try:
+        return _opened_read_only(path, "mode=ro")
+    except sqlite3.OperationalError as error:
+        if not error.sqlite_errorname.startswith(NO_LOG):
+            raise
+    return _opened_read_only(path, "mode=ro&immutable=1")
+
+
+def _opened_read_only(path: Path, options: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{options}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1")
     except BaseException:
         connection.close()
         raise

@@ -4,9 +4,12 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from heddle.core.errors import InputError
 from heddle.corpus.parsing.parse_file import KNOWN_SUFFIXES, parser_for
+
+LEADS_OUT: Final = "a link out of what is indexed; --follow-links takes what it leads to"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +41,22 @@ class FoundFiles:
     refused: tuple[FileNote, ...]
 
 
-def find_files(paths: Iterable[Path], exclude: Path | None = None) -> FoundFiles:
+def find_files(
+    paths: Iterable[Path], exclude: Path | None = None, *, follows_links: bool = False
+) -> FoundFiles:
     """Find the files to index under these paths.
 
     Directories are walked in the order of names; hidden files, `exclude` (the corpus itself) and
     what was seen before (links may form a loop) are passed over, unknown formats are noted.
-    A file that is named itself is wanted: if its format is unknown, it is refused.
+    Links that lead out of `paths` are noted and left, unless `follows_links`: who can write a link
+    into a folder could have others' files read. A file that is named itself is wanted: if its
+    format is unknown, it is refused.
 
     Raises: InputError: a path does not exist.
     """
     named = {path: _existing(path) for path in paths}
-    walk = _Walk(exclude.resolve() if exclude else None)
+    within = None if follows_links else tuple(named.values())
+    walk = _Walk(exclude.resolve() if exclude else None, within)
     for given, path in named.items():
         walk.add(path, given)
     return FoundFiles(
@@ -60,13 +68,14 @@ def find_files(paths: Iterable[Path], exclude: Path | None = None) -> FoundFiles
 
 
 class _Walk:
-    """Collects files."""
+    """Collects files; links are followed to what lies `within`, None = to anything."""
 
-    def __init__(self, exclude: Path | None) -> None:
+    def __init__(self, exclude: Path | None, within: tuple[Path, ...] | None) -> None:
         self.files: dict[Path, str] = {}
         self.skipped: list[FileNote] = []
         self.refused: list[FileNote] = []
         self._exclude = exclude
+        self._within = within
         self._seen_directories: set[Path] = {exclude} if exclude else set()
 
     def add(self, named: Path, given: Path) -> None:
@@ -79,7 +88,9 @@ class _Walk:
         while waiting:
             path = waiting.pop()
             try:
-                if path.is_dir():
+                if self._leads_out(path):
+                    self.skipped.append(FileNote(str(path), LEADS_OUT))
+                elif path.is_dir():
                     waiting.extend(reversed(self._entries(path)))
                 else:
                     self._add_file(path, given / path.relative_to(named), path == named)
@@ -100,6 +111,12 @@ class _Walk:
             self.refused.append(FileNote(ascii(str(path)), "its name is not UTF-8; rename it"))
         else:
             self.files.setdefault(path.resolve(), str(name))
+
+    def _leads_out(self, path: Path) -> bool:
+        if self._within is None or not path.is_symlink() or not path.exists():
+            return False
+        target = path.resolve()
+        return not any(target.is_relative_to(root) for root in self._within)
 
     def _entries(self, directory: Path) -> list[Path]:
         resolved = directory.resolve()

@@ -48,7 +48,11 @@ def plan(
     """
     known_gone = tuple(name for name in store.source_names() if is_gone(name))
     lost = [p for p in paths if prune and is_gone(str(p)) and _under([p.resolve()], known_gone)]
-    found = find_files((path for path in paths if path not in lost), exclude=store.directory)
+    found = find_files(
+        (path for path in paths if path not in lost),
+        exclude=store.directory,
+        follows_links=store.follows_links,
+    )
     added: list[Path] = []
     changed: list[Path] = []
     unchanged: list[Path] = []

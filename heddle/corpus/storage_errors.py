@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from heddle.core.errors import StorageError
+from heddle.core.errors import DiskFull, StorageError
 
 # The start of SQLite's error name -> what it means and what to do. (sqlite.org/rescode.html)
 _MEANINGS = {
@@ -45,19 +45,21 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        meaning = _meaning(getattr(error, "sqlite_errorname", ""))
-        if meaning is None:
+        start = _start_of(getattr(error, "sqlite_errorname", ""))
+        if start is None:
             raise
-        raise StorageError(f"{path}: {meaning} ({error})") from error
+        raise _refusal(path, start, error) from error
     except StorageError:
         raise
     except OSError as error:
-        meaning = _meaning(_OS_MEANINGS.get(error.errno or 0, ""))
-        raise StorageError(f"{path}: {meaning or 'the disk refused'} ({error})") from error
+        raise _refusal(path, _OS_MEANINGS.get(error.errno or 0), error) from error
 
 
-def _meaning(name: str) -> str | None:
-    for start, meaning in _MEANINGS.items():
-        if name.startswith(start):
-            return meaning
-    return None
+def _refusal(path: Path, start: str | None, error: Exception) -> StorageError:
+    kind = DiskFull if start == "SQLITE_FULL" else StorageError
+    meaning = "the disk refused" if start is None else _MEANINGS[start]
+    return kind(f"{path}: {meaning} ({error})")
+
+
+def _start_of(name: str) -> str | None:
+    return next((start for start in _MEANINGS if name.startswith(start)), None)

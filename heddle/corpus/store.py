@@ -461,6 +461,17 @@ class CorpusStore:
         return deleted
 
     @property
+    def follows_links(self) -> bool:
+        """Whether links that lead out of the indexed paths are followed."""
+        with self._database.read() as connection:
+            return _meta(connection, "follows_links") == "yes"
+
+    def set_follows_links(self, follows: bool) -> None:
+        """Say whether links that lead out of the indexed paths are followed from now on."""
+        with self._database.write() as connection:
+            _set_meta(connection, "follows_links", "yes" if follows else "no")
+
+    @property
     def roots(self) -> tuple[str, ...]:
         """The paths that were indexed, sorted; of one inside another only the outer."""
         with self._database.read() as connection:

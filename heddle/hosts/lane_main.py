@@ -22,6 +22,7 @@ from heddle.core import errors
 from heddle.core.errors import ConfigError, HeddleError
 from heddle.core.frames import Event, Failed
 from heddle.core.ports import Closable, SteppedEngine, Waking
+from heddle.core.printing.log_lines import log_lines
 from heddle.hosts.channel import Channel, ChannelClosed
 from heddle.hosts.guarded_engine import GuardedEngine
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
@@ -103,9 +104,8 @@ def main() -> None:
     channel = Channel(_adopt(fd))
     try:
         start = _greeting(channel)
-        logging.basicConfig(
-            level=start.log_level, format=f"%(levelname)s %(name)s (lane {name}): %(message)s"
-        )
+        log_lines(f"%(levelname)s %(name)s (lane {name}): %(message)s")
+        logging.getLogger().setLevel(start.log_level)
         pulse = Pulse(channel, start.heartbeat_s)
         pulse.start()
         try:

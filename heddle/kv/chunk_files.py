@@ -21,6 +21,7 @@ import safetensors.torch
 import torch
 
 from heddle.core.errors import InputError
+from heddle.core.own_files import OWNER_ONLY
 from heddle.kv.chunk_codec import EncodedKv
 from heddle.kv.chunk_entry import StoredChunk
 from heddle.kv.chunk_header import (
@@ -61,7 +62,7 @@ class ChunkFiles:
         Raises:
             OSError: there is no folder, and none can be made.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
         for path in self.folder.glob("*.tmp"):
             with suppress(OSError):  # its writer lives and has it locked, or is done by now
                 _remove_unless_locked(path)

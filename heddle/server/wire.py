@@ -11,6 +11,7 @@ from heddle.core.errors import (
     Cancelled,
     ConfigError,
     DeadlineExceeded,
+    DiskFull,
     HeddleError,
     InputError,
     WorkflowError,
@@ -37,6 +38,7 @@ STATUS: Final[dict[type[HeddleError], int]] = {
     Cancelled: CLIENT_CLOSED,
     Busy: 503,
     DeadlineExceeded: 504,
+    DiskFull: 507,
 }
 
 
@@ -127,7 +129,7 @@ def error_headers(error: HeddleError) -> dict[str, str]:
 
     `Retry-After` knows whole seconds only; OpenAI's clients read `retry-after-ms` first.
     """
-    if not isinstance(error, Busy):
+    if not isinstance(error, Busy | DiskFull):
         return {}
     seconds, milliseconds = math.ceil(error.wait_s), math.ceil(error.wait_s * 1e3)
     return {"Retry-After": str(max(1, seconds)), "retry-after-ms": str(max(1, milliseconds))}

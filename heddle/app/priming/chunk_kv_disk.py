@@ -7,6 +7,7 @@ from typing import Final
 
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, StorageError
+from heddle.core.own_files import OWNER_ONLY
 
 DISK_BYTES_DEFAULT: Final = 1 << 30
 
@@ -66,7 +67,7 @@ def check_room(config: ServerConfig, wanted_bytes: int) -> None:
 def write_problem(directory: Path) -> str:
     """Return why chunk KV can't be written to a directory, which is made; "" where it can."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             return ""
     except OSError as error:

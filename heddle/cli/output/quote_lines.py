@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from heddle.core.passages import Passage
+from heddle.core.printing.printable import printable_line, printable_text
 from heddle.core.quotations import NOT_FOUND, Quotation
 from heddle.runtime.events import Answer
 
@@ -26,7 +27,7 @@ def quote_lines(answer: Answer, *, is_styled: bool) -> Iterator[str]:
         for quotation in answer.nearest:
             yield from _quotation_lines(quotation, is_styled=False)
         return
-    yield answer.quotes[0].text
+    yield printable_text(answer.quotes[0].text)
     for number, quotation in enumerate(answer.quotes):
         if number == 1:
             yield ""
@@ -39,7 +40,7 @@ def place_words(passage: Passage) -> str:
     place = passage.place
     where = str(place) or passage.document_id
     heading = HEADING_JOIN.join(place.heading) or passage.title
-    return f"{where}, {heading}" if heading and heading != where else where
+    return printable_line(f"{where}, {heading}" if heading and heading != where else where)
 
 
 def _quotation_lines(quotation: Quotation, *, is_styled: bool) -> Iterator[str]:
@@ -55,6 +56,8 @@ def _sentence(quotation: Quotation, *, is_styled: bool) -> str:
     text = quotation.sentence
     first = quotation.start - quotation.sentence_start
     last = first + len(quotation.text)
+    parts = (text[:first], text[first:last], text[last:])
+    before, marked, after = (printable_text(part) for part in parts)
     if is_styled:
-        text = f"{text[:first]}{BOLD}{text[first:last]}{PLAIN}{text[last:]}"
-    return " ".join(text.split())
+        marked = f"{BOLD}{marked}{PLAIN}"
+    return " ".join(f"{before}{marked}{after}".split())

@@ -9,6 +9,7 @@ from typing import Final
 from heddle.cli.output.best_lines import best_lines
 from heddle.cli.output.quote_lines import place_words
 from heddle.core.passages import Passage
+from heddle.core.printing.printable import printable_text
 from heddle.server.wire import passage_json
 
 WIDTH_MAX: Final = 100
@@ -41,7 +42,7 @@ def search_lines(
             yield ""
         yield f"{rank}. {_measure(passage, by_words=by_words)}{place_words(passage)}"
         shown = best_lines(passage.text, query, width=width - len(INDENT), lines_max=LINES_SHOWN)
-        yield from (f"{INDENT}{line}" for line in shown)
+        yield from (printable_text(f"{INDENT}{line}") for line in shown)
 
 
 def search_json(

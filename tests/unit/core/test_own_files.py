@@ -1,4 +1,4 @@
-"""What may be loaded as code: files and folders that nobody else can have written."""
+"""What may be loaded as code: files and folders that no other user can have written."""
 
 import os
 from pathlib import Path

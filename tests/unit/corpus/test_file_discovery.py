@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from heddle.core.errors import InputError
-from heddle.corpus.file_discovery import FileNote, find_files
+from heddle.corpus.file_discovery import LEADS_OUT, FileNote, find_files
 
 
 def tree(root: Path, *names: str) -> None:
@@ -66,6 +66,25 @@ def test_the_note_of_an_error_names_the_file_once(message: str):
 def test_a_missing_path(tmp_path):
     with pytest.raises(InputError, match="absent: no such file or directory"):
         find_files([tmp_path, tmp_path / "absent"])
+
+
+def test_links_out_of_the_folder_are_left_unless_asked_for(tmp_path):
+    tree(tmp_path, "docs/one.txt", "others/secret.txt", "others/deep/more.md")
+    (tmp_path / "docs/link.txt").symlink_to(tmp_path / "others/secret.txt")
+    (tmp_path / "docs/folder").symlink_to(tmp_path / "others/deep")
+    (tmp_path / "docs/inside.txt").symlink_to(tmp_path / "docs/one.txt")
+    docs = tmp_path / "docs"
+    found = find_files([docs])
+    assert [path.name for path in found.files] == ["one.txt"]
+    assert {(Path(note.path).name, note.reason) for note in found.skipped} == {
+        ("link.txt", LEADS_OUT),
+        ("folder", LEADS_OUT),
+    }
+    found = find_files([docs], follows_links=True)
+    assert {path.name for path in found.files} == {"one.txt", "secret.txt", "more.md"}
+    assert found.skipped == ()
+    assert len(find_files([docs, tmp_path / "others"]).files) == 3, "what is named is wanted"
+    assert find_files([docs / "link.txt"]).files, "a link that is named is wanted"
 
 
 def test_links_that_form_a_loop(tmp_path):

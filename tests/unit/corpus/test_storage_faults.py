@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from corpora import DIMS, STAMP, chunks, document, embed, put, texts_searchable
 
-from heddle.core.errors import ConfigError, InputError, StorageError
-from heddle.corpus import schema
+from heddle.core.errors import ConfigError, DiskFull, InputError, StorageError
+from heddle.corpus import database, schema
 from heddle.corpus.database import FILE_NAME
 from heddle.corpus.storage_errors import storage_errors
 from heddle.corpus.store import CorpusStore
@@ -31,7 +31,7 @@ def test_a_full_disk_loses_nothing_and_the_next_run_goes_on(store):
     embed(store)
     limit_pages(store, 4)
     big = document("b", "x")
-    with pytest.raises(StorageError, match=r"corpus\.sqlite: the disk is full.*resumes"):
+    with pytest.raises(DiskFull, match=r"corpus\.sqlite: the disk is full.*resumes"):
         store.put_document(big, chunks(*(f"{n}" + "y" * 1500 for n in range(200))))
     assert store.stats().documents == 1
     assert texts_searchable(store) == ["one"]
@@ -76,6 +76,41 @@ def test_a_read_only_corpus(store):
         connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StorageError, match="read-only; make both writable"):
         put(store, "a", "one")
+
+
+def test_what_is_made_is_its_users_alone(tmp_path):
+    folder = tmp_path / "made" / "corpus"
+    with CorpusStore.open(folder, create=True) as store:
+        put(store, "a", "one")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
+    assert modes.pop("corpus") == 0o700
+    assert set(modes) >= {FILE_NAME, f"{FILE_NAME}-wal"}
+    assert set(modes.values()) == {0o600}
+
+
+@pytest.fixture
+def read_only(store, monkeypatch):
+    """Return the directory of a corpus with a live document that counts as read-only."""
+    put(store, "a", "one")
+    embed(store)
+    monkeypatch.setattr(database, "is_writable", lambda directory: False)
+    return store.directory
+
+
+def test_a_corpus_that_can_only_be_read_is_read(store, read_only):
+    store.close()
+    with CorpusStore.open(read_only) as opened:
+        assert texts_searchable(opened) == ["one"]
+        assert opened.passages([1])[0].text == "one"
+        with pytest.raises(StorageError, match="read-only; make both writable"):
+            put(opened, "b", "two")
+
+
+def test_a_reader_that_can_not_write_follows_who_can(store, read_only):
+    with CorpusStore.open(read_only) as opened:
+        put(store, "b", "two")  # over a connection of its own, which can write
+        embed(store)
+        assert texts_searchable(opened) == ["one", "two"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

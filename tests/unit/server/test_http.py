@@ -17,6 +17,7 @@ from heddle.core.errors import (
     Cancelled,
     ConfigError,
     DeadlineExceeded,
+    DiskFull,
     EngineError,
     HeddleError,
     InputError,
@@ -65,7 +66,8 @@ ERRORS = [
     (Busy("2 of 2 requests are in flight", wait_s=2.2), 503),
     (DeadlineExceeded("no answer within 1.0 s"), 504),
     (EngineError("lane lost", engine="llm", request_ids=(1,)), 500),
-    (StorageError("the disk is full"), 500),
+    (StorageError("the disk failed to read"), 500),
+    (DiskFull("the disk is full"), 507),
     (InternalError("KeyError: 'x'"), 500),
 ]
 
@@ -255,7 +257,7 @@ def test_a_refusal_has_its_status_in_both_modes(error: HeddleError, status: int)
         assert response.status_code == status
         assert message(response) == str(error)
         assert response.json()["error"]["type"] == type(error).__name__
-        assert response.headers.get("retry-after") == ("3" if status == 503 else None)
+        assert response.headers.get("retry-after") == {503: "3", 507: "60"}.get(status)
 
 
 @pytest.mark.parametrize(("error", "status"), ERRORS, ids=lambda v: type(v).__name__)
@@ -608,7 +610,8 @@ def test_a_request_beyond_the_limit_is_refused():
 
 
 def test_a_full_disk_is_told():
-    server = FakeCorpus(refusal=StorageError("the disk is full"))
+    server = FakeCorpus(refusal=DiskFull("the disk is full"))
     response = change(server, "POST", json={"id": "x", "text": "x"})
-    assert response.status_code == 500
+    assert response.status_code == 507
+    assert response.headers["Retry-After"] == "60"
     assert message(response) == "the disk is full"

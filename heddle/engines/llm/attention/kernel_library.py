@@ -1,8 +1,8 @@
 """The library of a C source: compiled once by this machine, loaded only where it is our own.
 
-Whoever can write where libraries are kept could have their code run by everybody who loads them.
-So a library is loaded from a folder and a file that are this user's (or root's) and that nobody
-else may write to. Where the cache is not such a folder, it is compiled for this process alone.
+Users who can write where libraries are kept could have their code run by all who load them. So a
+library is loaded from a folder and a file that are this user's (or root's) and that no other user
+may write to. Where the cache is not such a folder, it is compiled for this process alone.
 """
 
 import ctypes
@@ -83,8 +83,8 @@ def _kept_folder(folder: Path) -> tuple[Path | None, str]:
 def _loaded(library: Path, command: Sequence[str]) -> ctypes.CDLL:
     if not _is_loadable(library):
         _compile(library, command)
-    # The folder is held open: what is checked is what is loaded, whatever its name leads to by
-    # then. Nobody else can change what lies in it.
+    # The folder is held open: what is checked is what is loaded, also where its name leads
+    # elsewhere meanwhile. No other user can change what lies in it.
     handle = os.open(library.parent, os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if not is_own(os.fstat(handle)):

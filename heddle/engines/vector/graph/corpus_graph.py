@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import InputError, StorageError
+from heddle.core.own_files import OWNER_ONLY
 from heddle.core.search_scope import SearchScope
 from heddle.engines.vector.corpus.allowed import Allowed, KeptScopes, are_few
 from heddle.engines.vector.corpus.followed_source import FollowedSource
@@ -170,7 +171,7 @@ def _built(directory: Path, source: VectorSource, on_phase: OnPhase) -> LiveGrap
     revision, dims, labels = source.revision, source.dims, [np.zeros(0, np.int64)]
     folder = graph_path(directory).parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
             for batch in source.vectors():
                 np.ascontiguousarray(batch.vectors, np.float32).tofile(file)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import InputError, StorageError
+from heddle.core.own_files import OWNER_ONLY
 from heddle.corpus.folder_lock import locked
 from heddle.engines.vector.files.durable_file import remove_abandoned, write_durably
 from heddle.engines.vector.graph.graph_header import (
@@ -36,7 +37,7 @@ def write_graph(path: Path, index: GraphIndex) -> None:
         StorageError: the disk refused; the old file is as it was.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
         with locked(path.parent):
             write_durably(path, lambda temporary: _write(temporary, index))
             remove_abandoned(path.parent)

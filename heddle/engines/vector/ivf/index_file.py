@@ -15,6 +15,7 @@ from pathlib import Path
 import faiss
 
 from heddle.core.errors import InputError, StorageError
+from heddle.core.own_files import OWNER_ONLY
 from heddle.corpus.folder_lock import locked
 from heddle.engines.vector.corpus.source import VectorSource
 from heddle.engines.vector.files.durable_file import remove_abandoned, write_durably
@@ -93,7 +94,7 @@ def write_index(directory: Path, live: LiveIndex, source: VectorSource) -> None:
     """
     folder = directory / FOLDER
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
         with locked(folder):
             _write(folder, live, repr(source.embedder))
     except (OSError, RuntimeError) as error:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from heddle.core.own_files import OWNER_ONLY
 from heddle.engines.vector.shards.part import SHARDS
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ def remove_other_divisions(corpus: Path, of: int) -> None:
 def _held(folder: Path) -> int:
     """Return a descriptor that holds a folder, made anew where it is removed meanwhile."""
     for _ in range(TRIES):
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
         try:
             descriptor = os.open(folder, os.O_RDONLY)
         except FileNotFoundError:
