@@ -23,6 +23,7 @@ from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
 from heddle.hosts.outbox import Outbox
 from heddle.hosts.process_port import ProcessPort
+from heddle.hosts.process_progress import ProcessProgress
 from heddle.runtime.supervision import (
     LANE_LOST,
     GiveUp,
@@ -194,7 +195,7 @@ class ProcessLane:
         """Serve a process to its end, whatever happens, and return why it ended."""
         try:
             self._greet(process.channel)
-            reason = self._serve(process.channel)
+            reason = self._serve(process)
         finally:
             if self._closing:
                 process.channel.hang_up()  # the lane leaves when its socket closes
@@ -257,23 +258,32 @@ class ProcessLane:
         with contextlib.suppress(ChannelClosed):  # it ended already; `_serve` sees that too
             channel.push(start)
 
-    def _serve(self, channel: Channel) -> str:
+    def _serve(self, process: LaneProcess) -> str:
         """Read and write until the lane is gone (empty) or has to be killed (the reason)."""
+        channel, progress = process.channel, ProcessProgress(process.pid)
+        was_silent = False
         poller = select.poll()
         poller.register(self._bell, select.POLLIN)
         while not self._closing:
             wants_out = select.POLLOUT if channel.has_tail else 0
             poller.register(channel, select.POLLIN | wants_out)
             now_s = time.monotonic()
-            reason = self._supervisor.fault(now_s)
+            progress_s = progress.seconds() if self._supervisor.is_silent(now_s) else 0.0
+            reason = self._supervisor.fault(now_s, progress_s)
             if reason is not None:
                 return reason
+            if progress_s and not was_silent:
+                _log.warning("lane %s: silent, but at work or without a core", self.name)
+            was_silent = progress_s > 0.0
             wait_s = max(0.0, self._supervisor.next_check_s() - now_s)
             ready = poller.poll(wait_s * 1000.0)
             try:
                 if any(fd == self._bell.fileno() for fd, _ in ready):
                     self._bell.recv(4096)
-                self._take_in(channel.receive(block=False), channel)
+                messages = channel.receive(block=False)
+                if any(isinstance(message, Heartbeat) for message in messages):
+                    progress.mark()
+                self._take_in(messages, channel)
                 self._write_backlog()
             except ChannelClosed:
                 return ""

@@ -6,6 +6,7 @@ from enum import Enum
 
 from heddle.core.errors import ConfigError
 
+PROGRESS_SHARE = 0.5
 LANE_LOST = "lane lost:"
 """How the message of a `Failed` starts whose task was in flight on a lane that was lost."""
 
@@ -16,7 +17,8 @@ class LaneLimits:
 
     Args:
         heartbeat_s: how often the lane says that it lives [s].
-        silence_s_max: no sign of life for so long, and the lane is dead [s].
+        silence_s_max: no sign of life for so long, and the lane is dead [s] ...
+        crowded_s_max: ... or for so long, where its process computes or waits for a core [s].
         hang_factor: a step is hung when it runs longer than this times its prediction ...
         hang_margin_s: ... plus this [s].
         start_s_max: how long a lane may take to build its engines [s].
@@ -29,6 +31,7 @@ class LaneLimits:
 
     heartbeat_s: float = 0.5
     silence_s_max: float = 2.0
+    crowded_s_max: float = 30.0
     hang_factor: float = 10.0
     hang_margin_s: float = 2.0
     start_s_max: float = 180.0
@@ -150,6 +153,7 @@ class LaneSupervisor:
     _since_s: float = 0.0
     _heard_s: float = 0.0
     _planned_s: float = float("inf")
+    _excused_s: float = 0.0  # until when silence is none
     _beat: Heartbeat = field(default_factory=Heartbeat)
     _restarts_at_s: deque[float] = field(default_factory=deque)
     _is_tried: bool = False  # started once more after it was given up
@@ -170,11 +174,21 @@ class LaneSupervisor:
     def heard(self, now_s: float, beat: Heartbeat | None = None) -> None:
         """Note a sign of life: any message, or a heartbeat with what it tells."""
         self._heard_s = now_s
+        self._excused_s = 0.0
         if beat is not None:
             self._beat = beat
 
-    def fault(self, now_s: float) -> str | None:
-        """Return why the lane must be killed now, or None while it is well."""
+    def is_silent(self, now_s: float) -> bool:
+        """Whether nothing was heard for so long that `fault` asks for the process's progress."""
+        return self.state is LaneState.READY and self._silence_s(now_s) >= self.limits.silence_s_max
+
+    def fault(self, now_s: float, progress_s: float = 0.0) -> str | None:
+        """Return why the lane must be killed now, or None while it is well.
+
+        `progress_s` is how long its process has computed or waited for a core since it was heard,
+        over all its threads [s]. One that did so for half of the time is no dead one: the machine
+        is crowded, or a library holds the interpreter.
+        """
         self._forgive_own_absence(now_s)
         self._planned_s = max(now_s, self.next_check_s())
         if self.state in (LaneState.STARTING, LaneState.RESTARTING):
@@ -190,16 +204,24 @@ class LaneSupervisor:
                 f"hung: a step of engine {beat.engine} ran {beat.step_s:.1f} s, "
                 f"predicted {beat.predicted_s:.3f} s"
             )
-        if now_s - self._heard_s >= self.limits.silence_s_max:
-            return f"no sign of life for {now_s - self._heard_s:.1f} s"
-        return None
+        if not self.is_silent(now_s):
+            return None
+        silence_s = self._silence_s(now_s)
+        if progress_s >= silence_s * PROGRESS_SHARE and silence_s < self.limits.crowded_s_max:
+            self._excused_s = now_s + self.limits.heartbeat_s
+            self._planned_s = self._excused_s
+            return None
+        return f"no sign of life for {silence_s:.1f} s"
+
+    def _silence_s(self, now_s: float) -> float:
+        return now_s - self._heard_s
 
     def next_check_s(self) -> float:
         """Return when `fault` has to be asked again even if nothing is heard [s]."""
         if self.state in (LaneState.STARTING, LaneState.RESTARTING):
             return self._since_s + self.limits.start_s_max
         if self.state is LaneState.READY:
-            return self._heard_s + self.limits.silence_s_max
+            return max(self._heard_s + self.limits.silence_s_max, self._excused_s)
         return float("inf")
 
     def lost(self, reason: str, now_s: float) -> Verdict:

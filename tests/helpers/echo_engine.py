@@ -24,6 +24,8 @@ from heddle.core.tasks import Identity, Task
 
 CRASH = "!crash"  # the process ends at once, as in a segmentation fault
 HANG = "!hang"  # the step never ends
+GRIND = "!grind"  # the step computes in one call that holds the interpreter
+GRIND_STEPS = 50_000_000
 FREEZE = "!freeze"  # the whole process stops, heartbeats too
 RAISE = "!raise"  # the step raises
 FAIL = "!fail"  # the engine fails the task by itself
@@ -116,6 +118,8 @@ class EchoEngine:
             os._exit(41)
         if first == HANG:
             self._never.wait()
+        if first == GRIND:
+            sum(range(GRIND_STEPS))  # one call, so no other thread of this process runs meanwhile
         if first == FREEZE:
             os.kill(os.getpid(), signal.SIGSTOP)
         if first == RAISE:

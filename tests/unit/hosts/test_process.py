@@ -31,6 +31,7 @@ from tests.helpers.echo_engine import (
     FAIL,
     FORK,
     FREEZE,
+    GRIND,
     HANG,
     KINDS,
     RAISE,
@@ -178,6 +179,16 @@ def test_big_arrays_both_ways() -> None:
             got, number = value(event)
             assert number == i
             np.testing.assert_array_equal(got, array)
+
+
+def test_a_lane_that_is_silent_at_work_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    limits = LaneLimits(heartbeat_s=0.05, silence_s_max=0.2, hang_margin_s=60.0)
+    with running(limits=limits) as lane:
+        reader = Reader(lane.ports["echo"])
+        lane.ports["echo"].send(admit(1, GRIND))
+        assert isinstance(reader.endings(1)[0], Done)
+        assert lane.epoch == 1
+    assert "silent, but at work or without a core" in caplog.text
 
 
 def test_a_lane_that_does_not_read_stops_nobody() -> None:

@@ -42,6 +42,37 @@ def test_silence_is_noticed_within_two_seconds() -> None:
     assert "no sign of life for 2.0 s" in reason
 
 
+@pytest.mark.parametrize(("progress_s", "is_well"), [(0.0, False), (0.9, False), (1.0, True)])
+def test_a_process_that_works_or_waits_for_a_core_is_not_dead(
+    progress_s: float, is_well: bool
+) -> None:
+    lane = ready_lane(10.0)
+    assert not lane.is_silent(11.9)
+    assert lane.is_silent(12.0)
+    assert (lane.fault(12.0, progress_s) is None) is is_well
+
+
+def test_who_waits_for_a_core_is_asked_again_and_waited_for_half_a_minute() -> None:
+    lane = ready_lane(10.0)
+    now_s = lane.next_check_s()
+    while now_s < 40.0:
+        assert lane.fault(now_s, progress_s=now_s - 10.0) is None
+        assert lane.next_check_s() == now_s + lane.limits.heartbeat_s
+        now_s = lane.next_check_s()
+    reason = lane.fault(now_s, progress_s=now_s - 10.0)
+    assert reason is not None
+    assert reason.startswith("no sign of life for 30")
+
+
+def test_a_lane_that_is_heard_again_is_as_any_other() -> None:
+    lane = ready_lane(10.0)
+    assert lane.fault(12.0, progress_s=2.0) is None
+    lane.heard(12.2)
+    assert lane.fault(12.2) is None
+    assert lane.next_check_s() == pytest.approx(14.2)
+    assert lane.fault(14.2) is not None
+
+
 def test_a_frame_is_a_sign_of_life_too() -> None:
     lane = ready_lane()
     lane.heard(1.9)
