@@ -32,6 +32,7 @@ from heddle.runtime.supervision import (
     LaneLimits,
     LaneSupervisor,
     lost_message,
+    refused_message,
 )
 
 _log = logging.getLogger(__name__)
@@ -163,7 +164,8 @@ class ProcessLane:
         finally:
             if self._closing:
                 self._supervisor.closed()
-                self._end_epoch(f"{LANE_LOST} lane {self.name} was closed", None, refuses=True)
+                closed = f"{LANE_LOST} lane {self.name} was closed"
+                self._end_epoch(closed, None, refusal=closed)
             if not self._started.is_set():
                 self._start_error = self._start_error or ConfigError(
                     f"lane {self.name!r} was closed before it was ready"
@@ -222,30 +224,29 @@ class ProcessLane:
             return verdict.again is not None
         message = lost_message(self.name, reason, verdict)
         _log.warning("%s", message)
-        self._end_epoch(message, verdict.epoch, refuses=False)
+        self._end_epoch(message, verdict.epoch, refusal="")
         self._pause(verdict.backoff_s)
         return True
 
     def _give_up(self, reason: str, verdict: GiveUp) -> None:
         """Leave the lane down: what is in flight fails, and what will be sent."""
         message = lost_message(self.name, reason, verdict)
-        self._end_epoch(
-            message, None if verdict.again is None else verdict.again.epoch, refuses=True
-        )
+        next_epoch = None if verdict.again is None else verdict.again.epoch
+        self._end_epoch(message, next_epoch, refusal=refused_message(message))
         if self._started.is_set():
             _log.error("%s", message)
         else:
             self._start_error = _start_error(self.name, reason, self._start_failure)
 
-    def _end_epoch(self, message: str, next_epoch: int | None, *, refuses: bool) -> None:
-        """Fail what is in flight and, where it refuses, what is sent until the lane is ready."""
+    def _end_epoch(self, message: str, next_epoch: int | None, *, refusal: str) -> None:
+        """Fail what is in flight and, with a refusal, what is sent until the lane is ready."""
         with self._lock:
             self._outbox.clear()
             for port in self._ports:
                 failed = port.live.fail_all(message)
                 if failed:
                     port.deliver(Frame(port.name, self._epoch, 0.0, failed))
-            self._refusal = message if refuses else ""
+            self._refusal = refusal
             self._epoch = self._epoch if next_epoch is None else next_epoch
         for port in self._ports:
             port.wake()

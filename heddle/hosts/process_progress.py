@@ -11,7 +11,7 @@ _STOPPED: Final = ("T", "t")
 
 
 class ProcessProgress:
-    """Tells how long a process has computed or waited for a core since `mark` [s].
+    """Says how long a process has computed or waited for a core since `mark` [s].
 
     A process that is stopped, sleeps or waits for a lock makes no progress. One on a crowded
     machine does: it has its share of the cores, or stands in their queue.

@@ -44,6 +44,7 @@ What comes back
     `reading`           turns what a reading model answers into passages in order, or quotations
     `rank_fusion`       joins several rankings into one
     `retries`           decides whether a failed task is sent again
+    `suspects`          knows the requests that may have ended lanes, and refuses them
     `answer_builder`    builds the answer once every primitive is complete
 
 Beside the way

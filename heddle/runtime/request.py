@@ -1,6 +1,6 @@
 """One request in flight: its store, its open primitives, its receipt."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
@@ -104,6 +104,7 @@ class Request:
     sink: EventSink
     kv_reuse: KvReuse = FULL_ATTENTION
     where: Where = ()
+    inputs: Mapping[str, object] = field(default_factory=dict)
     store: ObjectStore = field(default_factory=ObjectStore)
     runs: dict[str, PrimitiveRun] = field(default_factory=dict)
     waiting_reads: dict[str, list[str]] = field(default_factory=dict)

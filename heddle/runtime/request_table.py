@@ -14,6 +14,7 @@ from heddle.runtime.counters import Counters
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.events import RequestFailed
 from heddle.runtime.request import Request
+from heddle.runtime.suspects import Suspects
 
 log = logging.getLogger(__name__)
 Args = TypeVarTuple("Args")
@@ -30,7 +31,7 @@ class RequestTable:
         counters: where ends are counted.
         numerics: what every receipt says about batch dependence.
 
-    Mutates: `open`, `admission`, `counters`.
+    Mutates: `open`, `admission`, `counters`, `suspects`: those whose requests end lanes.
     """
 
     open: dict[int, Request]
@@ -39,6 +40,7 @@ class RequestTable:
     counters: Counters
     numerics: str
     next_id: int = 1
+    suspects: Suspects = field(default_factory=Suspects)
     _deadlines: list[tuple[float, int]] = field(default_factory=list)
 
     def enter(self, request: Request) -> None:
@@ -68,6 +70,7 @@ class RequestTable:
         """End a request whose primitives are all complete with its answer."""
         answer = build_answer(request, self.numerics, now_s)
         self.counters.finished += 1
+        self.suspects.clear(request)
         self._end(request, now_s)
         request.sink(answer)
 

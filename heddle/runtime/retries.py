@@ -10,6 +10,7 @@ from heddle.runtime.counters import Counters
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.receipt import FallbackKind
 from heddle.runtime.request import PrimitiveRun, Request
+from heddle.runtime.suspects import Suspects
 from heddle.runtime.task_table import TaskRun, TaskTable
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Retries:
         retries_max: how often, for each primitive.
         tasks: where the rest of a failed try is cancelled.
         dispatcher: takes the next try.
+        suspects: who was under way when a lane died.
         counters: where retries are counted.
 
     Mutates: the failed runs and their requests' receipts.
@@ -42,18 +44,20 @@ class Retries:
     retries_max: int
     tasks: TaskTable
     dispatcher: Dispatcher
+    suspects: Suspects
     counters: Counters
 
     def retry(self, task: TaskRun, event: Failed, now_s: float) -> None:
         """Send what a task has failed at once more.
 
         Raises:
-            InputError: the engine refused the input.
+            InputError: the engine refused the input, or it was under way at two deaths of lanes.
             EngineError: it may not be tried again, or not any more.
         """
         request, run = task.request, task.run
         if event.is_input:
             raise InputError(f"node {run.primitive.node!r}: {event.message}")
+        self.suspects.note(request, event.message, now_s)
         may_retry = run.retries < self.retries_max and now_s < request.deadline_s
         may_retry = may_retry and not event.is_final
         if may_retry and run.primitive.kind in RETRYABLE:

@@ -83,7 +83,13 @@ class Runtime:
             in_flight, Admission(self.limits), self._dispatcher, self.counters, self.numerics
         )
         self._readiness = Readiness(self.planner, self._dispatcher, self.requests)
-        retries = Retries(self.limits.retries_max, self.tasks, self._dispatcher, self.counters)
+        retries = Retries(
+            self.limits.retries_max,
+            self.tasks,
+            self._dispatcher,
+            self.requests.suspects,
+            self.counters,
+        )
         speculator = Speculator(self._dispatcher, self.requests, self.passages)
         self._intake = FrameIntake(
             self.tasks,
@@ -120,11 +126,12 @@ class Runtime:
         `where`, which documents are found; `kv_reuse` is followed where `optimizations` is APPROX.
 
         Raises:
-            InputError: an input is missing, unknown, empty or too long.
+            InputError: an input is missing, unknown, empty or too long, or it has ended lanes.
             Busy: too many requests are in flight; nothing was started.
             ConfigError: no engine carries out a primitive the workflow needs.
         """
         self.requests.admission.check_inputs(workflow, inputs)
+        self.requests.suspects.check(workflow, inputs, tenant, now_s)
         self._dispatcher.check(workflow)
         patience_s = self.limits.deadline_s if deadline_s is None else deadline_s
         if not patience_s > 0:
@@ -141,6 +148,7 @@ class Runtime:
             sink=sink,
             kv_reuse=kv_reuse,
             where=where,
+            inputs=inputs,
         )
         for slot, value in inputs.items():
             request.store.put(input_key(slot), value)

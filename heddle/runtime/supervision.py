@@ -8,7 +8,7 @@ from heddle.core.errors import ConfigError
 
 PROGRESS_SHARE = 0.5
 LANE_LOST = "lane lost:"
-"""How the message of a `Failed` starts whose task was in flight on a lane that was lost."""
+"""How the message of a `Failed` starts whose task a lost lane can't answer any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,8 @@ class LaneLimits:
 
     Args:
         heartbeat_s: how often the lane says that it lives [s].
-        silence_s_max: no sign of life for so long, and the lane is dead [s] ...
-        crowded_s_max: ... or for so long, where its process computes or waits for a core [s].
+        silence_s_max: how long a lane may be silent before it counts as dead [s] ...
+        crowded_s_max: ... and how long while its process computes or waits for a core [s].
         hang_factor: a step is hung when it runs longer than this times its prediction ...
         hang_margin_s: ... plus this [s].
         start_s_max: how long a lane may take to build its engines [s].
@@ -137,6 +137,19 @@ def lost_message(lane: str, reason: str, verdict: Verdict) -> str:
             return f"{LANE_LOST} lane {lane} was lost ({reason}); {why}"
 
 
+def refused_message(lost: str) -> str:
+    """Return the message of Failed events of tasks that came after a lane was given up.
+
+    They were not in flight when it died, so theirs is no `is_death`.
+    """
+    return f"{LANE_LOST} not sent, for{lost.removeprefix(LANE_LOST)}"
+
+
+def is_death(message: str) -> bool:
+    """Whether the message of a `Failed` says that its task was in flight when its lane died."""
+    return message.startswith(f"{LANE_LOST} lane ")
+
+
 @dataclass(slots=True)
 class LaneSupervisor:
     """The state of one lane, fed with signs of life and exits; reads no clock.
@@ -179,7 +192,7 @@ class LaneSupervisor:
             self._beat = beat
 
     def is_silent(self, now_s: float) -> bool:
-        """Whether nothing was heard for so long that `fault` asks for the process's progress."""
+        """Whether the lane is silent, and `fault` wants to know its process's progress."""
         return self.state is LaneState.READY and self._silence_s(now_s) >= self.limits.silence_s_max
 
     def fault(self, now_s: float, progress_s: float = 0.0) -> str | None:

@@ -1,4 +1,4 @@
-"""A process that computes or waits for a core is told from one that is stopped or asleep."""
+"""A process that computes or waits for a core differs from one that is stopped or asleep."""
 
 import os
 import signal

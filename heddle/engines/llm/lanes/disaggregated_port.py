@@ -205,7 +205,7 @@ class DisaggregatedPort:
             case Cancelled():
                 return "its prompt was given up", False
             case Done() if prompt.handle.epoch != port.epoch or not self.is_up(port):
-                return f"lane lost: lane {port.name} was lost with its prompt", False
+                return f"lane lost: the KV of its prompt was on lane {port.name}", False
         return None
 
     def _end(self, event: Event) -> None:

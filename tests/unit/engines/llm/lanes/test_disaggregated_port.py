@@ -227,7 +227,7 @@ def test_a_decode_that_waits_fails_at_once_when_its_prompt_is_lost(starts_again)
     else:
         lanes.ports[0].is_up = False
     lanes.read()
-    assert "llm-prefill was lost with its prompt" in lanes.ends[waiting].message
+    assert "KV of its prompt was on lane llm-prefill" in lanes.ends[waiting].message
     assert running not in lanes.ends
     lanes.drain()
     assert lanes.result(running).token_ids == greedy(PROMPT, 40)
