@@ -1,4 +1,4 @@
-"""An API key as the server knows it: its hash, and what it may do."""
+"""An API key as the server knows it: its hash and its rights."""
 
 import hashlib
 import math
@@ -28,7 +28,7 @@ class ApiKey:
         name: stands in the log in the place of the key.
         digest: SHA-256 of the key.
         tenant: the tenant of all its requests; None = each request names one.
-        scopes: what it may do.
+        scopes: its rights.
         requests_per_minute: HTTP requests that it may make.
         tokens_per_minute: tokens that models may read and write for it.
     """
