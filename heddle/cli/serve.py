@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -20,6 +21,8 @@ from heddle.cli.workflow_source import load_workflow
 from heddle.core.errors import ConfigError
 from heddle.server.drain import CLOSING_S, Drain
 from heddle.server.http_config import HttpConfig
+from heddle.server.keys.key_file import read_keys
+from heddle.server.keys.key_ring import KeyRing
 from heddle.server.request_ids import request_ids_in_log
 from heddle.workflow.presets import PRESETS
 from heddle.workflow.workflow import Workflow
@@ -53,10 +56,11 @@ def run(options: argparse.Namespace) -> int:
     front = http_config(options)
     config = server_config(options, needs=("index",))
     workflows = _workflows(front.workflows)
+    keys = _keys(front)
     drain = Drain(front.grace_s)
     # The port is taken before the models load, and opened after: no client waits for them.
     with (
-        _bound_socket(front.host, front.port) as listener,
+        _bound_socket(front) as listener,
         _sigterm_unwinds(drain),
         start_server(config) as server,
         request_ids_in_log(),
@@ -73,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
                 allowed_hosts=front.allowed_hosts,
                 instance="" if advert is None else advert.instance,
                 drain=drain,
+                keys=keys,
             ),
             log_level="warning",
             lifespan="off",
@@ -84,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
         async def greet_and_serve() -> None:
             # From here on Ctrl-C is asyncio's; before, a coroutine could be left without an await.
-            print(_greeting(config.index, listener), flush=True)
+            print(_greeting(config.index, listener, has_keys=keys is not None), flush=True)
             await http.serve(sockets=[listener])
 
         with advertised(Path(str(config.index)), advert), asyncio.Runner() as runner:
@@ -109,7 +114,20 @@ def _workflows(files: Iterable[str]) -> dict[str, Workflow]:
     return workflows
 
 
-def _bound_socket(host: str, port: int) -> socket.socket:
+def _keys(front: HttpConfig) -> KeyRing | None:
+    """Return the keys that clients must have; None = they need none."""
+    if front.api_key_file is None:
+        return None
+    return KeyRing(read_keys(Path(front.api_key_file)))
+
+
+def _bound_socket(front: HttpConfig) -> socket.socket:
+    """Return a socket that is bound, and doesn't listen yet.
+
+    Raises:
+        ConfigError: the address or the port can't be used, or is open to others without keys.
+    """
+    host, port = front.host, front.port
     try:
         # With the protocol named, asyncio switches Nagle's algorithm off for each connection. Else
         # a stream's first token waits up to 40 ms for the client's acknowledgement of its headers.
@@ -125,7 +143,26 @@ def _bound_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise _unusable(host, port, error) from error
+    try:
+        _check_exposure(front, listener.getsockname()[0])
+    except ConfigError:
+        listener.close()
+        raise
     return listener
+
+
+def _check_exposure(front: HttpConfig, address: str) -> None:
+    """Refuse an address that other machines may reach, unless there are keys or the user insists.
+
+    The address that was bound counts: a name may stand for any.
+    """
+    if ip_address(address).is_loopback or front.api_key_file is not None or front.insecure:
+        return
+    raise ConfigError(
+        f"--host {front.host}: other machines may reach {address}, and every client would be "
+        "served: give clients keys with --api-key-file FILE (heddle keys new makes one), or serve "
+        "all of them with --insecure"
+    )
 
 
 def _listen(listener: socket.socket, front: HttpConfig) -> None:
@@ -142,13 +179,16 @@ def _unusable(host: str, port: int, error: OSError) -> ConfigError:
     )
 
 
-def _greeting(directory: str | Path | None, listener: socket.socket) -> str:
+def _greeting(
+    directory: str | Path | None, listener: socket.socket, *, has_keys: bool = False
+) -> str:
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     body = '{"question": "your question", "stream": true}'
+    key = '-H "Authorization: Bearer $HEDDLE_API_KEY" ' if has_keys else ""
     return (
         f"serving {directory} at {url} (Ctrl-C stops)\n"
-        f"ask it:  curl -N {url}/v1/ask -H 'Content-Type: application/json' -d '{body}'"
+        f"ask it:  curl -N {url}/v1/ask {key}-H 'Content-Type: application/json' -d '{body}'"
     )
 
 
