@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from ssl import SSLContext
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from heddle.app.server import Server
 from heddle.cli.command_parser import CommandParser
@@ -24,6 +25,7 @@ from heddle.server.http_config import HttpConfig
 from heddle.server.keys.key_file import read_keys
 from heddle.server.keys.key_ring import KeyRing
 from heddle.server.request_ids import request_ids_in_log
+from heddle.server.tls import tls_context
 from heddle.workflow.presets import PRESETS
 from heddle.workflow.workflow import Workflow
 
@@ -49,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
         from heddle.server.bounded_connection import HEAD_BYTES_MAX, BoundedConnection
         from heddle.server.draining_server import DrainingServer
         from heddle.server.http import create_app
+        from heddle.server.tls_connection import TlsConnection
     except ModuleNotFoundError as error:
         raise ConfigError(
             f'serving needs the package {error.name}: pip install "heddle[server]"'
@@ -57,6 +60,7 @@ def run(options: argparse.Namespace) -> int:
     config = server_config(options, needs=("index",))
     workflows = _workflows(front.workflows)
     keys = _keys(front)
+    tls = _tls(front)
     drain = Drain(front.grace_s)
     # The port is taken before the models load, and opened after: no client waits for them.
     with (
@@ -68,6 +72,7 @@ def run(options: argparse.Namespace) -> int:
         _listen(listener, front)
         host, port = listener.getsockname()[:2]
         advert = ServerAdvert.of(config, host, port)
+        connection: Any = BoundedConnection if tls is None else partial(TlsConnection, tls)
         settings = uvicorn.Config(
             create_app(
                 server,
@@ -81,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
             ),
             log_level="warning",
             lifespan="off",
-            http=BoundedConnection,
+            http=connection,
             h11_max_incomplete_event_size=HEAD_BYTES_MAX,
             timeout_graceful_shutdown=CLOSING_S,  # the drain is over before
         )
@@ -89,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
         async def greet_and_serve() -> None:
             # From here on Ctrl-C is asyncio's; before, a coroutine could be left without an await.
-            print(_greeting(config.index, listener, has_keys=keys is not None), flush=True)
+            print(_greeting(config.index, listener, front), flush=True)
             await http.serve(sockets=[listener])
 
         with advertised(Path(str(config.index)), advert), asyncio.Runner() as runner:
@@ -119,6 +124,16 @@ def _keys(front: HttpConfig) -> KeyRing | None:
     if front.api_key_file is None:
         return None
     return KeyRing(read_keys(Path(front.api_key_file)))
+
+
+def _tls(front: HttpConfig) -> SSLContext | None:
+    """Return how connections are encrypted; None = they aren't."""
+    if front.tls_cert is None and front.tls_key is None:
+        return None
+    if front.tls_cert is None or front.tls_key is None:
+        given, missing = ("cert", "key") if front.tls_key is None else ("key", "cert")
+        raise ConfigError(f"--tls-{given} needs --tls-{missing}: give both, or neither")
+    return tls_context(Path(front.tls_cert), Path(front.tls_key))
 
 
 def _bound_socket(front: HttpConfig) -> socket.socket:
@@ -179,13 +194,12 @@ def _unusable(host: str, port: int, error: OSError) -> ConfigError:
     )
 
 
-def _greeting(
-    directory: str | Path | None, listener: socket.socket, *, has_keys: bool = False
-) -> str:
+def _greeting(directory: str | Path | None, listener: socket.socket, front: HttpConfig) -> str:
     host, port = listener.getsockname()[:2]
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "http" if front.tls_cert is None else "https"
+    url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     body = '{"question": "your question", "stream": true}'
-    key = '-H "Authorization: Bearer $HEDDLE_API_KEY" ' if has_keys else ""
+    key = '-H "Authorization: Bearer $HEDDLE_API_KEY" ' if front.api_key_file else ""
     return (
         f"serving {directory} at {url} (Ctrl-C stops)\n"
         f"ask it:  curl -N {url}/v1/ask {key}-H 'Content-Type: application/json' -d '{body}'"

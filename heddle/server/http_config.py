@@ -61,6 +61,22 @@ class HttpConfig:
         details="every client that reaches the port may then ask for every tenant's documents",
         group=HTTP,
     )
+    tls_cert: str | Path | None = setting(
+        None,
+        "certificate to serve HTTPS with",
+        details="a PEM file, the server's certificate first; needs tls_key; none = HTTP",
+        group=HTTP,
+        form="FILE",
+        none="none",
+    )
+    tls_key: str | Path | None = setting(
+        None,
+        "private key of the certificate",
+        details="a PEM file without a passphrase",
+        group=HTTP,
+        form="FILE",
+        none="none",
+    )
     allow_changes: bool = setting(
         False,
         "let clients put and delete documents",

@@ -1,11 +1,13 @@
 """A server with keys, as its operator starts it and its clients use it."""
 
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.helpers.certificates import self_signed
 from tests.helpers.command import Command
 
 QUESTION = {"query": "wool"}
@@ -57,3 +59,21 @@ def test_only_keys_open_it_and_each_reads_its_own_tenant(start, served, file: Pa
         assert stolen.status_code == 403
         assert client.get("/metrics", headers=ann).status_code == 403
         client.request("DELETE", "/v1/documents", params={"id": "secret"}, headers=ann)
+
+
+def test_it_serves_https_to_clients_that_trust_its_certificate(
+    start, served, file: Path, tmp_path: Path
+):
+    made = self_signed(tmp_path)
+    ann = new_key(start, file, "ann", "--tenant", "a")
+    _, url = served("--tls-cert", made.certificate, "--tls-key", made.key)
+    assert url.startswith("https://")
+    trusted = ssl.create_default_context(cafile=made.certificate)
+    with httpx.Client(base_url=url, timeout=60, verify=trusted) as client:
+        assert client.get("/ready").json() == {"ready": True}
+        assert client.post("/v1/search", json=QUESTION).status_code == 401
+        assert client.post("/v1/search", json=QUESTION, headers=ann).status_code == 200
+    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+        httpx.get(f"{url}/ready")
+    with pytest.raises(httpx.RemoteProtocolError):
+        httpx.get(f"{url}/ready".replace("https", "http"))

@@ -86,18 +86,22 @@ def test_a_workflow_file_that_is_missing(capsys):
 def test_the_greeting_names_the_real_port(host: str, shown: str):
     if host == "::1" and not socket.has_ipv6:
         pytest.skip("no IPv6 here")
-    with _bound_socket(HttpConfig(host=host, port=0)) as listener:
+    front = HttpConfig(host=host, port=0)
+    with _bound_socket(front) as listener:
         port = listener.getsockname()[1]
-        said = _greeting(Path("corpus"), listener)
+        said = _greeting(Path("corpus"), listener, front)
     assert f"http://{shown}:{port} " in said
     assert f"curl -N http://{shown}:{port}/v1/ask" in said
 
 
-def test_the_greeting_names_the_header_of_keys():
-    with _bound_socket(HttpConfig(port=0)) as listener:
-        said = _greeting(Path("corpus"), listener, has_keys=True)
-        assert "Authorization" not in _greeting(Path("corpus"), listener)
+def test_the_greeting_names_the_header_of_keys_and_https():
+    plain = HttpConfig(port=0)
+    closed = HttpConfig(port=0, api_key_file="keys.toml", tls_cert="cert.pem", tls_key="key.pem")
+    with _bound_socket(plain) as listener:
+        said = _greeting(Path("corpus"), listener, closed)
+        assert "Authorization" not in _greeting(Path("corpus"), listener, plain)
     assert '-H "Authorization: Bearer $HEDDLE_API_KEY" -H' in said
+    assert " https://127.0.0.1:" in said
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "::ffff:0.0.0.0"])
@@ -134,3 +138,14 @@ def test_a_key_file_that_can_not_be_used(capsys, tmp_path: Path):
     file.touch()
     file.chmod(0o602)
     assert "chmod 600" in refused(capsys, "--api-key-file", str(file))
+
+
+@pytest.mark.parametrize(("given", "missing"), [("cert", "key"), ("key", "cert")])
+def test_a_certificate_goes_with_its_key(given: str, missing: str, capsys):
+    said = refused(capsys, f"--tls-{given}", "a.pem")
+    assert f"--tls-{given} needs --tls-{missing}" in said
+
+
+def test_a_certificate_that_is_missing(capsys):
+    said = refused(capsys, "--tls-cert", "no.pem", "--tls-key", "no.pem")
+    assert "--tls-cert no.pem can't be read: No such file" in said
