@@ -25,7 +25,7 @@ from heddle.server.http_config import HttpConfig
 from heddle.server.keys.key_file import read_keys
 from heddle.server.keys.key_ring import KeyRing
 from heddle.server.request_ids import request_ids_in_log
-from heddle.server.tls import tls_context
+from heddle.server.tls import certificate_digest, tls_context
 from heddle.workflow.presets import PRESETS
 from heddle.workflow.workflow import Workflow
 
@@ -71,7 +71,13 @@ def run(options: argparse.Namespace) -> int:
     ):
         _listen(listener, front)
         host, port = listener.getsockname()[:2]
-        advert = ServerAdvert.of(config, host, port)
+        advert = ServerAdvert.of(
+            config,
+            host,
+            port,
+            needs_key=keys is not None,
+            certificate="" if tls is None else certificate_digest(Path(str(front.tls_cert))),
+        )
         connection: Any = BoundedConnection if tls is None else partial(TlsConnection, tls)
         settings = uvicorn.Config(
             create_app(

@@ -77,3 +77,24 @@ def test_it_serves_https_to_clients_that_trust_its_certificate(
         httpx.get(f"{url}/ready")
     with pytest.raises(httpx.RemoteProtocolError):
         httpx.get(f"{url}/ready".replace("https", "http"))
+
+
+def test_a_command_asks_the_server_with_the_users_key(
+    start, served, corpus: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    made = self_signed(tmp_path)
+    key = new_key(start, file, "ann", "--tenant", "a")["Authorization"].removeprefix("Bearer ")
+    served("--tls-cert", made.certificate, "--tls-key", made.key)
+    monkeypatch.setenv("HEDDLE_API_KEY", key)
+    command = start("search", corpus, "wool")
+    assert command.end() == 0
+    assert "found by the running server at https://127.0.0.1" in command.said
+    monkeypatch.setenv("HEDDLE_API_KEY", "heddle-other")
+    command = start("search", corpus, "wool")
+    assert command.end() == 2
+    assert "this server doesn't know the key" in command.said
+    assert "heddle-other" not in command.said
+    monkeypatch.delenv("HEDDLE_API_KEY")
+    command = start("search", corpus, "wool")
+    assert command.end() == 0
+    assert "one is started: it asks for a key: set HEDDLE_API_KEY" in command.said
