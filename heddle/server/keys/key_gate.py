@@ -88,7 +88,7 @@ def _refusal(held: HeldKey, path: str, now_s: float) -> Response | None:
         return _answer(HTTPStatus.TOO_MANY_REQUESTS, message, retry_headers(wait_s))
     if needed is None or needed in held.key.scopes:
         return None
-    message = f"this key lacks the scope {needed.value!r}: ask for one that has it"
+    message = f"this key lacks the scope {needed.value!r}: use one that has it"
     return _answer(HTTPStatus.FORBIDDEN, message, {})
 
 

@@ -258,7 +258,7 @@ def test_a_key_does_what_its_scopes_say(door: str, scope: KeyScope):
         return
     assert response.status_code == 403
     lacking = f"this key lacks the scope '{NEEDS[door].value}'"
-    assert error(response) == ("Forbidden", f"{lacking}: ask for one that has it")
+    assert error(response) == ("Forbidden", f"{lacking}: use one that has it")
     assert server.tenants == []
 
 
