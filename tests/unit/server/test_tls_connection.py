@@ -172,6 +172,7 @@ def test_handshakes_make_room_for_those_that_ask(
     made: Certificate, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(bounded_connection, "WAITING_MAX", 2)
+    monkeypatch.setattr(bounded_connection, "HEAD_S", 60.0)  # it is not their time that ends
 
     async def play(connect) -> None:
         idle = [await connect(is_plain=True) for _ in range(4)]

@@ -25,7 +25,7 @@ from heddle.runtime.receipt import ReceiptDraft
 from heddle.server.http import create_app
 from heddle.server.keys import key_ring
 from heddle.server.keys.api_key import ApiKey, KeyScope, digest_of
-from heddle.server.keys.key_gate import NEEDED, OPEN
+from heddle.server.keys.key_gate import NEEDED, OPEN, KeyGate
 from heddle.server.keys.key_ring import KeyRing
 from heddle.workflow.presets import preset
 
@@ -171,10 +171,19 @@ def test_a_path_that_is_no_route_says_nothing_without_a_key():
     assert found.status_code == 404, "an admin learns that it isn't there"
 
 
+def test_a_path_that_no_scope_is_named_for_is_an_admins():
+    ring = KeyRing([key("acme", ASK, EMBED, WRITE)])
+    response = sent(FakeServer(), ring, lambda client: client.get("/new"))
+    assert response.status_code == 403
+    assert "lacks the scope 'admin'" in error(response)[1]
+
+
 def test_a_socket_is_closed_before_it_is_open():
     async def run() -> None:
-        app = create_app(FakeServer(), {}, keys=KeyRing([key()]))
         said: list[dict] = []
+
+        async def application(scope, receive, send) -> None:
+            raise AssertionError("no socket comes so far")
 
         async def send(message) -> None:
             said.append(message)
@@ -182,7 +191,8 @@ def test_a_socket_is_closed_before_it_is_open():
         async def receive():
             return {"type": "websocket.connect"}
 
-        await app({"type": "websocket", "path": "/health", "headers": []}, receive, send)
+        gate = KeyGate(application, KeyRing([key()]))
+        await gate({"type": "websocket", "path": "/health", "headers": []}, receive, send)
         assert [message["type"] for message in said] == ["websocket.close"]
 
     asyncio.run(run())
