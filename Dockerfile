@@ -1,7 +1,9 @@
 # Heddle with its embedder, its extractor and its server. Build: docker build -t heddle .
 #   docker run --rm -v "$PWD:/work" heddle index notes --into corpus
 #   docker run --rm -v "$PWD:/work" heddle ask corpus "How long is the warranty?"
-#   docker run --rm -v "$PWD:/work" -p 127.0.0.1:8321:8321 heddle serve corpus --host 0.0.0.0
+#   docker run --rm -v "$PWD:/work" heddle keys new keys.toml me --scopes ask,embed,admin
+#   docker run --rm -v "$PWD:/work" -p 127.0.0.1:8321:8321 heddle serve corpus --host 0.0.0.0 \
+#       --api-key-file keys.toml
 ARG PYTHON=3.11
 
 FROM python:${PYTHON}-slim AS wheels

@@ -1,9 +1,10 @@
 """Ask and embed over HTTP, with Python's standard library only: `http_client.py URL`.
 
-Start the server first: `heddle serve CORPUS`.
+Start the server first: `heddle serve CORPUS`. If it asks for a key, set HEDDLE_API_KEY to one.
 """
 
 import json
+import os
 import sys
 import urllib.request
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 
 def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
     """Send a JSON object and return the JSON object that comes back."""
-    request = urllib.request.Request(
-        url, json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
+    headers = {"Content-Type": "application/json"}
+    if key := os.environ.get("HEDDLE_API_KEY"):
+        headers["Authorization"] = f"Bearer {key}"
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=60) as response:
         answer: dict[str, Any] = json.load(response)
     return answer

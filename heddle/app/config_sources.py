@@ -13,6 +13,7 @@ from heddle.core.errors import ConfigError
 FILE_NAME: Final = "heddle.toml"
 # No settings of a server.
 OWN_VARIABLES: Final = (
+    "HEDDLE_API_KEY",
     "HEDDLE_AUTO_DTYPE",
     "HEDDLE_CACHE",
     "HEDDLE_CI",

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "chat": ("heddle.cli.chat", "ask question after question, with follow-ups"),
     "explain": ("heddle.cli.explain", "show a workflow's graph before and after each pass"),
     "serve": ("heddle.cli.serve", "serve an indexed directory over HTTP"),
+    "keys": ("heddle.cli.keys", "make API keys for a server's clients"),
     "eval": ("heddle.cli.eval", "measure answer quality on questions with known answers"),
     "profile": (
         "heddle.cli.profile",

@@ -7,9 +7,11 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
+from ssl import SSLContext
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from heddle.app.server import Server
 from heddle.cli.command_parser import CommandParser
@@ -20,7 +22,10 @@ from heddle.cli.workflow_source import load_workflow
 from heddle.core.errors import ConfigError
 from heddle.server.drain import CLOSING_S, Drain
 from heddle.server.http_config import HttpConfig
+from heddle.server.keys.key_file import read_keys
+from heddle.server.keys.key_ring import KeyRing
 from heddle.server.request_ids import request_ids_in_log
+from heddle.server.tls import certificate_digest, tls_context
 from heddle.workflow.presets import PRESETS
 from heddle.workflow.workflow import Workflow
 
@@ -46,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
         from heddle.server.bounded_connection import HEAD_BYTES_MAX, BoundedConnection
         from heddle.server.draining_server import DrainingServer
         from heddle.server.http import create_app
+        from heddle.server.tls_connection import TlsConnection
     except ModuleNotFoundError as error:
         raise ConfigError(
             f'serving needs the package {error.name}: pip install "heddle[server]"'
@@ -53,17 +59,26 @@ def run(options: argparse.Namespace) -> int:
     front = http_config(options)
     config = server_config(options, needs=("index",))
     workflows = _workflows(front.workflows)
+    keys = _keys(front)
+    tls = _tls(front)
     drain = Drain(front.grace_s)
     # The port is taken before the models load, and opened after: no client waits for them.
     with (
-        _bound_socket(front.host, front.port) as listener,
+        _bound_socket(front) as listener,
         _sigterm_unwinds(drain),
         start_server(config) as server,
         request_ids_in_log(),
     ):
         _listen(listener, front)
         host, port = listener.getsockname()[:2]
-        advert = ServerAdvert.of(config, host, port)
+        advert = ServerAdvert.of(
+            config,
+            host,
+            port,
+            needs_key=keys is not None,
+            certificate="" if tls is None else certificate_digest(Path(str(front.tls_cert))),
+        )
+        connection: Any = BoundedConnection if tls is None else partial(TlsConnection, tls)
         settings = uvicorn.Config(
             create_app(
                 server,
@@ -73,10 +88,11 @@ def run(options: argparse.Namespace) -> int:
                 allowed_hosts=front.allowed_hosts,
                 instance="" if advert is None else advert.instance,
                 drain=drain,
+                keys=keys,
             ),
             log_level="warning",
             lifespan="off",
-            http=BoundedConnection,
+            http=connection,
             h11_max_incomplete_event_size=HEAD_BYTES_MAX,
             timeout_graceful_shutdown=CLOSING_S,  # the drain is over before
         )
@@ -84,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
         async def greet_and_serve() -> None:
             # From here on Ctrl-C is asyncio's; before, a coroutine could be left without an await.
-            print(_greeting(config.index, listener), flush=True)
+            print(_greeting(config.index, listener, front), flush=True)
             await http.serve(sockets=[listener])
 
         with advertised(Path(str(config.index)), advert), asyncio.Runner() as runner:
@@ -109,7 +125,30 @@ def _workflows(files: Iterable[str]) -> dict[str, Workflow]:
     return workflows
 
 
-def _bound_socket(host: str, port: int) -> socket.socket:
+def _keys(front: HttpConfig) -> KeyRing | None:
+    """Return the keys that clients must have; None = they need none."""
+    if front.api_key_file is None:
+        return None
+    return KeyRing(read_keys(Path(front.api_key_file)))
+
+
+def _tls(front: HttpConfig) -> SSLContext | None:
+    """Return how connections are encrypted; None = they aren't."""
+    if front.tls_cert is None and front.tls_key is None:
+        return None
+    if front.tls_cert is None or front.tls_key is None:
+        given, missing = ("cert", "key") if front.tls_key is None else ("key", "cert")
+        raise ConfigError(f"--tls-{given} needs --tls-{missing}: give both, or neither")
+    return tls_context(Path(front.tls_cert), Path(front.tls_key))
+
+
+def _bound_socket(front: HttpConfig) -> socket.socket:
+    """Return a socket that is bound, and doesn't listen yet.
+
+    Raises:
+        ConfigError: the address or the port can't be used, or is open to others without keys.
+    """
+    host, port = front.host, front.port
     try:
         # With the protocol named, asyncio switches Nagle's algorithm off for each connection. Else
         # a stream's first token waits up to 40 ms for the client's acknowledgement of its headers.
@@ -125,7 +164,26 @@ def _bound_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise _unusable(host, port, error) from error
+    try:
+        _check_exposure(front, listener.getsockname()[0])
+    except ConfigError:
+        listener.close()
+        raise
     return listener
+
+
+def _check_exposure(front: HttpConfig, address: str) -> None:
+    """Refuse an address that other machines may reach, unless there are keys or the user insists.
+
+    The address that was bound counts: a name may stand for any.
+    """
+    if ip_address(address).is_loopback or front.api_key_file is not None or front.insecure:
+        return
+    raise ConfigError(
+        f"--host {front.host}: other machines may reach {address}, and every client would be "
+        "served: give clients keys with --api-key-file FILE (heddle keys new makes one), or serve "
+        "all of them with --insecure"
+    )
 
 
 def _listen(listener: socket.socket, front: HttpConfig) -> None:
@@ -142,13 +200,15 @@ def _unusable(host: str, port: int, error: OSError) -> ConfigError:
     )
 
 
-def _greeting(directory: str | Path | None, listener: socket.socket) -> str:
+def _greeting(directory: str | Path | None, listener: socket.socket, front: HttpConfig) -> str:
     host, port = listener.getsockname()[:2]
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "http" if front.tls_cert is None else "https"
+    url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     body = '{"question": "your question", "stream": true}'
+    key = '-H "Authorization: Bearer $HEDDLE_API_KEY" ' if front.api_key_file else ""
     return (
         f"serving {directory} at {url} (Ctrl-C stops)\n"
-        f"ask it:  curl -N {url}/v1/ask -H 'Content-Type: application/json' -d '{body}'"
+        f"ask it:  curl -N {url}/v1/ask {key}-H 'Content-Type: application/json' -d '{body}'"
     )
 
 

@@ -1,6 +1,6 @@
 """The body of POST /v1/ask."""
 
-from typing import Final, Self
+from typing import Self
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -9,6 +9,7 @@ from heddle.app.request_options import PriorityWord
 from heddle.app.server_settings import OptimizationsWord
 from heddle.core.search_scope import where_of
 from heddle.server.json_body import read_json
+from heddle.server.limits import TENANT_CHARS_MAX
 from heddle.workflow.ragraph import TOPK_MAX
 from heddle.workflow.writing import (
     MAX_TOKENS_MAX,
@@ -16,8 +17,6 @@ from heddle.workflow.writing import (
     SYSTEM_CHARS_MAX,
     TEMPERATURE_MAX,
 )
-
-TENANT_CHARS_MAX: Final = 256
 
 
 class AskRequest(BaseModel):

@@ -63,6 +63,10 @@ class BoundedConnection(H11Protocol):
         if self.conn.their_state is h11.SEND_BODY:  # its rest is never read
             self._limit_head()
 
+    def give_up(self) -> None:
+        """Close the connection, to make room for others."""
+        self.transport.close()
+
     @property
     def _has_answered(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
@@ -79,11 +83,20 @@ class BoundedConnection(H11Protocol):
             self._stop_timer()
         if state not in (h11.IDLE, h11.SEND_BODY):
             self.waiting.pop(self, None)
-        elif self not in self.waiting and not self.transport.is_closing():
-            self.waiting[self] = None
-            if len(self.waiting) > WAITING_MAX:
-                oldest, _ = self.waiting.popitem(last=False)
-                oldest.transport.close()
+        else:
+            self._wait()
+
+    def _wait(self) -> None:
+        """Count the connection as waiting.
+
+        Mutates: may close the connection that has waited longest.
+        """
+        if self in self.waiting or self.transport.is_closing():
+            return
+        self.waiting[self] = None
+        if len(self.waiting) > WAITING_MAX:
+            oldest, _ = self.waiting.popitem(last=False)
+            oldest.give_up()
 
     def _limit_head(self) -> None:
         self._stop_timer()

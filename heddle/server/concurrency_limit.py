@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from heddle.core.errors import Busy
 from heddle.server.wire import Json, encode_json, error_headers, error_json, error_status
 
-UNCOUNTED: Final = frozenset({"/health", "/metrics"})
+UNCOUNTED: Final = frozenset({"/health", "/metrics", "/ready", "/version"})
 WAIT_S: Final = 1.0  # nobody knows when a client has read its answer
 BODIES_BYTES_MAX: Final = 256 << 20  # of requests whose bodies are still coming
 HEADERS_MAX: Final = 100

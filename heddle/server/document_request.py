@@ -4,8 +4,8 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from heddle.app.indexing.documents import DocumentChange
-from heddle.server.ask_request import TENANT_CHARS_MAX
 from heddle.server.json_body import read_json
+from heddle.server.limits import TENANT_CHARS_MAX
 from heddle.server.wire import Json
 
 

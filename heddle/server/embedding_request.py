@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from heddle.app.request_options import PriorityWord, RoleWord
 from heddle.app.server_settings import LongTextsWord
 from heddle.core.results import Vectors
-from heddle.server.ask_request import TENANT_CHARS_MAX
 from heddle.server.json_body import read_json
+from heddle.server.limits import TENANT_CHARS_MAX
 from heddle.server.wire import Json
 
 TEXTS_MAX: Final = 2_048  # as OpenAI's

@@ -7,19 +7,25 @@ from contextlib import asynccontextmanager
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from heddle.runtime.events import RequestEvent
 from heddle.runtime.handle import Handle
 from heddle.server.wire import encode_json, event_json
 
 
 class EventStream(Response):
-    """Sends every event of a handle as it comes; a client that leaves cancels the request."""
+    """Sends every event of a handle as it comes; a client that leaves cancels the request.
+
+    Args:
+        handle: the request's.
+        on_event: called with each event before it is sent.
+    """
 
     media_type = "text/event-stream"
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, on_event: Callable[[RequestEvent], None]) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._handle = handle
+        self._handle, self._on_event = handle, on_event
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream, as ASGI wants it."""
@@ -27,6 +33,7 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         async with cancelled_with_client(self._handle, receive):
             async for event in self._handle:
+                self._on_event(event)
                 name, data = event_json(event)
                 frame = f"event: {name}\ndata: ".encode() + encode_json(data) + b"\n\n"
                 await send({"type": "http.response.body", "body": frame, "more_body": True})

@@ -1,7 +1,7 @@
 """The HTTP application: questions, searches and embeddings, and how the server does.
 
-POST /v1/ask, /v1/search and /v1/embeddings; GET /v1/workflows, /health and /metrics. POST and
-DELETE /v1/documents change the corpus, where the server takes changes.
+POST /v1/ask, /v1/search and /v1/embeddings; GET /v1/workflows, /health, /ready, /version and
+/metrics. POST and DELETE /v1/documents change the corpus, where the server takes changes.
 """
 
 import asyncio
@@ -31,6 +31,9 @@ from heddle.server.drain import Drain
 from heddle.server.draining import Draining
 from heddle.server.embedding_request import EmbeddingRequest, embeddings_json, read_embedding
 from heddle.server.event_stream import EventStream, cancel_on_disconnect, cancelled_with_client
+from heddle.server.keys.access import TokenMeter, charge, own_tenant
+from heddle.server.keys.key_gate import KeyGate
+from heddle.server.keys.key_ring import KeyRing
 from heddle.server.limits import REQUESTS_MAX
 from heddle.server.metrics import MetricsPage
 from heddle.server.request_ids import RequestIds
@@ -66,6 +69,7 @@ def create_app(
     allowed_hosts: Collection[str] = (),
     instance: str = "",
     drain: Drain | None = None,
+    keys: KeyRing | None = None,
 ) -> FastAPI:
     """Return the ASGI application of a server.
 
@@ -77,8 +81,7 @@ def create_app(
         allowed_hosts: names that clients may call it by, beside addresses and localhost; "*" = any.
         instance: stands in /health, so that a client knows this server from another; "" = nothing.
         drain: counts the requests under way, and says when no more are taken; None = never.
-
-    There is no authentication: bind it to this machine, or put a proxy in front.
+        keys: what clients must have one of; None = every client is served.
     """
     # Without redirects of slashes: they would send a client where its Host header says.
     app = FastAPI(
@@ -93,6 +96,8 @@ def create_app(
     app.add_middleware(AllowedHosts, names=allowed_hosts)
     app.add_middleware(ConcurrencyLimit, requests_max=requests_max)
     app.add_middleware(Draining, drain=drain)
+    if keys is not None:
+        app.add_middleware(KeyGate, ring=keys)
     app.add_middleware(RequestIds)
     _add_error_replies(app)
 
@@ -111,10 +116,13 @@ def create_app(
         A client that disconnects cancels its request.
         """
         handle = await _submit(server, workflows, asked)
+        meter = TokenMeter(request.scope)
         if asked.stream:
-            return EventStream(handle)
+            return EventStream(handle, meter.take)
         async with cancelled_with_client(handle, request.receive):
-            return _reply(200, answer_json(await handle))
+            answer = await handle
+        meter.take(answer)
+        return _reply(200, answer_json(answer))
 
     @app.post("/v1/search", response_model=None, openapi_extra=_body_schema(SearchRequest))
     async def search(
@@ -129,7 +137,9 @@ def create_app(
         start = partial(server.submit_search, options.pop("query"), **options)
         handle = await asyncio.to_thread(start)
         async with cancelled_with_client(handle, request.receive):
-            return _reply(200, search_json(await handle))
+            answer = await handle
+        TokenMeter(request.scope).take(answer)
+        return _reply(200, search_json(answer))
 
     @app.post("/v1/embeddings", response_model=None, openapi_extra=_body_schema(EmbeddingRequest))
     async def embed(
@@ -152,6 +162,7 @@ def create_app(
         )
         answer = await asyncio.to_thread(start)
         vectors = await _awaited(answer, request.receive)
+        charge(request.scope, vectors.tokens)
         return _reply(200, embeddings_json(asked, vectors, server.embedder_name))
 
     _add_documents(app, server, takes_changes=takes_changes)
@@ -169,6 +180,17 @@ def create_app(
             found = {**found, "status": DRAINING, "ready": False, "under_way": drain.under_way}
         named = {"instance": instance} if instance else {}
         return _reply(200 if found["ready"] else 503, {**found, **named})
+
+    @app.get("/ready", response_model=None)
+    async def ready() -> Response:
+        """Return whether the server takes work, as `ready`; status 503 if it doesn't."""
+        is_ready = bool(server.health()["ready"]) and not drain.has_begun
+        return _reply(200 if is_ready else 503, {"ready": is_ready})
+
+    @app.get("/version", response_model=None)
+    async def version() -> Response:
+        """Return the `name` and the `version` of the program."""
+        return _reply(200, {"name": "heddle", "version": __version__})
 
     page = MetricsPage(server)
 
@@ -227,7 +249,7 @@ def _add_documents(app: FastAPI, server: Server, *, takes_changes: bool) -> None
         names = sorted(name for name, _ in wanted.multi_items())
         if names not in (["id"], ["id", "tenant"]):  # of two ids one would stay
             raise InputError("ask with ?id=ID and perhaps &tenant=NAME, each once")
-        tenant = wanted.get("tenant", "")
+        tenant = own_tenant(request.scope, wanted.get("tenant", ""))
         async with may_change:
             is_deleted = await asyncio.to_thread(server.delete, wanted["id"], tenant=tenant)
         if not is_deleted:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Self
 
 from heddle.app.setting import fields_of, setting
@@ -14,7 +15,7 @@ GRACE_S_MAX: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class HttpConfig:
-    """Where the HTTP front listens, and which changes clients may make.
+    """Where the HTTP front listens, whom it serves, and which changes clients may make.
 
     Raises:
         ConfigError: a value can't be used; the message names the field and the accepted values.
@@ -23,7 +24,7 @@ class HttpConfig:
     host: str = setting(
         "127.0.0.1",
         "address to listen on",
-        details="there is no authentication: every client that reaches it is served",
+        details="beyond this machine it needs api_key_file, or insecure",
         group=HTTP,
         form="ADDRESS",
         is_common=True,
@@ -45,10 +46,42 @@ class HttpConfig:
         group=HTTP,
         form="NAME",
     )
+    api_key_file: str | Path | None = setting(
+        None,
+        "keys of the clients that are served",
+        details="made by `heddle keys new`; none = every client that reaches the port is served",
+        group=HTTP,
+        form="FILE",
+        none="none",
+        is_common=True,
+    )
+    insecure: bool = setting(
+        False,
+        "listen beyond this machine without keys",
+        details="every client that reaches the port may then ask for every tenant's documents",
+        group=HTTP,
+    )
+    tls_cert: str | Path | None = setting(
+        None,
+        "certificate to serve HTTPS with",
+        details="a PEM file, the server's certificate first; needs tls_key; none = HTTP",
+        group=HTTP,
+        form="FILE",
+        none="none",
+    )
+    tls_key: str | Path | None = setting(
+        None,
+        "private key of the certificate",
+        details="a PEM file without a passphrase",
+        group=HTTP,
+        form="FILE",
+        none="none",
+    )
     allow_changes: bool = setting(
         False,
         "let clients put and delete documents",
-        details="POST and DELETE /v1/documents, for every client that reaches the port",
+        details="POST and DELETE /v1/documents, for clients whose key has the scope write; without "
+        "keys for every client",
         group=HTTP,
         is_common=True,
     )

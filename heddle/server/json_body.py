@@ -1,4 +1,4 @@
-"""The body of a POST: bounded in size and time, parsed, every field checked."""
+"""The body of a POST: bounded in size and time, parsed, every field checked, for one tenant."""
 
 import asyncio
 from typing import Final, TypeVar
@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from heddle.core.errors import Cancelled, InputError
+from heddle.server.keys.access import own_tenant
 
 BODY_BYTES_MAX: Final = 1 << 20
 BODY_S: Final = 15.0
@@ -16,11 +17,11 @@ B = TypeVar("B", bound=BaseModel)
 
 
 async def read_json(request: Request, kind: type[B]) -> B:
-    """Read and check a request's body.
+    """Read and check a request's body; its tenant is the one of the request's key, if it has one.
 
     Raises:
-        HTTPException: it is larger than 1 MiB (413), not said to be JSON (415), or took longer
-            than 15 s to come (408).
+        HTTPException: it is larger than 1 MiB (413), not said to be JSON (415), took longer than
+            15 s to come (408), or names the tenant of another key (403).
         InputError: it is no JSON object of the known fields; the message names the field.
         Cancelled: the client went away while it sent.
     """
@@ -31,7 +32,7 @@ async def read_json(request: Request, kind: type[B]) -> B:
     try:
         async with asyncio.timeout(BODY_S):
             body = await _body(request)
-        return kind.model_validate_json(body)
+        found = kind.model_validate_json(body)
     except TimeoutError as error:
         message = f"the body took longer than {BODY_S:g} s to come"
         raise HTTPException(408, message, {"Connection": "close"}) from error
@@ -39,6 +40,10 @@ async def read_json(request: Request, kind: type[B]) -> B:
         raise InputError(_in_words(error)) from error
     except ClientDisconnect as error:
         raise Cancelled("the client went away") from error
+    named = getattr(found, "tenant", None)
+    if not isinstance(named, str):
+        return found
+    return found.model_copy(update={"tenant": own_tenant(request.scope, named)})
 
 
 async def _body(request: Request) -> bytes:

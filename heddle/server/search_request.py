@@ -5,8 +5,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from heddle.app.request_options import PriorityWord
 from heddle.core.search_scope import where_of
-from heddle.server.ask_request import TENANT_CHARS_MAX
 from heddle.server.json_body import read_json
+from heddle.server.limits import TENANT_CHARS_MAX
 from heddle.workflow.ragraph import DEFAULT_TOPK, TOPK_MAX
 
 

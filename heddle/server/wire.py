@@ -125,13 +125,16 @@ def error_status(error: HeddleError) -> int:
 
 
 def error_headers(error: HeddleError) -> dict[str, str]:
-    """Return the headers that go with an error: when to come back.
+    """Return the headers that go with an error: when to come back."""
+    return retry_headers(error.wait_s) if isinstance(error, Busy | DiskFull) else {}
+
+
+def retry_headers(wait_s: float) -> dict[str, str]:
+    """Return the headers that say when to come back.
 
     `Retry-After` knows whole seconds only; OpenAI's clients read `retry-after-ms` first.
     """
-    if not isinstance(error, Busy | DiskFull):
-        return {}
-    seconds, milliseconds = math.ceil(error.wait_s), math.ceil(error.wait_s * 1e3)
+    seconds, milliseconds = math.ceil(wait_s), math.ceil(wait_s * 1e3)
     return {"Retry-After": str(max(1, seconds)), "retry-after-ms": str(max(1, milliseconds))}
 
 

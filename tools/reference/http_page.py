@@ -13,18 +13,23 @@ HEAD = f"""\
 # HTTP
 
 The endpoints of [`heddle serve`](cli.md#heddle-serve). Bodies are JSON, of at most
-{BODY_BYTES_MAX >> 20} MiB, with the header `Content-Type: application/json`. There is no
-authentication: bind it to this machine, or put a proxy in front. `GET /openapi.json` describes the
-same for programs.
+{BODY_BYTES_MAX >> 20} MiB, with the header `Content-Type: application/json`. With
+[API keys](../serving.md#keys) every path but `/health`, `/ready` and `/version` asks for the header
+`Authorization: Bearer KEY`. `GET /openapi.json` describes the same for programs.
 
 An error is `{{"error": {{"type": ..., "message": ...}}}}` with one of these statuses:
 """
 STATUSES: Final = (
     ("400", "the request can't be used; the message names the field"),
-    ("403", "the server takes no changes of documents"),
+    ("401", "the server asks for a key, or doesn't know the one that was sent"),
+    ("403", "the server takes no changes, or the key lacks a scope or is another tenant's"),
     ("404", "there is no such path or document"),
     ("413", "the body is too large"),
     ("415", "the body isn't JSON"),
+    (
+        "429",
+        "the key's limit is reached; `Retry-After` and `retry-after-ms` say when to come again",
+    ),
     ("500", "an engine failed, or a bug; the server's log says more"),
     ("503", "the server is full; `Retry-After` and `retry-after-ms` say when to come again"),
     ("504", "the deadline passed before the answer"),

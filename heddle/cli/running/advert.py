@@ -34,6 +34,8 @@ class ServerAdvert:
         instance: what its /health must name, or another server has the port by now.
         version: of Heddle.
         settings: each field of its ServerConfig, as text.
+        needs_key: whether it serves only clients with a key.
+        certificate: SHA-256 of its certificate, in hexadecimal; "" = it speaks plain HTTP.
     """
 
     pid: int
@@ -42,15 +44,26 @@ class ServerAdvert:
     instance: str
     version: str
     settings: Mapping[str, str]
+    needs_key: bool = False
+    certificate: str = ""
 
     @classmethod
-    def of(cls, config: ServerConfig, host: str, port: int) -> Self | None:
+    def of(
+        cls,
+        config: ServerConfig,
+        host: str,
+        port: int,
+        *,
+        needs_key: bool = False,
+        certificate: str = "",
+    ) -> Self | None:
         """Return the advert of a server, None where loopback doesn't reach it."""
         address = ANY_ADDRESS.get(host, host)
         if not ip_address(address).is_loopback:
             return None
-        instance = secrets.token_hex(16)
-        return cls(os.getpid(), address, port, instance, __version__, settings_text(config))
+        instance, settings = secrets.token_hex(16), settings_text(config)
+        me = (os.getpid(), address, port, instance, __version__, settings)
+        return cls(*me, needs_key=needs_key, certificate=certificate)
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
@@ -62,7 +75,14 @@ class ServerAdvert:
             is_loopback = ip_address(advert.host).is_loopback
         except (OSError, ValueError, TypeError):
             return None
-        kinds = (("pid", int), ("port", int), ("instance", str), ("version", str))
+        kinds = (
+            ("pid", int),
+            ("port", int),
+            ("instance", str),
+            ("version", str),
+            ("needs_key", bool),
+            ("certificate", str),
+        )
         is_whole = all(isinstance(getattr(advert, name), kind) for name, kind in kinds)
         is_whole = is_whole and isinstance(advert.settings, dict) and bool(advert.instance)
         return advert if is_whole and is_loopback else None

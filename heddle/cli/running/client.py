@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,12 +14,15 @@ from heddle.app.config_sources import Choice
 from heddle.app.server_config import ServerConfig
 from heddle.cli.running.advert import ServerAdvert, settings_text
 from heddle.cli.running.decode import Json, error_of, event_of
-from heddle.core.errors import EngineError
+from heddle.cli.running.own_key import KEY_VARIABLE, key_problem, own_key
+from heddle.cli.running.pinned_connection import PinnedConnection
+from heddle.core.errors import ConfigError, EngineError
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed
 
 HEALTH_S: Final = 2.0  # a server that is well answers at once
 LINE_BYTES_MAX: Final = 64 << 20
 HEALTH_BYTES_MAX: Final = 1 << 20
+KEY_REFUSED: Final = (http.client.UNAUTHORIZED, http.client.FORBIDDEN)
 # Settings that each request may have for itself.
 OF_A_REQUEST: Final = (
     "deadline_s",
@@ -37,15 +40,21 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that was seen to run on a corpus a moment ago."""
+    """A server that was seen to run on a corpus a moment ago.
+
+    Args:
+        advert: the file that it wrote.
+        key: sent with each question; "" = it asks for none.
+    """
 
     advert: ServerAdvert
+    key: str = field(default="", repr=False)
 
     @property
     def url(self) -> str:
         """Its address."""
         host = f"[{self.advert.host}]" if ":" in self.advert.host else self.advert.host
-        return f"http://{host}:{self.advert.port}"
+        return f"http{'s' if self.advert.certificate else ''}://{host}:{self.advert.port}"
 
     def is_well(self) -> bool:
         """Whether the server of the advert answers there, and is ready."""
@@ -95,12 +104,17 @@ class RunningServer:
             return found
 
     def _connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection(self.advert.host, self.advert.port, timeout=timeout_s)
+        host, port, certificate = self.advert.host, self.advert.port, self.advert.certificate
+        if certificate:
+            return PinnedConnection(host, port, certificate, timeout_s)
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
 
     def _posted(
         self, connection: http.client.HTTPConnection, path: str, body: Json
     ) -> http.client.HTTPResponse:
         headers = {"Content-Type": "application/json"}
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
         try:
             connection.request("POST", path, json.dumps(body).encode(), headers)
             reply = connection.getresponse()
@@ -113,6 +127,11 @@ class RunningServer:
             said = json.loads(found)
         except ValueError:
             raise self._gone() from None
+        if reply.status in KEY_REFUSED:
+            raise ConfigError(
+                f"{self.url} refuses the request: {error_of(said)}; change {KEY_VARIABLE} or the "
+                "request, or ask with --no-server"
+            )
         raise error_of(said)
 
     def _lines(self, reply: http.client.HTTPResponse) -> Iterator[str]:
@@ -142,8 +161,11 @@ def find_server(config: ServerConfig, chosen: Mapping[str, Choice]) -> RunningSe
     advert = ServerAdvert.read(Path(config.index))
     if advert is None:
         return None
-    reason = _unfit(advert, config, chosen)
-    server = RunningServer(advert)
+    reason, key = _unfit(advert, config, chosen), ""
+    if advert.needs_key and not reason:
+        key = own_key()
+        reason = key_problem(Path(config.index), key)
+    server = RunningServer(advert, key)
     if not reason and not (advert.is_alive and server.is_well()):
         reason = f"none answers at {server.url} for this corpus any more"
     if not reason:

@@ -8,6 +8,8 @@ import pytest
 
 from heddle.cli.main import main
 from heddle.cli.serve import _bound_socket, _greeting
+from heddle.core.errors import ConfigError
+from heddle.server.http_config import HttpConfig
 
 GRAPH = "from heddle import RAGraph\n{name} = RAGraph().add_generation('a', 'Say {{query}}.')\n"
 
@@ -84,8 +86,66 @@ def test_a_workflow_file_that_is_missing(capsys):
 def test_the_greeting_names_the_real_port(host: str, shown: str):
     if host == "::1" and not socket.has_ipv6:
         pytest.skip("no IPv6 here")
-    with _bound_socket(host, 0) as listener:
+    front = HttpConfig(host=host, port=0)
+    with _bound_socket(front) as listener:
         port = listener.getsockname()[1]
-        said = _greeting(Path("corpus"), listener)
+        said = _greeting(Path("corpus"), listener, front)
     assert f"http://{shown}:{port} " in said
     assert f"curl -N http://{shown}:{port}/v1/ask" in said
+
+
+def test_the_greeting_names_the_header_of_keys_and_https():
+    plain = HttpConfig(port=0)
+    closed = HttpConfig(port=0, api_key_file="keys.toml", tls_cert="cert.pem", tls_key="key.pem")
+    with _bound_socket(plain) as listener:
+        said = _greeting(Path("corpus"), listener, closed)
+        assert "Authorization" not in _greeting(Path("corpus"), listener, plain)
+    assert '-H "Authorization: Bearer $HEDDLE_API_KEY" -H' in said
+    assert " https://127.0.0.1:" in said
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "::ffff:0.0.0.0"])
+def test_other_machines_are_not_served_without_keys(host: str, capsys):
+    if ":" in host and not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    said = refused(capsys, "--host", host, "--port", "0")
+    assert "--api-key-file FILE" in said
+    assert "--insecure" in said
+
+
+@pytest.mark.parametrize("allowed", [{"insecure": True}, {"api_key_file": "keys.toml"}])
+def test_other_machines_are_served_with_keys_or_if_the_user_insists(allowed: dict[str, object]):
+    with _bound_socket(HttpConfig(host="0.0.0.0", port=0, **allowed)) as listener:
+        assert listener.getsockname()[0] == "0.0.0.0"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost"])
+def test_this_machine_is_served_without_keys(host: str):
+    with _bound_socket(HttpConfig(host=host, port=0)) as listener:
+        assert listener.getsockname()[0] in ("127.0.0.1", "127.0.0.2", "::1")
+
+
+def test_a_name_that_stands_for_another_address_is_refused(monkeypatch: pytest.MonkeyPatch):
+    found = [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("0.0.0.0", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    with pytest.raises(ConfigError, match=r"other machines may reach 0\.0\.0\.0"):
+        _bound_socket(HttpConfig(host="localhost", port=0))
+
+
+def test_a_key_file_that_can_not_be_used(capsys, tmp_path: Path):
+    file = tmp_path / "keys.toml"
+    assert "can't be read: No such file" in refused(capsys, "--api-key-file", str(file))
+    file.touch()
+    file.chmod(0o602)
+    assert "chmod 600" in refused(capsys, "--api-key-file", str(file))
+
+
+@pytest.mark.parametrize(("given", "missing"), [("cert", "key"), ("key", "cert")])
+def test_a_certificate_goes_with_its_key(given: str, missing: str, capsys):
+    said = refused(capsys, f"--tls-{given}", "a.pem")
+    assert f"--tls-{given} needs --tls-{missing}" in said
+
+
+def test_a_certificate_that_is_missing(capsys):
+    said = refused(capsys, "--tls-cert", "no.pem", "--tls-key", "no.pem")
+    assert "--tls-cert no.pem can't be read: No such file" in said

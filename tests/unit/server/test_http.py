@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from heddle import __version__
 from heddle.app.indexing.documents import DocumentChange, Embedded
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import (
@@ -41,6 +42,7 @@ from heddle.runtime.events import (
 from heddle.runtime.handle import Handle
 from heddle.runtime.receipt import ReceiptDraft, Span
 from heddle.server import json_body
+from heddle.server.drain import Drain
 from heddle.server.http import CHANGES_AT_ONCE, create_app
 from heddle.server.json_body import BODY_BYTES_MAX
 from heddle.workflow.presets import preset
@@ -398,6 +400,22 @@ def test_health(state: str, is_ready: bool, status: int):
     response = call(server, lambda client: client.get("/health"))
     assert response.status_code == status
     assert response.json() == {"status": state, "ready": is_ready}
+    short = call(server, lambda client: client.get("/ready"))
+    assert (short.status_code, short.json()) == (status, {"ready": is_ready})
+
+
+def test_a_server_that_stops_is_not_ready_and_says_which_it_is():
+    drain = Drain()
+    drain.begin()
+
+    async def run() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(create_app(FakeServer(), {}, drain=drain))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return [await client.get(path) for path in ("/ready", "/version")]
+
+    ready, version = asyncio.run(run())
+    assert (ready.status_code, ready.json()) == (503, {"ready": False})
+    assert version.json() == {"name": "heddle", "version": __version__}
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -1,8 +1,11 @@
 """Asking the server that runs on a corpus: a real HTTP front over a server that only replies."""
 
+import dataclasses
+import os
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,8 +32,14 @@ from heddle.runtime.events import (
 )
 from heddle.runtime.handle import Handle
 from heddle.runtime.receipt import ReceiptDraft, Span
+from heddle.server.bounded_connection import BoundedConnection
 from heddle.server.http import create_app
+from heddle.server.keys.api_key import ApiKey, KeyScope, digest_of
+from heddle.server.keys.key_ring import KeyRing
+from heddle.server.tls import certificate_digest, tls_context
+from heddle.server.tls_connection import TlsConnection
 from heddle.workflow.presets import preset
+from tests.helpers.certificates import Certificate, self_signed
 
 PASSAGE = Passage(7, "d", "Rock 7", "It is high. Ada keeps it.", 0.25, place=Place("r.pdf", 3))
 SPAN = Span("answer.decode@0", "answer", PrimitiveKind.DECODING, "llm", 0.1, 0.2, 0.3)
@@ -74,17 +83,25 @@ class Replying:
 class Front:
     """The HTTP front in a thread of this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: KeyRing | None = None, tls: Certificate | None = None) -> None:
         self.server = Replying()
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        advert = ServerAdvert.of(CONFIG, "127.0.0.1", listener.getsockname()[1])
+        advert = ServerAdvert.of(
+            CONFIG,
+            "127.0.0.1",
+            listener.getsockname()[1],
+            needs_key=keys is not None,
+            certificate="" if tls is None else certificate_digest(tls.certificate),
+        )
         assert advert is not None
         self.advert = advert
         workflows = {"quote": preset("quote").compile()}
-        app = create_app(self.server, workflows, instance=advert.instance)
-        self.http = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
+        app = create_app(self.server, workflows, instance=advert.instance, keys=keys)
+        http = BoundedConnection if tls is None else partial(TlsConnection, tls_context(*tls))
+        settings = uvicorn.Config(app, log_level="critical", lifespan="off", http=http)
+        self.http = uvicorn.Server(settings)
         self.thread = threading.Thread(target=self.http.run, kwargs={"sockets": [listener]})
         self.thread.start()
 
@@ -159,3 +176,98 @@ def test_settings_of_a_request_go_with_it():
         "kv_reuse": "full,0.15",
     }
     assert request_settings(config, {}) == {}
+
+
+@pytest.fixture
+def closed() -> Iterator[Front]:
+    """A front that asks for a key: `secret` may ask, for the tenant acme."""
+    key = ApiKey("me", digest_of("secret"), "acme", frozenset({KeyScope.ASK}))
+    running = Front(KeyRing([key]))
+    yield running
+    running.stop()
+
+
+def test_a_server_with_keys_is_sent_the_users_own(
+    closed: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HEDDLE_API_KEY", "secret\n")
+    with advertised(tmp_path, closed.advert):
+        found = find_server(ServerConfig(index=tmp_path), {})
+    assert found is not None
+    assert "secret" not in repr(found)
+    assert passages_of(found.search({"query": "rocks"})) == (PASSAGE,)
+    assert isinstance(list(found.ask({"question": "Who?"}))[-1], Answer)
+    assert [how["tenant"] for how in closed.server.asked] == ["acme", "acme"]
+    with pytest.raises(ConfigError, match=r"tenant: this key is for the tenant 'acme'.*--no-serv"):
+        found.search({"query": "rocks", "tenant": "B"})
+
+
+def test_a_server_with_keys_is_not_asked_without_one(
+    closed: Front, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("HEDDLE_API_KEY", raising=False)
+    with advertised(tmp_path, closed.advert):
+        assert find_server(ServerConfig(index=tmp_path), {}) is None
+    assert "and one is started: it asks for a key: set HEDDLE_API_KEY" in caplog.text
+
+
+def test_a_key_that_the_server_does_not_know_is_an_error(closed: Front):
+    server = RunningServer(closed.advert, "other")
+    for work in (lambda: server.search({"query": "x"}), lambda: list(server.ask({}))):
+        with pytest.raises(ConfigError, match=r"doesn't know the key.*HEDDLE_API_KEY") as refused:
+            work()
+        assert "other" not in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["a b", "a\nb: c", "é"])
+def test_a_key_that_no_header_holds(
+    key: str, closed: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HEDDLE_API_KEY", key)
+    with (
+        advertised(tmp_path, closed.advert),
+        pytest.raises(ConfigError, match="HEDDLE_API_KEY holds a character"),
+    ):
+        find_server(ServerConfig(index=tmp_path), {})
+
+
+def test_a_server_without_keys_is_sent_none(
+    front: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HEDDLE_API_KEY", "secret")
+    with advertised(tmp_path, front.advert):
+        assert find_server(ServerConfig(index=tmp_path), {}) == RunningServer(front.advert, "")
+
+
+def test_a_file_of_another_user_gets_no_key(
+    closed: Front, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HEDDLE_API_KEY", "secret")
+    with advertised(tmp_path, closed.advert):
+        owner = (tmp_path / "server.json").stat().st_uid
+        if owner == 0:
+            os.chown(tmp_path / "server.json", 12_345, -1)
+        else:
+            monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+        assert find_server(ServerConfig(index=tmp_path), {}) is None
+    assert "is another user's" in caplog.text
+
+
+def test_over_tls_only_the_certificate_that_it_named_is_spoken_to(tmp_path: Path):
+    made = self_signed(tmp_path)
+    front = Front(tls=made)
+    try:
+        config = ServerConfig(index=tmp_path)
+        with advertised(tmp_path, front.advert):
+            found = find_server(config, {})
+        assert found is not None
+        assert found.url.startswith("https://127.0.0.1:")
+        assert passages_of(found.search({"query": "rocks"})) == (PASSAGE,)
+        other = dataclasses.replace(front.advert, certificate="0" * 64)
+        with advertised(tmp_path, other):
+            assert find_server(config, {}) is None
+        with pytest.raises(EngineError, match="went away"):
+            RunningServer(other, "secret").search({"query": "rocks"})
+        assert len(front.server.asked) == 1
+    finally:
+        front.stop()
