@@ -155,7 +155,7 @@ class Printer:
             case NodeFinished(node) if node == self.speaker:
                 print(flush=True)
                 self.speaker = None
-            case Retrieved(node, passages) if node != self.speaker:
+            case Retrieved(node, passages) if self.output_nodes and node != self.speaker:
                 print(f"[{node}: {len(passages)} passages]", file=sys.stderr)
             case RequestFailed(error):
                 raise error
