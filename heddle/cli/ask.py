@@ -249,7 +249,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"  clusters scanned: {receipt.lists_scanned} of {receipt.lists_probed} probed, "
         f"{receipt.lists_on_device} on a device; "
         f"texts truncated: {receipt.texts_truncated}, in windows: {receipt.texts_windowed}; "
-        f"retries: {receipt.retries}",
+        f"retries: {receipt.retries}, in mid-answer: {receipt.resumed}",
     ]
     lines += [f"  written by another server: {remote}" for remote in receipt.remotes]
     if receipt.recall is not None or receipt.hits_cached:

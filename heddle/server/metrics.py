@@ -45,6 +45,7 @@ RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
     "generated_tokens": Name("heddle_generated_tokens", "Tokens written for answered requests."),
     "preemptions": Name("heddle_preemptions", "Sequences that lost their KV pages to others."),
     "retries": Name("heddle_retries", "Primitives of answered requests that were sent again."),
+    "resumed": Name("heddle_resumed", "Generations that went on behind tokens they had shown."),
     "texts_truncated": Name("heddle_texts_truncated", "Texts cut to the embedder's limit."),
     "texts_windowed": Name(
         "heddle_texts_windowed", "Texts longer than that limit, read in windows."
