@@ -181,7 +181,7 @@ class SimulatedPort:
 def _with_failure(events: tuple[Event, ...]) -> tuple[Event, ...]:
     """Turn the last Done into a Failed: one task fails, the others go on.
 
-    As engines do, the step tells nothing else of it.
+    As in engines, that is the step's only event of it.
     """
     done = [event.task_id for event in events if isinstance(event, Done)]
     if not done:

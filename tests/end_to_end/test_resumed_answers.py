@@ -36,7 +36,8 @@ def kill_writer(server: Server) -> None:
     names = ["llm"]
     port = server._running.loop.runtime.lanes["llm"].port
     if isinstance(port, DisaggregatedPort):
-        writing = {*port._tasks.values(), *(decode.lane for decode in port._decodes.values())}
+        writing = {placed.lane for placed in port._tasks.values()}
+        writing |= {decode.lane for decode in port._decodes.values()}
         names = [lane.port.name for n, lane in enumerate(port.lanes) if n in writing]
     (lane,) = [lane for lane in server._running.lanes if lane.name in names]
     assert lane.health.pid is not None
