@@ -4,6 +4,7 @@
 #   test, test-fast             the whole suite; all but the slow tests, in about three minutes
 #   check                       format, lint, types, test
 #   dist                        build the wheels, try them in an empty environment
+#   fuzz                        bad input for running servers; REQUESTS=n, JSON=FILE
 #   nightly                     what is too long for CI; BENCHES="NAME ..." adds benchmarks
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +16,7 @@ EXTRAS ?= server,reader,documents,dev
 MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
-.PHONY: mutants reader extractor sim reference clean
+.PHONY: fuzz mutants reader extractor sim reference clean
 
 setup: $(STAMP)
 
@@ -72,6 +73,13 @@ dist: setup
 # An hour or more; the last night's result lies in docs/results/nightly.json.
 nightly: setup
 	$(BIN)/python -m tools.nightly $(addprefix --bench ,$(BENCHES))
+
+# Attacks on servers that they start themselves; docs/development/testing.md says what they show.
+ATTACK = $(BIN)/python -m tools.attacks
+SIZED = $(addprefix --requests ,$(REQUESTS)) $(addprefix --seed ,$(SEED)) $(addprefix --json ,$(JSON))
+
+fuzz: setup
+	$(ATTACK).fuzz $(SIZED)
 
 # Break KV fusion on purpose, one mutation at a time, and see a test turn red (10 to 20 minutes).
 mutants: setup
