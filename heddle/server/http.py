@@ -54,6 +54,24 @@ CHANGES_AT_ONCE: Final = 4  # a change waits for embeddings in a thread, and que
 
 log = logging.getLogger(__name__)
 
+# Written out: the route reads the query itself, to refuse one that names an id twice.
+_DELETE_PARAMETERS: Final = [
+    {
+        "name": "id",
+        "in": "query",
+        "required": True,
+        "schema": {"type": "string"},
+        "description": "id of the document",
+    },
+    {
+        "name": "tenant",
+        "in": "query",
+        "required": False,
+        "schema": {"type": "string"},
+        "description": "tenant whose document it is; none = a document without a tenant",
+    },
+]
+
 
 def _body_schema(kind: type[BaseModel]) -> dict[str, Any]:
     content = {"application/json": {"schema": kind.model_json_schema()}}
@@ -239,7 +257,12 @@ def _add_documents(app: FastAPI, server: Server, *, takes_changes: bool) -> None
             )
         return _reply(200, change_json(change))
 
-    @app.delete("/v1/documents", response_model=None, dependencies=checked)
+    @app.delete(
+        "/v1/documents",
+        response_model=None,
+        dependencies=checked,
+        openapi_extra={"parameters": _DELETE_PARAMETERS},
+    )
     async def delete(request: Request) -> Response:
         """Delete the document `?id=ID`, of `&tenant=NAME` if that is given.
 

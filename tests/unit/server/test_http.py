@@ -386,6 +386,18 @@ def test_other_addresses_and_methods():
     assert response.headers["allow"] == "POST"
 
 
+def test_the_openapi_document_names_all_that_a_client_must_send():
+    described = create_app(FakeServer(), {}).openapi()["paths"]
+    parameters = described["/v1/documents"]["delete"]["parameters"]
+    assert [(each["name"], each["required"]) for each in parameters] == [
+        ("id", True),
+        ("tenant", False),
+    ]
+    body = described["/v1/ask"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    for field in ("system", "prompt"):
+        assert body["properties"][field]["anyOf"][0]["minLength"] == 1
+
+
 def test_the_names_of_the_workflows():
     response = call(FakeServer(), lambda client: client.get("/v1/workflows"))
     assert response.json() == {"workflows": ["oneshot"]}
