@@ -5,6 +5,7 @@
 #   check                       format, lint, types, test
 #   dist                        build the wheels, try them in an empty environment
 #   fuzz                        bad input for running servers; REQUESTS=n, JSON=FILE
+#   soak                        memory over 8,000 requests with KV reuse; the same variables
 #   nightly                     what is too long for CI; BENCHES="NAME ..." adds benchmarks
 PYTHON ?= python3
 VENV := .venv
@@ -16,7 +17,7 @@ EXTRAS ?= server,reader,documents,dev
 MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
-.PHONY: fuzz mutants reader extractor sim reference clean
+.PHONY: fuzz soak mutants reader extractor sim reference clean
 
 setup: $(STAMP)
 
@@ -80,6 +81,9 @@ SIZED = $(addprefix --requests ,$(REQUESTS)) $(addprefix --seed ,$(SEED)) $(addp
 
 fuzz: setup
 	$(ATTACK).fuzz $(SIZED)
+
+soak: setup
+	$(ATTACK).soak $(SIZED)
 
 # Break KV fusion on purpose, one mutation at a time, and see a test turn red (10 to 20 minutes).
 mutants: setup

@@ -39,3 +39,8 @@ CHANGES: Final = Configuration("allow-changes")
 PREFILL_DECODE: Final = Configuration("prefill-decode", ("--llm-lanes", "prefill,decode"))
 GRAPH: Final = Configuration("graph", ("--search-pool", "adaptive"), index_kind="graph")
 KEYS: Final = Configuration("keys", needs_key=True)
+# Caches that fill early in a run: what grows after that is no cache.
+KV_REUSE: Final = Configuration(
+    "kv-reuse",
+    ("--kv-reuse", "fusionrag", "--kv-reuse-memory-bytes", "16M", "--kv-cache-bytes", "32M"),
+)

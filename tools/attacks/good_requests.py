@@ -19,7 +19,7 @@ QUESTIONS: Final = (
     "When was the lighthouse on Rock {} built?",
     "rock {}",
     "Ist auf Fels {} ein Wärter? 灯台守は誰ですか",
-    "x" * 300 + " {}",
+    "x" * 80 + " {}",
 )
 TOKENS: Final = (1, 2, 8, 16)
 KINDS: Final = ("ask", "search", "embed", "page", "put", "delete")
@@ -63,7 +63,7 @@ class GoodRequests:
         """Return a question to a workflow."""
         fields: dict[str, object] = {"question": self._question(), "workflow": workflow}
         self._draw(fields, "stream", (True, False))
-        self._draw(fields, "topk", (1, 3, 7))
+        self._draw(fields, "topk", (1, 2, 3))  # a prompt must fit the model
         self._draw(fields, "hybrid", (True, False, None))
         self._draw(fields, "optimizations", ("off", "exact"))
         self._draw_common(fields)
