@@ -18,14 +18,20 @@ class Footprint:
     """One look at all processes of a server.
 
     Attributes:
-        pss_bytes: memory, pages shared by several processes divided among them [bytes].
+        process_bytes: memory of each process, the server's first; pages shared by several
+            processes are divided among them [bytes].
         fds: open descriptors.
         memfds: mappings of nameless shared memory.
     """
 
-    pss_bytes: int
+    process_bytes: tuple[int, ...]
     fds: int
     memfds: int
+
+    @property
+    def pss_bytes(self) -> int:
+        """Memory of all processes [bytes]."""
+        return sum(self.process_bytes)
 
     @classmethod
     def of(cls, processes: Iterable[psutil.Process]) -> "Footprint":
@@ -36,7 +42,7 @@ class Footprint:
         """
         folders = [Path(f"/proc/{process.pid}") for process in processes]
         return cls(
-            sum(pss_bytes((folder / "smaps_rollup").read_text()) for folder in folders),
+            tuple(pss_bytes((folder / "smaps_rollup").read_text()) for folder in folders),
             sum(1 for folder in folders for _ in (folder / "fd").iterdir()),
             sum(memfd_mappings((folder / "maps").read_text()) for folder in folders),
         )
