@@ -5,6 +5,8 @@
 #   check                       format, lint, types, test
 #   dist                        build the wheels, try them in an empty environment
 #   fuzz                        bad input for running servers; REQUESTS=n, JSON=FILE
+#   attacks                     the next three, short, as CI runs them
+#   chaos                       kills, freezes, stops, a full disk, damaged files under load
 #   soak                        memory over 8,000 requests with KV reuse; the same variables
 #   nightly                     what is too long for CI; BENCHES="NAME ..." adds benchmarks
 PYTHON ?= python3
@@ -17,7 +19,7 @@ EXTRAS ?= server,reader,documents,dev
 MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
-.PHONY: fuzz soak mutants reader extractor sim reference clean
+.PHONY: attacks fuzz soak chaos mutants reader extractor sim reference clean
 
 setup: $(STAMP)
 
@@ -79,11 +81,19 @@ nightly: setup
 ATTACK = $(BIN)/python -m tools.attacks
 SIZED = $(addprefix --requests ,$(REQUESTS)) $(addprefix --seed ,$(SEED)) $(addprefix --json ,$(JSON))
 
+attacks: setup
+	$(ATTACK).fuzz --requests 350 --only keys
+	$(ATTACK).chaos --requests 100 --only allow-changes --fault kill --fault corrupt
+	$(ATTACK).soak --requests 80
+
 fuzz: setup
 	$(ATTACK).fuzz $(SIZED)
 
 soak: setup
 	$(ATTACK).soak $(SIZED)
+
+chaos: setup
+	$(ATTACK).chaos $(SIZED)
 
 # Break KV fusion on purpose, one mutation at a time, and see a test turn red (10 to 20 minutes).
 mutants: setup

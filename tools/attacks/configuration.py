@@ -19,6 +19,7 @@ class Configuration:
         takes_changes: whether clients may put and delete documents.
         needs_key: whether clients must have a key.
         index_kind: kind of the index that it searches.
+        has_replicas: whether another process goes on where one is lost.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Configuration:
     takes_changes: bool = True
     needs_key: bool = False
     index_kind: str = "auto"
+    has_replicas: bool = False
 
     @property
     def workflows(self) -> tuple[str, ...]:
@@ -38,6 +40,7 @@ DEFAULT: Final = Configuration("default", has_model=False, takes_changes=False)
 CHANGES: Final = Configuration("allow-changes")
 PREFILL_DECODE: Final = Configuration("prefill-decode", ("--llm-lanes", "prefill,decode"))
 GRAPH: Final = Configuration("graph", ("--search-pool", "adaptive"), index_kind="graph")
+SHARDS: Final = Configuration("shards", ("--shards", "2", "--lost-shard", "degrade"))
 KEYS: Final = Configuration("keys", needs_key=True)
 # Caches that fill early in a run: what grows after that is no cache.
 KV_REUSE: Final = Configuration(

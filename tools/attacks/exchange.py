@@ -74,6 +74,14 @@ def exchange(url: str, request: Request, timeout_s: float = 60.0) -> Reply:
         connection.close()
 
 
+def wire(request: Request, host: str) -> bytes:
+    """Return a request as HTTP/1.1 writes it."""
+    headers = {"Host": host, "Content-Length": str(len(request.body)), **request.headers}
+    lines = [f"{request.method} {request.path} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + request.body
+
+
 def is_server_error(request: bytes, reply: Reply) -> bool:
     """Whether a reply says that the server failed, in its status or in an event of its stream.
 

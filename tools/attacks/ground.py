@@ -35,9 +35,12 @@ class Ground:
 
     def corpus(self, index_kind: str, at: Path | None = None) -> Path:
         """Return a fresh copy of the corpus, with an index of a kind; `at` = where to."""
+        return Path(shutil.copytree(self._indexed(index_kind), at or self.new_folder()))
+
+    def new_folder(self) -> Path:
+        """Return a path at which nothing is yet."""
         self._copies += 1
-        copy = at or self._folder / f"corpus-{self._copies}"
-        return Path(shutil.copytree(self._indexed(index_kind), copy))
+        return self._folder / f"corpus-{self._copies}"
 
     def _indexed(self, index_kind: str) -> Path:
         if index_kind not in self._corpora:

@@ -11,7 +11,7 @@ from hypothesis import given, seed
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tools.attacks.exchange import Reply, Request
+from tools.attacks.exchange import Reply, wire
 from tools.attacks.fuzz.drawing import DRAWN
 from tools.attacks.fuzz.tally import Tally
 from tools.attacks.good_requests import GoodRequests
@@ -53,14 +53,6 @@ def send_raw(server: Served, tally: Tally, count: int, first_seed: int) -> None:
             if left:
                 left -= 1
                 _send(server, tally, sent)
-
-
-def wire(request: Request, host: str) -> bytes:
-    """Return a request as HTTP/1.1 writes it."""
-    headers = {"Host": host, "Content-Length": str(len(request.body)), **request.headers}
-    lines = [f"{request.method} {request.path} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode() + request.body
 
 
 def bent(good: SearchStrategy[bytes]) -> SearchStrategy[bytes]:

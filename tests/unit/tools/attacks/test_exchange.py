@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.attacks.exchange import Reply, Request, is_server_error
+from tools.attacks.exchange import Reply, Request, is_server_error, wire
 
 LATER = {"retry-after": "1"}
 STREAM = b'event: token\ndata: {"text": "a"}\n\nevent: error\ndata: {"status": %d}\n\n'
@@ -51,3 +51,15 @@ def test_a_route_has_no_query_and_headers_are_added() -> None:
     assert request.route == "DELETE /v1/documents"
     assert request.headers == {"A": "b"}
     assert Request.of_json("/v1/ask", {"topk": 1}).body == b'{"topk": 1}'
+
+
+def test_a_request_is_written_as_http_has_it() -> None:
+    good = wire(Request.of_json("/v1/ask", {"question": "why"}), "127.0.0.1:1")
+    head, _, body = good.partition(b"\r\n\r\n")
+    assert head.split(b"\r\n") == [
+        b"POST /v1/ask HTTP/1.1",
+        b"Host: 127.0.0.1:1",
+        b"Content-Length: 19",
+        b"Content-Type: application/json",
+    ]
+    assert body == b'{"question": "why"}'
