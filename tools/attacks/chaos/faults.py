@@ -85,10 +85,10 @@ def slow_clients(scene: Scene) -> None:
         scene.ledger.wrong("slow clients keep the others out")
 
 
-def corrupt_index(scene: Scene) -> None:
-    """Damage the index files of a stopped server: the next one makes them anew."""
+def corrupt_files(scene: Scene) -> None:
+    """Damage the index and the chunk KV of a stopped server: the next one makes them anew."""
     scene.stopped(0)
-    for path in scene.index_files:
+    for path in scene.derived_files:
         content = bytearray(path.read_bytes())
         damage = scene.random.choice((_flipped, _halved, _emptied))
         path.write_bytes(damage(content, scene.random.randrange(len(content) or 1)))
@@ -152,6 +152,6 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "stop": stop_under_load,
     "kill-server": kill_server,
     "slow-clients": slow_clients,
-    "corrupt": corrupt_index,
+    "corrupt": corrupt_files,
     "full-disk": fill_disk,
 }

@@ -20,6 +20,7 @@ PROBE: Final = Request.of_json(
     "/v1/ask",
     {"question": "Who keeps the lighthouse on Rock 3?", "workflow": "oneshot", "max_tokens": 4},
 )
+DOCUMENTS: Final = "corpus.sqlite"  # and its log
 KEEPER: Final = "Clara"  # of Rock 3, in tests/helpers/tiny_server.py
 SEARCH: Final = Request.of_json(
     "/v1/search", {"query": "Who keeps the lighthouse on Rock 3?", "topk": 3}
@@ -101,9 +102,10 @@ class Scene:
                 self.ledger.lose(f"the document {name} was confirmed and is gone")
 
     @property
-    def index_files(self) -> list[Path]:
-        """Files of the index; the table of documents isn't among them."""
-        return sorted(path for path in (self.server.corpus / "index").rglob("*") if path.is_file())
+    def derived_files(self) -> list[Path]:
+        """Files that are made from the table of documents: the index, and the KV of chunks."""
+        found = sorted(path for path in self.server.corpus.rglob("*") if path.is_file())
+        return [path for path in found if not path.name.startswith(DOCUMENTS)]
 
     def _some_confirmed(self, count: int = 5) -> list[str]:
         known = [] if self.crowd is None else sorted(self.crowd.confirmed)

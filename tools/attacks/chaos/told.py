@@ -1,7 +1,6 @@
 """One request as its client lives through it: the text that was shown, and how it ended."""
 
 import json
-import socket
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from typing import Any, Final
@@ -99,4 +98,4 @@ def _read(connection: HTTPConnection, told: Told) -> None:
 
 def reset_by_stop(told: Told) -> bool:
     """Whether a connection was closed before the server took its request."""
-    return told.status == 0 and bool(told.failure) and socket.timeout.__name__ not in told.failure
+    return told.status == 0 and bool(told.failure) and TimeoutError.__name__ not in told.failure
