@@ -72,6 +72,11 @@ def _missing(done: Sequence[Fuzzed]) -> list[str]:
         for fuzzed in done
         if fuzzed.tally.refused_good
     ]
+    found += [
+        f"{fuzzed.tally.undescribed} replies of {fuzzed.configuration.name} aren't as described"
+        for fuzzed in done
+        if fuzzed.tally.undescribed
+    ]
     return found
 
 

@@ -44,6 +44,7 @@ class Fuzzed:
             "requests": tally.requests,
             "accepted": tally.accepted,
             "refused_good": tally.refused_good,
+            "undescribed": tally.undescribed,
             "server_errors": tally.server_errors,
             "crashes": tally.crashes,
             "statuses": {str(status): n for status, n in sorted(tally.statuses.items())},

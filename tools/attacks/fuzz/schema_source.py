@@ -11,6 +11,12 @@ from hypothesis import given, seed
 from hypothesis.errors import Unsatisfiable
 from hypothesis.strategies import SearchStrategy
 from schemathesis import Case, GenerationMode
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from tools.attacks.exchange import Reply
 from tools.attacks.fuzz.drawing import DRAWN
@@ -18,6 +24,11 @@ from tools.attacks.fuzz.tally import Tally
 from tools.attacks.served import Served
 
 AnyCase: TypeAlias = Case[Any]
+AS_DESCRIBED: Final = [
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
 TIMEOUT_S: Final = 60.0
 
 
@@ -77,7 +88,13 @@ class _Sender:
         names = {name: values[0] for name, values in found.headers.items()}
         # Another method than the operation's is a wrong case of it, and another route.
         is_route = found.request.method == case.operation.method.upper()
-        self._tally.add(sent, Reply(found.status_code, names, found.content), route * is_route)
+        reply = Reply(found.status_code, names, found.content)
+        self._tally.add(sent, reply, route * is_route)
+        try:
+            case.validate_response(found, checks=AS_DESCRIBED)
+        except FailureGroup as group:
+            for failure in group.exceptions:
+                self._tally.add_undescribed(sent, reply, f"{route}: {failure.title}")
 
 
 def _reached_server(error: requests.RequestException) -> bool:

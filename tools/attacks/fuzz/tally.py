@@ -28,6 +28,7 @@ class Tally:
         requests: all that were sent, each connection of raw bytes as one.
         accepted: those with a 2xx.
         refused_good: those of the good ones that were refused for what they ask.
+        undescribed: replies that aren't as /openapi.json says.
         server_errors: replies that are the server's own failure.
         crashes: requests without an end, and processes that ended.
         statuses: replies by status; 0 = none came.
@@ -39,6 +40,7 @@ class Tally:
     requests: int = 0
     accepted: int = 0
     refused_good: int = 0
+    undescribed: int = 0
     server_errors: int = 0
     crashes: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
@@ -65,6 +67,12 @@ class Tally:
         with self._lock:
             self.refused_good += 1
             self._find(f"refused: {reply.status} of {route}", sent, reply.body)
+
+    def add_undescribed(self, sent: bytes, reply: Reply, what: str) -> None:
+        """Note a reply that isn't as the server's own document says."""
+        with self._lock:
+            self.undescribed += 1
+            self._find(f"not as described: {reply.status} of {what}", sent, reply.body)
 
     def add_unanswered(self, sent: bytes, why: str, *, is_crash: bool) -> None:
         """Count a request that got no reply."""

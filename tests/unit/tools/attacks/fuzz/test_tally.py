@@ -40,6 +40,13 @@ def test_a_refused_good_request_is_kept() -> None:
     assert tally.findings[0].what == "refused: 400 of POST /v1/ask"
 
 
+def test_a_reply_that_is_not_as_described_is_kept() -> None:
+    tally = Tally()
+    tally.add_undescribed(b"{}", Reply(418, {}, b"tea"), "POST /v1/ask: Undocumented status")
+    assert (tally.undescribed, tally.server_errors) == (1, 0)
+    assert tally.findings[0].what == "not as described: 418 of POST /v1/ask: Undocumented status"
+
+
 def test_findings_are_bounded() -> None:
     tally = Tally()
     for _ in range(FINDINGS_KEPT + 5):
