@@ -22,8 +22,8 @@ SAMPLES_MIN: Final = 10
 EVERY_MAX: Final = 100
 SLOPE_MAX: Final = 5.0
 JUDGED_REQUESTS_MIN: Final = 2_000
-SETTLE_TRIES: Final = 50
-SETTLE_S: Final = 0.1
+SETTLE_TRIES: Final = 20
+SETTLE_S: Final = 0.2
 MB: Final = 1e6
 
 
@@ -73,6 +73,7 @@ class Soak:
         self.load = Load(server, seed)
         self.samples: list[tuple[int, Footprint]] = []
         self._server = server
+        self._pause = threading.Event()
 
     @property
     def slope(self) -> float:
@@ -92,13 +93,13 @@ class Soak:
         return max(0, int(getattr(last, name)) - int(getattr(first, name)))
 
     def _sample(self, sent: int) -> None:
-        """Look at the server once it is idle."""
-        pause = threading.Event()
+        """Look at the server once it is idle and has closed the last connections."""
         for _ in range(SETTLE_TRIES):
-            if not self._server.health()["requests"]:
+            is_idle = not self._server.health()["requests"]
+            self._pause.wait(SETTLE_S)
+            found = Footprint.of(self._server.processes())
+            if is_idle and (not self.samples or found.fds <= self.samples[0][1].fds):
                 break
-            pause.wait(SETTLE_S)
-        found = Footprint.of(self._server.processes())
         self.samples.append((sent, found))
         print(f"{sent} requests: {found.pss_bytes / MB:.1f} MB, {found.fds} fds", flush=True)
 
