@@ -7,7 +7,7 @@
 #   fuzz                        bad input for running servers; REQUESTS=n, JSON=FILE
 #   attacks                     the next three, short, as CI runs them
 #   chaos                       kills, freezes, stops, a full disk, damaged files under load
-#   soak                        memory over 8,000 requests with KV reuse; the same variables
+#   soak                        memory over 9,000 requests with KV reuse; the same variables
 #   nightly                     what is too long for CI; BENCHES="NAME ..." adds benchmarks
 PYTHON ?= python3
 VENV := .venv
@@ -84,7 +84,7 @@ SIZED = $(addprefix --requests ,$(REQUESTS)) $(addprefix --seed ,$(SEED)) $(addp
 attacks: setup
 	$(ATTACK).fuzz --requests 350 --only keys
 	$(ATTACK).chaos --requests 100 --only allow-changes --fault kill --fault corrupt
-	$(ATTACK).soak --requests 80
+	$(ATTACK).soak --requests 60 --warm-up 120
 
 fuzz: setup
 	$(ATTACK).fuzz $(SIZED)

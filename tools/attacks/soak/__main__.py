@@ -31,11 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Soak one server; 1 where a figure is off."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=REQUESTS, metavar="N")
-    parser.add_argument("--warm-up", type=int, metavar="N", help="default: a third of --requests")
+    parser.add_argument("--warm-up", type=int, metavar="N", help="default: half of --requests")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here")
     options = parser.parse_args(arguments)
-    warm_up = options.requests // 3 if options.warm_up is None else options.warm_up
+    warm_up = options.requests // 2 if options.warm_up is None else options.warm_up
     before = named_blocks()
     with tempfile.TemporaryDirectory() as folder, served(Ground(Path(folder)), KV_REUSE) as server:
         soaked = Soak(server, options.seed)
