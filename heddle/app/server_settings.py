@@ -51,6 +51,7 @@ class ServerSettings(TypedDict, total=False):
     shards: int
     lost_shard: LostShard | LostShardWord
     llm_lanes: str
+    replicas: str
     on_lane_failure: OnLaneFailure
     max_num_seqs: int
     max_num_batched_tokens: int

@@ -56,6 +56,16 @@ class EnginePort(Protocol):
         ...
 
 
+@runtime_checkable
+class Timed(Protocol):
+    """An engine's port that wants to be read at a time, also if nothing has arrived by then."""
+
+    @property
+    def due_s(self) -> float:
+        """When that is, by the runtime's clock; inf = whenever something arrives [s]."""
+        ...
+
+
 class SteppedEngine(Protocol):
     """What a lane's own loop drives. (docs/architecture.md)"""
 
