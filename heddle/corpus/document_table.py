@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from heddle.core.errors import InputError
 from heddle.core.search_scope import Metadata
 from heddle.corpus import twins
+from heddle.corpus.checksums import chunk_checksum
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document, DocumentKey
 from heddle.corpus.records import PutOutcome
@@ -199,8 +200,8 @@ def _insert_rows(
     assert version is not None, "an inserted row has a number"
     _insert_metadata(connection, version, document.metadata)
     connection.executemany(
-        "INSERT INTO chunks (version, position, title, text, start, stop, page, heading, digest)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO chunks (version, position, title, text, start, stop, page, heading, digest,"
+        " checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (_chunk_row(version, chunk, document) for chunk in chunks),
     )
     return version
@@ -210,7 +211,9 @@ def _chunk_row(version: int, chunk: TextChunk, document: Document) -> tuple[obje
     heading = json.dumps(chunk.heading, ensure_ascii=False)
     place = (chunk.start, chunk.end, chunk.page, heading)
     digest = chunk_digest(document.tenant, document.collection, chunk.title, chunk.text)
-    return (version, chunk.position, chunk.title, chunk.text, *place, digest)
+    shown = (chunk.position, chunk.title, chunk.text, *place)
+    owner = (document.id, document.tenant, document.collection)
+    return (version, *shown, digest, chunk_checksum(*owner, *shown))
 
 
 def _describe(

@@ -151,6 +151,8 @@ class CorpusStore:
         revision, read `revision` first and pass it as `upto_revision`, here and to `deleted`;
         what is deleted meanwhile is left out here and comes in a later `deleted`, so a reader
         ignores deleted ids that it doesn't hold.
+
+        Raises: StorageError: one of them is damaged.
         """
         dims = self.dims
         upto = self.revision if upto_revision is None else upto_revision
@@ -230,7 +232,10 @@ class CorpusStore:
             return vector_table.has_tombstone(connection, [int(chunk_id) for chunk_id in chunk_ids])
 
     def passages(self, chunk_ids: Sequence[int]) -> tuple[Passage, ...]:
-        """Return the live chunks among these ids, in the order asked; others are left out."""
+        """Return the live chunks among these ids, in the order asked; others are left out.
+
+        Raises: StorageError: one of them is damaged.
+        """
         asked = [int(chunk_id) for chunk_id in chunk_ids]
         with self._database.read() as connection:
             return tuple(vector_table.read_passages(connection, asked))

@@ -135,8 +135,8 @@ def _copy_vectors(
     """Copy vectors; each pair is who gets one and whose it is."""
     rows = list(pairs)
     connection.executemany(
-        "INSERT INTO vectors (chunk_id, revision, vector)"
-        " SELECT ?, ?, vector FROM vectors WHERE chunk_id = ?",
+        "INSERT INTO vectors (chunk_id, revision, vector, checksum)"
+        " SELECT ?, ?, vector, checksum FROM vectors WHERE chunk_id = ?",
         ((taker, revision, giver) for taker, giver in rows),
     )
     connection.executemany(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from heddle.core.errors import StorageError
 from heddle.core.passages import Passage, Place
 from heddle.corpus import twins
+from heddle.corpus.checksums import check_text, check_vector, chunk_checksum, vector_checksum
 from heddle.corpus.document import DocumentKey
 from heddle.corpus.records import PendingChunk, VectorBatch
 
@@ -36,8 +37,8 @@ def store(
     version_of = dict(rows.fetchall())
     row_of = {chunk_id: row for row, chunk_id in enumerate(chunk_ids) if chunk_id in version_of}
     connection.executemany(
-        "INSERT INTO vectors (chunk_id, revision, vector) VALUES (?, 0, ?)",
-        ((chunk_id, vectors[row].astype(BLOB_DTYPE).tobytes()) for chunk_id, row in row_of.items()),
+        "INSERT INTO vectors (chunk_id, revision, vector, checksum) VALUES (?, 0, ?, ?)",
+        (_vector_row(chunk_id, vectors[row]) for chunk_id, row in row_of.items()),
     )
     connection.execute(
         "UPDATE chunks SET embedded = 1 WHERE chunk_id IN (SELECT value FROM json_each(?))",
@@ -45,6 +46,11 @@ def store(
     )
     twins_of = twins.copy_vectors_from(connection, _json_list(row_of))
     return tuple(sorted({*version_of.values(), *twins_of}))
+
+
+def _vector_row(chunk_id: int, vector: NDArray[np.float32]) -> tuple[int, bytes, bytes]:
+    blob = vector.astype(BLOB_DTYPE).tobytes()
+    return chunk_id, blob, vector_checksum(blob)
 
 
 def read_batch(
@@ -61,26 +67,37 @@ def read_batch(
 
     Only those of chunks whose id leaves `number` when divided by `of`.
     None when there are no more up to this revision.
+
+    Raises: StorageError: one of them is damaged.
     """
     found = connection.execute(
-        "SELECT revision, chunk_id, vector FROM vectors"
+        "SELECT revision, chunk_id, vector, checksum FROM vectors"
         " WHERE (revision, chunk_id) > (?, ?) AND revision <= ? AND chunk_id % ? = ?"
         " ORDER BY revision, chunk_id LIMIT ?",
         (*after, upto_revision, of, number, rows),
     ).fetchall()
     if not found:
         return None
+    for _, chunk_id, vector, checksum in found:
+        check_vector(chunk_id, vector, checksum)
     batch = _batch([row[1] for row in found], [row[2] for row in found], dims)
     return batch, (found[-1][0], found[-1][1])
 
 
 def read_chunks(connection: sqlite3.Connection, chunk_ids: Sequence[int], dims: int) -> VectorBatch:
-    """Return the vectors of those of these chunks that have one, in the order asked."""
+    """Return the vectors of those of these chunks that have one, in the order asked.
+
+    Raises: StorageError: one of them is damaged.
+    """
     rows = connection.execute(
-        "SELECT chunk_id, vector FROM vectors WHERE chunk_id IN (SELECT value FROM json_each(?))",
+        "SELECT chunk_id, vector, checksum FROM vectors"
+        " WHERE chunk_id IN (SELECT value FROM json_each(?))",
         (_json_list(chunk_ids),),
     )
-    blob_of = dict(rows.fetchall())
+    blob_of = {}
+    for chunk_id, vector, checksum in rows:
+        check_vector(chunk_id, vector, checksum)
+        blob_of[chunk_id] = vector
     held = [chunk_id for chunk_id in chunk_ids if chunk_id in blob_of]
     return _batch(held, [blob_of[chunk_id] for chunk_id in held], dims)
 
@@ -113,10 +130,14 @@ def read_pending_of(connection: sqlite3.Connection, key: DocumentKey) -> list[Pe
 
 
 def read_passages(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> list[Passage]:
-    """Return the live chunks among these ids, in the order asked."""
+    """Return the live chunks among these ids, in the order asked.
+
+    Raises: StorageError: one of them is damaged.
+    """
     rows = connection.execute(
         "SELECT chunk_id, id, chunks.title, text, position, tenant, collection,"
         " coalesce(nullif(file, ''), source), page, heading, start, stop,"
+        " chunks.checksum,"
         " (SELECT count(*) FROM chunks AS twin WHERE twin.same_as = chunks.chunk_id)"
         " FROM chunks JOIN documents USING (version)"
         " WHERE status = 'live' AND chunk_id IN (SELECT value FROM json_each(?))",
@@ -139,8 +160,12 @@ def _passage(
     heading: str,
     start: int,
     end: int,
+    checksum: bytes | None,
     copies: int,
 ) -> Passage:
+    shown = (position, title, text, start, end, page, heading)
+    computed = chunk_checksum(document_id, tenant, collection, *shown)
+    check_text(chunk_id, document_id, checksum, computed)
     place = Place(file, page, tuple(json.loads(heading)), start, end)
     return Passage(
         chunk_id, document_id, title, text, 0.0, position, tenant, collection, place, copies

@@ -1,0 +1,95 @@
+"""A row that differs from what was written is never handed out."""
+
+import sqlite3
+
+import numpy as np
+import pytest
+from corpora import STAMP, embed, put, texts_searchable
+
+from heddle.core.errors import StorageError
+from heddle.corpus.database import FILE_NAME
+from heddle.corpus.store import CorpusStore
+
+
+def change(store, statement, *values):
+    with store._database.write() as connection:
+        assert connection.execute(statement, values).rowcount > 0
+
+
+@pytest.fixture
+def filled(store):
+    put(store, "a", "the head is Orla Venn", "another text")
+    put(store, "b", "a sound text")
+    embed(store)
+    return store
+
+
+def test_letters_changed_in_the_file_are_not_shown(tmp_path):
+    with CorpusStore.open(tmp_path, create=True) as store:
+        store.set_embedder(STAMP)
+        put(store, "a", "the head is Orla Venn")
+        embed(store)
+    # The last connection has written the log back, so every copy of the text is in this file.
+    file = tmp_path / FILE_NAME
+    before = file.read_bytes()
+    assert b"Orla Venn" in before
+    file.write_bytes(before.replace(b"Orla Venn", b"Olaf Vann"))
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("SELECT text FROM chunks").fetchone()[0].endswith("Olaf Vann")
+    connection.close()
+    with (
+        CorpusStore.open(tmp_path) as store,
+        pytest.raises(StorageError, match=r"text of chunk 1 is damaged.*restore a copy"),
+    ):
+        store.passages([1])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE chunks SET title = 'b title' WHERE chunk_id = 1",
+        "UPDATE chunks SET position = 7 WHERE chunk_id = 1",
+        "UPDATE chunks SET page = 3 WHERE chunk_id = 1",
+        "UPDATE chunks SET heading = '[\"x\"]' WHERE chunk_id = 1",
+        "UPDATE documents SET tenant = 'other' WHERE id = 'a'",
+        "UPDATE documents SET id = 'c' WHERE id = 'a'",
+    ],
+)
+def test_all_that_is_shown_is_covered(filled, statement):
+    assert len(filled.passages([1])) == 1
+    change(filled, statement)
+    with pytest.raises(StorageError, match="text of chunk 1 is damaged"):
+        filled.passages([1])
+    assert [passage.text for passage in filled.passages([3])] == ["a sound text"]
+
+
+def test_only_the_log_names_the_document(filled, caplog):
+    change(filled, "UPDATE chunks SET title = 'b' WHERE chunk_id = 3")
+    with pytest.raises(StorageError) as caught:
+        filled.passages([3])
+    assert "'b'" not in str(caught.value)
+    assert "chunk 3 of the document 'b' is damaged" in caplog.text
+
+
+def test_a_damaged_vector_is_not_handed_out(filled):
+    other = np.ones(4, np.float32).tobytes()
+    change(filled, "UPDATE vectors SET vector = ? WHERE chunk_id = 2", other)
+    with pytest.raises(StorageError, match="vector of chunk 2 is damaged"):
+        list(filled.vectors())
+    with pytest.raises(StorageError, match="vector of chunk 2 is damaged"):
+        filled.vectors_of([2])
+    assert filled.vectors_of([1]).chunk_ids.tolist() == [1]
+
+
+def test_a_copied_vector_has_its_checksum(filled):
+    put(filled, "c", "a sound text", "of two parts")
+    with filled._database.read() as connection:
+        missing = connection.execute("SELECT count(*) FROM vectors WHERE checksum IS NULL")
+        assert missing.fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (4,)
+
+
+def test_rows_of_an_older_heddle_pass_unchecked(filled):
+    change(filled, "UPDATE chunks SET checksum = NULL, title = 'b title'")
+    change(filled, "UPDATE vectors SET checksum = NULL")
+    assert len(texts_searchable(filled)) == 3
