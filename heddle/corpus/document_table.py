@@ -209,9 +209,8 @@ def _insert_rows(
 
 def _chunk_row(version: int, chunk: TextChunk, document: Document) -> tuple[object, ...]:
     heading = json.dumps(chunk.heading, ensure_ascii=False)
-    place = (chunk.start, chunk.end, chunk.page, heading)
     digest = chunk_digest(document.tenant, document.collection, chunk.title, chunk.text)
-    shown = (chunk.position, chunk.title, chunk.text, *place)
+    shown = (chunk.position, chunk.title, chunk.text, chunk.start, chunk.end, chunk.page, heading)
     owner = (document.id, document.tenant, document.collection)
     return (version, *shown, digest, chunk_checksum(*owner, *shown))
 

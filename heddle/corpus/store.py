@@ -24,7 +24,9 @@ from heddle.core.errors import ConfigError, InputError
 from heddle.core.passages import Passage
 from heddle.core.search_scope import SearchScope
 from heddle.corpus import document_table, scope_query, vector_table, word_search
+from heddle.corpus.chunk_check import find_damaged
 from heddle.corpus.chunking import TextChunk
+from heddle.corpus.damage import DamagedChunk, DamageLog, damage_error
 from heddle.corpus.database import FILE_NAME, Database
 from heddle.corpus.document import Document, DocumentKey
 from heddle.corpus.records import (
@@ -55,6 +57,7 @@ class CorpusStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.damage = DamageLog(database.path.parent)
 
     @classmethod
     def open(cls, directory: Path, *, create: bool = False) -> "CorpusStore":
@@ -165,7 +168,10 @@ class CorpusStore:
                 )
             if found is None:
                 return
-            batch, after = found
+            batch, after, damaged = found
+            if damaged:
+                self._note(damaged)
+                raise damage_error(self.directory, damaged)
             yield batch
 
     def deleted(
@@ -216,6 +222,8 @@ class CorpusStore:
     ) -> VectorBatch:
         """Return the live chunks in a scope that share words with a text, the best by BM25 first.
 
+        Those whose vectors are damaged are left out.
+
         Shapes: up to `limit` rows.
 
         Raises: sqlite3.OperationalError: it was cancelled.
@@ -224,7 +232,9 @@ class CorpusStore:
         with self._database.read() as connection:
             with word_search.stopped_when(connection, is_cancelled):
                 found = word_search.best_by_words(connection, text, limit, scope)
-            return vector_table.read_chunks(connection, found, dims)
+            batch, damaged = vector_table.read_chunks(connection, found, dims)
+        self._note(damaged)
+        return batch
 
     def has_deleted(self, chunk_ids: Sequence[int]) -> bool:
         """Whether any of these chunks was searchable once and is deleted."""
@@ -234,11 +244,24 @@ class CorpusStore:
     def passages(self, chunk_ids: Sequence[int]) -> tuple[Passage, ...]:
         """Return the live chunks among these ids, in the order asked; others are left out.
 
-        Raises: StorageError: one of them is damaged.
+        So are damaged ones, which `damage` and the log name.
         """
         asked = [int(chunk_id) for chunk_id in chunk_ids]
         with self._database.read() as connection:
-            return tuple(vector_table.read_passages(connection, asked))
+            found, damaged = vector_table.read_passages(connection, asked)
+        self.damage.note(damaged)
+        return tuple(found)
+
+    def count_damaged(self, chunk_ids: Sequence[int], tenant: str) -> int:
+        """Return how many of these chunks are known to be damaged, of those a tenant may see."""
+        return self.damage.count_among(chunk_ids, tenant)
+
+    def check_damaged(self) -> None:
+        """Look at the chunks that are known to be damaged again; forget what is mended."""
+        known = [chunk.chunk_id for chunk in self.damage.found()]
+        if known:
+            still = {chunk.chunk_id for chunk in self._damaged_among(known)}
+            self.damage.settle(one for one in known if one not in still)
 
     # Chunk KV
 
@@ -266,13 +289,19 @@ class CorpusStore:
     def passage_before(self, chunk_id: int) -> Passage | None:
         """Return the chunk that precedes a live one in its document; None for the first."""
         with self._database.read() as connection:
-            return vector_table.read_preceding(connection, chunk_id)
+            before = vector_table.preceding(connection, chunk_id)
+        return next(iter(self.passages(before)), None)
 
     def vectors_of(self, chunk_ids: Sequence[int]) -> VectorBatch:
-        """Return the vectors of those of these chunks that have one, in the order asked."""
+        """Return the vectors of those of these chunks that have one, in the order asked.
+
+        Damaged ones are left out; `damage` and the log name them.
+        """
         dims = self.dims
         with self._database.read() as connection:
-            return vector_table.read_chunks(connection, [int(i) for i in chunk_ids], dims)
+            batch, damaged = vector_table.read_chunks(connection, [int(i) for i in chunk_ids], dims)
+        self._note(damaged)
+        return batch
 
     # Embedding
 
@@ -333,7 +362,8 @@ class CorpusStore:
             if document_table.publish_complete(connection, candidates, revision + 1):
                 revision += 1
                 _set_meta(connection, "revision", revision)
-            return revision
+        self.check_damaged()
+        return revision
 
     # Documents
 
@@ -381,14 +411,16 @@ class CorpusStore:
             outcomes = tuple(outcome for outcome, _ in put)
             if published or PutOutcome.DESCRIBED in outcomes:  # filters let others pass
                 _set_meta(connection, "revision", revision)
-            return outcomes
+        self.check_damaged()
+        return outcomes
 
     def delete_document(self, document_id: str, *, tenant: str = "") -> bool:
         """Delete a tenant's document with its chunks and vectors; return whether there was one."""
         with self._database.write() as connection:
             is_known = bool(document_table.versions(connection, (tenant, document_id)))
             _delete(connection, ((tenant, document_id),))
-            return is_known
+        self.check_damaged()
+        return is_known
 
     # Indexing runs
 
@@ -516,6 +548,16 @@ class CorpusStore:
             ).fetchone()
             size = self._database.bytes_on_disk
         return CorpusStats(documents, chunks, vectors, pending, size, twins, outdated)
+
+    def _damaged_among(self, chunk_ids: Sequence[int]) -> list[DamagedChunk]:
+        with self._database.read() as connection:
+            among = "chunk_id IN (SELECT value FROM json_each(?))"
+            return find_damaged(connection, among, (json.dumps(list(chunk_ids)),))
+
+    def _note(self, chunk_ids: Sequence[int]) -> None:
+        """Log and remember chunks whose vectors are damaged."""
+        if chunk_ids:
+            self.damage.note(self._damaged_among(chunk_ids))
 
     def _check_vectors(
         self, ids: Sequence[int], vectors: NDArray[np.float32], stamp: EmbedderStamp | None

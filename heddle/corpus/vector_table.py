@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from heddle.core.errors import StorageError
 from heddle.core.passages import Passage, Place
 from heddle.corpus import twins
-from heddle.corpus.checksums import check_text, check_vector, chunk_checksum, vector_checksum
+from heddle.corpus.checksums import chunk_checksum, is_sound, vector_checksum
+from heddle.corpus.chunk_check import CHECKED
+from heddle.corpus.damage import DamagedChunk
 from heddle.corpus.document import DocumentKey
 from heddle.corpus.records import PendingChunk, VectorBatch
 
@@ -62,13 +64,11 @@ def read_batch(
     *,
     number: int,
     of: int,
-) -> tuple[VectorBatch, tuple[int, int]] | None:
+) -> tuple[VectorBatch, tuple[int, int], list[int]] | None:
     """Return the searchable vectors that follow `after` = (revision, chunk id), and the new end.
 
-    Only those of chunks whose id leaves `number` when divided by `of`.
-    None when there are no more up to this revision.
-
-    Raises: StorageError: one of them is damaged.
+    Only those of chunks whose id leaves `number` when divided by `of`; last the chunks among them
+    whose vectors are damaged. None when there are no more up to this revision.
     """
     found = connection.execute(
         "SELECT revision, chunk_id, vector, checksum FROM vectors"
@@ -78,28 +78,32 @@ def read_batch(
     ).fetchall()
     if not found:
         return None
-    for _, chunk_id, vector, checksum in found:
-        check_vector(chunk_id, vector, checksum)
-    batch = _batch([row[1] for row in found], [row[2] for row in found], dims)
-    return batch, (found[-1][0], found[-1][1])
+    sound = [row for row in found if is_sound(row[3], vector_checksum(row[2]))]
+    damaged = [row[1] for row in found if row not in sound] if len(sound) < len(found) else []
+    batch = _batch([row[1] for row in sound], [row[2] for row in sound], dims)
+    return batch, (found[-1][0], found[-1][1]), damaged
 
 
-def read_chunks(connection: sqlite3.Connection, chunk_ids: Sequence[int], dims: int) -> VectorBatch:
+def read_chunks(
+    connection: sqlite3.Connection, chunk_ids: Sequence[int], dims: int
+) -> tuple[VectorBatch, list[int]]:
     """Return the vectors of those of these chunks that have one, in the order asked.
 
-    Raises: StorageError: one of them is damaged.
+    Those that are damaged are left out; their chunks are named beside.
     """
     rows = connection.execute(
         "SELECT chunk_id, vector, checksum FROM vectors"
         " WHERE chunk_id IN (SELECT value FROM json_each(?))",
         (_json_list(chunk_ids),),
     )
-    blob_of = {}
+    blob_of, damaged = {}, []
     for chunk_id, vector, checksum in rows:
-        check_vector(chunk_id, vector, checksum)
-        blob_of[chunk_id] = vector
+        if is_sound(checksum, vector_checksum(vector)):
+            blob_of[chunk_id] = vector
+        else:
+            damaged.append(chunk_id)
     held = [chunk_id for chunk_id in chunk_ids if chunk_id in blob_of]
-    return _batch(held, [blob_of[chunk_id] for chunk_id in held], dims)
+    return _batch(held, [blob_of[chunk_id] for chunk_id in held], dims), damaged
 
 
 def read_pending(connection: sqlite3.Connection, limit: int, after: int) -> list[PendingChunk]:
@@ -129,58 +133,58 @@ def read_pending_of(connection: sqlite3.Connection, key: DocumentKey) -> list[Pe
     return [PendingChunk(*row) for row in rows]
 
 
-def read_passages(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> list[Passage]:
-    """Return the live chunks among these ids, in the order asked.
-
-    Raises: StorageError: one of them is damaged.
-    """
+def read_passages(
+    connection: sqlite3.Connection, chunk_ids: Sequence[int]
+) -> tuple[list[Passage], list[DamagedChunk]]:
+    """Return the live chunks among these ids, in the order asked, and those that are damaged."""
     rows = connection.execute(
-        "SELECT chunk_id, id, chunks.title, text, position, tenant, collection,"
-        " coalesce(nullif(file, ''), source), page, heading, start, stop,"
-        " chunks.checksum,"
+        f"SELECT chunk_id, {CHECKED}, chunks.checksum, source, coalesce(nullif(file, ''), source),"
         " (SELECT count(*) FROM chunks AS twin WHERE twin.same_as = chunks.chunk_id)"
         " FROM chunks JOIN documents USING (version)"
         " WHERE status = 'live' AND chunk_id IN (SELECT value FROM json_each(?))",
         (_json_list(chunk_ids),),
     )
-    found = {row[0]: _passage(*row) for row in rows}
-    return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
+    found: dict[int, Passage] = {}
+    damaged = []
+    for chunk_id, *fields, checksum, source, file, copies in rows:
+        if is_sound(checksum, chunk_checksum(*fields)):
+            shown = (chunk_id, *fields, file, copies)
+            found[chunk_id] = _passage(*shown)
+        else:
+            document_id, tenant = fields[:2]
+            damaged.append(DamagedChunk(chunk_id, "text", document_id, tenant, source))
+    return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found], damaged
 
 
 def _passage(
     chunk_id: int,
     document_id: str,
-    title: str,
-    text: str,
-    position: int,
     tenant: str,
     collection: str,
-    file: str,
-    page: int | None,
-    heading: str,
+    position: int,
+    title: str,
+    text: str,
     start: int,
     end: int,
-    checksum: bytes | None,
+    page: int | None,
+    heading: str,
+    file: str,
     copies: int,
 ) -> Passage:
-    shown = (position, title, text, start, end, page, heading)
-    computed = chunk_checksum(document_id, tenant, collection, *shown)
-    check_text(chunk_id, document_id, checksum, computed)
     place = Place(file, page, tuple(json.loads(heading)), start, end)
     return Passage(
         chunk_id, document_id, title, text, 0.0, position, tenant, collection, place, copies
     )
 
 
-def read_preceding(connection: sqlite3.Connection, chunk_id: int) -> Passage | None:
-    """Return the chunk that precedes a live one in its document; None for the first."""
+def preceding(connection: sqlite3.Connection, chunk_id: int) -> list[int]:
+    """Return the chunk that precedes another in its document; none for the first."""
     row = connection.execute(
         "SELECT before.chunk_id FROM chunks JOIN chunks AS before USING (version)"
         " WHERE chunks.chunk_id = ? AND before.position = chunks.position - 1",
         (chunk_id,),
     ).fetchone()
-    found = [] if row is None else read_passages(connection, [row[0]])
-    return found[0] if found else None
+    return [] if row is None else [row[0]]
 
 
 def has_tombstone(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> bool:

@@ -13,7 +13,7 @@ from heddle.app.assembly.lanes import lane_specs
 from heddle.app.assembly.remote_ports import start_remote_ports
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.embedding_service import EmbeddingService
-from heddle.app.observe.server_state import EngineState, ServerState
+from heddle.app.observe.server_state import CorpusState, EngineState, ServerState
 from heddle.app.observe.tally import Tally
 from heddle.app.priming.reprime import Repriming, repriming_of
 from heddle.app.runtime_thread import RuntimeThread
@@ -83,6 +83,7 @@ class RunningServer:
             tally=self.tally,
             counters=replace(runtime.counters),
             embedding=None if self.embedding is None else self.embedding.state(),
+            corpus=None if self.store is None else _corpus_state(self.store),
             repriming=None if self.repriming is None else self.repriming.state(),
             predicted_wait_s=runtime.requests.admission.between_s or 0.0,
         )
@@ -178,6 +179,10 @@ def start(
             repriming,
             ending.pop_all(),
         )
+
+
+def _corpus_state(store: CorpusStore) -> CorpusState:
+    return CorpusState(store.directory, store.damage.count)
 
 
 def _open_corpus(

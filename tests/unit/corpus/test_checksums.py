@@ -7,6 +7,8 @@ import pytest
 from corpora import STAMP, embed, put, texts_searchable
 
 from heddle.core.errors import StorageError
+from heddle.core.search_scope import SearchScope
+from heddle.corpus.damage import DamagedChunk, DamageLog
 from heddle.corpus.database import FILE_NAME
 from heddle.corpus.store import CorpusStore
 
@@ -37,11 +39,9 @@ def test_letters_changed_in_the_file_are_not_shown(tmp_path):
     with sqlite3.connect(file) as connection:
         assert connection.execute("SELECT text FROM chunks").fetchone()[0].endswith("Olaf Vann")
     connection.close()
-    with (
-        CorpusStore.open(tmp_path) as store,
-        pytest.raises(StorageError, match=r"text of chunk 1 is damaged.*restore a copy"),
-    ):
-        store.passages([1])
+    with CorpusStore.open(tmp_path) as store:
+        assert store.passages([1]) == ()
+        assert store.damage.count == 1
 
 
 @pytest.mark.parametrize(
@@ -58,17 +58,44 @@ def test_letters_changed_in_the_file_are_not_shown(tmp_path):
 def test_all_that_is_shown_is_covered(filled, statement):
     assert len(filled.passages([1])) == 1
     change(filled, statement)
-    with pytest.raises(StorageError, match="text of chunk 1 is damaged"):
-        filled.passages([1])
-    assert [passage.text for passage in filled.passages([3])] == ["a sound text"]
+    assert [passage.text for passage in filled.passages([1, 3])] == ["a sound text"]
 
 
-def test_only_the_log_names_the_document(filled, caplog):
+def test_a_text_that_is_no_utf_8_any_more_is_left_out_too(filled):
+    change(filled, "UPDATE chunks SET text = CAST(x'41ff42' AS TEXT) WHERE chunk_id = 1")
+    assert [passage.chunk_id for passage in filled.passages([1, 2])] == [2]
+
+
+def test_the_log_names_each_damaged_chunk_once(filled, caplog):
     change(filled, "UPDATE chunks SET title = 'b' WHERE chunk_id = 3")
-    with pytest.raises(StorageError) as caught:
-        filled.passages([3])
-    assert "'b'" not in str(caught.value)
-    assert "chunk 3 of the document 'b' is damaged" in caplog.text
+    for _ in range(3):
+        assert filled.passages([3]) == ()
+    assert caplog.text.count("chunk 3 of the document 'b' is damaged") == 1
+    assert f"heddle doctor --index {filled.directory} --check" in caplog.text
+
+
+def test_no_more_chunks_are_remembered_than_fit(tmp_path, caplog):
+    log = DamageLog(tmp_path, chunks_max=2)
+    log.note(DamagedChunk(i, "text", "a", "") for i in range(4))
+    assert (log.count, caplog.text.count("more than 2 chunks")) == (2, 1)
+    log.settle([0])
+    log.note([DamagedChunk(7, "vector", "a", "")])
+    assert [chunk.chunk_id for chunk in log.found()] == [1, 7]
+
+
+def test_what_another_tenant_has_lost_is_not_counted(tmp_path):
+    log = DamageLog(tmp_path)
+    log.note([DamagedChunk(1, "text", "a", "mine"), DamagedChunk(2, "text", "b", "")])
+    assert [log.count_among([1, 2, 3], tenant) for tenant in ("mine", "yours")] == [2, 1]
+
+
+def test_what_is_sound_or_gone_is_known_as_damaged_no_more(filled):
+    change(filled, "UPDATE chunks SET position = 7 WHERE chunk_id IN (1, 3)")
+    assert filled.passages([1, 3]) == ()
+    change(filled, "UPDATE chunks SET position = 0 WHERE chunk_id = 3")
+    filled.delete_document("a")
+    assert filled.damage.count == 0
+    assert [passage.chunk_id for passage in filled.passages([1, 3])] == [3]
 
 
 def test_a_damaged_vector_is_not_handed_out(filled):
@@ -76,9 +103,9 @@ def test_a_damaged_vector_is_not_handed_out(filled):
     change(filled, "UPDATE vectors SET vector = ? WHERE chunk_id = 2", other)
     with pytest.raises(StorageError, match="vector of chunk 2 is damaged"):
         list(filled.vectors())
-    with pytest.raises(StorageError, match="vector of chunk 2 is damaged"):
-        filled.vectors_of([2])
-    assert filled.vectors_of([1]).chunk_ids.tolist() == [1]
+    assert filled.vectors_of([1, 2]).chunk_ids.tolist() == [1]
+    assert filled.by_words("text", 9, SearchScope()).chunk_ids.tolist() == [3]
+    assert [chunk.part for chunk in filled.damage.found()] == ["vector"]
 
 
 def test_a_copied_vector_has_its_checksum(filled):

@@ -1,0 +1,53 @@
+"""A corpus whose file was changed by a bad disk: what a server says of it, and what mends it."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from heddle import Server
+from heddle.corpus.database import FILE_NAME
+from tests.helpers.tiny_server import index_documents, write_documents
+
+QUESTION = "Who is the keeper of Rock 3?"
+TITLE = "The lighthouse of Rock 3"
+
+
+@pytest.fixture
+def indexed(tmp_path: Path) -> Path:
+    return index_documents([write_documents(tmp_path / "documents")], tmp_path / "corpus")
+
+
+@pytest.fixture
+def server(indexed: Path) -> Iterator[Server]:
+    with Server(None, indexed) as running:
+        yield running
+
+
+def damage(corpus: Path) -> None:
+    """Change letters of the passage that answers the question, as a bad disk does."""
+    with sqlite3.connect(corpus / FILE_NAME) as connection:
+        changed = connection.execute(
+            "UPDATE chunks SET text = replace(text, 'e', 'i') WHERE title = ?", (TITLE,)
+        )
+        assert changed.rowcount > 0
+    connection.close()
+
+
+def titles(server: Server) -> list[str]:
+    return [passage.title for passage in server.search(QUESTION).passages]
+
+
+def test_a_damaged_passage_is_left_out_and_told(server: Server, indexed: Path) -> None:
+    before = titles(server)
+    assert before[0] == TITLE
+    assert server.health()["status"] == "ok"
+    damage(indexed)
+    found = server.search(QUESTION)
+    assert [passage.title for passage in found.passages] == before[1:]
+    assert "damaged" in found.receipt.fallbacks[0]
+    assert found.receipt.fallback_kinds == {"corpus": 1}
+    health = server.health()
+    assert (health["status"], health["ready"]) == ("degraded", True)
+    assert f"heddle doctor --index {indexed} --check" in health["notes"]["corpus"][0]
