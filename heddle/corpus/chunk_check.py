@@ -11,7 +11,7 @@ CHECKED: Final = "id, tenant, collection, position, chunks.title, text, start, s
 
 
 def find_damaged(
-    connection: sqlite3.Connection, condition: str, values: tuple[object, ...]
+    connection: sqlite3.Connection, condition: str, values: tuple[object, ...] = ()
 ) -> list[DamagedChunk]:
     """Return the damaged chunks among those that fulfil a condition, by ascending id.
 

@@ -442,6 +442,14 @@ class CorpusStore:
         with self._database.write() as connection:
             _set_meta(connection, "chunking", stamp)
 
+    def damaged_sources(self) -> set[str]:
+        """Return the files that brought documents of which chunks are damaged; "" = none did.
+
+        Reads every chunk and vector.
+        """
+        with self._database.read() as connection:
+            return document_table.damaged_sources(connection)
+
     def source(self, name: str) -> SourceFile | None:
         """Return a file as it was when it was last taken in whole, or None."""
         with self._database.read() as connection:

@@ -51,3 +51,21 @@ def test_a_damaged_passage_is_left_out_and_told(server: Server, indexed: Path) -
     health = server.health()
     assert (health["status"], health["ready"]) == ("degraded", True)
     assert f"heddle doctor --index {indexed} --check" in health["notes"]["corpus"][0]
+
+
+def test_what_brings_a_document_again_mends_it(server: Server, indexed: Path) -> None:
+    before = titles(server)
+    damage(indexed)
+    assert titles(server) == before[1:]
+    index_documents([indexed.parent / "documents"], indexed)
+    assert titles(server) == before
+
+
+def test_a_document_put_again_is_mended_in_a_running_server(server: Server, indexed: Path) -> None:
+    text = "The keeper of Rock 3 has a see-through hat."
+    assert server.upsert("note", text, title=TITLE).embedded.chunks == 1
+    damage(indexed)
+    assert TITLE not in titles(server)
+    assert server.upsert("note", text, title=TITLE).outcome.value == "changed"
+    assert [p.text for p in server.search(QUESTION).passages if p.title == TITLE] == [text]
+    assert server.upsert("note", text, title=TITLE).outcome.value == "unchanged"
