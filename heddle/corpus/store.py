@@ -26,6 +26,7 @@ from heddle.core.search_scope import SearchScope
 from heddle.corpus import document_table, scope_query, vector_table, word_search
 from heddle.corpus.chunk_check import find_damaged
 from heddle.corpus.chunking import TextChunk
+from heddle.corpus.corpus_check import CorpusCheck, check_corpus
 from heddle.corpus.damage import DamagedChunk, DamageLog, damage_error
 from heddle.corpus.database import FILE_NAME, Database
 from heddle.corpus.document import Document, DocumentKey
@@ -441,6 +442,19 @@ class CorpusStore:
         """Say how texts are cut from now on; those that are here stay as they are."""
         with self._database.write() as connection:
             _set_meta(connection, "chunking", stamp)
+
+    def check(self) -> CorpusCheck:
+        """Check the file, and every chunk and vector against its checksum; reads all of it."""
+        with self._database.read() as connection:
+            return check_corpus(connection)
+
+    def vector_ids(self) -> NDArray[np.int64]:
+        """Return the chunks whose vectors `vectors()` gives, ascending. Shape: [n] int64."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT chunk_id FROM vectors WHERE revision > 0 ORDER BY chunk_id"
+            )
+            return np.fromiter((row[0] for row in rows), np.int64)
 
     def damaged_sources(self) -> set[str]:
         """Return the files that brought documents of which chunks are damaged; "" = none did.
