@@ -31,8 +31,8 @@ from heddle.cli.config_options import CONFIGS, add_config, choices, server_confi
 from heddle.cli.profile import profile_lane, slos_of
 from heddle.core.cache import cache_root
 from heddle.core.errors import ConfigError, HeddleError, InputError, StorageError
-from heddle.corpus.corpus_check import CorpusCheck
-from heddle.corpus.damage import DamagedChunk
+from heddle.corpus.checks.corpus_check import CorpusCheck
+from heddle.corpus.checks.damage import DamagedChunk
 from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_facts

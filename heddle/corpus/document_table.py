@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from heddle.core.errors import InputError
 from heddle.core.search_scope import Metadata
 from heddle.corpus import twins
-from heddle.corpus.checksums import chunk_checksum
-from heddle.corpus.chunk_check import find_damaged
+from heddle.corpus.checks.checksums import chunk_checksum
+from heddle.corpus.checks.chunk_check import find_damaged
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document, DocumentKey
 from heddle.corpus.records import PutOutcome

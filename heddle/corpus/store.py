@@ -24,10 +24,10 @@ from heddle.core.errors import ConfigError, InputError
 from heddle.core.passages import Passage
 from heddle.core.search_scope import SearchScope
 from heddle.corpus import document_table, scope_query, vector_table, word_search
-from heddle.corpus.chunk_check import find_damaged
+from heddle.corpus.checks.chunk_check import find_damaged
+from heddle.corpus.checks.corpus_check import CorpusCheck, check_corpus
+from heddle.corpus.checks.damage import DamagedChunk, DamageLog, damage_error
 from heddle.corpus.chunking import TextChunk
-from heddle.corpus.corpus_check import CorpusCheck, check_corpus
-from heddle.corpus.damage import DamagedChunk, DamageLog, damage_error
 from heddle.corpus.database import FILE_NAME, Database
 from heddle.corpus.document import Document, DocumentKey
 from heddle.corpus.records import (

@@ -11,8 +11,8 @@ import sqlite3
 from collections.abc import Iterable
 from hashlib import sha256
 
-from heddle.corpus.checksums import is_sound, vector_checksum
-from heddle.corpus.chunk_check import find_damaged
+from heddle.corpus.checks.checksums import is_sound, vector_checksum
+from heddle.corpus.checks.chunk_check import find_damaged
 
 DIGEST_BYTES = 16
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from heddle.core.errors import StorageError
 from heddle.core.passages import Passage, Place
 from heddle.corpus import twins
-from heddle.corpus.checksums import chunk_checksum, is_sound, vector_checksum
-from heddle.corpus.chunk_check import CHECKED
-from heddle.corpus.damage import DamagedChunk
+from heddle.corpus.checks.checksums import chunk_checksum, is_sound, vector_checksum
+from heddle.corpus.checks.chunk_check import CHECKED
+from heddle.corpus.checks.damage import DamagedChunk
 from heddle.corpus.document import DocumentKey
 from heddle.corpus.records import PendingChunk, VectorBatch
 

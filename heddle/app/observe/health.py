@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from heddle.app.observe.server_state import CorpusState, ServerState
-from heddle.corpus.damage import remedy
+from heddle.corpus.checks.damage import remedy
 from heddle.runtime.supervision import LaneHealth, LaneState
 
 

@@ -8,7 +8,7 @@ from corpora import STAMP, embed, put, texts_searchable
 
 from heddle.core.errors import StorageError
 from heddle.core.search_scope import SearchScope
-from heddle.corpus.damage import DamagedChunk, DamageLog
+from heddle.corpus.checks.damage import DamagedChunk, DamageLog
 from heddle.corpus.database import FILE_NAME
 from heddle.corpus.store import CorpusStore
 

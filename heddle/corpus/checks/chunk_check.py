@@ -3,8 +3,8 @@
 import sqlite3
 from typing import Final
 
-from heddle.corpus.checksums import chunk_checksum, is_sound, vector_checksum
-from heddle.corpus.damage import DamagedChunk
+from heddle.corpus.checks.checksums import chunk_checksum, is_sound, vector_checksum
+from heddle.corpus.checks.damage import DamagedChunk
 
 # A chunk's fields in the order of its checksum.
 CHECKED: Final = "id, tenant, collection, position, chunks.title, text, start, stop, page, heading"

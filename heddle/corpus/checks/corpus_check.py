@@ -4,8 +4,8 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Final
 
-from heddle.corpus.chunk_check import find_damaged
-from heddle.corpus.damage import DamagedChunk
+from heddle.corpus.checks.chunk_check import find_damaged
+from heddle.corpus.checks.damage import DamagedChunk
 
 PROBLEMS_MAX: Final = 20  # SQLite's own that are named
 
