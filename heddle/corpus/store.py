@@ -571,6 +571,20 @@ class CorpusStore:
             size = self._database.bytes_on_disk
         return CorpusStats(documents, chunks, vectors, pending, size, twins, outdated)
 
+    def check_chunks(self, after: int, limit: int) -> tuple[int, ...]:
+        """Check up to `limit` chunks with ids above `after`; return their ids, ascending.
+
+        `damage` and the log name the damaged ones.
+        """
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT chunk_id FROM chunks WHERE chunk_id > ? ORDER BY chunk_id LIMIT ?",
+                (after, limit),
+            )
+            chunk_ids = tuple(row[0] for row in rows)
+        self.damage.note(self._damaged_among(chunk_ids))
+        return chunk_ids
+
     def _damaged_among(self, chunk_ids: Sequence[int]) -> list[DamagedChunk]:
         with self._database.read() as connection:
             among = "chunk_id IN (SELECT value FROM json_each(?))"

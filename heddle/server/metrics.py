@@ -154,6 +154,11 @@ class ServerCollector(Collector):
                 "Chunks of the corpus that differ from their checksums, as far as they were read.",
                 state.corpus.damaged_chunks,
             )
+            yield CounterMetricFamily(
+                "heddle_corpus_scrubbed_chunks",
+                "Chunks that the background check of the corpus has read.",
+                state.corpus.scrubbed_chunks,
+            )
         if state.repriming is not None:
             yield from _repriming(state.repriming)
 

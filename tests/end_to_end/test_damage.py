@@ -8,6 +8,7 @@ import pytest
 
 from heddle import Server
 from heddle.corpus.database import FILE_NAME
+from tests.helpers.server_state import eventually
 from tests.helpers.tiny_server import index_documents, write_documents
 
 QUESTION = "Who is the keeper of Rock 3?"
@@ -51,6 +52,16 @@ def test_a_damaged_passage_is_left_out_and_told(server: Server, indexed: Path) -
     health = server.health()
     assert (health["status"], health["ready"]) == ("degraded", True)
     assert f"heddle doctor --index {indexed} --check" in health["notes"]["corpus"][0]
+
+
+def test_the_scrub_finds_damage_that_no_search_has_met(
+    indexed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heddle.corpus.checks.scrub.FIRST_S", 0.0)
+    damage(indexed)
+    with Server(None, indexed, engine_host="inline") as server:
+        eventually(lambda: server.health()["status"] == "degraded")
+        assert server.state().corpus.damaged_chunks == 1
 
 
 def test_what_brings_a_document_again_mends_it(server: Server, indexed: Path) -> None:

@@ -16,8 +16,8 @@ def health_of(state: ServerState) -> dict[str, object]:
     """
     last = {name: engine.last for name, engine in state.engines.items() if engine.last is not None}
     notes = {name: list(frame.notes) for name, frame in last.items() if frame.notes}
-    if state.corpus is not None and state.corpus.damaged_chunks:
-        notes["corpus"] = [_damage(state.corpus)]
+    if state.corpus is not None and (found := _corpus_notes(state.corpus)):
+        notes["corpus"] = found
     is_ready = all(lane.state is LaneState.READY for lane in state.lanes.values())
     embedding = {} if state.embedding is None else state.embedding.lanes
     return {
@@ -38,11 +38,12 @@ def health_of(state: ServerState) -> dict[str, object]:
     }
 
 
-def _damage(corpus: CorpusState) -> str:
-    return (
-        f"{corpus.damaged_chunks} chunks of {corpus.directory} are damaged and left out;"
-        f" {remedy(corpus.directory)}"
-    )
+def _corpus_notes(corpus: CorpusState) -> list[str]:
+    notes = [f"the corpus can't be checked: {corpus.problem}"] if corpus.problem else []
+    if corpus.damaged_chunks:
+        count = f"{corpus.damaged_chunks} chunks of {corpus.directory}"
+        notes.append(f"{count} are damaged and left out; {remedy(corpus.directory)}")
+    return notes
 
 
 def _lane(lane: LaneHealth) -> dict[str, object]:

@@ -64,10 +64,16 @@ class ReprimingState:
 
 @dataclass(frozen=True, slots=True)
 class CorpusState:
-    """The corpus: its directory, and how many chunks are known to be damaged by now."""
+    """The corpus: its directory, and how many chunks are known to be damaged by now.
+
+    `scrubbed_chunks` counts what the background check has read so far; `problem` says why it can't
+    read.
+    """
 
     directory: Path
     damaged_chunks: int = 0
+    scrubbed_chunks: int = 0
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
