@@ -142,7 +142,14 @@ class PassageSource(Protocol):
     """Where chunk ids become passages."""
 
     def passages(self, chunk_ids: Sequence[int]) -> Sequence[Passage]:
-        """Return the live chunks among these ids, in the order asked; deleted ones are left out."""
+        """Return the live chunks among these ids, in the order asked.
+
+        Deleted and damaged ones are left out.
+        """
+        ...
+
+    def count_damaged(self, chunk_ids: Sequence[int], tenant: str) -> int:
+        """Return how many of these are known to be damaged, of those a tenant may see."""
         ...
 
 
