@@ -120,6 +120,14 @@ class Tokenizer(Protocol):
         """
         ...
 
+    def check_length(self, parts: Sequence[PromptPart]) -> None:
+        """Refuse parts that can't fit the model's context, without a look at their tokens.
+
+        Raises:
+            InputError: they are too long; says how much too long, and what to change.
+        """
+        ...
+
     def encode_slot(self, text: str) -> tuple[int, ...]:
         """Return the token ids that fill a pending segment."""
         ...

@@ -7,6 +7,7 @@ import numpy as np
 
 from heddle.core.commands import Admit, Cancel, Release
 from heddle.core.credits import Credits
+from heddle.core.errors import InputError
 from heddle.core.frames import Cancelled, Done, Failed, Frame, Progress
 from heddle.core.passages import Passage
 from heddle.core.payloads import (
@@ -217,6 +218,11 @@ class FakeTokenizer:
     def encode_prompt(self, parts):
         middle = (Segment(None if p is None else self.encode_slot(str(p))) for p in parts)
         return (Segment((1,)), *middle, Segment((2,)))
+
+    def check_length(self, parts):
+        longest = max((len(str(part)) for part in parts), default=0)
+        if longest > self.context_tokens_max:
+            raise InputError(f"the prompt has {longest} characters: shorten the question")
 
     def encode_slot(self, text):
         return tuple(map(ord, text))

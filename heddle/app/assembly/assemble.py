@@ -183,4 +183,4 @@ def _tokenizer(plan: ServerPlan) -> Tokenizer | None:
         return TextPrompts() if context is None else TextPrompts(context)
     if plan.generator is None:
         return None
-    return PromptTokenizer.from_directory(plan.generator.directory)
+    return PromptTokenizer.from_directory(plan.generator.directory, plan.config.context_tokens_max)
