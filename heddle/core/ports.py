@@ -1,7 +1,8 @@
 """The seams: what a layer needs from another without knowing it."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from concurrent.futures import Future
+from typing import Protocol, TypeVar, runtime_checkable
 
 from heddle.core.commands import Command
 from heddle.core.credits import Credits
@@ -10,6 +11,8 @@ from heddle.core.passages import Passage
 from heddle.core.payloads import Segment
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.system_text import PromptPart
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -135,6 +138,18 @@ class Tokenizer(Protocol):
     @property
     def context_tokens_max(self) -> int:
         """The model's context length [tokens]."""
+        ...
+
+
+class WorkPool(Protocol):
+    """Threads for work that would hold up the runtime's own."""
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Run work beside the caller; nothing may change its inputs meanwhile."""
+        ...
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from any thread, whenever work has ended."""
         ...
 
 

@@ -274,6 +274,7 @@ class Bench:
         ports=None,
         more=(),
         speculates=False,
+        threads=None,
         **sizes,
     ):
         self.clock = ManualClock()
@@ -293,6 +294,7 @@ class Bench:
             passages=FakePassages(),
             clock=self.clock,
             speculates=speculates,
+            threads=threads,
         )
 
     def submit(self, workflow, inputs=None, *, cycle=True, **options):

@@ -557,7 +557,7 @@ def test_frames_come_from_their_own_engine_only(search):
 
 
 def test_a_prompt_that_cannot_fit_is_refused_before_it_is_tokenised(bench, draft, monkeypatch):
-    monkeypatch.setattr(FakeTokenizer, "encode_prompt", None)  # whoever tokenises fails
+    monkeypatch.setattr(FakeTokenizer, "encode_prompt", None)  # a call of it fails
     call = bench.submit(draft, {"query": "x" * 2000})
     assert isinstance(call.error, InputError)
     assert "shorten the question" in str(call.error)

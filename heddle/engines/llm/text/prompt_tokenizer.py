@@ -134,7 +134,7 @@ class PromptTokenizer:
         return self._context_tokens_max
 
     def check_length(self, parts: Sequence[PromptPart]) -> None:
-        """Refuse a prompt that can't fit, whatever its tokens are; nothing is tokenised."""
+        """Refuse a prompt whose bytes alone show that it can't fit; nothing is tokenised."""
         texts = [text for text in map(_text, parts) if text]
         chars = sum(map(len, texts))
         if self._bound is None or chars * UTF8_BYTES_MAX <= self._context_tokens_max:
@@ -194,7 +194,10 @@ class PromptTokenizer:
 
     def _encode(self, text: str) -> tuple[int, ...]:
         try:
-            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+            if len(text) > CACHED_CHARS_MAX:  # a batch lets other threads run meanwhile
+                [encoding] = self._tokenizer.encode_batch([text], add_special_tokens=False)
+            else:
+                encoding = self._tokenizer.encode(text, add_special_tokens=False)
         except (TypeError, UnicodeEncodeError) as error:
             raise InputError(
                 f"text is not valid Unicode and can't be tokenized: {error}"

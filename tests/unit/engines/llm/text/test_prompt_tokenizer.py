@@ -352,7 +352,7 @@ def test_a_prompt_that_cannot_fit_is_refused_and_not_tokenised(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompts_ = model_of(family, READER).prompts
-    monkeypatch.setattr(prompts_, "_encode_part", None)  # whoever tokenises fails
+    monkeypatch.setattr(prompts_, "_encode_part", None)  # a call of it fails
     with pytest.raises(InputError, match=r"at least \d+ tokens, and 512 fit .*shorten"):
         prompts_.check_length(["\U0001f98a" * 32_768])
     prompts_.check_length(["\U0001f98a" * 100])
