@@ -95,6 +95,9 @@ class OneTokenSegments:
         """Return a segment for each part, head and tail."""
         return (Segment((1,)),) * (len(parts) + 2)
 
+    def check_length(self, parts: Sequence[object]) -> None:
+        """Do nothing: all prompts are short."""
+
     def encode_slot(self, text: str) -> tuple[int, ...]:
         """Return one token."""
         return (1,)

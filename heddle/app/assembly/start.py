@@ -24,12 +24,14 @@ from heddle.core.ports import Clock, Tracer
 from heddle.corpus.store import CorpusStore
 from heddle.hosts.process import ProcessLane, start_lanes
 from heddle.hosts.tool_threads import ToolThreads
+from heddle.hosts.work_threads import WorkThreads
 from heddle.runtime.handle import Handle
 from heddle.runtime.loop import RuntimeLoop
 from heddle.runtime.supervision import LaneLimits
 
 log = logging.getLogger(__name__)
 AGAIN_S: Final = 60.0  # until a lane that was given up is started once more
+TOKENIZING_THREADS: Final = 2  # one long prompt doesn't hold up the next, and cores are left
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +128,8 @@ def start(
     piece may use those that were pushed before it until it has ended:
 
     1. The event loop is pushed first: other threads may wake it until all of them have ended.
-    2. The tools, the corpus, the lanes and the thread of remote models outlive the runtime, which
-       reads and commands them.
+    2. The tools, the threads that tokenise, the corpus, the lanes and the thread of remote models
+       outlive the runtime, which reads and commands them.
     3. The runtime's thread outlives all that lives on it.
     4. The repriming thread is joined while the runtime's thread still runs: it may wait for a call
        there, and its last request has ended with the runtime's loop.
@@ -151,6 +153,8 @@ def start(
         ending.callback(thread.dispose)
         tools = ToolThreads("tools", config.tool_threads, clock)
         ending.callback(tools.close)
+        tokenizing = WorkThreads("tokenize", TOKENIZING_THREADS)
+        ending.callback(tokenizing.close)
         store = _open_corpus(config, ending, needs_vectors=needs_vectors)
         plan = plan_server(config, store)
         _check_embedder(plan, store)
@@ -174,6 +178,7 @@ def start(
             lanes,
             () if config.engine_host == "process" else specs,
             tools,
+            tokenizing,
             remote,
             (tracer, tally),
             ending,
