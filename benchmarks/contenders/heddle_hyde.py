@@ -95,6 +95,9 @@ class OneTokenSegments:
         """Return a segment for each part, head and tail."""
         return (Segment((1,)),) * (len(parts) + 2)
 
+    def check_length(self, parts: Sequence[object]) -> None:
+        """Do nothing: all prompts are short."""
+
     def encode_slot(self, text: str) -> tuple[int, ...]:
         """Return one token."""
         return (1,)
@@ -108,6 +111,10 @@ class TablePassages:
     def passages(self, chunk_ids: Sequence[int]) -> Sequence[Passage]:
         """Return them by id."""
         return [self._passages[i] for i in chunk_ids]
+
+    def count_damaged(self, chunk_ids: Sequence[int], tenant: str) -> int:
+        """Return how many of them are damaged: none."""
+        return 0
 
 
 def hyde() -> RAGraph:

@@ -381,6 +381,15 @@ class ServerConfig:
         details="in a primed corpus, for example the neighbours of a changed chunk",
         group=REUSE,
     )
+    scrub_hours: float = setting(
+        24.0,
+        "hours between two checks of the whole corpus in the background",
+        details="256 chunks a second; /health says what is damaged; 0 = a chunk is checked only "
+        "when it is read",
+        group=BOUNDS,
+        form="HOURS",
+        low=0,
+    )
     disabled_passes: frozenset[str] = setting(
         frozenset(),
         "optimizer passes to leave out",

@@ -69,6 +69,7 @@ class ServerSettings(TypedDict, total=False):
     kv_reuse_encoding: KvReuseEncoding
     kv_reuse_disk_bytes: int | None
     reprime: bool
+    scrub_hours: float
     disabled_passes: frozenset[str]
     tool_threads: int
     requests_max: int

@@ -1,7 +1,8 @@
 """The seams: what a layer needs from another without knowing it."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from concurrent.futures import Future
+from typing import Protocol, TypeVar, runtime_checkable
 
 from heddle.core.commands import Command
 from heddle.core.credits import Credits
@@ -10,6 +11,8 @@ from heddle.core.passages import Passage
 from heddle.core.payloads import Segment
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.system_text import PromptPart
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -130,6 +133,14 @@ class Tokenizer(Protocol):
         """
         ...
 
+    def check_length(self, parts: Sequence[PromptPart]) -> None:
+        """Refuse parts that can't fit the model's context, without a look at their tokens.
+
+        Raises:
+            InputError: they are too long; says how much too long, and what to change.
+        """
+        ...
+
     def encode_slot(self, text: str) -> tuple[int, ...]:
         """Return the token ids that fill a pending segment."""
         ...
@@ -137,6 +148,18 @@ class Tokenizer(Protocol):
     @property
     def context_tokens_max(self) -> int:
         """The model's context length [tokens]."""
+        ...
+
+
+class WorkPool(Protocol):
+    """Threads for work that would hold up the runtime's own."""
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Run work beside the caller; nothing may change its inputs meanwhile."""
+        ...
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from any thread, whenever work has ended."""
         ...
 
 
@@ -152,7 +175,14 @@ class PassageSource(Protocol):
     """Where chunk ids become passages."""
 
     def passages(self, chunk_ids: Sequence[int]) -> Sequence[Passage]:
-        """Return the live chunks among these ids, in the order asked; deleted ones are left out."""
+        """Return the live chunks among these ids, in the order asked.
+
+        Deleted and damaged ones are left out.
+        """
+        ...
+
+    def count_damaged(self, chunk_ids: Sequence[int], tenant: str) -> int:
+        """Return how many of these are known to be damaged, of those a tenant may see."""
         ...
 
 

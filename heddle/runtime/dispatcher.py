@@ -2,17 +2,19 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from heddle.core.errors import ConfigError
 from heddle.core.payloads import DecodePayload, PrefillPayload, Segment, split_rows
-from heddle.core.ports import Tokenizer
+from heddle.core.ports import Tokenizer, WorkPool
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import SearchScope
 from heddle.graph.primitive import DecodeConfig, Primitive
 from heddle.runtime.batching import Pending, Take
 from heddle.runtime.guess import end_guess, guessable
 from heddle.runtime.lane import Lane
+from heddle.runtime.long_prompts import LongPrompt, LongPrompts
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.payload_builder import Built, build_payload
 from heddle.runtime.request import PrimitiveRun, Request
@@ -51,6 +53,7 @@ class Dispatcher:
         tokenizer: encodes prompts.
         speculates: whether searches tell what they have found by now, so that prompts can be
             computed ahead with that.
+        threads: make the prompts that take long; None = they are made at once.
 
     Mutates: the lanes' queues, the runs of primitives that are queued or sent, `tasks`.
     Raises: ConfigError: an engine has fewer credits than one generation takes.
@@ -61,9 +64,12 @@ class Dispatcher:
     tasks: TaskTable
     tokenizer: Tokenizer | None
     speculates: bool = False
+    threads: WorkPool | None = None
+    long_prompts: LongPrompts = field(init=False)
     _able: dict[PrimitiveKind, list[Lane]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.long_prompts = LongPrompts(self.threads)
         for lane in self.lanes.values():
             port = lane.port
             if PrimitiveKind.PREFILLING in port.kinds and port.credits.total < PAIR_CREDITS:
@@ -92,14 +98,39 @@ class Dispatcher:
     def queue(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Let a primitive wait for an engine; its payload is built the first time.
 
+        A long prompt is built by a thread; `take` queues its primitive then.
+
         Raises:
             HeddleError: the payload can't be built.
         """
+        if run.payload is not None:
+            self._queue(request, run, now_s)
+            return
+        build = partial(self._build, request, run.primitive, request.store)
+        if self.long_prompts.is_long(run.primitive, request.store):
+            self.long_prompts.start(request, run, build)
+        else:
+            self._queue_built(request, run, build(), now_s)
+
+    def take(self, prompt: LongPrompt, now_s: float) -> None:
+        """Queue a primitive whose prompt a thread has made, if that is still wanted.
+
+        Raises:
+            HeddleError: the prompt can't be made.
+        """
+        request, run = prompt.request, prompt.run
+        if request.runs.get(run.primitive.name) is run:
+            self._queue_built(request, run, prompt.built.result(), now_s)
+
+    def _queue_built(self, request: Request, run: PrimitiveRun, built: Built, now_s: float) -> None:
+        run.payload = built.payload
+        if built.shown:
+            request.shown[run.primitive.node] = built.shown
+        self._queue(request, run, now_s)
+
+    def _queue(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         primitive, plan = run.primitive, run.plan
-        if run.payload is None:
-            run.payload, shown = self._build(request, primitive, request.store)
-            if shown:
-                request.shown[primitive.node] = shown
+        assert run.payload is not None, f"{primitive.name!r} is queued without a payload"
         rows = run.payload.rows if plan.is_splittable else min(1, run.payload.rows)
         # A prefill takes a credit for its decode too: the pair must never wait half sent.
         rows += plan.rider is not None
@@ -144,6 +175,7 @@ class Dispatcher:
 
     def withdraw(self, request: Request) -> None:
         """Take back whatever waits or is in flight for a request."""
+        self.long_prompts.drop(request.id)
         for lane in self.lanes.values():
             lane.scheduler.drop_request(request.id)
         self.tasks.cancel(request)

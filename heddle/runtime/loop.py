@@ -33,6 +33,8 @@ class RuntimeLoop:
         self._thread_id = threading.get_ident()
         for port in self.runtime.ports:
             port.subscribe(self.wake)
+        if self.runtime.threads is not None:
+            self.runtime.threads.subscribe(self.wake)
 
     def wake(self) -> None:
         """Ask for a cycle soon; safe from any thread, and cheap when one is due already."""

@@ -68,6 +68,7 @@ def build_payload(
 
     Raises:
         WorkflowError: a list slot has no item for this turn.
+        InputError: a prompt is too long for the model.
     """
     config = primitive.config
     if isinstance(config, EmbedConfig):
@@ -136,6 +137,7 @@ def _build_prefill(
 ) -> Built:
     if tokenizer is None:
         raise InternalError("a generation needs a tokenizer")
+    tokenizer.check_length(parts)
     shown = tuple(part for part in parts if isinstance(part, Passage))
     segments = tokenizer.encode_prompt(parts)
     if written:
@@ -146,6 +148,7 @@ def _build_prefill(
 def _build_asking(parts: list[PromptPart], tokenizer: Tokenizer | None, tenant: str) -> AskPayload:
     if tokenizer is None:
         raise InternalError("a question needs a tokenizer")
+    tokenizer.check_length(parts)
     # The same ids as behind any passage: how one ends is all that the text behind it depends on.
     before = max((i for i, part in enumerate(parts) if isinstance(part, Passage)), default=-1)
     segments = tokenizer.encode_prompt((_ANY_PASSAGE, *parts[before + 1 :]))[2:]

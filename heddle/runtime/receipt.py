@@ -28,6 +28,7 @@ class FallbackKind(Enum):
     EMPTY_LIST = "empty_list"
     SPECULATION = "speculation"  # a prompt was not computed ahead
     KV_TRANSFER = "kv_transfer"  # a prompt's KV did not all come from the lane that prefilled it
+    CORPUS = "corpus"  # a passage that was found is damaged, and was left out
     REMOTE = "remote"  # another server did not do as asked
 
 

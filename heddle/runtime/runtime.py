@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 
 from heddle.core.errors import Cancelled, HeddleError, InputError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
-from heddle.core.ports import Clock, EnginePort, PassageSource, Timed, Tokenizer, Tracer
+from heddle.core.ports import (
+    Clock,
+    EnginePort,
+    PassageSource,
+    Timed,
+    Tokenizer,
+    Tracer,
+    WorkPool,
+)
 from heddle.core.search_scope import Where
 from heddle.core.tasks import Optimizations, Priority
 from heddle.lowering.scope import initial_scope, input_key
@@ -48,6 +56,7 @@ class Runtime:
         tracers: hear of every step.
         clock: times callable edges; nothing is decided by it.
         speculates: whether prompts may be computed while their search still runs.
+        threads: tokenise long prompts; None = they are tokenised on this thread, as in simulations.
 
     Mutates: everything below; only one thread may call it.
     Raises: ConfigError: an engine has fewer credits than one generation takes.
@@ -63,6 +72,7 @@ class Runtime:
     tracers: Sequence[Tracer] = ()
     clock: Clock = field(default_factory=SystemClock)
     speculates: bool = False
+    threads: WorkPool | None = None
     counters: Counters = field(default_factory=Counters)
     lanes: dict[str, Lane] = field(init=False)
     tasks: TaskTable = field(default_factory=TaskTable)
@@ -79,7 +89,7 @@ class Runtime:
         self._timed = [port for port in self.ports if isinstance(port, Timed)]
         self.lanes = {p.name: Lane(p, EngineScheduler(self.policy)) for p in self.ports}
         self._dispatcher = Dispatcher(
-            self.lanes, in_flight, self.tasks, self.tokenizer, self.speculates
+            self.lanes, in_flight, self.tasks, self.tokenizer, self.speculates, self.threads
         )
         self.requests = RequestTable(
             in_flight, Admission(self.limits), self._dispatcher, self.counters, self.numerics
@@ -175,6 +185,8 @@ class Runtime:
         for lane in self.lanes.values():
             self._intake.read(lane, now_s)
         self.requests.expire(now_s)
+        for prompt in self._dispatcher.long_prompts.finished():
+            self.requests.guard(prompt.request, now_s, self._dispatcher.take, prompt, now_s)
         self._controls.run(now_s)
         self._steering.run(now_s)
         self._dispatcher.send_waiting(now_s)

@@ -151,13 +151,19 @@ class Speculator:
         )
 
     def _prompt(self, look: Look) -> PrefillPayload | None:
-        """Return the prompt with these hits; None where it can't be built, as itself will tell."""
+        """Return the prompt with these hits; None where it takes long to make.
+
+        None, too, where it can't be built, as itself will tell.
+        """
         task = look.task
         request, search = task.request, task.run.primitive
         assert isinstance(search.config, SearchConfig), f"{search.name!r} is no search"
         found = passages_so_far(look.event, search.config.topk, self.passages, request.tenant)
         store = request.store.with_value(search.writes[0], found)
+        prefill = look.prefill.primitive
         try:
-            return self.dispatcher.guess(request, look.prefill.primitive, store)
+            if self.dispatcher.long_prompts.has_long_text(prefill, store):
+                return None
+            return self.dispatcher.guess(request, prefill, store)
         except HeddleError:
             return None

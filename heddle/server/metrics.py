@@ -149,6 +149,17 @@ class ServerCollector(Collector):
                 "Newest revision of the corpus; an index below it has something to follow.",
                 state.corpus_revision,
             )
+        if state.corpus is not None:
+            yield GaugeMetricFamily(
+                "heddle_corpus_damaged_chunks",
+                "Chunks of the corpus that differ from their checksums, as far as they were read.",
+                state.corpus.damaged_chunks,
+            )
+            yield CounterMetricFamily(
+                "heddle_corpus_scrubbed_chunks",
+                "Chunks that the background check of the corpus has read.",
+                state.corpus.scrubbed_chunks,
+            )
         if state.repriming is not None:
             yield from _repriming(state.repriming)
 

@@ -133,6 +133,9 @@ class WordTokenizer:
         middle = (Segment(None if text is None else self.encode_slot(text)) for text in texts)
         return (Segment((HEAD_ID,)), *middle, Segment((TAIL_ID,)))
 
+    def check_length(self, parts: Sequence[PromptPart]) -> None:
+        """Do nothing: the engine refuses what is too long."""
+
     def encode_slot(self, text: str) -> tuple[int, ...]:
         """Return the token ids of a text."""
         first = TAIL_ID + 1

@@ -84,6 +84,16 @@ def test_a_prompt_longer_than_the_context(client: httpx.Client):
     assert "2048" in response.json()["error"]["message"]
 
 
+def test_a_prompt_that_no_tokenising_could_fit(client: httpx.Client):
+    body = {"question": "\U0001f98a" * 30_000}
+    refused = client.post("/v1/ask", json=body)
+    assert refused.status_code == 400
+    message = refused.json()["error"]["message"]
+    assert "at least" in message
+    assert "context_tokens_max" in message
+    assert "shorten the question" in message
+
+
 def test_health_and_names(client: httpx.Client):
     assert client.get("/health").status_code == 200
     assert client.get("/v1/workflows").json() == {"workflows": ["oneshot", "talker"]}

@@ -7,6 +7,7 @@ import numpy as np
 
 from heddle.core.commands import Admit, Cancel, Release
 from heddle.core.credits import Credits
+from heddle.core.errors import InputError
 from heddle.core.frames import Cancelled, Done, Failed, Frame, Progress
 from heddle.core.passages import Passage
 from heddle.core.payloads import (
@@ -218,6 +219,11 @@ class FakeTokenizer:
         middle = (Segment(None if p is None else self.encode_slot(str(p))) for p in parts)
         return (Segment((1,)), *middle, Segment((2,)))
 
+    def check_length(self, parts):
+        longest = max((len(str(part)) for part in parts), default=0)
+        if longest > self.context_tokens_max:
+            raise InputError(f"the prompt has {longest} characters: shorten the question")
+
     def encode_slot(self, text):
         return tuple(map(ord, text))
 
@@ -225,6 +231,9 @@ class FakeTokenizer:
 class FakePassages:
     def passages(self, chunk_ids):
         return [Passage(i, "d", f"t{i}", f"x{i}") for i in chunk_ids]
+
+    def count_damaged(self, chunk_ids, tenant):
+        return 0
 
 
 @dataclass
@@ -268,6 +277,7 @@ class Bench:
         ports=None,
         more=(),
         speculates=False,
+        threads=None,
         **sizes,
     ):
         self.clock = ManualClock()
@@ -287,6 +297,7 @@ class Bench:
             passages=FakePassages(),
             clock=self.clock,
             speculates=speculates,
+            threads=threads,
         )
 
     def submit(self, workflow, inputs=None, *, cycle=True, **options):

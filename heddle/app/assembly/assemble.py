@@ -17,7 +17,7 @@ from heddle.app.replicas import replicas_of
 from heddle.app.runtime_thread import RuntimeThread
 from heddle.core.commands import KvSent, Steer
 from heddle.core.credits import Credits
-from heddle.core.ports import Clock, EnginePort, Tokenizer, Tracer
+from heddle.core.ports import Clock, EnginePort, Tokenizer, Tracer, WorkPool
 from heddle.core.primitives import PrimitiveKind
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.token_estimate import TokenEstimate
@@ -52,6 +52,7 @@ class Parts:
         lanes: the lanes that are processes.
         inline: the lanes whose engines are built in this process.
         tools: the port of user functions.
+        tokenizing: threads that tokenise long prompts.
         remote: the ports of models that other servers run.
         tracers: what each step is reported to.
 
@@ -65,6 +66,7 @@ class Parts:
     lanes: tuple[ProcessLane, ...]
     inline: tuple[LaneSpec, ...]
     tools: EnginePort
+    tokenizing: WorkPool
     remote: Sequence[EnginePort]
     tracers: Sequence[Tracer]
     ending: ExitStack
@@ -104,6 +106,7 @@ def assemble(parts: Parts) -> Assembled:
         tracers=parts.tracers,
         clock=parts.clock,
         speculates=plan.search.speculates,
+        threads=parts.tokenizing,
     )
     loop = RuntimeLoop(runtime, parts.clock, parts.thread.event_loop)
     loop.start()
@@ -206,4 +209,4 @@ def _tokenizer(plan: ServerPlan) -> Tokenizer | None:
         return TextPrompts() if context is None else TextPrompts(context)
     if plan.generator is None:
         return None
-    return PromptTokenizer.from_directory(plan.generator.directory)
+    return PromptTokenizer.from_directory(plan.generator.directory, plan.config.context_tokens_max)

@@ -13,7 +13,8 @@ from heddle.app.assembly.lanes import lane_specs
 from heddle.app.assembly.remote_ports import start_remote_ports
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.embedding_service import EmbeddingService
-from heddle.app.observe.server_state import EngineState, ServerState
+from heddle.app.observe.scrubbing import Scrubbing
+from heddle.app.observe.server_state import CorpusState, EngineState, ServerState
 from heddle.app.observe.tally import Tally
 from heddle.app.priming.reprime import Repriming, repriming_of
 from heddle.app.runtime_thread import RuntimeThread
@@ -23,12 +24,14 @@ from heddle.core.ports import Clock, Tracer
 from heddle.corpus.store import CorpusStore
 from heddle.hosts.process import ProcessLane, start_lanes
 from heddle.hosts.tool_threads import ToolThreads
+from heddle.hosts.work_threads import WorkThreads
 from heddle.runtime.handle import Handle
 from heddle.runtime.loop import RuntimeLoop
 from heddle.runtime.supervision import LaneLimits
 
 log = logging.getLogger(__name__)
 AGAIN_S: Final = 60.0  # until a lane that was given up is started once more
+TOKENIZING_THREADS: Final = 2  # one long prompt doesn't hold up the next, and cores are left
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class RunningServer:
         tally: what the server has counted; only the runtime's thread changes it.
         embedding: embeds outside workflows; None = no lane embeds.
         repriming: primes chunks again that requests met without primed KV; None = never.
+        scrubbing: checks the corpus in the background; None = there is none.
         ending: ends the pieces.
     """
 
@@ -57,6 +61,7 @@ class RunningServer:
     tally: Tally
     embedding: EmbeddingService | None
     repriming: Repriming | None
+    scrubbing: Scrubbing | None
     ending: ExitStack
 
     def state(self) -> ServerState:
@@ -83,9 +88,18 @@ class RunningServer:
             tally=self.tally,
             counters=replace(runtime.counters),
             embedding=None if self.embedding is None else self.embedding.state(),
+            corpus=self._corpus_state(),
             repriming=None if self.repriming is None else self.repriming.state(),
             predicted_wait_s=runtime.requests.admission.between_s or 0.0,
         )
+
+    def _corpus_state(self) -> CorpusState | None:
+        if self.store is None:
+            return None
+        directory, damaged = self.store.directory, self.store.damage.count
+        if self.scrubbing is None:
+            return CorpusState(directory, damaged)
+        return CorpusState(directory, damaged, self.scrubbing.chunks, self.scrubbing.problem)
 
     def _whole_state(self) -> ServerState:
         revision = None if self.store is None else self.store.revision
@@ -114,13 +128,14 @@ def start(
     piece may use those that were pushed before it until it has ended:
 
     1. The event loop is pushed first: other threads may wake it until all of them have ended.
-    2. The tools, the corpus, the lanes and the thread of remote models outlive the runtime, which
-       reads and commands them.
+    2. The tools, the threads that tokenise, the corpus, the lanes and the thread of remote models
+       outlive the runtime, which reads and commands them.
     3. The runtime's thread outlives all that lives on it.
     4. The repriming thread is joined while the runtime's thread still runs: it may wait for a call
        there, and its last request has ended with the runtime's loop.
-    5. What lives on the runtime's thread is pushed last, by `assemble`: inline engines, the
+    5. What lives on the runtime's thread is pushed by `assemble`: inline engines, the
        embedding pool, and the runtime's loop. The loop ends first, which cancels every request.
+    6. The thread that scrubs the corpus, which reads nothing else, is pushed last.
 
     Args:
         config: what to start.
@@ -138,6 +153,8 @@ def start(
         ending.callback(thread.dispose)
         tools = ToolThreads("tools", config.tool_threads, clock)
         ending.callback(tools.close)
+        tokenizing = WorkThreads("tokenize", TOKENIZING_THREADS)
+        ending.callback(tokenizing.close)
         store = _open_corpus(config, ending, needs_vectors=needs_vectors)
         plan = plan_server(config, store)
         _check_embedder(plan, store)
@@ -161,11 +178,16 @@ def start(
             lanes,
             () if config.engine_host == "process" else specs,
             tools,
+            tokenizing,
             remote,
             (tracer, tally),
             ending,
         )
         runtime = thread.call(lambda: assemble(parts))
+        scrubbing = None if store is None else Scrubbing(store, config.scrub_hours, clock)
+        if scrubbing is not None:
+            ending.callback(scrubbing.end)
+            scrubbing.start()
         return RunningServer(
             plan,
             store,
@@ -176,6 +198,7 @@ def start(
             tally,
             runtime.embedding,
             repriming,
+            scrubbing,
             ending.pop_all(),
         )
 

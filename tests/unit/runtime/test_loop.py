@@ -122,6 +122,7 @@ def test_a_broken_cycle_ends_every_request_with_our_error() -> None:
 
     class Broken:
         ports: tuple[object, ...] = ()
+        threads = None
         failed: list[Exception]
 
         def __init__(self) -> None:

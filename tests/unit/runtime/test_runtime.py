@@ -20,7 +20,7 @@ from heddle.runtime.events import NodeFinished, NodeStarted, Retrieved, TokenDel
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import IndexingNode
 from heddle.workflow.ragraph import END, START, RAGraph
-from tests.helpers.fake_ports import EMBED, LLM, Bench, FakePort, ManualClock
+from tests.helpers.fake_ports import EMBED, LLM, Bench, FakePort, FakeTokenizer, ManualClock
 
 
 def told(call):
@@ -554,3 +554,12 @@ def test_frames_come_from_their_own_engine_only(search):
     bench.cycle()
     assert not call.ends
     assert bench.runtime.counters.events_dropped == 1
+
+
+def test_a_prompt_that_cannot_fit_is_refused_before_it_is_tokenised(bench, draft, monkeypatch):
+    monkeypatch.setattr(FakeTokenizer, "encode_prompt", None)  # a call of it fails
+    call = bench.submit(draft, {"query": "x" * 2000})
+    assert isinstance(call.error, InputError)
+    assert "shorten the question" in str(call.error)
+    assert not bench.llm.commands
+    bench.assert_idle()

@@ -14,9 +14,11 @@ from heddle.core.passages import Passage
 from heddle.core.payloads import Segment, SegmentRole
 from heddle.core.system_text import PromptPart, SystemText
 from heddle.engines.llm.text.chat_template import ChatTemplate, read_json
+from heddle.engines.llm.text.token_bound import TokenBound
 
 CACHED_TEXTS_MAX = 2048  # passages and prompt literals; about 10 kB each
 CACHED_CHARS_MAX = 8192  # a longer text is encoded anew each time
+UTF8_BYTES_MAX = 4  # of a character
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,14 @@ class PromptTokenizer:
         system: SystemFrame | None = None,
         control_ids: frozenset[int],
         context_tokens_max: int,
+        bound: TokenBound | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._frame = frame
         self._system = system
         self._control_ids = control_ids
         self._context_tokens_max = context_tokens_max
+        self._bound = bound
         self._first_lead = "" if frame.head_ids else _absorbed_lead(tokenizer)
         self._newline_ids = self._encode("\n")
         glued = self._newline_ids + self._encode("a")
@@ -87,8 +91,12 @@ class PromptTokenizer:
         self._encode_cached = lru_cache(maxsize=CACHED_TEXTS_MAX)(self._encode_part)
 
     @classmethod
-    def from_directory(cls, directory: Path) -> Self:
+    def from_directory(cls, directory: Path, context_tokens_max: int | None = None) -> Self:
         """Read tokenizer.json, config.json and the chat template of a model directory.
+
+        Args:
+            directory: the model's.
+            context_tokens_max: what prompts may have, where that is less than the model takes.
 
         Raises:
             ConfigError: one of them is missing or can't be used; the message names it.
@@ -110,18 +118,34 @@ class PromptTokenizer:
             frame = _encode_template(tokenizer, template.head, template.tail)
             system = _encode_system(tokenizer, template)
         tokenizer.encode_special_tokens = True  # from here on, special tokens are plain text
+        context = _context_tokens_max(directory)
         return cls(
             tokenizer,
             frame,
             system=system,
             control_ids=frozenset(controls.values()),
-            context_tokens_max=_context_tokens_max(directory),
+            context_tokens_max=min(context, context_tokens_max or context),
+            bound=TokenBound.of(spec, tokenizer),
         )
 
     @property
     def context_tokens_max(self) -> int:
-        """The model's context length [tokens]."""
+        """The most tokens of a prompt: the model's context length, or less."""
         return self._context_tokens_max
+
+    def check_length(self, parts: Sequence[PromptPart]) -> None:
+        """Refuse a prompt whose bytes alone show that it can't fit; nothing is tokenised."""
+        texts = [text for text in map(_text, parts) if text]
+        chars = sum(map(len, texts))
+        if self._bound is None or chars * UTF8_BYTES_MAX <= self._context_tokens_max:
+            return
+        tokens_min = sum(map(self._bound.tokens_min, texts))
+        if tokens_min > self._context_tokens_max:
+            raise InputError(
+                f"the prompt has {chars} characters, at least {tokens_min} tokens, and "
+                f"{self._context_tokens_max} fit (context_tokens_max): "
+                "retrieve fewer passages (lower topk) or shorten the question"
+            )
 
     def encode_prompt(self, parts: Sequence[PromptPart]) -> tuple[Segment, ...]:
         """Return the segments of a chat prompt: head, one for each part, tail."""
@@ -170,7 +194,10 @@ class PromptTokenizer:
 
     def _encode(self, text: str) -> tuple[int, ...]:
         try:
-            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+            if len(text) > CACHED_CHARS_MAX:  # a batch lets other threads run meanwhile
+                [encoding] = self._tokenizer.encode_batch([text], add_special_tokens=False)
+            else:
+                encoding = self._tokenizer.encode(text, add_special_tokens=False)
         except (TypeError, UnicodeEncodeError) as error:
             raise InputError(
                 f"text is not valid Unicode and can't be tokenized: {error}"

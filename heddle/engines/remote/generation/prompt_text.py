@@ -24,6 +24,9 @@ class TextPrompts:
         """Return an empty head, one segment for each part, and an empty tail."""
         return (Segment(()), *map(_segment, parts), Segment(()))
 
+    def check_length(self, parts: Sequence[PromptPart]) -> None:
+        """Do nothing: how long the other server's tokens are is not known."""
+
     def encode_slot(self, text: str) -> tuple[int, ...]:
         """Return no token ids: no slot of a remote model's prompt is filled later."""
         return ()

@@ -13,15 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import (
     AddedToken,
-    Regex,
     Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
 )
-from tokenizers.trainers import BpeTrainer, UnigramTrainer
 
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.passages import Passage
@@ -29,12 +22,8 @@ from heddle.core.payloads import Segment, SegmentRole
 from heddle.core.system_text import SystemText
 from heddle.engines.llm.text.chat_template import ChatTemplate
 from heddle.engines.llm.text.prompt_tokenizer import CACHED_CHARS_MAX, PromptTokenizer
+from tests.helpers.trained_tokenizers import SPECIALS, train
 
-CORPUS = [
-    "The harbour of Aldermouth was rebuilt in 1911, and its light still turns. a b c",
-    "User: what is it? Assistant: ## Title\n\nQuestion: [INST] [/INST] <|user|> <|end|>",
-    "Zürich, naïve café, 東京の天気 and  two spaces\n\nlines\tit's",
-]
 READER = "{{ bos_token }}<|user|>\n{{ messages[0]['content'] }}\n<|assistant|>{{ '\n' }}"
 LLAMA2 = "{{ bos_token }}[INST] {{ messages[0]['content'] }} [/INST]"
 SYSTEM_APART = (
@@ -43,9 +32,6 @@ SYSTEM_APART = (
     "<|assistant|>{{ '\n' }}"
 )
 PLAIN = "User: {{ messages[0]['content'] }}\nAssistant:"
-SPECIALS = ["<s>", "</s>", "<|user|>", "<|assistant|>", "<|end|>"]
-GPT2_SPLIT = r"'s| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\n+|\s+(?!\S)|\s+"
-QWEN_SPLIT = r"'s|\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+"
 
 
 @dataclass(frozen=True)
@@ -57,84 +43,6 @@ class Model:
     def decoded(self, segments) -> str:
         ids = [i for s in segments for i in s.token_ids]
         return self.native.decode(ids, skip_special_tokens=False)
-
-
-def train(family: str) -> Tokenizer:
-    if family in ("gpt2", "gpt2_prefix_space", "qwen", "hidden_line_space"):
-        tokenizer = Tokenizer(models.BPE())
-        if family == "qwen":
-            tokenizer.normalizer = normalizers.NFC()
-            tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-                [
-                    pre_tokenizers.Split(Regex(QWEN_SPLIT), "isolated"),
-                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-                ]
-            )
-        else:
-            prefix = family == "gpt2_prefix_space"
-            tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
-        tokenizer.decoder = decoders.ByteLevel()
-        if family == "hidden_line_space":  # a line starts with a space that decoding removes
-            tokenizer.normalizer = normalizers.Sequence(
-                [
-                    normalizers.Prepend(" "),
-                    normalizers.Replace("\n", "\n "),
-                    normalizers.Replace(Regex(r"(?<=\n) (?=\n|\z)|\A (?=\n)"), ""),
-                ]
-            )
-            tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-                [
-                    pre_tokenizers.Split(Regex(GPT2_SPLIT), "isolated"),
-                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-                ]
-            )
-            tokenizer.decoder = decoders.Sequence(
-                [decoders.ByteLevel(), decoders.Replace(Regex(r"(?:\A|(?<=\n)) "), "")]
-            )
-        alphabet = pre_tokenizers.ByteLevel.alphabet()
-        trainer = BpeTrainer(vocab_size=420, initial_alphabet=alphabet, show_progress=False)
-        tokenizer.train_from_iterator(CORPUS, trainer)
-        tokenizer.add_special_tokens(SPECIALS)
-    elif family == "unigram":
-        tokenizer = Tokenizer(models.Unigram())
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
-        tokenizer.decoder = decoders.Metaspace(prepend_scheme="first")
-        trainer = UnigramTrainer(
-            vocab_size=150,
-            special_tokens=["<unk>", *SPECIALS],
-            unk_token="<unk>",
-            show_progress=False,
-        )
-        tokenizer.train_from_iterator(CORPUS, trainer)
-    else:
-        tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
-        strip = [decoders.Strip(" ", 1, 0)] if family != "metaspace_never" else []
-        tokenizer.decoder = decoders.Sequence(
-            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
-        )
-        if family == "llama2_legacy":
-            tokenizer.normalizer = normalizers.Sequence(
-                [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-            )
-        else:
-            scheme = family.removeprefix("metaspace_")
-            tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
-        bytes_ = [f"<0x{i:02X}>" for i in range(256)]
-        trainer = BpeTrainer(
-            vocab_size=420,
-            limit_alphabet=60,
-            special_tokens=["<unk>", *SPECIALS, *bytes_],
-            show_progress=False,
-        )
-        tokenizer.train_from_iterator(CORPUS, trainer)
-        spec = json.loads(tokenizer.to_str())
-        spec["added_tokens"] = [t for t in spec["added_tokens"] if "<0x" not in t["content"]]
-        tokenizer = Tokenizer.from_str(json.dumps(spec))
-    bos = tokenizer.token_to_id("<s>")
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", bos), ("</s>", bos + 1)]
-    )
-    return tokenizer
 
 
 def save(folder: Path, tokenizer: Tokenizer, template: str | None, **settings) -> None:
@@ -437,6 +345,29 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
 def test_text_that_is_no_unicode_is_an_input_error() -> None:
     with pytest.raises(InputError, match="Unicode"):
         model_of("gpt2", READER).prompts.encode_slot("junk \ud800")
+
+
+@pytest.mark.parametrize("family", ["gpt2", "qwen", "hidden_line_space", "metaspace_never"])
+def test_a_prompt_that_cannot_fit_is_refused_and_not_tokenised(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts_ = model_of(family, READER).prompts
+    monkeypatch.setattr(prompts_, "_encode_part", None)  # a call of it fails
+    with pytest.raises(InputError, match=r"at least \d+ tokens, and 512 fit .*shorten"):
+        prompts_.check_length(["\U0001f98a" * 32_768])
+    prompts_.check_length(["\U0001f98a" * 100])
+
+
+def test_where_a_token_may_stand_for_any_text_nothing_is_refused_ahead() -> None:
+    model_of("unigram", READER).prompts.check_length(["\U0001f98a" * 32_768])
+
+
+def test_the_context_may_be_less_than_the_models(tmp_path: Path) -> None:
+    save(tmp_path, train("gpt2"), READER)
+    prompts_ = PromptTokenizer.from_directory(tmp_path, context_tokens_max=100)
+    assert prompts_.context_tokens_max == 100
+    with pytest.raises(InputError, match="100 fit"):
+        prompts_.check_length(["\U0001f98a" * 101])
 
 
 def test_the_main_process_stays_light() -> None:
