@@ -14,7 +14,7 @@ REQUESTS_MAX: Final = 4_096
 
 @dataclass(slots=True)
 class _Lane:
-    """The tokens that a lane holds for prompts and answers, and what it has seen of prompts."""
+    """The tokens that a lane holds for prompts and answers, and the parts of prompts it knows."""
 
     held: int = 0
     seen: OrderedDict[object, None] = field(default_factory=OrderedDict)
