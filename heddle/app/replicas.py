@@ -16,7 +16,7 @@ class Replicas(NamedTuple):
 
 
 def replicas_of(text: str) -> Replicas:
-    """Return what a text such as "llm=2,retrieval=2" says; 1 of what it leaves out.
+    """Return what a text such as "llm=2,retrieval=2" says; 1 of each kind left out.
 
     Raises:
         ConfigError: it names something else, or a number that can't be.

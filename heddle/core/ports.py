@@ -61,7 +61,7 @@ class EnginePort(Protocol):
 
 @runtime_checkable
 class Timed(Protocol):
-    """An engine's port that wants to be read at a time, also if nothing has arrived by then."""
+    """An engine's port that wants to be read at some time even where nothing has arrived."""
 
     @property
     def due_s(self) -> float:

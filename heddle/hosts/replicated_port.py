@@ -21,7 +21,7 @@ FAILED_MAX: Final = 1_024  # requests that a lane has failed, the newest
 
 @dataclass(slots=True)
 class _Lane:
-    """What a lane has under way [rows], and how long a row usually takes there [s]."""
+    """The rows that a lane has under way, and how long a row usually takes there [s]."""
 
     port: EnginePort
     rows: int = 0
@@ -44,7 +44,7 @@ class _Task:
 class ReplicatedPort:
     """EnginePort over equal lanes; the runtime sees one engine.
 
-    A lane's wait is what it has under way and how long a row takes there. A lane that is down gets
+    A lane's wait is its rows under way times how long a row takes there. A lane that is down gets
     nothing while another is up, and what a request has failed at on one lane goes to another.
 
     A search that takes four times as long as usual is given to a second lane as well, if that one

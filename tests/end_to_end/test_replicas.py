@@ -1,6 +1,7 @@
-"""Two lanes of each kind: one that dies or stalls holds nobody up."""
+"""Two lanes of each kind: the other goes on where one dies or stalls."""
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from heddle import Server
-from heddle.corpus.store import CorpusStore
 from heddle.hosts.replicated_port import ReplicatedPort
 from tests.end_to_end.conftest import KV_BYTES
 from tests.helpers.server_state import eventually, holds_nothing
@@ -57,8 +57,8 @@ def test_while_a_lane_is_gone_the_others_answer(server: Server, name: str, how: 
     assert server.app("oneshot").invoke(QUESTION).passages == expected.passages
 
 
-def test_what_is_put_is_found_on_both(model: Path, tmp_path: Path):
-    CorpusStore.open(tmp_path / "corpus", create=True).close()
+def test_what_is_put_is_found_on_both(corpus: Path, tmp_path: Path):
+    shutil.copytree(corpus, tmp_path / "corpus")
     with Server(None, tmp_path / "corpus", replicas="retrieval=2") as changing:
         for number in range(3):
             text = f"The ferry {number} sails at dawn from pier {number}."

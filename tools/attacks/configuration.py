@@ -41,6 +41,7 @@ CHANGES: Final = Configuration("allow-changes")
 PREFILL_DECODE: Final = Configuration("prefill-decode", ("--llm-lanes", "prefill,decode"))
 GRAPH: Final = Configuration("graph", ("--search-pool", "adaptive"), index_kind="graph")
 SHARDS: Final = Configuration("shards", ("--shards", "2", "--lost-shard", "degrade"))
+REPLICAS: Final = Configuration("replicas", ("--replicas", "llm=2,retrieval=2"), has_replicas=True)
 KEYS: Final = Configuration("keys", needs_key=True)
 # Caches that fill early in a run: what grows after that is no cache.
 KV_REUSE: Final = Configuration(

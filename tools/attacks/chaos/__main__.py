@@ -9,11 +9,11 @@ from typing import Final
 
 from tools.attacks.chaos.campaign import Campaign, campaign
 from tools.attacks.chaos.faults import FAULTS
-from tools.attacks.configuration import CHANGES, GRAPH, KV_REUSE, PREFILL_DECODE, SHARDS
+from tools.attacks.configuration import CHANGES, GRAPH, KV_REUSE, PREFILL_DECODE, REPLICAS, SHARDS
 from tools.attacks.ground import Ground
 from tools.attacks.result import publish
 
-BROKEN: Final = (CHANGES, PREFILL_DECODE, SHARDS, GRAPH, KV_REUSE)
+BROKEN: Final = (CHANGES, PREFILL_DECODE, SHARDS, GRAPH, KV_REUSE, REPLICAS)
 REQUESTS: Final = 3_000
 # Kills and freezes of one server are fewer than what gives a lane up (docs/serving.md).
 PLAN: Final = (*FAULTS, "kill", "kill", "kill", "freeze")

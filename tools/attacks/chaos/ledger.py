@@ -90,7 +90,6 @@ class Ledger:
             self.shown_twice += 1
             self._note(f"shown twice: {what}: {''.join(told.shown)!r} of {told.answer!r}"[:500])
         if told.answer is not None:
-            # No server resumes an answer yet; one that does says so in its receipt.
             self.answers_resumed += bool(told.answer["receipt"].get("resumed", 0))
 
     def _note(self, problem: str) -> None:
