@@ -1,6 +1,7 @@
 """Whole servers with models that another server runs, and one that must talk to none."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -247,9 +248,10 @@ def test_the_command_says_where_text_goes_and_shows_no_key(
 
 
 def test_the_command_refuses_what_is_not_there_in_one_line(corpus: Path) -> None:
-    with FakeEndpoint() as gone:
-        url = gone.url
-    done = ask("ask", corpus, QUESTION, "--model", url)
+    with socket.socket() as kept:  # a port that nobody else gets meanwhile
+        kept.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{kept.getsockname()[1]}/v1"
+        done = ask("ask", corpus, QUESTION, "--model", url)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line == f"error: --model: {url} can't be reached: nothing listens there; is the " + (
