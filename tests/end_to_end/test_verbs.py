@@ -11,7 +11,7 @@ import pytest
 
 import heddle
 from heddle import RAGraph, Server
-from heddle.core.errors import Busy, Cancelled, DeadlineExceeded, EngineError, HeddleError
+from heddle.core.errors import Busy, Cancelled, DeadlineExceeded, HeddleError
 from heddle.core.passages import Passage
 from heddle.runtime.events import Answer, NodeFinished, NodeStarted, Retrieved, TokenDelta
 from heddle.workflow.presets import ANSWER_TOKENS, PRESETS
@@ -221,16 +221,15 @@ def test_a_killed_retrieval_lane_costs_a_retry(server: Server):
 
 
 @pytest.mark.numerics
-def test_a_killed_llm_lane_fails_who_has_read_tokens_and_serves_the_next(server: Server):
+def test_a_killed_llm_lane_is_told_of_and_serves_the_next(server: Server):
     before = restarts(server, "llm")
     handle = server.submit(talker(1900), QUESTION)
     for event in handle:
         if isinstance(event, TokenDelta):
             break
     kill_lane(server, "llm")
-    with pytest.raises(EngineError, match="lane llm was lost"):
-        handle.result(timeout_s=10)
-    assert server.health()["status"] == "degraded"
+    eventually(lambda: server.health()["status"] == "degraded")
+    handle.cancel_soon()  # it would go on: see test_resumed_answers.py
     assert server.app("oneshot").invoke(QUESTION, deadline_s=120).text
     assert restarts(server, "llm") == before + 1
     assert server.health()["status"] == "ok"
