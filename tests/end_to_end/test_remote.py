@@ -248,7 +248,7 @@ def test_the_command_says_where_text_goes_and_shows_no_key(
 
 
 def test_the_command_refuses_what_is_not_there_in_one_line(corpus: Path) -> None:
-    with socket.socket() as kept:  # a port that nobody else gets meanwhile
+    with socket.socket() as kept:  # so that no other process gets the port
         kept.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{kept.getsockname()[1]}/v1"
         done = ask("ask", corpus, QUESTION, "--model", url)
