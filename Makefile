@@ -4,6 +4,10 @@
 #   test, test-fast             the whole suite; all but the slow tests, in about three minutes
 #   check                       format, lint, types, test
 #   dist                        build the wheels, try them in an empty environment
+#   fuzz                        bad input for running servers; REQUESTS=n, JSON=FILE
+#   attacks                     the next three, short, as CI runs them
+#   chaos                       kills, freezes, stops, a full disk, damaged files under load
+#   soak                        memory over 9,000 requests with KV reuse; the same variables
 #   nightly                     what is too long for CI; BENCHES="NAME ..." adds benchmarks
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +19,7 @@ EXTRAS ?= server,reader,documents,dev
 MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
-.PHONY: mutants reader extractor sim reference clean
+.PHONY: attacks fuzz soak chaos mutants reader extractor sim reference clean
 
 setup: $(STAMP)
 
@@ -72,6 +76,24 @@ dist: setup
 # An hour or more; the last night's result lies in docs/results/nightly.json.
 nightly: setup
 	$(BIN)/python -m tools.nightly $(addprefix --bench ,$(BENCHES))
+
+# Attacks on servers that they start themselves; docs/development/testing.md says what they show.
+ATTACK = $(BIN)/python -m tools.attacks
+SIZED = $(addprefix --requests ,$(REQUESTS)) $(addprefix --seed ,$(SEED)) $(addprefix --json ,$(JSON))
+
+attacks: setup
+	$(ATTACK).fuzz --requests 350 --only keys
+	$(ATTACK).chaos --requests 100 --only allow-changes --fault kill --fault corrupt
+	$(ATTACK).soak --requests 60 --warm-up 120
+
+fuzz: setup
+	$(ATTACK).fuzz $(SIZED)
+
+soak: setup
+	$(ATTACK).soak $(SIZED)
+
+chaos: setup
+	$(ATTACK).chaos $(SIZED)
 
 # Break KV fusion on purpose, one mutation at a time, and see a test turn red (10 to 20 minutes).
 mutants: setup

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Protocol
 
+from heddle.app.replicas import replicas_of, roles_of
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
-from heddle.engines.llm.lanes.lane_role import lane_roles
+from heddle.engines.llm.lanes.lane_role import LaneRole, lane_roles
 from heddle.engines.vector.pool.policies import PoolPolicy
 
 
@@ -28,6 +29,8 @@ class Checked(Protocol):
     @property
     def llm_lanes(self) -> str: ...
     @property
+    def replicas(self) -> str: ...
+    @property
     def kv_reuse_memory_bytes(self) -> int: ...
     @property
     def kv_reuse_disk_bytes(self) -> int | None: ...
@@ -48,7 +51,22 @@ def check_together(config: Checked) -> None:
         raise ConfigError("a server needs a generator, an index, or both; both are None")
     _check_search(config)
     _check_optimizations(config)
+    _check_replicas(config)
     _check_llm_lanes(config)
+
+
+def _check_replicas(config: Checked) -> None:
+    replicas = replicas_of(config.replicas)
+    if replicas.llm > 1 and lane_roles(config.llm_lanes) != (LaneRole.BOTH,):
+        raise ConfigError(
+            f"replicas has llm={replicas.llm}, and llm_lanes is {config.llm_lanes!r}: llm_lanes "
+            "names every lane; leave one of them out"
+        )
+    if replicas.retrieval > 1 and config.shards > 1:
+        raise ConfigError(
+            f"replicas has retrieval={replicas.retrieval}, and shards is {config.shards}: an index "
+            "is either copied or divided; leave one of them out"
+        )
 
 
 def _check_search(config: Checked) -> None:
@@ -73,10 +91,11 @@ def _check_optimizations(config: Checked) -> None:
 
 
 def _check_llm_lanes(config: Checked) -> None:
-    prefill_lanes = sum(role.prefills for role in lane_roles(config.llm_lanes))
+    roles = roles_of(config.llm_lanes, config.replicas)
+    prefill_lanes = sum(role.prefills for role in roles)
     keeps_chunks = config.optimizations_max is Optimizations.APPROX and config.kv_reuse_memory_bytes
     if prefill_lanes > 1 and keeps_chunks and config.kv_reuse_disk_bytes != 0:
         raise ConfigError(
-            f"llm_lanes is {config.llm_lanes!r}: {prefill_lanes} lanes that prefill can't share "
+            f"{prefill_lanes} LLM lanes that prefill (llm_lanes, replicas) can't share "
             "one folder of chunk KV: set kv_reuse_disk_bytes to 0, or name one of them"
         )

@@ -349,8 +349,9 @@ class Server:
     def health(self) -> dict[str, object]:
         """Return the state of every lane and of the runtime, as /health shows it.
 
-        It is degraded where somebody should act: a lane is not ready, or an engine lacks something,
-        such as disk space. In the latter case the answers are the same, and `ready` stays true.
+        It is degraded where somebody should act: a lane is not ready, an engine lacks something,
+        such as disk space, or chunks of the corpus are damaged. In the latter two cases `ready`
+        stays true, and the answers are the same but for the damaged passages, which are left out.
         """
         return health_of(self._running.peek())
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, Self
 from heddle.app.config_checks import check_together
 from heddle.app.models.model_names import is_extractor
 from heddle.app.models.remote_name import check_remote_name
+from heddle.app.replicas import replicas_of
 from heddle.app.setting import did_you_mean, fields_of, setting
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse
@@ -233,6 +234,16 @@ class ServerConfig:
         form="ROLE[,ROLE...]",
         check=lane_roles,
     )
+    replicas: str = setting(
+        "llm=1,retrieval=1",
+        "equal lanes of a kind",
+        details="each has its own process, weights and index: llm=2 is --llm-lanes both,both; "
+        "with retrieval=2 two lanes embed, search and read. Where one dies or stalls, the "
+        "others go on",
+        group=LANES,
+        form="KIND=N[,KIND=N]",
+        check=replicas_of,
+    )
     on_lane_failure: OnLaneFailure = setting(
         "exit",
         "what becomes of a server whose lane has died too often",
@@ -369,6 +380,15 @@ class ServerConfig:
         "prime chunks in the background when a request meets them unprimed",
         details="in a primed corpus, for example the neighbours of a changed chunk",
         group=REUSE,
+    )
+    scrub_hours: float = setting(
+        24.0,
+        "hours between two checks of the whole corpus in the background",
+        details="256 chunks a second; /health says what is damaged; 0 = a chunk is checked only "
+        "when it is read",
+        group=BOUNDS,
+        form="HOURS",
+        low=0,
     )
     disabled_passes: frozenset[str] = setting(
         frozenset(),

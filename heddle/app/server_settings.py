@@ -51,6 +51,7 @@ class ServerSettings(TypedDict, total=False):
     shards: int
     lost_shard: LostShard | LostShardWord
     llm_lanes: str
+    replicas: str
     on_lane_failure: OnLaneFailure
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -68,6 +69,7 @@ class ServerSettings(TypedDict, total=False):
     kv_reuse_encoding: KvReuseEncoding
     kv_reuse_disk_bytes: int | None
     reprime: bool
+    scrub_hours: float
     disabled_passes: frozenset[str]
     tool_threads: int
     requests_max: int

@@ -155,7 +155,7 @@ class Printer:
             case NodeFinished(node) if node == self.speaker:
                 print(flush=True)
                 self.speaker = None
-            case Retrieved(node, passages) if node != self.speaker:
+            case Retrieved(node, passages) if self.output_nodes and node != self.speaker:
                 print(f"[{node}: {len(passages)} passages]", file=sys.stderr)
             case RequestFailed(error):
                 raise error
@@ -249,7 +249,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"  clusters scanned: {receipt.lists_scanned} of {receipt.lists_probed} probed, "
         f"{receipt.lists_on_device} on a device; "
         f"texts truncated: {receipt.texts_truncated}, in windows: {receipt.texts_windowed}; "
-        f"retries: {receipt.retries}",
+        f"retries: {receipt.retries}, in mid-answer: {receipt.resumed}",
     ]
     lines += [f"  written by another server: {remote}" for remote in receipt.remotes]
     if receipt.recall is not None or receipt.hits_cached:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, requires, version
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,8 @@ from heddle.cli.config_options import CONFIGS, add_config, choices, server_confi
 from heddle.cli.profile import profile_lane, slos_of
 from heddle.core.cache import cache_root
 from heddle.core.errors import ConfigError, HeddleError, InputError, StorageError
+from heddle.corpus.checks.corpus_check import CorpusCheck
+from heddle.corpus.checks.damage import DamagedChunk
 from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_facts
@@ -86,6 +89,7 @@ class Findings:
     plan: ServerPlan | None = None
     embedding: tuple[str, ...] = ()
     free_bytes: dict[str, int] = field(default_factory=dict)
+    check: CorpusCheck | None = None
     missing: list[Missing] = field(default_factory=list)
 
 
@@ -100,13 +104,23 @@ def add_arguments(parser: CommandParser) -> None:
         help="time the embedding lanes: how many queries each answers within these limits, and "
         "the least limit of a lane that answers none",
     )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="read the whole corpus: the file, every checksum, the index against the chunks",
+    )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the findings; exit code 1 when something that is needed is missing."""
-    found = examine(server_config(options), options.slo)
+    """Print the findings; exit code 1 when something that is needed is missing or damaged."""
+    config = server_config(options)
+    if options.check and config.index is None:
+        raise InputError("--check needs the corpus: --index DIR")
+    found = examine(config, options.slo)
+    if options.check and found.index is not None:
+        check_index(found, Path(str(config.index)))
     found.settings = tuple(
         str(choice) for one in CONFIGS for choice in choices(options, one).values()
     )
@@ -251,6 +265,37 @@ def _look_at_index(found: Findings, index: Path, embedder: ModelFacts | None) ->
     if stamp is not None and embedder is not None and stamp.model != embedder.name:
         what = f"the corpus was embedded with {stamp.model!r}, not with {embedder.name!r}"
         found.missing.append(Missing(what, "name the model it was indexed with as --embedder"))
+
+
+def check_index(found: Findings, index: Path) -> None:
+    """Read the whole corpus; report what is damaged, by document, and what to do.
+
+    Mutates: the findings.
+    """
+    from heddle.engines.vector.index_check import index_problem  # loads faiss, only needed here
+
+    with CorpusStore.open(index) as store:
+        check = found.check = store.check()
+        # An index is compared with what is sound alone: making it anew reads every vector.
+        differs = index_problem(index, store, store.vector_ids()) if check.is_sound else ""
+    again = f"heddle index PATH... --into {index}"
+    found.missing += [
+        Missing(f"the file of the corpus is damaged: {problem}", "restore a backup, or index anew")
+        for problem in check.problems
+    ]
+    for (tenant, document), chunks in groupby(sorted(check.damaged, key=_owner), _owner):
+        damaged = list(chunks)
+        parts = ", ".join(f"{chunk.part} of chunk {chunk.chunk_id}" for chunk in damaged)
+        owner = f" of the tenant {tenant!a}" if tenant else ""
+        source = damaged[0].source
+        fix = f"{again}, which reads {source!a} anew" if source else "put it again, or delete it"
+        found.missing.append(Missing(f"damaged: document {document!a}{owner}: {parts}", fix))
+    if differs:
+        found.missing.append(Missing(f"the index differs from the corpus: {differs}", again))
+
+
+def _owner(chunk: DamagedChunk) -> tuple[str, str]:
+    return chunk.tenant, chunk.document_id
 
 
 def _search_line(index: Path, store: CorpusStore) -> str:
@@ -408,6 +453,8 @@ def _lines(found: Findings) -> Iterable[str]:
         )
     if found.embedded_with is not None:
         yield f"           embedded with {found.embedded_with.model}"
+    if found.check is not None:
+        yield _check_line(found.check)
     if found.search:
         yield f"search     {found.search}"
     if found.plan is not None:
@@ -426,6 +473,12 @@ def _lines(found: Findings) -> Iterable[str]:
         yield f"    fix: {missing.fix}"
     if not found.missing:
         yield "nothing is missing"
+
+
+def _check_line(check: CorpusCheck) -> str:
+    unchecked = f", {check.unchecked} without a checksum" if check.unchecked else ""
+    result = "sound" if check.is_sound else "damaged, see below"
+    return f"checked    {check.chunks} chunks{unchecked}: {result}"
 
 
 def _titled(title: str, lines: Iterable[str]) -> Iterable[str]:

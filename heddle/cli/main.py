@@ -21,6 +21,8 @@ COMMANDS: Final = {
     "demo": ("heddle.cli.demo", "index a town's archive and answer 40 questions about it"),
     "index": ("heddle.cli.index", "index text, Markdown, HTML, PDF and JSONL into a directory"),
     "docs": ("heddle.cli.docs", "list, add, remove and synchronise an index's documents"),
+    "backup": ("heddle.cli.copies.backup", "copy an index's documents, also while it is served"),
+    "restore": ("heddle.cli.copies.restore", "put a backup in place"),
     "search": ("heddle.cli.search", "find passages in an indexed directory"),
     "ask": ("heddle.cli.ask", "answer a question from an indexed directory"),
     "chat": ("heddle.cli.chat", "ask question after question, with follow-ups"),

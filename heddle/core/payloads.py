@@ -294,12 +294,14 @@ class DecodePayload:
 
     The last `continues` tokens of the prompt are what earlier decodes of the same answer wrote:
     text, stop strings, draws and max_tokens go on from there, and Generated holds the whole.
+    The last `resumes` of these were written by a failed try of this decode: its pause counts them.
     """
 
     prefill_task: int
     sampling: Sampling
     pause: Pause = NO_PAUSE
     continues: int = 0
+    resumes: int = 0
     prompt: SequenceKv | None = None
     rows: int = 1
 

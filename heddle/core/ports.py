@@ -59,6 +59,16 @@ class EnginePort(Protocol):
         ...
 
 
+@runtime_checkable
+class Timed(Protocol):
+    """An engine's port that wants to be read at some time even where nothing has arrived."""
+
+    @property
+    def due_s(self) -> float:
+        """When that is, by the runtime's clock; inf = whenever something arrives [s]."""
+        ...
+
+
 class SteppedEngine(Protocol):
     """What a lane's own loop drives. (docs/architecture.md)"""
 
@@ -165,7 +175,14 @@ class PassageSource(Protocol):
     """Where chunk ids become passages."""
 
     def passages(self, chunk_ids: Sequence[int]) -> Sequence[Passage]:
-        """Return the live chunks among these ids, in the order asked; deleted ones are left out."""
+        """Return the live chunks among these ids, in the order asked.
+
+        Deleted and damaged ones are left out.
+        """
+        ...
+
+    def count_damaged(self, chunk_ids: Sequence[int], tenant: str) -> int:
+        """Return how many of these are known to be damaged, of those a tenant may see."""
         ...
 
 

@@ -110,6 +110,7 @@ class Database:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = _connect(self.path)
+            connection.text_factory = _text
             self._local.connection = connection
             with self._lock:
                 self._connections.append(connection)
@@ -119,6 +120,11 @@ class Database:
 def is_writable(directory: Path) -> bool:
     """Whether the corpus in this directory can be written to; one that isn't can be read."""
     return os.access(directory, os.W_OK) and os.access(directory / FILE_NAME, os.W_OK)
+
+
+def _text(stored: bytes) -> str:
+    """Return a stored text; one that is no UTF-8 is damaged, and its checksum differs."""
+    return stored.decode("utf-8", "replace")
 
 
 def _connect(path: Path) -> sqlite3.Connection:

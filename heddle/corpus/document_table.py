@@ -1,6 +1,7 @@
 """Documents and their chunks as rows. Every function runs inside the caller's transaction."""
 
 import json
+import logging
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,10 +9,14 @@ from dataclasses import dataclass
 from heddle.core.errors import InputError
 from heddle.core.search_scope import Metadata
 from heddle.corpus import twins
+from heddle.corpus.checks.checksums import chunk_checksum
+from heddle.corpus.checks.chunk_check import find_damaged
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document, DocumentKey
 from heddle.corpus.records import PutOutcome
 from heddle.corpus.twins import chunk_digest
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,8 @@ def put(
 ) -> tuple[PutOutcome, int | None]:
     """Store a document as a pending version, unless its text is what is stored already.
 
-    Returns what was done, and the new version; its chunks have the vectors of equal chunks.
+    A stored version with damaged chunks counts as another text and is replaced. Returns what was
+    done, and the new version; its chunks have the vectors of equal chunks.
 
     A pending version that it replaces was never searchable and just goes. If the text is back
     to the live version's, the pending one goes. Metadata is replaced at once. In another collection
@@ -78,14 +84,17 @@ def put(
             (scan, document.source, document.file, *document.key),
         )
     sha256, collection = document.sha256, document.collection
-    if stored and stored[0].says(sha256, collection, chunking):
-        is_news = _describe(connection, stored[0], document, revision)
+    broken = _set_damaged_aside(connection, stored, revision)
+    stored = tuple(version for version in stored if version.is_live or version not in broken)
+    kept = tuple(version for version in stored if version not in broken)
+    if kept and kept[0].says(sha256, collection, chunking):
+        is_news = _describe(connection, kept[0], document, revision)
         return (PutOutcome.DESCRIBED if is_news else PutOutcome.UNCHANGED), None
     for version in stored:
         if not version.is_live:
-            connection.execute("DELETE FROM documents WHERE version = ?", (version.version,))
-    if any(version.is_live and version.says(sha256, collection, chunking) for version in stored):
-        is_news = _describe(connection, stored[-1], document, revision)
+            _remove_rows(connection, version.version)
+    if any(version.is_live and version.says(sha256, collection, chunking) for version in kept):
+        is_news = _describe(connection, kept[-1], document, revision)
         return (PutOutcome.DESCRIBED if is_news else PutOutcome.CHANGED), None
     new = _insert(connection, document, chunks, scan, chunking)
     twins.copy_vectors_to(connection, new)
@@ -135,6 +144,53 @@ def keys_of_source(
         (source, scan_before),
     )
     return tuple((tenant, document_id) for tenant, document_id in rows)
+
+
+def damaged_sources(connection: sqlite3.Connection) -> set[str]:
+    """Return the files that brought documents with damaged chunks; reads every chunk."""
+    return {chunk.source for chunk in find_damaged(connection, "1")}
+
+
+def _set_damaged_aside(
+    connection: sqlite3.Connection, stored: Sequence[Version], revision: int
+) -> tuple[Version, ...]:
+    """Return the versions with damaged chunks, each on its way out.
+
+    A live one is found until another replaces it, but for its damaged vectors, which go. So an
+    index can be built meanwhile. A pending one goes.
+    """
+    broken = []
+    for version in stored:
+        damaged = find_damaged(connection, "version = ?", (version.version,))
+        if not damaged:
+            continue
+        broken.append(version)
+        log.warning("%s: the document is stored anew", damaged[0])
+        if not version.is_live:
+            _remove_rows(connection, version.version)
+            continue
+        lost = [chunk.chunk_id for chunk in damaged if chunk.part == "vector"]
+        connection.executemany("DELETE FROM vectors WHERE chunk_id = ?", ((one,) for one in lost))
+        connection.executemany(
+            "INSERT OR REPLACE INTO tombstones (chunk_id, revision) VALUES (?, ?)",
+            ((one, revision) for one in lost),
+        )
+    return tuple(broken)
+
+
+def _remove_rows(connection: sqlite3.Connection, version: int) -> None:
+    """Delete a version's rows.
+
+    The index of words takes a text out by its words. With a damaged text that would leave wrong
+    entries, so that index is made anew.
+    """
+    damaged = find_damaged(connection, "version = ?", (version,))
+    has_other_words = any(chunk.part == "text" for chunk in damaged)
+    if has_other_words:
+        connection.execute("UPDATE chunks SET title = '', text = '' WHERE version = ?", (version,))
+    connection.execute("DELETE FROM documents WHERE version = ?", (version,))
+    if has_other_words:
+        connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
 
 
 def _check_owner(
@@ -199,8 +255,8 @@ def _insert_rows(
     assert version is not None, "an inserted row has a number"
     _insert_metadata(connection, version, document.metadata)
     connection.executemany(
-        "INSERT INTO chunks (version, position, title, text, start, stop, page, heading, digest)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO chunks (version, position, title, text, start, stop, page, heading, digest,"
+        " checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (_chunk_row(version, chunk, document) for chunk in chunks),
     )
     return version
@@ -208,9 +264,10 @@ def _insert_rows(
 
 def _chunk_row(version: int, chunk: TextChunk, document: Document) -> tuple[object, ...]:
     heading = json.dumps(chunk.heading, ensure_ascii=False)
-    place = (chunk.start, chunk.end, chunk.page, heading)
     digest = chunk_digest(document.tenant, document.collection, chunk.title, chunk.text)
-    return (version, chunk.position, chunk.title, chunk.text, *place, digest)
+    shown = (chunk.position, chunk.title, chunk.text, chunk.start, chunk.end, chunk.page, heading)
+    owner = (document.id, document.tenant, document.collection)
+    return (version, *shown, digest, chunk_checksum(*owner, *shown))
 
 
 def _describe(
@@ -257,9 +314,9 @@ def _publish(connection: sqlite3.Connection, version: int, revision: int) -> Non
 def _delete_version(connection: sqlite3.Connection, version: int, revision: int) -> int:
     twins.hand_over(connection, version, revision)
     cursor = connection.execute(
-        "INSERT INTO tombstones (chunk_id, revision) SELECT chunk_id, ? FROM chunks"
+        "INSERT OR REPLACE INTO tombstones (chunk_id, revision) SELECT chunk_id, ? FROM chunks"
         " JOIN documents USING (version) WHERE version = ? AND status = 'live'",
         (revision, version),
     )
-    connection.execute("DELETE FROM documents WHERE version = ?", (version,))
+    _remove_rows(connection, version)
     return cursor.rowcount

@@ -38,11 +38,13 @@ def plan(
     *,
     prune: bool = False,
     chunking: str | None = None,
+    damaged: Collection[str] = (),
 ) -> IndexPlan:
     """Compare files with what the corpus knows of them: size and time first, then content.
 
     With `prune`, a path may be gone itself, if documents came from it. Files whose chunks
-    were not cut by `chunking` count as changed; None = that makes no difference.
+    were not cut by `chunking` count as changed; None = that makes no difference. So do the
+    `damaged` ones, whose stored chunks are not what was written.
 
     Raises: InputError: a path does not exist.
     """
@@ -65,7 +67,8 @@ def plan(
             continue
         try:
             is_cut_so = chunking in (None, known.chunking)
-            now = _unless_changed(path, known) if is_cut_so else None
+            is_stored_so = is_cut_so and str(path) not in damaged
+            now = _unless_changed(path, known) if is_stored_so else None
         except InputError as error:
             refused.append(FileNote.of(path, error))
             continue

@@ -99,6 +99,8 @@ def ingest_documents(
     kept unless `prune` is set, as it may only be out of reach: a disk that isn't mounted looks
     like an empty directory.
 
+    Every stored chunk is checked first: files whose chunks are damaged are read anew.
+
     A file that can't be used does not stop the others; what it said before stays. Stopped at any
     moment and run again, it goes on with what is not in yet. Memory: one file that is read
     whole, or one batch of a JSONL file.
@@ -115,7 +117,8 @@ def ingest_documents(
         InputError: a path does not exist; nothing was done.
         StorageError: the disk refuses; what was committed stays.
     """
-    todo = plan(tuple(paths), store, prune=prune, chunking=chunking.stamp)
+    damaged = store.damaged_sources()
+    todo = plan(tuple(paths), store, prune=prune, chunking=chunking.stamp, damaged=damaged)
     store.set_chunking(chunking.stamp)
     # The ids of files that are gone are free: a JSONL file that was moved keeps its documents.
     store.forget_sources(name for name in store.source_names() if is_gone(name))

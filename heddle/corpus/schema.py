@@ -16,7 +16,7 @@ from heddle.corpus.twins import fill_digests
 
 log = logging.getLogger(__name__)
 
-VERSION = 4
+VERSION = 5
 APPLICATION_ID = 0x48444C43  # "HDLC", in the header of the file
 PAGE_BYTES = 8192  # five 384-dimensional vectors a page: 6 % unused; 4096 would leave 25 %
 
@@ -71,6 +71,11 @@ _FOR_TWINS = (
     "CREATE INDEX chunks_digest ON chunks (digest) WHERE digest IS NOT NULL",
     "CREATE INDEX chunks_same_as ON chunks (same_as) WHERE same_as IS NOT NULL",
 )
+# They tell damage. An older Heddle noted none: NULL. (checksums.py)
+_FOR_CHECKSUMS = (
+    "ALTER TABLE chunks ADD COLUMN checksum BLOB",
+    "ALTER TABLE vectors ADD COLUMN checksum BLOB",
+)
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
     "INSERT INTO meta VALUES ('revision', 0), ('scan', 0)",
@@ -104,6 +109,7 @@ _TABLES = (
     *_FOR_WORDS,
     *_FOR_PLACES,
     *_FOR_TWINS,
+    *_FOR_CHECKSUMS,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
 )
@@ -125,7 +131,8 @@ _FROM_1 = (
         OR name LIKE '%.jsonl.gz'""",
 )
 # Version 2 knew a chunk's text and position, and not where it stood; version 3 knew no twins.
-_UPGRADES = {1: _FROM_1, 2: _FOR_PLACES, 3: _FOR_TWINS}
+# Version 4 had no checksums.
+_UPGRADES = {1: _FROM_1, 2: _FOR_PLACES, 3: _FOR_TWINS, 4: _FOR_CHECKSUMS}
 
 
 def no_corpus(directory: Path) -> InputError:

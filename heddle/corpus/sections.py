@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, takewhile
+from typing import Final
 
 from heddle.corpus.document import Document, Heading
 
@@ -14,6 +15,8 @@ SEPARATOR = " > "
 _ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*?)(?:[ \t]+#+)?[ \t]*$")
 _SETEXT = re.compile(r" {0,3}(=+|-{3,})[ \t]*$")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
+# Headings of lists of headings. Some pages give them a level above all that they list.
+_LISTS: Final = frozenset({"contents", "table of contents"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,12 @@ def sections(document: Document) -> Iterator[Section]:
             yield Section(title, names, start, heading.start, own)
         elif own and heading.level <= own.level:
             yield Section(title, names, own.start, own.end, own)
-        path = [above for above in path if above.level < heading.level] + [heading]
+        path = [above for above in path if _stands_above(above, heading)] + [heading]
         start = heading.end
+
+
+def _stands_above(above: Heading, heading: Heading) -> bool:
+    return above.level < heading.level and above.text.casefold() not in _LISTS
 
 
 def joined(document_title: str, left: Section, right: Section) -> Section | None:

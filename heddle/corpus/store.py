@@ -24,6 +24,9 @@ from heddle.core.errors import ConfigError, InputError
 from heddle.core.passages import Passage
 from heddle.core.search_scope import SearchScope
 from heddle.corpus import document_table, scope_query, vector_table, word_search
+from heddle.corpus.checks.chunk_check import find_damaged
+from heddle.corpus.checks.corpus_check import CorpusCheck, check_corpus
+from heddle.corpus.checks.damage import DamagedChunk, DamageLog, damage_error
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.database import FILE_NAME, Database
 from heddle.corpus.document import Document, DocumentKey
@@ -55,6 +58,7 @@ class CorpusStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.damage = DamageLog(database.path.parent)
 
     @classmethod
     def open(cls, directory: Path, *, create: bool = False) -> "CorpusStore":
@@ -151,6 +155,8 @@ class CorpusStore:
         revision, read `revision` first and pass it as `upto_revision`, here and to `deleted`;
         what is deleted meanwhile is left out here and comes in a later `deleted`, so a reader
         ignores deleted ids that it doesn't hold.
+
+        Raises: StorageError: one of them is damaged.
         """
         dims = self.dims
         upto = self.revision if upto_revision is None else upto_revision
@@ -163,7 +169,10 @@ class CorpusStore:
                 )
             if found is None:
                 return
-            batch, after = found
+            batch, after, damaged = found
+            if damaged:
+                self._note(damaged)
+                raise damage_error(self.directory, damaged)
             yield batch
 
     def deleted(
@@ -214,6 +223,8 @@ class CorpusStore:
     ) -> VectorBatch:
         """Return the live chunks in a scope that share words with a text, the best by BM25 first.
 
+        Those whose vectors are damaged are left out.
+
         Shapes: up to `limit` rows.
 
         Raises: sqlite3.OperationalError: it was cancelled.
@@ -222,7 +233,9 @@ class CorpusStore:
         with self._database.read() as connection:
             with word_search.stopped_when(connection, is_cancelled):
                 found = word_search.best_by_words(connection, text, limit, scope)
-            return vector_table.read_chunks(connection, found, dims)
+            batch, damaged = vector_table.read_chunks(connection, found, dims)
+        self._note(damaged)
+        return batch
 
     def has_deleted(self, chunk_ids: Sequence[int]) -> bool:
         """Whether any of these chunks was searchable once and is deleted."""
@@ -230,10 +243,26 @@ class CorpusStore:
             return vector_table.has_tombstone(connection, [int(chunk_id) for chunk_id in chunk_ids])
 
     def passages(self, chunk_ids: Sequence[int]) -> tuple[Passage, ...]:
-        """Return the live chunks among these ids, in the order asked; others are left out."""
+        """Return the live chunks among these ids, in the order asked; others are left out.
+
+        So are damaged ones, which `damage` and the log name.
+        """
         asked = [int(chunk_id) for chunk_id in chunk_ids]
         with self._database.read() as connection:
-            return tuple(vector_table.read_passages(connection, asked))
+            found, damaged = vector_table.read_passages(connection, asked)
+        self.damage.note(damaged)
+        return tuple(found)
+
+    def count_damaged(self, chunk_ids: Sequence[int], tenant: str) -> int:
+        """Return how many of these chunks are known to be damaged, of those a tenant may see."""
+        return self.damage.count_among(chunk_ids, tenant)
+
+    def check_damaged(self) -> None:
+        """Look at the chunks that are known to be damaged again; forget what is mended."""
+        known = [chunk.chunk_id for chunk in self.damage.found()]
+        if known:
+            still = {chunk.chunk_id for chunk in self._damaged_among(known)}
+            self.damage.settle(one for one in known if one not in still)
 
     # Chunk KV
 
@@ -261,13 +290,19 @@ class CorpusStore:
     def passage_before(self, chunk_id: int) -> Passage | None:
         """Return the chunk that precedes a live one in its document; None for the first."""
         with self._database.read() as connection:
-            return vector_table.read_preceding(connection, chunk_id)
+            before = vector_table.preceding(connection, chunk_id)
+        return next(iter(self.passages(before)), None)
 
     def vectors_of(self, chunk_ids: Sequence[int]) -> VectorBatch:
-        """Return the vectors of those of these chunks that have one, in the order asked."""
+        """Return the vectors of those of these chunks that have one, in the order asked.
+
+        Damaged ones are left out; `damage` and the log name them.
+        """
         dims = self.dims
         with self._database.read() as connection:
-            return vector_table.read_chunks(connection, [int(i) for i in chunk_ids], dims)
+            batch, damaged = vector_table.read_chunks(connection, [int(i) for i in chunk_ids], dims)
+        self._note(damaged)
+        return batch
 
     # Embedding
 
@@ -328,7 +363,8 @@ class CorpusStore:
             if document_table.publish_complete(connection, candidates, revision + 1):
                 revision += 1
                 _set_meta(connection, "revision", revision)
-            return revision
+        self.check_damaged()
+        return revision
 
     # Documents
 
@@ -376,14 +412,16 @@ class CorpusStore:
             outcomes = tuple(outcome for outcome, _ in put)
             if published or PutOutcome.DESCRIBED in outcomes:  # filters let others pass
                 _set_meta(connection, "revision", revision)
-            return outcomes
+        self.check_damaged()
+        return outcomes
 
     def delete_document(self, document_id: str, *, tenant: str = "") -> bool:
         """Delete a tenant's document with its chunks and vectors; return whether there was one."""
         with self._database.write() as connection:
             is_known = bool(document_table.versions(connection, (tenant, document_id)))
             _delete(connection, ((tenant, document_id),))
-            return is_known
+        self.check_damaged()
+        return is_known
 
     # Indexing runs
 
@@ -404,6 +442,27 @@ class CorpusStore:
         """Say how texts are cut from now on; those that are here stay as they are."""
         with self._database.write() as connection:
             _set_meta(connection, "chunking", stamp)
+
+    def check(self) -> CorpusCheck:
+        """Check the file, and every chunk and vector against its checksum; reads all of it."""
+        with self._database.read() as connection:
+            return check_corpus(connection)
+
+    def vector_ids(self) -> NDArray[np.int64]:
+        """Return the chunks whose vectors `vectors()` gives, ascending. Shape: [n] int64."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT chunk_id FROM vectors WHERE revision > 0 ORDER BY chunk_id"
+            )
+            return np.fromiter((row[0] for row in rows), np.int64)
+
+    def damaged_sources(self) -> set[str]:
+        """Return the files that brought documents of which chunks are damaged; "" = none did.
+
+        Reads every chunk and vector.
+        """
+        with self._database.read() as connection:
+            return document_table.damaged_sources(connection)
 
     def source(self, name: str) -> SourceFile | None:
         """Return a file as it was when it was last taken in whole, or None."""
@@ -511,6 +570,30 @@ class CorpusStore:
             ).fetchone()
             size = self._database.bytes_on_disk
         return CorpusStats(documents, chunks, vectors, pending, size, twins, outdated)
+
+    def check_chunks(self, after: int, limit: int) -> tuple[int, ...]:
+        """Check up to `limit` chunks with ids above `after`; return their ids, ascending.
+
+        `damage` and the log name the damaged ones.
+        """
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT chunk_id FROM chunks WHERE chunk_id > ? ORDER BY chunk_id LIMIT ?",
+                (after, limit),
+            )
+            chunk_ids = tuple(row[0] for row in rows)
+        self.damage.note(self._damaged_among(chunk_ids))
+        return chunk_ids
+
+    def _damaged_among(self, chunk_ids: Sequence[int]) -> list[DamagedChunk]:
+        with self._database.read() as connection:
+            among = "chunk_id IN (SELECT value FROM json_each(?))"
+            return find_damaged(connection, among, (json.dumps(list(chunk_ids)),))
+
+    def _note(self, chunk_ids: Sequence[int]) -> None:
+        """Log and remember chunks whose vectors are damaged."""
+        if chunk_ids:
+            self.damage.note(self._damaged_among(chunk_ids))
 
     def _check_vectors(
         self, ids: Sequence[int], vectors: NDArray[np.float32], stamp: EmbedderStamp | None

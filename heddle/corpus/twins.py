@@ -11,6 +11,9 @@ import sqlite3
 from collections.abc import Iterable
 from hashlib import sha256
 
+from heddle.corpus.checks.checksums import is_sound, vector_checksum
+from heddle.corpus.checks.chunk_check import find_damaged
+
 DIGEST_BYTES = 16
 
 
@@ -27,12 +30,16 @@ def chunk_digest(tenant: str, collection: str, title: str, text: str) -> bytes:
 def copy_vectors_to(connection: sqlite3.Connection, version: int) -> None:
     """Give the chunks of a version the vectors of equal chunks that have one."""
     rows = connection.execute(
-        "SELECT mine.chunk_id, min(vectors.chunk_id) FROM chunks AS mine"
+        "SELECT mine.chunk_id, vectors.chunk_id FROM chunks AS mine"
         " JOIN chunks AS other USING (digest) JOIN vectors ON vectors.chunk_id = other.chunk_id"
-        " WHERE mine.version = ? AND mine.embedded = 0 GROUP BY mine.chunk_id",
+        " WHERE mine.version = ? AND mine.embedded = 0 ORDER BY mine.chunk_id, vectors.chunk_id",
         (version,),
     ).fetchall()
-    _copy_vectors(connection, rows, revision=0)
+    giver_of: dict[int, int] = {}
+    for taker, giver in rows:
+        if taker not in giver_of and _has_sound_vector(connection, giver):
+            giver_of[taker] = giver
+    _copy_vectors(connection, giver_of.items(), revision=0)
 
 
 def copy_vectors_from(connection: sqlite3.Connection, chunk_ids: str) -> tuple[int, ...]:
@@ -78,7 +85,8 @@ def hand_over(connection: sqlite3.Connection, version: int, revision: int) -> No
         " AND same_as IN (SELECT chunk_id FROM chunks WHERE version = ?1) GROUP BY same_as",
         (version,),
     ).fetchall()
-    _copy_vectors(connection, heirs, revision)
+    givers = ((heir, _sound_giver(connection, found)) for heir, found in heirs)
+    _copy_vectors(connection, givers, revision)
     # The heir is a twin of its own for a moment, so that its version's other rows stay as they are.
     connection.executemany(
         "UPDATE chunks SET same_as = ?1 WHERE same_as = ?2 AND version <> ?3",
@@ -120,7 +128,10 @@ def _found_elsewhere(connection: sqlite3.Connection, digest: bytes, version: int
         (digest, version),
     ).fetchall()
     mine = _metadata(connection, version) if rows else []
-    return next((row[0] for row in rows if _metadata(connection, row[1]) == mine), None)
+    equal = (row[0] for row in rows if _metadata(connection, row[1]) == mine)
+    return next(
+        (one for one in equal if not find_damaged(connection, "chunk_id = ?", (one,))), None
+    )
 
 
 def _metadata(connection: sqlite3.Connection, version: int) -> list[tuple[str, str]]:
@@ -129,14 +140,34 @@ def _metadata(connection: sqlite3.Connection, version: int) -> list[tuple[str, s
     ).fetchall()
 
 
+def _sound_giver(connection: sqlite3.Connection, chunk_id: int) -> int:
+    """Return a chunk, or an equal one with a vector where its own is damaged or gone."""
+    if _has_sound_vector(connection, chunk_id):
+        return chunk_id
+    rows = connection.execute(
+        "SELECT other.chunk_id FROM chunks AS mine JOIN chunks AS other USING (digest)"
+        " JOIN vectors ON vectors.chunk_id = other.chunk_id WHERE mine.chunk_id = ?"
+        " ORDER BY other.chunk_id",
+        (chunk_id,),
+    ).fetchall()
+    return next((row[0] for row in rows if _has_sound_vector(connection, row[0])), chunk_id)
+
+
+def _has_sound_vector(connection: sqlite3.Connection, chunk_id: int) -> bool:
+    row = connection.execute(
+        "SELECT vector, checksum FROM vectors WHERE chunk_id = ?", (chunk_id,)
+    ).fetchone()
+    return row is not None and is_sound(row[1], vector_checksum(row[0]))
+
+
 def _copy_vectors(
     connection: sqlite3.Connection, pairs: Iterable[tuple[int, int]], revision: int
 ) -> None:
     """Copy vectors; each pair is who gets one and whose it is."""
     rows = list(pairs)
     connection.executemany(
-        "INSERT INTO vectors (chunk_id, revision, vector)"
-        " SELECT ?, ?, vector FROM vectors WHERE chunk_id = ?",
+        "INSERT INTO vectors (chunk_id, revision, vector, checksum)"
+        " SELECT ?, ?, vector, checksum FROM vectors WHERE chunk_id = ?",
         ((taker, revision, giver) for taker, giver in rows),
     )
     connection.executemany(

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from heddle.core.errors import StorageError
 from heddle.core.passages import Passage, Place
 from heddle.corpus import twins
+from heddle.corpus.checks.checksums import chunk_checksum, is_sound, vector_checksum
+from heddle.corpus.checks.chunk_check import CHECKED
+from heddle.corpus.checks.damage import DamagedChunk
 from heddle.corpus.document import DocumentKey
 from heddle.corpus.records import PendingChunk, VectorBatch
 
@@ -36,8 +39,8 @@ def store(
     version_of = dict(rows.fetchall())
     row_of = {chunk_id: row for row, chunk_id in enumerate(chunk_ids) if chunk_id in version_of}
     connection.executemany(
-        "INSERT INTO vectors (chunk_id, revision, vector) VALUES (?, 0, ?)",
-        ((chunk_id, vectors[row].astype(BLOB_DTYPE).tobytes()) for chunk_id, row in row_of.items()),
+        "INSERT INTO vectors (chunk_id, revision, vector, checksum) VALUES (?, 0, ?, ?)",
+        (_vector_row(chunk_id, vectors[row]) for chunk_id, row in row_of.items()),
     )
     connection.execute(
         "UPDATE chunks SET embedded = 1 WHERE chunk_id IN (SELECT value FROM json_each(?))",
@@ -45,6 +48,11 @@ def store(
     )
     twins_of = twins.copy_vectors_from(connection, _json_list(row_of))
     return tuple(sorted({*version_of.values(), *twins_of}))
+
+
+def _vector_row(chunk_id: int, vector: NDArray[np.float32]) -> tuple[int, bytes, bytes]:
+    blob = vector.astype(BLOB_DTYPE).tobytes()
+    return chunk_id, blob, vector_checksum(blob)
 
 
 def read_batch(
@@ -56,33 +64,46 @@ def read_batch(
     *,
     number: int,
     of: int,
-) -> tuple[VectorBatch, tuple[int, int]] | None:
+) -> tuple[VectorBatch, tuple[int, int], list[int]] | None:
     """Return the searchable vectors that follow `after` = (revision, chunk id), and the new end.
 
-    Only those of chunks whose id leaves `number` when divided by `of`.
-    None when there are no more up to this revision.
+    Only those of chunks whose id leaves `number` when divided by `of`; last the chunks among them
+    whose vectors are damaged. None when there are no more up to this revision.
     """
     found = connection.execute(
-        "SELECT revision, chunk_id, vector FROM vectors"
+        "SELECT revision, chunk_id, vector, checksum FROM vectors"
         " WHERE (revision, chunk_id) > (?, ?) AND revision <= ? AND chunk_id % ? = ?"
         " ORDER BY revision, chunk_id LIMIT ?",
         (*after, upto_revision, of, number, rows),
     ).fetchall()
     if not found:
         return None
-    batch = _batch([row[1] for row in found], [row[2] for row in found], dims)
-    return batch, (found[-1][0], found[-1][1])
+    sound = [row for row in found if is_sound(row[3], vector_checksum(row[2]))]
+    damaged = [row[1] for row in found if row not in sound] if len(sound) < len(found) else []
+    batch = _batch([row[1] for row in sound], [row[2] for row in sound], dims)
+    return batch, (found[-1][0], found[-1][1]), damaged
 
 
-def read_chunks(connection: sqlite3.Connection, chunk_ids: Sequence[int], dims: int) -> VectorBatch:
-    """Return the vectors of those of these chunks that have one, in the order asked."""
+def read_chunks(
+    connection: sqlite3.Connection, chunk_ids: Sequence[int], dims: int
+) -> tuple[VectorBatch, list[int]]:
+    """Return the vectors of those of these chunks that have one, in the order asked.
+
+    Those that are damaged are left out; their chunks are named beside.
+    """
     rows = connection.execute(
-        "SELECT chunk_id, vector FROM vectors WHERE chunk_id IN (SELECT value FROM json_each(?))",
+        "SELECT chunk_id, vector, checksum FROM vectors"
+        " WHERE chunk_id IN (SELECT value FROM json_each(?))",
         (_json_list(chunk_ids),),
     )
-    blob_of = dict(rows.fetchall())
+    blob_of, damaged = {}, []
+    for chunk_id, vector, checksum in rows:
+        if is_sound(checksum, vector_checksum(vector)):
+            blob_of[chunk_id] = vector
+        else:
+            damaged.append(chunk_id)
     held = [chunk_id for chunk_id in chunk_ids if chunk_id in blob_of]
-    return _batch(held, [blob_of[chunk_id] for chunk_id in held], dims)
+    return _batch(held, [blob_of[chunk_id] for chunk_id in held], dims), damaged
 
 
 def read_pending(connection: sqlite3.Connection, limit: int, after: int) -> list[PendingChunk]:
@@ -112,33 +133,42 @@ def read_pending_of(connection: sqlite3.Connection, key: DocumentKey) -> list[Pe
     return [PendingChunk(*row) for row in rows]
 
 
-def read_passages(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> list[Passage]:
-    """Return the live chunks among these ids, in the order asked."""
+def read_passages(
+    connection: sqlite3.Connection, chunk_ids: Sequence[int]
+) -> tuple[list[Passage], list[DamagedChunk]]:
+    """Return the live chunks among these ids, in the order asked, and those that are damaged."""
     rows = connection.execute(
-        "SELECT chunk_id, id, chunks.title, text, position, tenant, collection,"
-        " coalesce(nullif(file, ''), source), page, heading, start, stop,"
+        f"SELECT chunk_id, {CHECKED}, chunks.checksum, source, coalesce(nullif(file, ''), source),"
         " (SELECT count(*) FROM chunks AS twin WHERE twin.same_as = chunks.chunk_id)"
         " FROM chunks JOIN documents USING (version)"
         " WHERE status = 'live' AND chunk_id IN (SELECT value FROM json_each(?))",
         (_json_list(chunk_ids),),
     )
-    found = {row[0]: _passage(*row) for row in rows}
-    return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
+    found: dict[int, Passage] = {}
+    damaged = []
+    for chunk_id, *fields, checksum, source, file, copies in rows:
+        if is_sound(checksum, chunk_checksum(*fields)):
+            shown = (chunk_id, *fields, file, copies)
+            found[chunk_id] = _passage(*shown)
+        else:
+            document_id, tenant = fields[:2]
+            damaged.append(DamagedChunk(chunk_id, "text", document_id, tenant, source))
+    return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found], damaged
 
 
 def _passage(
     chunk_id: int,
     document_id: str,
-    title: str,
-    text: str,
-    position: int,
     tenant: str,
     collection: str,
-    file: str,
-    page: int | None,
-    heading: str,
+    position: int,
+    title: str,
+    text: str,
     start: int,
     end: int,
+    page: int | None,
+    heading: str,
+    file: str,
     copies: int,
 ) -> Passage:
     place = Place(file, page, tuple(json.loads(heading)), start, end)
@@ -147,15 +177,14 @@ def _passage(
     )
 
 
-def read_preceding(connection: sqlite3.Connection, chunk_id: int) -> Passage | None:
-    """Return the chunk that precedes a live one in its document; None for the first."""
+def preceding(connection: sqlite3.Connection, chunk_id: int) -> list[int]:
+    """Return the chunk that precedes another in its document; none for the first."""
     row = connection.execute(
         "SELECT before.chunk_id FROM chunks JOIN chunks AS before USING (version)"
         " WHERE chunks.chunk_id = ? AND before.position = chunks.position - 1",
         (chunk_id,),
     ).fetchone()
-    found = [] if row is None else read_passages(connection, [row[0]])
-    return found[0] if found else None
+    return [] if row is None else [row[0]]
 
 
 def has_tombstone(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> bool:

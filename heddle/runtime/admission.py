@@ -20,7 +20,7 @@ class RuntimeLimits:
     requests_max: int = 256
     bulk_share: float = 0.5
     question_chars_max: int = 32_768
-    retries_max: int = 1
+    retries_max: int = 3
     deadline_s: float = 600.0
 
 

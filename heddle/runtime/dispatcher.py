@@ -1,12 +1,12 @@
 """From ready primitives to tasks: which engine, in which order, how many rows at once."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 from heddle.core.errors import ConfigError
-from heddle.core.payloads import DecodePayload, PrefillPayload, split_rows
+from heddle.core.payloads import DecodePayload, PrefillPayload, Segment, split_rows
 from heddle.core.ports import Tokenizer, WorkPool
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import SearchScope
@@ -134,7 +134,7 @@ class Dispatcher:
         rows = run.payload.rows if plan.is_splittable else min(1, run.payload.rows)
         # A prefill takes a credit for its decode too: the pair must never wait half sent.
         rows += plan.rider is not None
-        self.lane_for(primitive.kind).scheduler.add(
+        self.lane_for(primitive.kind, run.failed_on).scheduler.add(
             Pending(
                 request.id,
                 primitive.name,
@@ -180,12 +180,16 @@ class Dispatcher:
             lane.scheduler.drop_request(request.id)
         self.tasks.cancel(request)
 
-    def lane_for(self, kind: PrimitiveKind) -> Lane:
-        """Return the lane that carries out a primitive of this kind best now."""
+    def lane_for(self, kind: PrimitiveKind, failed_on: Collection[str] = ()) -> Lane:
+        """Return the lane that carries out a primitive of this kind best now.
+
+        Those that it has `failed_on` come last: a lane that fails everything has the most room.
+        """
         able = self._able[kind]
         if len(able) == 1:
             return able[0]
-        return max(able, key=lambda lane: lane.port.credits.free - len(lane.scheduler.pending))
+        others = [lane for lane in able if lane.port.name not in failed_on] or able
+        return max(others, key=lambda lane: lane.port.credits.free - len(lane.scheduler.pending))
 
     def _send(self, lane: Lane, request: Request, take: Take, now_s: float) -> None:
         run = request.runs.get(take.primitive)
@@ -241,14 +245,18 @@ class Dispatcher:
         assert isinstance(prompt, PrefillPayload), "a prefill is sent without a prompt"
         self._end_asking(request, prefill)
         guess = prefill.guess
+        if decode.written:
+            prompt = replace(prompt, segments=(*prompt.segments, Segment(decode.written)))
         is_adopted = guess is not None and guess.serves(prompt.token_ids, lane.port)
         end_guess(self.tasks, request, prefill, now_s, is_adopted=is_adopted)
         assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
         prefill_id = self.tasks.send(lane, request, prefill, prompt, now_s=now_s)
-        continues = 0
+        continues = resumes = len(decode.written)
         if config.written is not None:
-            continues = len(generated(request.store, config.written).token_ids)
-        decode.payload = DecodePayload(prefill_id, config.sampling, config.pause, continues)
+            continues += len(generated(request.store, config.written).token_ids)
+        decode.payload = DecodePayload(
+            prefill_id, config.sampling, config.pause, continues, resumes
+        )
         decode.ready_s = decode.sent_s = now_s
         decode.engine, decode.prefill = prefill.engine, prefill
         decode_id = self.tasks.send(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 import numpy as np
@@ -57,7 +58,7 @@ def passages_so_far(
     assert event.labels is not None, "partial hits without hits"
     assert event.distances is not None, "partial hits without distances"
     hits = Hits(event.labels, event.distances)
-    return _passages(_nearest((hits,), topk), passages, tenant)
+    return _passages(_nearest((hits,), topk), passages, tenant)  # the search itself notes damage
 
 
 def text_value(text: str, is_list: bool, node: str, receipt: ReceiptDraft) -> object:
@@ -124,7 +125,22 @@ def _fold_hits(
     receipt.searches_parked += sum(h.parks for h in hits)
     receipt.fall_back(FallbackKind.SEARCH, *dict.fromkeys(note for h in hits for note in h.notes))
     nearest = _fused(hits, config.topk, receipt) if config.words else _nearest(hits, config.topk)
-    return _passages(nearest, passages, tenant)
+    found = _passages(nearest, passages, tenant)
+    if passages is not None and len(found) < len(nearest):
+        _note_damage(nearest.keys() - {p.chunk_id for p in found}, passages, tenant, receipt)
+    return found
+
+
+def _note_damage(
+    missing: AbstractSet[int], passages: PassageSource, tenant: str, receipt: ReceiptDraft
+) -> None:
+    """Say how many passages are not shown because they are damaged.
+
+    Damage of another tenant's passages stays unnamed.
+    """
+    if damaged := passages.count_damaged(sorted(missing), tenant):
+        note = f"{damaged} passages that were found are damaged in the corpus and were left out"
+        receipt.fall_back(FallbackKind.CORPUS, note)
 
 
 def _passages(

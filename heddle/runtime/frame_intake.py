@@ -153,6 +153,8 @@ class FrameIntake:
             return
         if event.labels is not None:
             self.requests.guard(request, now_s, self.speculator.hear, task, event, now_s)
-        elif event.text:
+            return
+        task.told.extend(event.token_ids)
+        if event.text:
             task.has_emitted = True
             request.sink(TokenDelta(task.run.primitive.node, event.text))

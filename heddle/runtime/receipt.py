@@ -28,6 +28,7 @@ class FallbackKind(Enum):
     EMPTY_LIST = "empty_list"
     SPECULATION = "speculation"  # a prompt was not computed ahead
     KV_TRANSFER = "kv_transfer"  # a prompt's KV did not all come from the lane that prefilled it
+    CORPUS = "corpus"  # a passage that was found is damaged, and was left out
     REMOTE = "remote"  # another server did not do as asked
 
 
@@ -141,6 +142,7 @@ class Receipt:
         kv_transfer_bytes: bytes of their KV.
         kv_transfer_s: how long it took to copy it out and in [s].
         remotes: models of other servers that wrote for it, as "model at address".
+        resumed: generations that had shown tokens when they failed, and went on behind these.
     """
 
     optimizations: Optimizations
@@ -174,6 +176,7 @@ class Receipt:
     kv_transfer_bytes: int = 0
     kv_transfer_s: float = 0.0
     remotes: tuple[str, ...] = ()
+    resumed: int = 0
 
 
 @dataclass(slots=True)
@@ -208,6 +211,7 @@ class ReceiptDraft:
     kv_transfer_bytes: int = 0
     kv_transfer_s: float = 0.0
     remotes: list[str] = field(default_factory=list)
+    resumed: int = 0
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
         """Note where the request ran degraded, each in words; there may be none."""
@@ -281,4 +285,5 @@ class ReceiptDraft:
             kv_transfer_bytes=self.kv_transfer_bytes,
             kv_transfer_s=self.kv_transfer_s,
             remotes=tuple(dict.fromkeys(self.remotes)),
+            resumed=self.resumed,
         )

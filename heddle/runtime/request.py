@@ -58,7 +58,9 @@ class PrimitiveRun:
     `parts` collects the results of split rows by their first row; `rows_sent` and
     `rows_done` count them. `sent_s` is when the first of them was sent, -1 = not yet. `round`
     counts the retrievals of a generation that decodes in rounds; `prefill` is what a decode that
-    is on its way rides along with; `guess` is what was sent ahead for a prefill.
+    is on its way rides along with; `guess` is what was sent ahead for a prefill. `written` are the
+    tokens that failed tries of a decode have shown: the next one goes on behind them. `failed_on`
+    names the engines of failed tries.
     """
 
     primitive: Primitive
@@ -75,6 +77,8 @@ class PrimitiveRun:
     engine: str = ""
     prefill: "PrimitiveRun | None" = None
     guess: Guess | None = None
+    written: tuple[int, ...] = ()
+    failed_on: tuple[str, ...] = ()
     parts: dict[int, Result] = field(default_factory=dict)
 
     def start_over(self) -> None:

@@ -9,7 +9,6 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.runtime.counters import Counters
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.receipt import FallbackKind
-from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.suspects import Suspects
 from heddle.runtime.task_table import TaskRun, TaskTable
 
@@ -29,7 +28,9 @@ RETRYABLE = (
 
 @dataclass(slots=True)
 class Retries:
-    """Sends failed primitives once more where nobody can tell the difference.
+    """Sends failed primitives again where nobody can tell the difference.
+
+    A generation that has shown tokens goes on behind them: they are the end of its next prompt.
 
     Args:
         retries_max: how often, for each primitive.
@@ -63,9 +64,9 @@ class Retries:
         if may_retry and run.primitive.kind in RETRYABLE:
             self._count(task, event)
             self._retry_rows(task, now_s)
-        elif may_retry and task.prefill is not None and not task.has_emitted:
+        elif may_retry and task.prefill is not None and (not task.has_emitted or task.told):
             self._count(task, event)
-            self._retry_generation(request, run, now_s)
+            self._retry_generation(task, now_s)
         else:
             raise EngineError(
                 f"{run.primitive.name} failed: {event.message}",
@@ -77,7 +78,11 @@ class Retries:
         task.run.retries += 1
         task.request.receipt.retries += 1
         self.counters.retries += 1
-        note = f"{task.run.primitive.name} retried after: {event.message}"
+        name = task.run.primitive.name
+        note = f"{name} retried after: {event.message}"
+        if task.has_emitted:
+            task.request.receipt.resumed += 1
+            note = f"{name} went on behind {len(task.told)} tokens after: {event.message}"
         task.request.receipt.fall_back(FallbackKind.RETRY, note)
         log.info("request %d: %s", task.request.id, note)  # its receipt says so, too
 
@@ -85,20 +90,25 @@ class Retries:
         """Send the whole primitive again: rows that were answered before are asked for again."""
         request, run = task.request, task.run
         self.tasks.detach(request, run)
+        run.failed_on += (task.lane.port.name,)
         task.lane.scheduler.pending.pop((request.id, run.primitive.name), None)
         run.start_over()
         self.dispatcher.queue(request, run, now_s)
 
-    def _retry_generation(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
-        """Prefill and decode once more, while nobody has seen a token."""
+    def _retry_generation(self, task: TaskRun, now_s: float) -> None:
+        """Prefill and decode again, behind the tokens that were shown."""
+        request, run = task.request, task.run
         prefill = run if run.prefill is None else run.prefill
         assert prefill.plan.rider is not None, f"{prefill.primitive.name!r} has no decode"
         decode = request.runs[prefill.plan.rider]
+        prefill.failed_on += (task.lane.port.name,)
         # One that had ended well runs again: its KV is gone with the decode.
         request.runs[prefill.primitive.name] = prefill
         for half in (prefill, decode):
             self.tasks.detach(request, half)
             half.start_over()
+        if task.has_emitted:
+            decode.written += tuple(task.told)
         prefill.retries = decode.retries = max(prefill.retries, decode.retries, 1)
         decode.waits = 1
         self.dispatcher.queue(request, prefill, now_s)

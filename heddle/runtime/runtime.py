@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 
 from heddle.core.errors import Cancelled, HeddleError, InputError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
-from heddle.core.ports import Clock, EnginePort, PassageSource, Tokenizer, Tracer, WorkPool
+from heddle.core.ports import (
+    Clock,
+    EnginePort,
+    PassageSource,
+    Timed,
+    Tokenizer,
+    Tracer,
+    WorkPool,
+)
 from heddle.core.search_scope import Where
 from heddle.core.tasks import Optimizations, Priority
 from heddle.lowering.scope import initial_scope, input_key
@@ -74,9 +82,11 @@ class Runtime:
     _intake: FrameIntake = field(init=False)
     _controls: Controls = field(init=False)
     _steering: Steering = field(init=False)
+    _timed: Sequence[Timed] = field(init=False)
 
     def __post_init__(self) -> None:
         in_flight: dict[int, Request] = {}
+        self._timed = [port for port in self.ports if isinstance(port, Timed)]
         self.lanes = {p.name: Lane(p, EngineScheduler(self.policy)) for p in self.ports}
         self._dispatcher = Dispatcher(
             self.lanes, in_flight, self.tasks, self.tokenizer, self.speculates, self.threads
@@ -180,4 +190,4 @@ class Runtime:
         self._controls.run(now_s)
         self._steering.run(now_s)
         self._dispatcher.send_waiting(now_s)
-        return self.requests.next_deadline_s
+        return min([self.requests.next_deadline_s, *(port.due_s for port in self._timed)])

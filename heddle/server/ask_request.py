@@ -84,11 +84,13 @@ class AskRequest(BaseModel):
     )
     system: str | None = Field(
         default=None,
+        min_length=1,
         max_length=SYSTEM_CHARS_MAX,
         description="text that says what the model is to be; null = as the server does",
     )
     prompt: str | None = Field(
         default=None,
+        min_length=1,
         max_length=PROMPT_CHARS_MAX,
         description="template with {docs} and {input} in the place of the workflow's own; null = "
         "as the server does",

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, FastAPI, Request
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive
 
 from heddle import __version__
@@ -54,6 +54,48 @@ CHANGES_AT_ONCE: Final = 4  # a change waits for embeddings in a thread, and que
 
 log = logging.getLogger(__name__)
 
+# Every status but those that a route names.
+_ERROR: Final = {
+    "description": "An error",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["error"],
+                "properties": {
+                    "error": {
+                        "type": "object",
+                        "required": ["type", "message"],
+                        "properties": {"type": {"type": "string"}, "message": {"type": "string"}},
+                    }
+                },
+            }
+        }
+    },
+}
+_NOT_READY: Final[dict[int | str, dict[str, Any]]] = {503: {"description": "It takes no work"}}
+_STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/event-stream": {}}}}
+_MEASURED: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {"application/openmetrics-text": {}}}
+}
+# Written out: the route reads the query itself, to refuse one that names an id twice.
+_DELETE_PARAMETERS: Final = [
+    {
+        "name": "id",
+        "in": "query",
+        "required": True,
+        "schema": {"type": "string"},
+        "description": "id of the document",
+    },
+    {
+        "name": "tenant",
+        "in": "query",
+        "required": False,
+        "schema": {"type": "string"},
+        "description": "tenant whose document it is; none = a document without a tenant",
+    },
+]
+
 
 def _body_schema(kind: type[BaseModel]) -> dict[str, Any]:
     content = {"application/json": {"schema": kind.model_json_schema()}}
@@ -90,6 +132,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        responses={"default": _ERROR},
     )
     drain = Drain() if drain is None else drain
     # The last one added comes first.
@@ -101,7 +144,12 @@ def create_app(
     app.add_middleware(RequestIds)
     _add_error_replies(app)
 
-    @app.post("/v1/ask", response_model=None, openapi_extra=_body_schema(AskRequest))
+    @app.post(
+        "/v1/ask",
+        response_model=None,
+        responses=_STREAMED,
+        openapi_extra=_body_schema(AskRequest),
+    )
     async def ask(asked: Annotated[AskRequest, Depends(read_ask)], request: Request) -> Response:
         """Answer a question.
 
@@ -172,7 +220,7 @@ def create_app(
         """Return the names of the workflows, as `workflows`."""
         return _reply(200, {"workflows": list(workflows)})
 
-    @app.get("/health", response_model=None)
+    @app.get("/health", response_model=None, responses=_NOT_READY)
     async def health() -> Response:
         """Return the state of every lane; status 503 while one is not ready, and at the end."""
         found = server.health()
@@ -181,7 +229,7 @@ def create_app(
         named = {"instance": instance} if instance else {}
         return _reply(200 if found["ready"] else 503, {**found, **named})
 
-    @app.get("/ready", response_model=None)
+    @app.get("/ready", response_model=None, responses=_NOT_READY)
     async def ready() -> Response:
         """Return whether the server takes work, as `ready`; status 503 if it doesn't."""
         is_ready = bool(server.health()["ready"]) and not drain.has_begun
@@ -194,7 +242,7 @@ def create_app(
 
     page = MetricsPage(server)
 
-    @app.get("/metrics", response_model=None)
+    @app.get("/metrics", response_model=None, response_class=PlainTextResponse, responses=_MEASURED)
     async def metrics(request: Request) -> Response:
         """Return the metrics, as Prometheus reads them."""
         accept = request.headers.get("accept", "")
@@ -239,7 +287,12 @@ def _add_documents(app: FastAPI, server: Server, *, takes_changes: bool) -> None
             )
         return _reply(200, change_json(change))
 
-    @app.delete("/v1/documents", response_model=None, dependencies=checked)
+    @app.delete(
+        "/v1/documents",
+        response_model=None,
+        dependencies=checked,
+        openapi_extra={"parameters": _DELETE_PARAMETERS},
+    )
     async def delete(request: Request) -> Response:
         """Delete the document `?id=ID`, of `&tenant=NAME` if that is given.
 

@@ -45,6 +45,7 @@ RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
     "generated_tokens": Name("heddle_generated_tokens", "Tokens written for answered requests."),
     "preemptions": Name("heddle_preemptions", "Sequences that lost their KV pages to others."),
     "retries": Name("heddle_retries", "Primitives of answered requests that were sent again."),
+    "resumed": Name("heddle_resumed", "Generations that went on behind tokens they had shown."),
     "texts_truncated": Name("heddle_texts_truncated", "Texts cut to the embedder's limit."),
     "texts_windowed": Name(
         "heddle_texts_windowed", "Texts longer than that limit, read in windows."
@@ -147,6 +148,17 @@ class ServerCollector(Collector):
                 "heddle_corpus_revision",
                 "Newest revision of the corpus; an index below it has something to follow.",
                 state.corpus_revision,
+            )
+        if state.corpus is not None:
+            yield GaugeMetricFamily(
+                "heddle_corpus_damaged_chunks",
+                "Chunks of the corpus that differ from their checksums, as far as they were read.",
+                state.corpus.damaged_chunks,
+            )
+            yield CounterMetricFamily(
+                "heddle_corpus_scrubbed_chunks",
+                "Chunks that the background check of the corpus has read.",
+                state.corpus.scrubbed_chunks,
             )
         if state.repriming is not None:
             yield from _repriming(state.repriming)

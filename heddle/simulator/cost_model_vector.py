@@ -186,3 +186,7 @@ class SimulatedPassages:
     def passages(self, chunk_ids: Sequence[int]) -> Sequence[Passage]:
         """Return a passage for each id."""
         return [Passage(i, f"document {i // 8}", f"title {i}", f"fact {i}") for i in chunk_ids]
+
+    def count_damaged(self, chunk_ids: Sequence[int], tenant: str) -> int:
+        """Return how many of them are damaged: none."""
+        return 0

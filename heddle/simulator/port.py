@@ -179,9 +179,12 @@ class SimulatedPort:
 
 
 def _with_failure(events: tuple[Event, ...]) -> tuple[Event, ...]:
-    """Turn the last Done into a Failed: one task fails, the others go on."""
-    for at in reversed(range(len(events))):
-        if isinstance(events[at], Done):
-            failed = Failed(events[at].task_id, "the simulated engine failed this task")
-            return (*events[:at], failed, *events[at + 1 :])
-    return events
+    """Turn the last Done into a Failed: one task fails, the others go on.
+
+    As in engines, that is the step's only event of it.
+    """
+    done = [event.task_id for event in events if isinstance(event, Done)]
+    if not done:
+        return events
+    told = tuple(event for event in events if event.task_id != done[-1])
+    return (*told, Failed(done[-1], "the simulated engine failed this task"))

@@ -232,6 +232,9 @@ class FakePassages:
     def passages(self, chunk_ids):
         return [Passage(i, "d", f"t{i}", f"x{i}") for i in chunk_ids]
 
+    def count_damaged(self, chunk_ids, tenant):
+        return 0
+
 
 @dataclass
 class Call:

@@ -24,8 +24,11 @@ STATUSES: Final = (
     ("401", "the server asks for a key, or doesn't know the one that was sent"),
     ("403", "the server takes no changes, or the key lacks a scope or is another tenant's"),
     ("404", "there is no such path or document"),
+    ("405", "the path has no such method"),
+    ("408", "the body took too long to come"),
     ("413", "the body is too large"),
     ("415", "the body isn't JSON"),
+    ("421", "the server isn't called by that name; see `--allowed-hosts`"),
     (
         "429",
         "the key's limit is reached; `Retry-After` and `retry-after-ms` say when to come again",
@@ -33,6 +36,7 @@ STATUSES: Final = (
     ("500", "an engine failed, or a bug; the server's log says more"),
     ("503", "the server is full; `Retry-After` and `retry-after-ms` say when to come again"),
     ("504", "the deadline passed before the answer"),
+    ("507", "the disk is full; `Retry-After` and `retry-after-ms` say when to come again"),
 )
 
 

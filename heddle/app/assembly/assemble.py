@@ -1,8 +1,8 @@
 """From a server's lanes to its runtime: which ports stand behind one, and what drives them.
 
 The steps, in this order: the ports of all lanes; LLM lanes with roles behind one port; the lanes of
-a sharded index behind one port; the embedding lanes behind one port, which is also the door of the
-embedding service; and a runtime over what these steps leave.
+a sharded index, or equal lanes, behind one port; the embedding lanes behind one port, which is also
+the door of the embedding service; and a runtime over what these steps leave.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +13,7 @@ from heddle.app.assembly.embedding_lanes import embedding_pool, is_ready
 from heddle.app.assembly.lanes import LLM, VECTOR, VECTOR_ROWS
 from heddle.app.assembly.server_plan import ServerPlan
 from heddle.app.embedding_service import EmbeddingService, Encoder
+from heddle.app.replicas import replicas_of
 from heddle.app.runtime_thread import RuntimeThread
 from heddle.core.commands import KvSent, Steer
 from heddle.core.credits import Credits
@@ -29,6 +30,7 @@ from heddle.hosts.inline import InlineHost
 from heddle.hosts.lane_main import call_factory
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.process import ProcessLane
+from heddle.hosts.replicated_port import ReplicatedPort
 from heddle.passes.runner import PassRunner
 from heddle.runtime.batching import policy_named
 from heddle.runtime.loop import RuntimeLoop
@@ -90,7 +92,8 @@ def assemble(parts: Parts) -> Assembled:
         EngineError: an embedding lane doesn't answer.
     """
     plan = parts.plan
-    ports = sharded(disaggregated([*_lane_ports(parts)], plan), plan)
+    ports = disaggregated([*_lane_ports(parts)], plan)
+    ports = sharded(replicated(ports, plan, parts.clock), plan)
     ports, embedding = _pooled([*ports, *parts.remote], parts)
     runtime = Runtime(
         ports=(*ports, parts.tools),
@@ -131,6 +134,25 @@ def disaggregated(ports: Ports, plan: ServerPlan) -> Ports:
     return [*(port for port in ports if port not in lanes), whole]
 
 
+def replicated(ports: Ports, plan: ServerPlan, clock: Clock) -> Ports:
+    """Put equal engines behind one port each; those that embed get theirs as a pool."""
+    count = replicas_of(plan.config.replicas).retrieval
+    if count == 1:
+        return ports
+    copies: dict[str, Ports] = {}
+    for port in ports:
+        name, _, number = port.name.rpartition("-")
+        if name in (VECTOR, *(reader.name for reader in plan.readers)) and number.isdigit():
+            copies.setdefault(name, []).append(port)
+    wholes = [
+        ReplicatedPort(name, equal, is_ready, clock)
+        for name, equal in copies.items()
+        if len(equal) > 1
+    ]
+    behind = [port for whole in wholes for port in whole.ports]
+    return [*(port for port in ports if port not in behind), *wholes]
+
+
 def sharded(ports: Ports, plan: ServerPlan) -> Ports:
     """Put the lanes of a sharded index behind one port."""
     parts = [port for port in ports if PrimitiveKind.SEARCHING in port.kinds]
@@ -164,6 +186,7 @@ def _pooled(ports: Ports, parts: Parts) -> tuple[Ports, EmbeddingService | None]
         parts.clock,
         tokens_max=placement.waiting_tokens,
         fits_prior=encoder.is_packaged,
+        are_alike=not parts.plan.embedding,
         lender=llm if placement.is_lent else None,
     )
     parts.close_on_thread(pool.close)

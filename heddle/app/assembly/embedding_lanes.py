@@ -150,10 +150,10 @@ def plan_embedding_lanes(
     return (*lanes, cpu_lane)
 
 
-def retrieval_embedder(placement: Placement, dtype: str, shards: int) -> EmbeddingLane:
+def retrieval_embedder(placement: Placement, dtype: str) -> EmbeddingLane:
     """Return what embeds where there are no accelerators: an engine in the (first) index lane."""
     cpus = placement.retrieval_cpus if placement.is_pinned else ()
-    return EmbeddingLane(POOL, "cpu", dtype, cpus, placement.retrieval_threads(shards))
+    return EmbeddingLane(POOL, "cpu", dtype, cpus, placement.retrieval_threads)
 
 
 def embedding_pool(
@@ -163,12 +163,14 @@ def embedding_pool(
     *,
     tokens_max: int,
     fits_prior: bool = True,
+    are_alike: bool = False,
     lender: EnginePort | None = None,
 ) -> LanePool:
     """Return embedding lanes as one engine, the fastest first.
 
-    Each lane is timed for about two seconds, so no other caller may use it yet. A lane alone whose
-    model the engine's prior fits starts from the prior; so does an engine in this process.
+    Each lane is timed for about two seconds, so no other caller may use it yet. A lane alone, or
+    one of several alike, whose model the engine's prior fits starts from the prior; so does an
+    engine in this process.
 
     Args:
         ports: the lanes.
@@ -176,6 +178,7 @@ def embedding_pool(
         clock: the time of deadlines.
         tokens_max: padded tokens that the memory for waiting texts holds, of all lanes together.
         fits_prior: whether the model is the one that the engine's prior was measured on.
+        are_alike: whether all lanes are of one kind of device.
         lender: the LLM, where the CPU lane runs on the LLM's cores. While the LLM has work and
             another lane is ready, the CPU lane takes no new texts and finishes those it holds.
 
@@ -183,7 +186,7 @@ def embedding_pool(
         EngineError: a lane doesn't answer.
     """
     share = tokens_max // len(ports)
-    is_new = len(ports) > 1 or not fits_prior
+    is_new = (len(ports) > 1 and not are_alike) or not fits_prior
     queues = [
         _queue(port, clock, share, is_timed=is_new and isinstance(port, ProcessPort))
         for port in ports

@@ -40,17 +40,20 @@ def _retrieval_lanes(plan: ServerPlan) -> list[LaneSpec]:
     if plan.config.index is None:
         return _reading_lane(plan)
     lanes, shards = [], plan.config.shards
-    threads = plan.placement.retrieval_threads(shards)
+    threads, count = plan.placement.retrieval_threads, plan.placement.retrieval_lanes
     cpus = plan.placement.retrieval_cpus if plan.placement.is_pinned else ()
     model = "" if plan.encoder is None else str(plan.encoder.path)
     long_texts = plan.config.long_texts
-    for number in range(shards):
-        part = Part(number, shards)
+    for number in range(count):
+        part = Part(number, shards) if shards > 1 else WHOLE
         engines = [_vector(plan, threads, part)]
-        if number == 0 and not plan.embedding:
+        if not plan.embedding and (number == 0 or shards == 1):
             readers = (reader.engine(threads=threads, beside=None) for reader in plan.readers)
             engines = [*_embedding(plan, threads), *readers, *engines]
-        lanes.append(LaneSpec(_numbered("retrieval", part), tuple(engines), cpus, threads))
+        if count > shards:
+            engines = [replace(engine, name=f"{engine.name}-{number}") for engine in engines]
+        name = "retrieval" if count == 1 else f"retrieval-{number}"
+        lanes.append(LaneSpec(name, tuple(engines), cpus, threads))
     for number, lane in enumerate(plan.embedding):
         spec = lane.spec(model, long_texts)
         if number == 0:  # one copy of the weights that embedding and reading have in common
@@ -74,7 +77,7 @@ def _embedding(plan: ServerPlan, threads: int) -> Iterator[EngineSpec]:
 
 def _reading_lane(plan: ServerPlan) -> list[LaneSpec]:
     """Return the lane of a server that only reads passages it is given; [] = it reads none."""
-    threads = plan.placement.retrieval_threads(1)
+    threads = plan.placement.retrieval_threads
     cpus = plan.placement.retrieval_cpus if plan.placement.is_pinned else ()
     engines = tuple(reader.engine(threads=threads, beside=None) for reader in plan.readers)
     return [LaneSpec("reading", engines, cpus, threads)] if engines else []

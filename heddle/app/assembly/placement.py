@@ -26,7 +26,8 @@ class Demand:
     `packed_bytes` is a second copy of the LLM's weights, for decoding, which may be left out.
     `readers_bytes` are the reading models'. Where there is an LLM, each of `llm_roles` is a lane
     with its own weights. `accelerators` have an embedding lane each; with `spills` a CPU lane helps
-    them. The index has `shards` lanes.
+    them. The index has `shards` lanes with a part each, or `replicas` lanes with a copy each, which
+    have copies of the embedder and the readers, too.
     """
 
     llm_bytes: int
@@ -37,6 +38,7 @@ class Demand:
     accelerators: int = 0
     spills: bool = False
     shards: int = 1
+    replicas: int = 1
     llm_roles: tuple[LaneRole, ...] = (LaneRole.BOTH,)
     readers_bytes: int = 0
 
@@ -47,13 +49,18 @@ class Demand:
 
     @property
     def embedders(self) -> int:
-        """Copies of the embedder: one in each of its lanes, or one in the retrieval lane."""
-        return max(1, self.accelerators + self.spills)
+        """Copies of the embedder: one in each of its lanes, or in each replica of retrieval."""
+        return self.accelerators + self.spills or self.replicas
+
+    @property
+    def retrieval_lanes(self) -> int:
+        """Lanes that search."""
+        return self.shards * self.replicas
 
     @property
     def processes(self) -> int:
         """Processes of a server: its own, one for each lane."""
-        return 1 + self.shards + self.llm_lanes + self.accelerators + self.spills
+        return 1 + self.retrieval_lanes + self.llm_lanes + self.accelerators + self.spills
 
 
 class CoreShares(NamedTuple):
@@ -89,6 +96,7 @@ class Placement:
     accelerators: int = 0
     waiting_bytes: int = WAITING_BYTES_MIN
     llm_roles: tuple[LaneRole, ...] = (LaneRole.BOTH,)
+    retrieval_lanes: int = 1
 
     @property
     def llm_lanes(self) -> Mapping[str, tuple[int, ...]]:
@@ -116,9 +124,10 @@ class Placement:
             "embedding on the CPU": 0 if self.is_lent else len(self.embedding_cpus),
         }
 
-    def retrieval_threads(self, shards: int) -> int:
-        """Return the threads of each of `shards` lanes that share the retrieval cores."""
-        return max(1, len(self.retrieval_cpus) // shards)
+    @property
+    def retrieval_threads(self) -> int:
+        """The threads of each retrieval lane: they share the retrieval cores."""
+        return max(1, len(self.retrieval_cpus) // self.retrieval_lanes)
 
     def lines(self) -> tuple[str, ...]:
         """Return the plan as `heddle doctor` prints it."""
@@ -165,14 +174,15 @@ def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None =
     lanes, cores = demand.llm_lanes, machine.cpus[: machine.cores]
     if lanes > len(cores):
         raise ConfigError(
-            f"llm_lanes (--llm-lanes) names {lanes} lanes, and this process may use {len(cores)} "
+            f"llm_lanes or replicas names {lanes} lanes, and this process may use {len(cores)} "
             "cores: name at most as many lanes, or allow it more cores"
         )
     limit = int(machine.memory_limit_bytes * MEMORY_SHARE)
     processes = demand.processes * PROCESS_BYTES
-    embedders = demand.embedders * demand.embedder_bytes + demand.readers_bytes
+    embedders = demand.embedders * demand.embedder_bytes + demand.replicas * demand.readers_bytes
+    index = demand.replicas * demand.index_bytes
     models = lanes * demand.llm_bytes
-    fixed = processes + models + embedders + demand.index_bytes + WAITING_BYTES_MIN
+    fixed = processes + models + embedders + index + WAITING_BYTES_MIN
     wanted = lanes * (KV_BYTES_MIN if kv_bytes is None else kv_bytes)
     kv = 0
     if lanes:
@@ -181,7 +191,7 @@ def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None =
     if fixed + wanted > limit:
         raise ConfigError(
             f"this needs {_mib(fixed + wanted)} (model {_mib(models)}, embedder and readers "
-            f"{_mib(embedders)}, index {_mib(demand.index_bytes)}, KV "
+            f"{_mib(embedders)}, index {_mib(index)}, KV "
             f"{_mib(wanted)}, processes {_mib(processes)}) and may use {_mib(limit)}: "
             "take a smaller model or index, lower kv_bytes, or raise the memory limit"
         )
@@ -203,6 +213,7 @@ def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None =
         accelerators=demand.accelerators,
         waiting_bytes=waiting,
         llm_roles=demand.llm_roles,
+        retrieval_lanes=demand.retrieval_lanes,
     )
 
 

@@ -66,9 +66,7 @@ def choose_reranking(
         return RerankingChoice(False, "prompts are computed while their search still runs")
     if generator is None or not llm_on_cpu or not ranking:
         return RerankingChoice(False, "no model on the LLM's own processor ranks")
-    reader = ModelWork(
-        layer_parameters(ranking[0].facts.directory), placement.retrieval_threads(config.shards)
-    )
+    reader = ModelWork(layer_parameters(ranking[0].facts.directory), placement.retrieval_threads)
     threads = max(len(cores) for cores in placement.llm_lanes.values())
     llm = ModelWork(layer_parameters(generator.directory), max(1, threads))
     pays = reranking_pays(reader, llm, DEFAULT_TOPK)

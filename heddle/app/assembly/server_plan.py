@@ -29,13 +29,14 @@ from heddle.app.models.prompt_files import prompts_of
 from heddle.app.models.remote_models import NO_REMOTE_MODELS, RemoteModels, open_remote_models
 from heddle.app.priming.chunk_kv_disk import readable_size
 from heddle.app.remote.refusals import check_remote_models
+from heddle.app.replicas import replicas_of, roles_of
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_writing import server_writing
 from heddle.core.dtypes import auto_dtype
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.encoder.encoder_directory import EncoderDirectory
-from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names, lane_roles
+from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names
 from heddle.engines.vector.files.index_bytes import index_bytes, mode_of
 from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.ivf.hot.setting import AUTO, HotSettings, hot_settings
@@ -132,7 +133,7 @@ class ServerPlan:
         """What embeds: the embedding lanes, or the engine in the first retrieval lane."""
         if self.encoder is None:
             return ()
-        shared = retrieval_embedder(self.placement, self.embedder_dtype, self.config.shards)
+        shared = retrieval_embedder(self.placement, self.embedder_dtype)
         return self.embedding or (shared,)
 
     def device_lines(self) -> Iterator[str]:
@@ -201,7 +202,7 @@ def plan_server(
     if config.llm is not None and remote.generator is None:
         generator = generator_files(model_directory(config.llm))
     readers = plan_readers(config)
-    roles = lane_roles(config.llm_lanes)
+    roles = roles_of(config.llm_lanes, config.replicas)
     # Engines in the server's own process have no embedding lanes beside them.
     embeds_on = devices if encoder is not None and config.engine_host == "process" else ()
     decodes_on = None if generator is None else _decoding_device(config, machine)
@@ -216,6 +217,7 @@ def plan_server(
         accelerators=sum(device.kind is not DeviceKind.CPU for device in embeds_on),
         spills=is_heterogeneous(embeds_on, config.heterogeneous),
         shards=config.shards,
+        replicas=replicas_of(config.replicas).retrieval,
         llm_roles=roles,
     )
     placement = plan_placement(machine, demand, config.kv_cache_bytes)

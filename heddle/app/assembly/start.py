@@ -13,7 +13,8 @@ from heddle.app.assembly.lanes import lane_specs
 from heddle.app.assembly.remote_ports import start_remote_ports
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.embedding_service import EmbeddingService
-from heddle.app.observe.server_state import EngineState, ServerState
+from heddle.app.observe.scrubbing import Scrubbing
+from heddle.app.observe.server_state import CorpusState, EngineState, ServerState
 from heddle.app.observe.tally import Tally
 from heddle.app.priming.reprime import Repriming, repriming_of
 from heddle.app.runtime_thread import RuntimeThread
@@ -47,6 +48,7 @@ class RunningServer:
         tally: what the server has counted; only the runtime's thread changes it.
         embedding: embeds outside workflows; None = no lane embeds.
         repriming: primes chunks again that requests met without primed KV; None = never.
+        scrubbing: checks the corpus in the background; None = there is none.
         ending: ends the pieces.
     """
 
@@ -59,6 +61,7 @@ class RunningServer:
     tally: Tally
     embedding: EmbeddingService | None
     repriming: Repriming | None
+    scrubbing: Scrubbing | None
     ending: ExitStack
 
     def state(self) -> ServerState:
@@ -85,9 +88,18 @@ class RunningServer:
             tally=self.tally,
             counters=replace(runtime.counters),
             embedding=None if self.embedding is None else self.embedding.state(),
+            corpus=self._corpus_state(),
             repriming=None if self.repriming is None else self.repriming.state(),
             predicted_wait_s=runtime.requests.admission.between_s or 0.0,
         )
+
+    def _corpus_state(self) -> CorpusState | None:
+        if self.store is None:
+            return None
+        directory, damaged = self.store.directory, self.store.damage.count
+        if self.scrubbing is None:
+            return CorpusState(directory, damaged)
+        return CorpusState(directory, damaged, self.scrubbing.chunks, self.scrubbing.problem)
 
     def _whole_state(self) -> ServerState:
         revision = None if self.store is None else self.store.revision
@@ -121,8 +133,9 @@ def start(
     3. The runtime's thread outlives all that lives on it.
     4. The repriming thread is joined while the runtime's thread still runs: it may wait for a call
        there, and its last request has ended with the runtime's loop.
-    5. What lives on the runtime's thread is pushed last, by `assemble`: inline engines, the
+    5. What lives on the runtime's thread is pushed by `assemble`: inline engines, the
        embedding pool, and the runtime's loop. The loop ends first, which cancels every request.
+    6. The thread that scrubs the corpus, which reads nothing else, is pushed last.
 
     Args:
         config: what to start.
@@ -171,6 +184,10 @@ def start(
             ending,
         )
         runtime = thread.call(lambda: assemble(parts))
+        scrubbing = None if store is None else Scrubbing(store, config.scrub_hours, clock)
+        if scrubbing is not None:
+            ending.callback(scrubbing.end)
+            scrubbing.start()
         return RunningServer(
             plan,
             store,
@@ -181,6 +198,7 @@ def start(
             tally,
             runtime.embedding,
             repriming,
+            scrubbing,
             ending.pop_all(),
         )
 

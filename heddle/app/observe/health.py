@@ -2,7 +2,8 @@
 
 from dataclasses import asdict
 
-from heddle.app.observe.server_state import ServerState
+from heddle.app.observe.server_state import CorpusState, ServerState
+from heddle.corpus.checks.damage import remedy
 from heddle.runtime.supervision import LaneHealth, LaneState
 
 
@@ -10,11 +11,13 @@ def health_of(state: ServerState) -> dict[str, object]:
     """Return the state of every lane and of the runtime, as plain values.
 
     The status is "degraded" where somebody should act: a lane is not ready, or an engine lacks
-    something, such as disk space. In the latter case the answers are the same, and `ready` stays
-    true.
+    something, such as disk space, or chunks of the corpus are damaged. Then `ready` stays true, and
+    the answers are the same but for the damaged passages, which are left out.
     """
     last = {name: engine.last for name, engine in state.engines.items() if engine.last is not None}
     notes = {name: list(frame.notes) for name, frame in last.items() if frame.notes}
+    if state.corpus is not None and (found := _corpus_notes(state.corpus)):
+        notes["corpus"] = found
     is_ready = all(lane.state is LaneState.READY for lane in state.lanes.values())
     embedding = {} if state.embedding is None else state.embedding.lanes
     return {
@@ -33,6 +36,14 @@ def health_of(state: ServerState) -> dict[str, object]:
         "retries": state.counters.retries,
         "predicted_wait_s": state.predicted_wait_s,
     }
+
+
+def _corpus_notes(corpus: CorpusState) -> list[str]:
+    notes = [f"the corpus can't be checked: {corpus.problem}"] if corpus.problem else []
+    if corpus.damaged_chunks:
+        count = f"{corpus.damaged_chunks} chunks of {corpus.directory}"
+        notes.append(f"{count} are damaged and left out; {remedy(corpus.directory)}")
+    return notes
 
 
 def _lane(lane: LaneHealth) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from heddle.app.observe.tally import Outcome, Tally
 from heddle.core.frames import Frame
@@ -62,11 +63,25 @@ class ReprimingState:
 
 
 @dataclass(frozen=True, slots=True)
+class CorpusState:
+    """The corpus: its directory, and how many chunks are known to be damaged by now.
+
+    `scrubbed_chunks` counts what the background check has read so far; `problem` says why it can't
+    read.
+    """
+
+    directory: Path
+    damaged_chunks: int = 0
+    scrubbed_chunks: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerState:
     """A server: engines and lanes by name, `requests` in flight, what was counted so far.
 
-    `embedding` and `corpus_revision` are None where there is no corpus, `repriming` where nothing
-    is primed anew. A request that is refused now may be let in after `predicted_wait_s`.
+    `embedding`, `corpus` and `corpus_revision` are None where there is no corpus, `repriming` where
+    nothing is primed anew. A request that is refused now may be let in after `predicted_wait_s`.
     """
 
     engines: Mapping[str, EngineState]
@@ -75,6 +90,7 @@ class ServerState:
     tally: Tally
     counters: Counters
     embedding: EmbeddingState | None = None
+    corpus: CorpusState | None = None
     corpus_revision: int | None = None
     repriming: ReprimingState | None = None
     predicted_wait_s: float = 0.0

@@ -30,6 +30,7 @@ RECEIPT_COUNTS: Final = (
     "generated_tokens",
     "preemptions",
     "retries",
+    "resumed",
     "texts_truncated",
     "texts_windowed",
     "lists_probed",

@@ -1,11 +1,17 @@
 """Read files, with errors that name the file and the fix."""
 
+import gzip
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
+from typing import Final
 
 from heddle.core.errors import HeddleError, InputError
 from heddle.corpus.parsing.limits import ParseLimits
+
+DAMAGED_GZIP: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 @contextmanager
@@ -26,13 +32,24 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def read_whole(path: Path, limits: ParseLimits) -> bytes:
-    """Return a file's bytes.
+    """Return a file's bytes, decompressed where its name ends with .gz.
 
-    Raises: InputError: it is missing, unreadable or too large.
+    Raises: InputError: it is missing, unreadable, damaged or too large.
     """
-    with file_errors(path), path.open("rb") as file:
+    with file_errors(path), open_plain(path) as file:
         # One byte more than allowed, not stat(): the file may grow meanwhile.
-        content = file.read(limits.file_bytes_max + 1)
+        try:
+            content = file.read(limits.file_bytes_max + 1)
+        except DAMAGED_GZIP as error:
+            raise InputError(f"{path}: damaged gzip file: {error}") from error
         if len(content) > limits.file_bytes_max:
             limits.check_file(path, max(path.stat().st_size, len(content)))
     return content
+
+
+def open_plain(path: Path) -> gzip.GzipFile | BufferedReader:
+    """Open a file, which is decompressed where its name ends with .gz.
+
+    Raises: OSError: as `Path.open`. Reading may raise DAMAGED_GZIP.
+    """
+    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")

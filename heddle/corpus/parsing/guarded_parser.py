@@ -139,7 +139,7 @@ class GuardedParser:
 
         Raises:
             TimeoutError: it has not come by `until_s`.
-            EOFError, ValueError: the process has ended, or what it says is no message.
+            EOFError, ValueError: the process has ended, or its bytes are no message.
         """
         length = int.from_bytes(_read(source, LENGTH_BYTES, until_s), "big")
         if length > CHAR_BYTES_MAX * self._limits.text_chars_max + REST_BYTES:

@@ -6,7 +6,6 @@ booleans, or lists of them.
 
 import gzip
 import json
-import zlib
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
@@ -15,7 +14,7 @@ from heddle.core.errors import InputError
 from heddle.core.search_scope import metadata_of
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.decoding import check_clean, clean
-from heddle.corpus.parsing.file_reading import file_errors
+from heddle.corpus.parsing.file_reading import DAMAGED_GZIP, file_errors, open_plain
 from heddle.corpus.parsing.limits import ParseLimits
 
 
@@ -35,7 +34,7 @@ def parse_jsonl(path: Path, limits: ParseLimits) -> Iterator[Document]:
 def _lines(path: Path, limits: ParseLimits) -> Iterator[tuple[int, bytes]]:
     number = 0
     bytes_read = 0
-    with file_errors(path), _open(path) as file:
+    with file_errors(path), open_plain(path) as file:
         while line := _read_line(file, path, number + 1, limits):
             number += 1
             bytes_read += len(line)
@@ -48,16 +47,12 @@ def _lines(path: Path, limits: ParseLimits) -> Iterator[tuple[int, bytes]]:
             yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
 
 
-def _open(path: Path) -> gzip.GzipFile | BufferedReader:
-    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
-
-
 def _read_line(
     file: gzip.GzipFile | BufferedReader, path: Path, number: int, limits: ParseLimits
 ) -> bytes:
     try:
         line = file.readline(limits.line_bytes_max + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except DAMAGED_GZIP as error:
         raise InputError(f"{path}, line {number}: damaged gzip file: {error}") from error
     if len(line) > limits.line_bytes_max:
         raise InputError(

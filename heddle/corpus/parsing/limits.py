@@ -32,8 +32,8 @@ class ParseLimits:
     page_chars_max: int = 20 * 10**6
     pages_max: int = 20_000
     text_chars_max: int = 100 * 10**6
-    cpu_s_max: float = 60.0
-    wall_s_max: float = 180.0
+    cpu_s_max: float = 120.0
+    wall_s_max: float = 300.0
     memory_bytes_max: int = 4 * 10**9
     archive_entries_max: int = 10_000
     archive_bytes_max: int = 500 * 10**6

@@ -18,7 +18,8 @@ from heddle.corpus.parsing.text import parse_text
 
 Parser = Callable[[Path, ParseLimits], Iterator[Document]]
 
-_PARSERS: dict[str, Parser] = {
+# Distributions compress the longer ones of such files.
+_READ_WHOLE: dict[str, Parser] = {
     ".txt": parse_text,
     ".text": parse_text,
     ".rst": parse_text,
@@ -27,6 +28,10 @@ _PARSERS: dict[str, Parser] = {
     ".html": parse_html,
     ".htm": parse_html,
     ".xhtml": parse_html,
+}
+_PARSERS: dict[str, Parser] = {
+    **_READ_WHOLE,
+    **{f"{suffix}.gz": parse for suffix, parse in _READ_WHOLE.items()},
     ".pdf": parse_pdf,
     ".docx": parse_docx,
     ".pptx": parse_pptx,

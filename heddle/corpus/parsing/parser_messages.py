@@ -1,7 +1,7 @@
-"""What a process that parses files and its parent say to each other: JSON behind its length.
+"""Messages between a process that parses files and its parent: JSON behind its length.
 
-JSON and not pickle: the process has read files that may be hostile, and what it answers must not
-be able to run anything in its parent.
+JSON and not pickle: the process has read files that may be hostile, and its answers must not be
+able to run anything in its parent.
 """
 
 import json

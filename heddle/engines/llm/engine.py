@@ -305,7 +305,7 @@ class LlmEngine:
         else:
             decode = Decode(task_id, payload.sampling, command.report_every, payload.pause)
             decode.transfer = transfer
-            self._start_decode(sequence, decode, payload.continues)
+            self._start_decode(sequence, decode, payload)
 
     def _admit_transfer(self, task: Task, payload: TransferPayload) -> None:
         sequence = self._continuable(task.task_id, payload.prefill_task)
@@ -459,7 +459,7 @@ class LlmEngine:
         askings = sum(sequence.asking is not None for sequence in self._sequences.values())
         return "too many questions wait to be run ahead" if askings >= ASKINGS_MAX else ""
 
-    def _start_decode(self, sequence: Sequence, decode: Decode, continues: int) -> None:
+    def _start_decode(self, sequence: Sequence, decode: Decode, payload: DecodePayload) -> None:
         if len(sequence.token_ids) > sequence.num_prompt_tokens:  # an earlier decode went on
             self._scheduler.set_tokens(sequence, sequence.token_ids[: sequence.num_prompt_tokens])
         is_in = sequence.fusing is None and sequence.num_remaining_tokens == 0
@@ -467,7 +467,8 @@ class LlmEngine:
             # The first token needs the logits of the prompt's last one: compute that one again.
             self._scheduler.rewind(sequence, len(sequence.token_ids) - 1)
         sequence.decode = decode
-        decode.take_over(sequence.token_ids[len(sequence.token_ids) - continues :])
+        written = sequence.token_ids[len(sequence.token_ids) - payload.continues :]
+        decode.take_over(written, payload.resumes)
         stream = self._decoder.stream(decode.sampling.stop)
         shown, _ = stream.push(decode.output_ids)
         self._decoding[decode.task_id] = sequence

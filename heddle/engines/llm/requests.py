@@ -14,6 +14,8 @@ def refusal(payload: DecodePayload, prompt_tokens: int) -> str | None:
     """
     if payload.continues > prompt_tokens:
         return f"continues is {payload.continues}; {prompt_tokens} tokens of the prompt are known"
+    if not 0 <= payload.resumes <= payload.continues:
+        return f"resumes is {payload.resumes}; it must be in [0, {payload.continues}] (continues)"
     return _sampling_refusal(payload.sampling) or _pause_refusal(payload.pause)
 
 

@@ -37,10 +37,11 @@ class Decode:
     reported: int = 0
     transfer: KvTransfer | None = None
 
-    def take_over(self, token_ids: list[int]) -> None:
-        """Go on after what earlier decodes of the same answer have written and reported."""
+    def take_over(self, token_ids: list[int], resumes: int) -> None:
+        """Go on after what was written and reported; the last `resumes` tokens count as its own."""
         self.output_ids = token_ids
-        self.num_continued_tokens = self.reported = len(token_ids)
+        self.reported = len(token_ids)
+        self.num_continued_tokens = len(token_ids) - resumes
 
     @property
     def is_at_interval(self) -> bool:

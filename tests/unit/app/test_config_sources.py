@@ -18,6 +18,7 @@ TEXTS = {
     "hot_clusters": "20%",
     "temperature": "0.5",
     "llm_lanes": "prefill,decode",
+    "replicas": "llm=2",
     "kv_reuse": "epic,0.2",
     "disabled_passes": "ask_ahead",
     "recall": "0.9",

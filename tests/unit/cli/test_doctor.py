@@ -2,6 +2,7 @@
 
 import json
 import math
+import sqlite3
 import subprocess
 import sys
 import tomllib
@@ -18,6 +19,7 @@ from heddle.cli.main import main
 from heddle.cli.profile import LaneProfile
 from heddle.core.errors import ConfigError
 from heddle.corpus.chunking import Chunking, chunk_document
+from heddle.corpus.database import FILE_NAME
 from heddle.corpus.document import Document
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
@@ -340,3 +342,45 @@ def test_it_loads_no_torch(model: Path, corpus: Path):
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_sound_corpus_passes_the_check(capsys, model: Path, corpus: Path):
+    refresh_index(corpus)
+    assert main(["doctor", "--model", str(model), "--index", str(corpus), "--check"]) == 0
+    assert "checked    1 chunks: sound" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        ("UPDATE chunks SET text = 'other'", "damaged: document 'a': text of chunk 1"),
+        ("UPDATE vectors SET vector = zeroblob(1536)", "document 'a': vector of chunk 1"),
+        ("DELETE FROM vectors", "document 'a': vector of chunk 1"),
+    ],
+)
+def test_the_check_names_damaged_documents(capsys, model: Path, corpus: Path, damage, what):
+    with CorpusStore.open(corpus) as store, store._database.write() as connection:
+        assert connection.execute(damage).rowcount == 1
+    options = ["doctor", "--model", str(model), "--index", str(corpus), "--check"]
+    assert main(options) == 1
+    said = capsys.readouterr().out
+    assert what in said
+    assert f"fix: heddle index PATH... --into {corpus}, which reads 'a.txt' anew" in said
+    assert main([*options, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [chunk["chunk_id"] for chunk in found["check"]["damaged"]] == [1]
+
+
+def test_the_check_compares_the_index_with_the_chunks(capsys, model: Path, corpus: Path):
+    refresh_index(corpus)
+    with sqlite3.connect(corpus / FILE_NAME) as connection:  # the table alone is changed
+        connection.execute("UPDATE chunks SET chunk_id = 7")
+        connection.execute("UPDATE vectors SET chunk_id = 7")
+    connection.close()
+    assert main(["doctor", "--model", str(model), "--index", str(corpus), "--check"]) == 1
+    assert "lacks 1 vectors of the corpus and has 1 others" in capsys.readouterr().out
+
+
+def test_the_check_needs_a_corpus(capsys, model: Path):
+    assert main(["doctor", "--model", str(model), "--check"]) == 2
+    assert "--index DIR" in capsys.readouterr().err

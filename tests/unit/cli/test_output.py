@@ -103,6 +103,11 @@ def test_only_the_answering_node_is_heard(capsys):
     assert err == "[find: 1 passages]\n"
 
 
+def test_a_search_is_not_told_of_where_no_model_writes(capsys):
+    Printer(frozenset(), False).take(Retrieved("find", (PASSAGE,)))
+    assert capsys.readouterr() == ("", "")
+
+
 def test_the_turns_of_a_loop_stand_on_lines_of_their_own(capsys):
     turns = [
         event

@@ -47,6 +47,15 @@ def test_a_heading_that_repeats_the_title_is_not_said_twice():
     assert cut("# Doc\nbody\n## Part\nmore") == [("Doc", "body"), ("Doc > Part", "more")]
 
 
+def test_a_list_of_contents_stands_above_nothing():
+    text = "# Page\n## Table of contents\n### Use\nbody\n## Contents\n- Use\n### End\nlast"
+    assert cut(text) == [
+        ("Doc > Page > Use", "body"),
+        ("Doc > Page > Contents", "- Use"),
+        ("Doc > Page > End", "last"),
+    ]
+
+
 def test_a_heading_without_text_is_kept_as_text():
     assert cut("# One\n# Two\nbody\n## Three") == [
         ("Doc > One", "# One"),

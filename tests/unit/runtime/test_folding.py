@@ -123,6 +123,24 @@ class TestHits:
             passages = fold(search, {0: found}, Owned(), ReceiptDraft(), tenant)
             assert [p.chunk_id for p in passages] == seen
 
+    def test_a_damaged_passage_is_left_out_and_noted_for_its_tenant_alone(self):
+        class Damaged(FakePassages):
+            def passages(self, chunk_ids):
+                owners = {5: "me", 6: "another", 7: ""}
+                sound = super().passages([i for i in chunk_ids if i != 8])
+                return [replace(p, tenant=owners[p.chunk_id]) for p in sound]
+
+            def count_damaged(self, chunk_ids, tenant):
+                return sum(chunk_id == 8 and tenant == "me" for chunk_id in chunk_ids)
+
+        search = primitive(SearchConfig("v", 4, None))
+        found = hits([[5, 6, 7, 8]], [[0.1, 0.2, 0.3, 0.4]])
+        for tenant, seen, notes in (("me", [5, 7], 1), ("another", [6, 7], 0)):
+            receipt = ReceiptDraft()
+            passages = fold(search, {0: found}, Damaged(), receipt, tenant)
+            assert [p.chunk_id for p in passages] == seen
+            assert receipt.fallback_kinds["corpus"] == len(receipt.fallbacks) == notes
+
     @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=20))
     def test_splitting_rows_changes_nothing(self, pairs):
         rows = [hits([[label]], [[distance / 4]]) for label, distance in pairs]

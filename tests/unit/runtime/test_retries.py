@@ -37,7 +37,8 @@ class TestEmbeddingAndSearch:
         assert "retried after: it broke" in note
         bench.assert_idle()
 
-    def test_and_not_twice(self, bench, search, name):
+    def test_and_not_without_end(self, search, name):
+        bench = Bench(limits=RuntimeLimits(retries_max=1))
         port = getattr(bench, name)
         fail_first(port, 2)
         error = bench.submit(search).error
@@ -141,10 +142,46 @@ class TestGeneration:
         assert bench.llm.released == [prefill]
         self.finish(bench, call)
 
-    def test_a_decode_whose_tokens_were_seen_fails(self, bench, draft):
+    def test_a_decode_whose_tokens_were_seen_goes_on_behind_them(self, bench, draft):
         call, prefill, decode = self.start(bench, draft)
         bench.llm.answer(prefill)
-        bench.llm.post(Progress(decode, (1,), "hel"))
+        bench.llm.post(Progress(decode, (7,), "h"), Progress(decode, (8, 9), "el"))
+        bench.llm.fail(decode)
+        bench.cycle()
+        again, riding = bench.llm.open
+        first = bench.llm.tasks()[0].payload
+        assert bench.llm.open[again].payload.token_ids == (*first.token_ids, 7, 8, 9)
+        assert bench.llm.open[riding].payload.continues == 3
+        bench.llm.answer(again)
+        bench.llm.post(Progress(riding, (10,), "l"))
+        bench.llm.fail(riding)
+        bench.cycle()
+        again, riding = bench.llm.open
+        assert bench.llm.open[again].payload.token_ids == (*first.token_ids, 7, 8, 9, 10)
+        assert bench.llm.open[riding].payload.continues == 4
+        bench.llm.shown["write"] = "hell"
+        bench.llm.answer_all()
+        bench.cycle()
+        assert "".join(e.text for e in call.events if isinstance(e, TokenDelta)) == "hello"
+        receipt = call.answer.receipt
+        assert (receipt.retries, receipt.resumed) == (2, 2)
+        assert "went on behind 1 tokens after: it broke" in receipt.fallbacks[1]
+        bench.assert_idle()
+
+    def test_tokens_that_showed_nothing_are_drawn_again(self, bench, draft):
+        call, prefill, decode = self.start(bench, draft)
+        bench.llm.answer(prefill)
+        bench.llm.post(Progress(decode, (7,)))
+        bench.llm.fail(decode)
+        bench.cycle()
+        _, riding = bench.llm.open
+        assert bench.llm.open[riding].payload.continues == 0
+        self.finish(bench, call)
+
+    def test_a_text_without_its_tokens_can_t_go_on(self, bench, draft):
+        call, prefill, decode = self.start(bench, draft)
+        bench.llm.answer(prefill)
+        bench.llm.post(Progress(decode, text="hel"))
         bench.llm.fail(decode)
         bench.cycle()
         assert isinstance(call.error, EngineError)
@@ -161,7 +198,8 @@ class TestGeneration:
         self.finish(bench, call)
         assert "".join(e.text for e in call.events if isinstance(e, TokenDelta)) == "hello"
 
-    def test_it_fails_the_second_time(self, bench, draft):
+    def test_it_fails_in_the_end(self, draft):
+        bench = Bench(limits=RuntimeLimits(retries_max=1))
         call, prefill, _ = self.start(bench, draft)
         bench.llm.fail(prefill)
         bench.cycle()
@@ -184,10 +222,10 @@ class TestLostLane:
         assert bench.llm.commands[-1].handle.epoch == 2
         bench.assert_idle()
 
-    def test_a_lane_lost_twice_fails_its_requests(self, bench, search):
+    def test_a_lane_lost_again_and_again_fails_its_requests(self, bench, search):
         bench.vector.holds = lambda task: True
         call = bench.submit(search)
-        for _ in range(2):
+        for _ in range(1 + RuntimeLimits().retries_max):
             bench.vector.lose_lane()
             bench.cycle()
         assert isinstance(call.error, EngineError)
@@ -247,8 +285,8 @@ class TestLostIngestion:
         assert "lane lost" in ingesting.answer.receipt.fallbacks[0]
         bench.assert_idle()
 
-    def test_fails_clearly_the_second_time(self, bench, ingesting):
-        for _ in range(2):
+    def test_fails_clearly_in_the_end(self, bench, ingesting):
+        for _ in range(1 + RuntimeLimits().retries_max):
             bench.vector.lose_lane()
             bench.cycle()
         assert isinstance(ingesting.error, EngineError)
@@ -332,13 +370,20 @@ def test_a_second_terminal_event_is_dropped(bench, search):
     bench.assert_idle()
 
 
-def test_a_retry_takes_the_lane_that_has_room(search):
-    bench = Bench()
+def test_a_lane_that_fails_everything_draws_no_second_try(search):
     spare = FakePort("spare", VECTOR, credits=100)
-    bench = Bench(ports=[*bench.ports, spare])
+    bench = Bench(more=(spare,))
     spare.on_admit = lambda task: (Failed(task.task_id, "full disk"),)
-    spare.credits.total = 100
     call = bench.submit(search)
-    assert [task.kind for task in spare.tasks()] == [PrimitiveKind.SEARCHING] * 2
-    assert "full disk" in str(call.error)
+    assert [task.kind for task in spare.tasks()] == [PrimitiveKind.SEARCHING]
+    assert "full disk" in call.answer.receipt.fallbacks[0]
+    bench.assert_idle()
+
+
+def test_where_all_lanes_have_failed_one_is_tried_again(search):
+    spare = FakePort("spare", VECTOR)
+    bench = Bench(more=(spare,))
+    for port in (bench.vector, spare):
+        fail_first(port, 1)
+    assert bench.submit(search).answer.receipt.retries == 2
     bench.assert_idle()

@@ -386,6 +386,38 @@ def test_other_addresses_and_methods():
     assert response.headers["allow"] == "POST"
 
 
+def test_the_openapi_document_names_all_that_a_client_must_send():
+    described = create_app(FakeServer(), {}).openapi()["paths"]
+    parameters = described["/v1/documents"]["delete"]["parameters"]
+    assert [(each["name"], each["required"]) for each in parameters] == [
+        ("id", True),
+        ("tenant", False),
+    ]
+    body = described["/v1/ask"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    for field in ("system", "prompt"):
+        assert body["properties"][field]["anyOf"][0]["minLength"] == 1
+
+
+def test_the_openapi_document_has_the_form_of_errors_for_every_route():
+    paths = create_app(FakeServer(), {}).openapi()["paths"]
+    found = [operation["responses"] for path in paths.values() for operation in path.values()]
+    assert len(found) > 5
+    for responses in found:
+        form = responses["default"]["content"]["application/json"]["schema"]
+        assert form["properties"]["error"]["required"] == ["type", "message"]
+    # Not ready is no error: the page says why.
+    assert "content" not in paths["/health"]["get"]["responses"]["503"]
+    assert "content" not in paths["/ready"]["get"]["responses"]["503"]
+
+
+def test_the_openapi_document_has_each_media_type_of_a_reply():
+    paths = create_app(FakeServer(), {}).openapi()["paths"]
+    asked = paths["/v1/ask"]["post"]["responses"]["200"]["content"]
+    assert set(asked) == {"application/json", "text/event-stream"}
+    measured = paths["/metrics"]["get"]["responses"]["200"]["content"]
+    assert set(measured) == {"text/plain", "application/openmetrics-text"}
+
+
 def test_the_names_of_the_workflows():
     response = call(FakeServer(), lambda client: client.get("/v1/workflows"))
     assert response.json() == {"workflows": ["oneshot"]}

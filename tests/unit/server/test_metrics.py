@@ -1,6 +1,7 @@
 """GET /metrics on a server whose state a test makes up."""
 
 import asyncio
+from pathlib import Path
 
 import httpx
 import pytest
@@ -8,6 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from heddle import __version__
 from heddle.app.observe.server_state import (
+    CorpusState,
     EmbeddingLaneState,
     EmbeddingState,
     EngineState,
@@ -82,6 +84,7 @@ def whole_state() -> ServerState:
             5,
             {"cpu": EmbeddingLaneState(2, 0.007, 0.0003, 1.1, 1.5, 0.0, {"drift": 4})},
         ),
+        corpus=CorpusState(Path("town"), damaged_chunks=3, scrubbed_chunks=70),
         corpus_revision=42,
         repriming=ReprimingState(waiting=3, primed=5, failed=1, dropped=2, problem=""),
     )
@@ -119,6 +122,8 @@ def found() -> dict[tuple[str, ...], float]:
     [
         (("heddle_build_info", __version__), 1),
         (("heddle_requests_in_flight",), 6),
+        (("heddle_corpus_damaged_chunks",), 3),
+        (("heddle_corpus_scrubbed_chunks_total",), 70),
         (("heddle_requests_total", "answered", "normal"), 1),
         (("heddle_requests_total", "busy", "bulk"), 0),
         (("heddle_request_duration_seconds_bucket", "0.16", "normal"), 0),

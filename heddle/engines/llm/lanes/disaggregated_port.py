@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from heddle.core.commands import Admit, Amend, Cancel, Command, KvSent, Release, Steer
 from heddle.core.credits import Credits
@@ -13,6 +13,7 @@ from heddle.core.ports import EnginePort
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import KvHandle
 from heddle.core.tasks import Priority
+from heddle.engines.llm.lanes.lane_choice import LaneChoice
 from heddle.engines.llm.lanes.lane_role import LaneRole
 
 LLM_KINDS: Final = frozenset(
@@ -32,6 +33,13 @@ class LlmLane:
     port: EnginePort
     role: LaneRole
     seats: int
+
+
+class _Placed(NamedTuple):
+    """Where a task is, and of which request it is."""
+
+    lane: int
+    request_id: int
 
 
 @dataclass(slots=True, eq=False)
@@ -62,14 +70,15 @@ class _Decode:
 class DisaggregatedPort:
     """EnginePort over LLM lanes with roles; the runtime sees one engine.
 
-    All prompts of a request go to the same prefill lane, which knows the beginning of the next one
-    and its question. A decode goes there first, under its own task id, as a transfer; with the KV
-    that answers it, it goes on to the decode lane that has fewest. None becomes a transfer unless
-    a lane that is up has a seat for it; the others wait here, and their prompts in the prefill
-    lane's pages. Prompts that are computed have the seats first. What they leave goes to prompts
-    that are not, so that their KV sets out by itself; such a seat is not taken from one that is
-    computed meanwhile, so KV for twice the seats may be on its way, and no more. A decode that
-    waits fails as soon as its prompt is lost. What a lane that does both has prefilled it decodes.
+    A prompt goes to the lane that would be through with it first (`LaneChoice`): often the one that
+    knows the request's earlier prompts and its question. A decode goes there first, under its own
+    task id, as a transfer; with the KV that answers it, it goes on to the decode lane that has
+    fewest. None becomes a transfer unless a lane that is up has a seat for it; the others wait
+    here, and their prompts in the prefill lane's pages. Prompts that are computed have the seats
+    first. What they leave goes to prompts that are not, so that their KV sets out by itself; such a
+    seat is not taken from one that is computed meanwhile, so KV for twice the seats may be on its
+    way, and no more. A decode that waits fails as soon as its prompt is lost. What a lane that does
+    both has prefilled it decodes.
 
     Args:
         name: the engine's name, as the runtime sees it.
@@ -85,13 +94,17 @@ class DisaggregatedPort:
     on_sent: Callable[[KvSent], None]
     credits: Credits
     kinds: frozenset[PrimitiveKind] = LLM_KINDS
-    _tasks: dict[int, int] = field(default_factory=dict)  # task -> its lane, but for _decodes
+    _choice: LaneChoice = field(init=False)
+    _tasks: dict[int, _Placed] = field(default_factory=dict)  # all but _decodes
     _prompts: dict[int, _Prompt] = field(default_factory=dict)  # leased, by the prefill
     _decodes: dict[int, _Decode] = field(default_factory=dict)
     _events: list[Event] = field(default_factory=list)
     _stepped_s: float = 0.0  # of prefill lanes, not yet reported [s]
     _last: dict[int, Frame] = field(default_factory=dict)  # each lane's newest, no events
     _wake: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self._choice = LaneChoice(len(self.lanes))
 
     @property
     def epoch(self) -> int:
@@ -111,6 +124,7 @@ class DisaggregatedPort:
                 self._pass_on(task_id, command)
             case Release(handle=handle) if handle.id in self._prompts:
                 prompt = self._prompts.pop(handle.id)
+                self._choice.let_go(handle.id)
                 self.lanes[prompt.lane].port.send(Release(prompt.handle))
             case Steer():
                 for lane in self.lanes:
@@ -138,20 +152,18 @@ class DisaggregatedPort:
     # -- commands ---------------------------------------------------------------------------------
 
     def _admit(self, command: Admit) -> None:
-        task = command.task
-        number = self._prefill_lane(task.identity.request_id)
+        task, payload = command.task, command.task.payload
+        able = self._up([n for n, lane in enumerate(self.lanes) if lane.role.prefills])
+        number = self._choice.choose(payload, task.identity.request_id, able)
         port = self.lanes[number].port
-        self._tasks[task.task_id] = number
+        self._tasks[task.task_id] = _Placed(number, task.identity.request_id)
         port.send(command)
-        if isinstance(task.payload, PrefillPayload) and not task.payload.is_speculative:
+        if isinstance(payload, PrefillPayload) and not payload.is_speculative:
+            self._choice.hold(task.task_id, number, len(payload.token_ids))
             # Read after sending: an epoch that ends in between has failed the prefill, while a
             # handle of the epoch before would never be released.
             handle = KvHandle(port.name, port.epoch, task.task_id)
             self._prompts[task.task_id] = _Prompt(number, handle)
-
-    def _prefill_lane(self, request_id: int) -> int:
-        up = self._up([n for n, lane in enumerate(self.lanes) if lane.role.prefills])
-        return up[request_id % len(up)]
 
     def _decode_lanes(self) -> Sequence[int]:
         return self._up([n for n, lane in enumerate(self.lanes) if lane.role.decodes])
@@ -164,7 +176,8 @@ class DisaggregatedPort:
         task_id = command.task.task_id
         prompt = self._prompts[payload.prefill_task]
         if self.lanes[prompt.lane].role.decodes:
-            self._tasks[task_id] = prompt.lane
+            self._tasks[task_id] = _Placed(prompt.lane, command.task.identity.request_id)
+            self._choice.hold(payload.prefill_task, prompt.lane, payload.sampling.max_tokens)
             self.lanes[prompt.lane].port.send(command)
             return
         self._decodes[task_id] = _Decode(command, payload, prompt)
@@ -224,7 +237,8 @@ class DisaggregatedPort:
 
     def _pass_on(self, task_id: int, command: Command) -> None:
         decode = self._decodes.get(task_id)
-        number = self._tasks.get(task_id) if decode is None else decode.lane
+        placed = self._tasks.get(task_id)
+        number = decode.lane if decode is not None else placed and placed.lane
         if number is not None:
             self.lanes[number].port.send(command)
 
@@ -241,8 +255,11 @@ class DisaggregatedPort:
         """Take an event in; return what the runtime is to hear of it."""
         decode = self._decodes.get(event.task_id)
         if decode is None:
-            if self._tasks.get(event.task_id) != number:
+            placed = self._tasks.get(event.task_id)
+            if placed is None or placed.lane != number:
                 return None
+            if isinstance(event, Failed):
+                self._choice.fail(placed.request_id)
             if isinstance(event, TERMINAL):
                 del self._tasks[event.task_id]
                 if event.task_id in self._prompts:
@@ -265,13 +282,14 @@ class DisaggregatedPort:
             del self._decodes[task.task_id]
             return Cancelled(task.task_id)
         decode.lane = self._least_full_lane()
+        self._choice.let_go(decode.payload.prefill_task)
         moved = task._replace(payload=replace(decode.payload, prompt=prompt))
         self.lanes[decode.lane].port.send(decode.admit._replace(task=moved))
         return None
 
     def _least_full_lane(self) -> int:
         """Return the decode lane with most free seats by their share, the first of several."""
-        held = Counter(self._tasks.values())
+        held = Counter(placed.lane for placed in self._tasks.values())
         held.update(decode.lane for decode in self._decodes.values() if decode.lane is not None)
         return min(self._decode_lanes(), key=lambda n: (held[n] / self.lanes[n].seats, n))
 

@@ -43,9 +43,9 @@ def names(placement: Placement, *devices: Device) -> list[str]:
 
 def test_a_cpu_alone_keeps_its_place_in_the_retrieval_lane() -> None:
     assert names(ALONE, *NODES) == []
-    lane = retrieval_embedder(ALONE, "float32", shards=1)
+    lane = retrieval_embedder(ALONE, "float32")
     assert lane.line() == "embedding: cpu, float32, 2 threads, cores 0, 1"
-    assert retrieval_embedder(ALONE, "float32", shards=2).threads == 1
+    assert retrieval_embedder(replace(ALONE, retrieval_lanes=2), "float32").threads == 1
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_lanes_of_their_own_tokenise_on_the_low_cores() -> None:
     lanes = plan_embedding_lanes((GPU, *NODES), PLAN, "float32")
     assert [lane.tokenizer_cpus for lane in lanes] == [(0, 1)] * 2
     assert lanes[0].spec("model").engines[0].settings.tokenizer_cpus == (0, 1)
-    assert retrieval_embedder(ALONE, "float32", shards=1).tokenizer_cpus is None
+    assert retrieval_embedder(ALONE, "float32").tokenizer_cpus is None
 
 
 def test_only_the_gpu_that_decodes_has_short_steps() -> None:
@@ -115,7 +115,8 @@ def test_lanes_of_their_own_leave_the_retrieval_lane(lanes: tuple[EmbeddingLane,
 
 
 def test_shards_share_the_retrieval_cores() -> None:
-    placement = replace(ALONE, retrieval_cpus=(0, 1, 2, 3), is_pinned=False)
+    cores = (0, 1, 2, 3)
+    placement = replace(ALONE, retrieval_cpus=cores, is_pinned=False, retrieval_lanes=2)
     plan = plan_server(ServerConfig(generator=None, index="corpus", shards=2), None)
     specs = lane_specs(replace(plan, placement=placement, embedding=()))
     assert [spec.threads for spec in specs] == [2, 2]

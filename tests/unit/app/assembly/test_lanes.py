@@ -101,7 +101,7 @@ def test_llm_lanes_with_roles_divide_the_cores(model: Path):
 
 def test_more_llm_lanes_than_cores_are_refused(model: Path):
     config = ServerConfig(generator=model, llm_lanes="prefill,decode,decode")
-    with pytest.raises(ConfigError, match=r"llm_lanes \(--llm-lanes\) names 3 lanes, .* 2 cores"):
+    with pytest.raises(ConfigError, match=r"llm_lanes or replicas names 3 lanes, .* 2 cores"):
         plan_server(config, None, machine())
 
 

@@ -223,6 +223,6 @@ def test_pages_are_shared_out_evenly_where_nobody_says_how_many():
 
 
 def test_more_llm_lanes_than_cores_are_refused():
-    with pytest.raises(ConfigError, match=r"--llm-lanes\) names 3 lanes, .* may use 2 cores"):
+    with pytest.raises(ConfigError, match=r"names 3 lanes, .* may use 2 cores"):
         plan_placement(machine(8, quota=2.0), Demand(1, 0, 0, llm_roles=DISAGGREGATED))
     plan_placement(machine(2), Demand(0, 1, 1, llm_roles=DISAGGREGATED))  # no LLM, no lanes

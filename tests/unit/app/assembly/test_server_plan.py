@@ -10,6 +10,7 @@ import pytest
 from heddle.app.assembly import server_plan
 from heddle.app.assembly.server_plan import ServerPlan, embedder_dtype, plan_server
 from heddle.app.models.model_source import model_directory
+from heddle.app.replicas import roles_of
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import InputError
@@ -17,7 +18,7 @@ from heddle.core.tasks import Optimizations
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.encoder.encoder_directory import EncoderDirectory
-from heddle.engines.llm.lanes.lane_role import LaneRole, lane_roles
+from heddle.engines.llm.lanes.lane_role import LaneRole
 from heddle.engines.vector.ivf.hot.setting import hot_settings
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
@@ -175,7 +176,7 @@ def test_each_fact_is_looked_up_once(
         for function in (
             read_machine,
             detect_devices,
-            lane_roles,
+            roles_of,
             model_directory,
             hot_settings,
         )

@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from heddle.app.observe.health import health_of
 from heddle.app.observe.server_state import (
+    CorpusState,
     EmbeddingLaneState,
     EmbeddingState,
     EngineState,
@@ -98,3 +100,13 @@ def test_measured_recall_and_services_are_shown_as_plain_values() -> None:
     }
     assert health["repriming"]["problem"] == "disk full"
     assert json.loads(json.dumps(health)) == health
+
+
+def test_damaged_chunks_are_said_with_the_corpus_and_what_to_do() -> None:
+    sound = replace(STATE, corpus=CorpusState(Path("town")))
+    assert health_of(sound)["status"] == "ok"
+    health = health_of(replace(STATE, corpus=CorpusState(Path("town"), damaged_chunks=3)))
+    assert (health["status"], health["ready"]) == ("degraded", True)
+    (note,) = health["notes"]["corpus"]
+    assert "3 chunks of town are damaged" in note
+    assert "heddle doctor --index town --check" in note

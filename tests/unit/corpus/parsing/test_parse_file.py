@@ -239,9 +239,26 @@ def test_a_file_that_decompresses_without_end(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.rst.gz", "Use\n===\nbody"), ("a.md.gz", "# Use\nbody"), ("a.html.gz", "<p>body</p>")],
+)
+def test_a_compressed_manual_is_read_as_its_plain_file(tmp_path, name, text):
+    plain, packed = tmp_path / name.removesuffix(".gz"), tmp_path / name
+    assert [d.text for d in parse(packed, gzip.compress(text.encode()))] == [
+        d.text for d in parse(plain, text.encode())
+    ]
+
+
+def test_a_compressed_manual_without_end(tmp_path):
+    with pytest.raises(InputError, match=r"over the limit of .*split it"):
+        parse(tmp_path / "a.txt.gz", gzip.compress(b"x" * 9_000), file_bytes_max=8_000)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.txt.gz"])
+@pytest.mark.parametrize(
     "damage", [lambda c: c[:-20], lambda c: c[:40] + b"\xff" * 20 + c[60:], lambda c: b"text" + c]
 )
-def test_a_damaged_gzip_file(tmp_path, damage):
+def test_a_damaged_gzip_file(tmp_path, damage, name):
     content = gzip.compress("\n".join(json.dumps({"text": f"{n * n}"}) for n in range(99)).encode())
     with pytest.raises(InputError, match="damaged gzip file"):
-        parse(tmp_path / "a.jsonl.gz", damage(content))
+        parse(tmp_path / name, damage(content))

@@ -160,11 +160,12 @@ class Lane:
         *,
         pause=NO_PAUSE,
         continues=0,
+        resumes=0,
         prompt=None,
         **sampling,
     ):
         how = Sampling(max_tokens=max_tokens, **sampling)
-        payload = DecodePayload(prefill, how, pause, continues, prompt)
+        payload = DecodePayload(prefill, how, pause, continues, resumes, prompt)
         task = Task(task_id, PrimitiveKind.DECODING, Identity(task_id, "node"), payload)
         self.engine.apply(Admit(task, report_every))
 

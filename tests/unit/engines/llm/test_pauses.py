@@ -206,6 +206,28 @@ def test_a_wrong_pause_is_refused(pause, words):
     assert words in end.message
 
 
+@pytest.mark.parametrize("shown", range(4))
+def test_a_round_that_goes_on_pauses_where_it_would_have(shown):
+    ids = greedy(PROMPT, 8)
+    for pause in (Pause(after=4), Pause(below=0.3)):
+        lane = Lane()
+        # Unsure of the first token of the round and of the fifth: the first is taken all the same.
+        lane.worker.unsure = {(*PROMPT, *ids[:2]): 0.2, (*PROMPT, *ids[:6]): 0.2}
+        lane.prefill(1, PROMPT, tuple(ids[: 2 + shown]))
+        lane.decode(2, 1, max_tokens=8, pause=pause, continues=2 + shown, resumes=shown)
+        lane.drain()
+        assert lane.result(2).token_ids == ids[:6]
+
+
+@pytest.mark.parametrize("resumes", [-1, 4])
+def test_more_than_was_written_can_t_be_resumed(resumes):
+    lane = Lane()
+    lane.prefill(1, PROMPT, MORE)
+    lane.decode(2, 1, continues=3, resumes=resumes)
+    lane.drain()
+    assert "it must be in [0, 3] (continues)" in lane.end(2).message
+
+
 def test_what_isn_t_known_can_t_be_continued():
     lane = Lane()
     lane.prefill(1, PROMPT)

@@ -201,9 +201,12 @@ def test_a_prompt_that_is_not_computed_holds_no_seat_from_one_that_is():
 
 def test_prompts_for_twice_the_seats_are_on_their_way_at_most():
     lanes = Lanes("prefill,prefill,decode", seats=2)
-    for request in (0, 2, 1, 3, 5):
-        lanes.generate(request=request, max_tokens=30)
     slow, quick, decoding = lanes.ports
+    for down, count in ((quick, 2), (slow, 3)):
+        down.is_up = False
+        for _ in range(count):
+            lanes.generate(max_tokens=30)
+        down.is_up = True
     assert (len(slow.sent(TransferPayload)), len(quick.sent(TransferPayload))) == (2, 0)
     for _ in range(8):
         lanes.step(1)

@@ -1,0 +1,1 @@
+"""The commands that copy a corpus and put a copy back."""

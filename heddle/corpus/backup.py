@@ -1,0 +1,166 @@
+"""A corpus copied whole, and put back: one SQLite file, checked after it is written.
+
+All else in a corpus directory is derived from that file and made anew.
+"""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from heddle.core.errors import InputError, StorageError
+from heddle.core.own_files import OWNER_ONLY
+from heddle.corpus import schema
+from heddle.corpus.checks.corpus_check import CorpusCheck, check_corpus
+from heddle.corpus.checks.damage import remedy
+from heddle.corpus.database import FILE_MODE, FILE_NAME, Database
+from heddle.corpus.storage_errors import storage_errors
+
+PART: Final = ".part"  # of a file that is being written
+SUFFIX: Final = ".sqlite"
+LOG_SUFFIXES: Final = ("-wal", "-shm")
+
+
+def backup_file(target: Path) -> Path:
+    """Return the file that a backup to this path is: `*.sqlite` itself, else one in a directory."""
+    is_file = target.suffix == SUFFIX and not target.is_dir()
+    return target if is_file else target / FILE_NAME
+
+
+def back_up(directory: Path, target: Path) -> CorpusCheck:
+    """Copy the corpus in a directory as of one moment, also while it is written to.
+
+    Args:
+        directory: the corpus's.
+        target: a file named *.sqlite, or a directory, which becomes a corpus itself.
+
+    Returns: what the check of the copy found: that it is sound.
+
+    Raises:
+        InputError: there is no corpus, or the target is there already.
+        StorageError: the disk refuses, or the corpus is damaged; nothing is left behind.
+    """
+    file = backup_file(target)
+    if file.exists():
+        raise InputError(f"{file}: is there already; name another file or directory")
+    database = Database.open(directory, create=False)
+    try:
+        return _copied(database, file, directory)
+    finally:
+        database.close()
+
+
+def restore(
+    backup: Path, directory: Path, *, replaces: bool = False, derived: Iterable[Path] = ()
+) -> CorpusCheck:
+    """Make a directory's corpus what a backup has.
+
+    Args:
+        backup: what `back_up` wrote.
+        directory: where the corpus goes.
+        replaces: whether a corpus that is there may go.
+        derived: what was computed from that one, and goes with it.
+
+    Returns: what the check of the new corpus found: that it is sound.
+
+    Raises:
+        InputError: there is no backup; a corpus is there and `replaces` is False, or is in use.
+        ConfigError: a newer Heddle wrote the backup.
+        StorageError: the disk refuses, or the backup is damaged; what was there stays.
+    """
+    file, target = backup_file(backup), directory / FILE_NAME
+    if not file.exists():
+        raise InputError(f"{file}: no backup here; make one with: heddle backup DIR {backup}")
+    if target.exists() and not replaces:
+        raise InputError(f"{directory}: holds a corpus; to replace it, add --replace")
+    database = Database(file)
+    try:
+        with database.read() as connection:
+            schema.check_version(connection, file)
+        with storage_errors(directory):
+            _end_log(target)
+        return _copied(database, target, file, derived)
+    finally:
+        database.close()
+
+
+def _copied(
+    database: Database, target: Path, source: Path, derived: Iterable[Path] = ()
+) -> CorpusCheck:
+    """Copy a database, check the copy, and give it its name."""
+    part = target.with_name(target.name + PART)
+    with storage_errors(part):
+        target.parent.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
+        _remove(part)
+        part.touch(mode=FILE_MODE)
+    try:
+        with database.read() as connection, closing(sqlite3.connect(part)) as copy:
+            connection.backup(copy)  # in one step: what is written meanwhile is left out
+        check = _checked(part, source)
+        with storage_errors(target):
+            for folder in derived:
+                if folder.exists():
+                    shutil.rmtree(folder)
+            _sync(part)
+            part.replace(target)
+            _sync(target.parent)
+    finally:
+        with storage_errors(part):
+            _remove(part)
+    return check
+
+
+def _checked(part: Path, source: Path) -> CorpusCheck:
+    copy = Database(part)
+    try:
+        with copy.read() as connection:
+            check = check_corpus(connection)
+    finally:
+        copy.close()
+    if not check.is_sound:
+        first = check.problems[0] if check.problems else str(check.damaged[0])
+        raise StorageError(f"{source}: it is damaged and was not copied: {first}; {remedy(source)}")
+    return check
+
+
+def _end_log(target: Path) -> None:
+    """Have what a corpus's log holds written to its file, which only its one user can.
+
+    Raises: InputError: another process uses it.
+    """
+    if not target.exists():
+        return
+    with closing(sqlite3.connect(target, timeout=0, isolation_level=None)) as connection:
+        try:
+            connection.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY"):
+                raise
+            raise InputError(
+                f"{target.parent}: a server or another process uses it; stop that first"
+            ) from error
+        except sqlite3.DatabaseError:
+            pass  # it is damaged, which is why it is replaced
+    _remove_logs(target)
+
+
+def _remove(file: Path) -> None:
+    file.unlink(missing_ok=True)
+    _remove_logs(file)
+
+
+def _remove_logs(file: Path) -> None:
+    for suffix in LOG_SUFFIXES:
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Have a file or directory on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

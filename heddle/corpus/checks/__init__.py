@@ -1,0 +1,1 @@
+"""Whether what a corpus stores is what was written to it."""

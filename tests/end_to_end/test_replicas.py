@@ -1,0 +1,72 @@
+"""Two lanes of each kind: the other goes on where one dies or stalls."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from heddle import Server
+from heddle.hosts.replicated_port import ReplicatedPort
+from tests.end_to_end.conftest import KV_BYTES
+from tests.helpers.server_state import eventually, holds_nothing
+
+QUESTION = "Who is the keeper of Rock 3?"
+
+
+@pytest.fixture(scope="module")
+def server(model: Path, corpus: Path) -> Iterator[Server]:
+    settings = {"dtype": "float32", "kv_cache_bytes": KV_BYTES}
+    with Server(model, corpus, replicas="llm=2,retrieval=2", **settings) as running:
+        yield running
+
+
+def lanes(server: Server) -> dict[str, int]:
+    found = {lane.name: lane.health.pid for lane in server._running.lanes}
+    return {name: pid for name, pid in found.items() if pid is not None}
+
+
+def test_each_kind_has_two_lanes_and_the_answers_of_one(server: Server, inline_server: Server):
+    assert sorted(lanes(server)) == ["llm-both-0", "llm-both-1", "retrieval-0", "retrieval-1"]
+    for name in ("oneshot", "quote"):
+        expected = inline_server.app(name).invoke(QUESTION)
+        together = server.app(name).batch([QUESTION] * 6)
+        assert {answer.text for answer in together} == {expected.text}
+        assert together[0].passages == expected.passages
+    port = server._running.loop.runtime.lanes["vector"].port
+    assert isinstance(port, ReplicatedPort)
+    assert all(lane.last is not None for lane in port._lanes), "both have searched"
+    eventually(lambda: holds_nothing(server))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("name", ["retrieval-0", "llm-both-0"])
+def test_while_a_lane_is_gone_the_others_answer(server: Server, name: str, how: signal.Signals):
+    expected = server.app("oneshot").invoke(QUESTION)
+    handles = [server.submit("oneshot", f"{QUESTION} {n}") for n in range(4)]
+    before = lanes(server)[name]
+    os.kill(before, how)
+    handles += [server.submit("oneshot", f"{QUESTION} {n}") for n in range(4, 12)]
+    for handle in handles:
+        assert handle.result(timeout_s=60).text
+    assert server.app("oneshot").invoke(QUESTION).text == expected.text
+    eventually(lambda: lanes(server).get(name, before) != before)
+    eventually(lambda: server.health()["ready"] is True and holds_nothing(server))
+    assert server.app("oneshot").invoke(QUESTION).passages == expected.passages
+
+
+def test_what_is_put_is_found_on_both(corpus: Path, tmp_path: Path):
+    shutil.copytree(corpus, tmp_path / "corpus")
+    with Server(None, tmp_path / "corpus", replicas="retrieval=2") as changing:
+        for number in range(3):
+            text = f"The ferry {number} sails at dawn from pier {number}."
+            changing.upsert(f"ferry{number}", text)
+            for _ in range(4):
+                found = changing.search(f"When does ferry {number} sail?", topk=5).passages
+                assert f"ferry{number}" in [passage.document_id for passage in found]
+        changing.delete("ferry1")
+        for _ in range(4):
+            found = changing.search("When does ferry 1 sail?", topk=5).passages
+            assert "ferry1" not in [passage.document_id for passage in found]

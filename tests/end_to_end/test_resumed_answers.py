@@ -1,0 +1,63 @@
+"""Answers that have begun when their lane dies: they go on where they were, and nothing is lost."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from heddle import RAGraph, Server
+from heddle.engines.llm.lanes.disaggregated_port import DisaggregatedPort
+from heddle.runtime.events import TokenDelta
+from tests.end_to_end.conftest import KV_BYTES
+from tests.helpers.server_state import eventually, holds_nothing
+
+TOKENS = 200
+TOKENS_BEFORE = 8
+SETTINGS = {"dtype": "float32", "kv_cache_bytes": KV_BYTES}
+
+
+def talker(temperature: float) -> RAGraph:
+    graph = RAGraph("talker")
+    return graph.add_generation(
+        "talk", "Tell of {query}.", max_tokens=TOKENS, temperature=temperature, stop=()
+    )
+
+
+@pytest.fixture(scope="module", params=["both", "both,both", "prefill,decode"])
+def server(request: pytest.FixtureRequest, model: Path, corpus: Path) -> Iterator[Server]:
+    with Server(model, corpus, llm_lanes=request.param, **SETTINGS) as running:
+        yield running
+
+
+def kill_writer(server: Server) -> None:
+    """Kill the lane that writes the one answer that is under way."""
+    names = ["llm"]
+    port = server._running.loop.runtime.lanes["llm"].port
+    if isinstance(port, DisaggregatedPort):
+        writing = {placed.lane for placed in port._tasks.values()}
+        writing |= {decode.lane for decode in port._decodes.values()}
+        names = [lane.port.name for n, lane in enumerate(port.lanes) if n in writing]
+    (lane,) = [lane for lane in server._running.lanes if lane.name in names]
+    assert lane.health.pid is not None
+    os.kill(lane.health.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_an_answer_goes_on_behind_the_tokens_that_were_shown(server: Server, temperature: float):
+    expected = server.app(talker(temperature)).invoke("the sea")
+    handle = server.submit(talker(temperature), "the sea")
+    said: list[str] = []
+    for event in handle:
+        if isinstance(event, TokenDelta):
+            said.append(event.text)
+            if len(said) == TOKENS_BEFORE:
+                kill_writer(server)
+    answer = handle.result()
+    assert answer.receipt.resumed == 1
+    assert answer.text == expected.text
+    assert "".join(said).strip() == expected.text
+    assert answer.receipt.generated_tokens == expected.receipt.generated_tokens
+    assert answer.receipt.fallback_kinds == {"retry": 1}
+    eventually(lambda: server.health()["ready"] is True and holds_nothing(server))

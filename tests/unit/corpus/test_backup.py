@@ -1,0 +1,103 @@
+"""A backup is checked, is as of one moment, and comes back as it was."""
+
+import sqlite3
+import stat
+
+import pytest
+from corpora import embed, put, texts_searchable
+
+from heddle.core.errors import InputError, StorageError
+from heddle.corpus.backup import back_up, restore
+from heddle.corpus.database import FILE_NAME
+from heddle.corpus.store import CorpusStore
+
+
+@pytest.fixture
+def filled(store):
+    put(store, "a", "the first", "the second")
+    embed(store)
+    return store
+
+
+def change(store, statement):
+    with store._database.write() as connection:
+        assert connection.execute(statement).rowcount > 0
+
+
+@pytest.mark.parametrize("name", ["copy.sqlite", "copy"])
+def test_a_backup_comes_back_as_it_was(filled, tmp_path, name):
+    assert back_up(filled.directory, tmp_path / name).chunks == 2
+    put(filled, "b", "what comes later")
+    embed(filled)
+    assert restore(tmp_path / name, tmp_path / "again").is_sound
+    with CorpusStore.open(tmp_path / "again") as restored:
+        assert texts_searchable(restored) == ["the first", "the second"]
+        assert restored.embedder == filled.embedder
+    assert sorted(file.name for file in (tmp_path / "again").iterdir()) == [FILE_NAME]
+
+
+def test_only_its_owner_can_read_it(filled, tmp_path):
+    back_up(filled.directory, tmp_path / "copy.sqlite")
+    assert stat.S_IMODE((tmp_path / "copy.sqlite").stat().st_mode) == 0o600
+
+
+def test_nothing_is_overwritten_unasked(filled, tmp_path):
+    copy, other = tmp_path / "copy.sqlite", tmp_path / "other"
+    back_up(filled.directory, copy)
+    with pytest.raises(InputError, match="is there already"):
+        back_up(filled.directory, copy)
+    restore(copy, other)
+    with CorpusStore.open(other) as store:
+        put(store, "b", "newer")
+        embed(store)
+    with pytest.raises(InputError, match="--replace"):
+        restore(copy, other)
+    (other / "index").mkdir()
+    restore(copy, other, replaces=True, derived=[other / "index", other / "kv"])
+    assert not (other / "index").exists()
+    with CorpusStore.open(other) as store:
+        assert texts_searchable(store) == ["the first", "the second"]
+
+
+def test_a_corpus_in_use_is_not_replaced(filled, tmp_path):
+    back_up(filled.directory, tmp_path / "copy.sqlite")
+    with pytest.raises(InputError, match="another process uses it"):
+        restore(tmp_path / "copy.sqlite", filled.directory, replaces=True)
+    assert len(texts_searchable(filled)) == 2
+
+
+def test_a_damaged_corpus_is_not_copied(filled, tmp_path):
+    change(filled, "UPDATE chunks SET text = 'other' WHERE chunk_id = 1")
+    with pytest.raises(StorageError, match=r"not copied.*chunk 1 of the document 'a'"):
+        back_up(filled.directory, tmp_path / "copies" / "copy.sqlite")
+    assert list((tmp_path / "copies").iterdir()) == []
+
+
+def test_a_damaged_backup_leaves_what_is_there(filled, tmp_path):
+    copy, other = tmp_path / "copy.sqlite", tmp_path / "other"
+    back_up(filled.directory, copy)
+    restore(copy, other)
+    with sqlite3.connect(copy) as connection:
+        connection.execute("UPDATE chunks SET text = 'other' WHERE chunk_id = 1")
+    connection.close()
+    with pytest.raises(StorageError, match="not copied"):
+        restore(copy, other, replaces=True)
+    with CorpusStore.open(other) as store:
+        assert len(texts_searchable(store)) == 2
+
+
+def test_a_damaged_corpus_is_replaced(filled, tmp_path):
+    copy, other = tmp_path / "copy.sqlite", tmp_path / "other"
+    back_up(filled.directory, copy)
+    other.mkdir()
+    (other / FILE_NAME).write_bytes(b"no database at all" * 1000)
+    restore(copy, other, replaces=True)
+    with CorpusStore.open(other) as store:
+        assert len(texts_searchable(store)) == 2
+
+
+def test_no_backup(tmp_path):
+    with pytest.raises(InputError, match="no backup here"):
+        restore(tmp_path / "none.sqlite", tmp_path / "other")
+    with pytest.raises(InputError, match="no corpus here"):
+        back_up(tmp_path / "none", tmp_path / "copy.sqlite")

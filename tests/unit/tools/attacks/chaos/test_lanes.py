@@ -1,0 +1,17 @@
+"""Lanes are known by the command lines of their processes."""
+
+import sys
+
+from heddle.hosts.lane_process import _BOOT
+from tools.attacks.chaos.lanes import lane_name
+
+
+def test_the_name_stands_after_the_entry_and_its_descriptor() -> None:
+    words = [sys.executable, "-P", "-c", _BOOT, "7", "llm-decode-0", "/a/path"]
+    assert lane_name(words) == "llm-decode-0"
+
+
+def test_other_processes_are_no_lanes() -> None:
+    assert lane_name([]) == ""
+    assert lane_name([sys.executable, "-m", "multiprocessing.resource_tracker"]) == ""
+    assert lane_name([sys.executable, "-c", _BOOT]) == ""
