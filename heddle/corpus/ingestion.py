@@ -9,8 +9,9 @@ from heddle.corpus.chunking import Chunking, TextChunk, chunk_document
 from heddle.corpus.document import Document
 from heddle.corpus.file_discovery import FileNote
 from heddle.corpus.indexing_plan import IndexPlan, is_gone, plan, source_file
+from heddle.corpus.parsing.guarded_parser import GuardedParser
 from heddle.corpus.parsing.limits import ParseLimits
-from heddle.corpus.parsing.parse_file import DEFAULT_LIMITS, parse_file
+from heddle.corpus.parsing.parse_file import DEFAULT_LIMITS
 from heddle.corpus.records import PutOutcome
 from heddle.corpus.store import CorpusStore
 
@@ -60,7 +61,7 @@ class _Run:
 
     store: CorpusStore
     chunking: Chunking
-    limits: ParseLimits
+    parser: GuardedParser
     scan: int
     files_total: int
     on_progress: Callable[[IngestProgress], None]
@@ -110,7 +111,7 @@ def ingest_documents(
         on_progress: called after each batch and each file.
         prune: delete the documents of files at or under these paths that exist no more.
         chunking: how texts are cut; files that were cut in another way are read anew.
-        limits: how large files may be.
+        limits: how large files may be, and what reading one may take.
 
     Raises:
         InputError: a path does not exist; nothing was done.
@@ -124,14 +125,15 @@ def ingest_documents(
     for source in todo.touched:
         store.touch_source(source)
     files = todo.added + todo.changed
-    run = _Run(store, chunking, limits, store.begin_scan(), len(files), on_progress)
-    for path in files:
-        try:
-            _ingest_file(run, path, todo.names[path])
-        except InputError as error:
-            run.failures.append(FileNote.of(path, error))
-        run.files_done += 1
-        run.report_progress(path)
+    with GuardedParser(limits) as parser:
+        run = _Run(store, chunking, parser, store.begin_scan(), len(files), on_progress)
+        for path in files:
+            try:
+                _ingest_file(run, path, todo.names[path])
+            except InputError as error:
+                run.failures.append(FileNote.of(path, error))
+            run.files_done += 1
+            run.report_progress(path)
     if prune:
         run.removed += store.delete_sources(todo.gone)
     return _report(run, todo)
@@ -141,7 +143,7 @@ def _ingest_file(run: _Run, path: Path, name: str) -> None:
     stamp = run.chunking.stamp
     source = replace(source_file(path), chunking=stamp)
     is_empty = True
-    documents = (replace(document, file=name) for document in parse_file(path, run.limits))
+    documents = (replace(document, file=name) for document in run.parser.documents(path))
     for batch in _batches(documents, run.chunking):
         is_empty = False
         for outcome, (_, chunks) in zip(

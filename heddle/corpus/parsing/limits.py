@@ -15,8 +15,11 @@ class ParseLimits:
         line_bytes_max, stream_bytes_max: of JSONL, which is streamed: of a line, and of everything
             after decompression, which stops a compressed bomb.
         page_chars_max: larger HTML pages are read with their furniture.
-        pages_max, text_chars_max, cpu_s_max: of a PDF: its pages, the characters on them, and the
-            CPU seconds that reading them takes.
+        pages_max: of a PDF.
+        text_chars_max: of what stands in a document, in a PDF on its pages.
+        cpu_s_max, wall_s_max, memory_bytes_max: what reading one file of an intricate format may
+            take: CPU time and time by the clock [s], and memory, on Linux. A busy machine gives a
+            process a part of the time only, so the clock's limit is the wider one.
         archive_entries_max, archive_bytes_max, archive_ratio_max: of DOCX, PPTX and EPUB, which are
             zip archives: their files, those files' bytes when unpacked, and how many times as large
             as the archive that is.
@@ -29,7 +32,9 @@ class ParseLimits:
     page_chars_max: int = 20 * 10**6
     pages_max: int = 20_000
     text_chars_max: int = 100 * 10**6
-    cpu_s_max: float = 300.0
+    cpu_s_max: float = 120.0
+    wall_s_max: float = 300.0
+    memory_bytes_max: int = 4 * 10**9
     archive_entries_max: int = 10_000
     archive_bytes_max: int = 500 * 10**6
     archive_ratio_max: int = 200

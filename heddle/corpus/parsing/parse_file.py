@@ -44,6 +44,8 @@ _PARSERS: dict[str, Parser] = {
     ".ndjson.gz": parse_jsonl,
 }
 KNOWN_SUFFIXES = tuple(_PARSERS)
+# Read line by line, or as they are: their parsers have no deep structure to get lost in.
+_PLAIN_PARSERS = frozenset({parse_text, parse_markdown, parse_csv, parse_jsonl})
 DEFAULT_LIMITS = ParseLimits()
 
 
@@ -62,3 +64,9 @@ def parser_for(path: Path) -> Parser | None:
     """Return the parser for a file's suffix, or None."""
     name = path.name.lower()
     return next((parse for suffix, parse in _PARSERS.items() if name.endswith(suffix)), None)
+
+
+def is_intricate(path: Path) -> bool:
+    """Whether a file's format is one that a hostile file could make a parser hang or swell at."""
+    parser = parser_for(path)
+    return parser is not None and parser not in _PLAIN_PARSERS

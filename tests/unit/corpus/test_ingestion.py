@@ -15,6 +15,7 @@ from heddle.corpus import ingestion
 from heddle.corpus.chunking import Chunking
 from heddle.corpus.indexing_plan import is_gone, plan
 from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documents
+from heddle.corpus.parsing.guarded_parser import GuardedParser
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.pending import pending_batches
 from heddle.corpus.text_counts import embedding_text
@@ -72,7 +73,7 @@ def test_passages_say_where_they_stand(store, docs, monkeypatch):
 def test_unchanged_files_are_not_read(store, docs, monkeypatch):
     (docs / "a.txt").write_text("text")
     ingest_documents(store, [docs])
-    monkeypatch.setattr(ingestion, "parse_file", None)
+    monkeypatch.setattr(GuardedParser, "documents", None)
     report = ingest_documents(store, [docs])
     assert counts(report) == (0, 0, 0, 0)
     assert report.files_unchanged == 1
