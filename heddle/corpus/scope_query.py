@@ -31,7 +31,7 @@ def chunk_ids(connection: sqlite3.Connection, scope: SearchScope) -> NDArray[np.
 
 def is_limited(connection: sqlite3.Connection, scope: SearchScope) -> bool:
     """Whether there may be live chunks outside a scope."""
-    return bool(scope.where) or _has_others(connection, scope.tenant)
+    return bool(scope.where) or has_others(connection, scope.tenant)
 
 
 def live_in_scope(scope: SearchScope) -> tuple[str, list[str]]:
@@ -47,7 +47,7 @@ def _conditions(scope: SearchScope, for_each_key: str) -> tuple[str, list[str]]:
     return " AND ".join(conditions), values
 
 
-def _has_others(connection: sqlite3.Connection, tenant: str) -> bool:
+def has_others(connection: sqlite3.Connection, tenant: str) -> bool:
     """Whether there are documents that this tenant may not see."""
     # Two ranges of the index on tenants: each ends at its first row.
     row = connection.execute(

@@ -9,7 +9,7 @@ from corpora import chunks, document, embed, put, vectors_of
 
 from heddle.core.search_scope import SearchScope, metadata_of, where_of
 from heddle.corpus import word_search
-from heddle.corpus.word_search import WORDS_MAX, match_expression
+from heddle.corpus.word_search import WORDS_MAX, searched_words
 
 
 def found(store, text, limit=10, scope=SearchScope()):  # noqa: B008 - a frozen value
@@ -41,9 +41,9 @@ def test_any_text_can_be_searched_for(harbour, text):
 
 
 def test_common_words_are_left_out_unless_there_are_no_others():
-    assert match_expression("Where is the cat, cat?") == '"cat"'
-    assert match_expression("who is it") == '"who" OR "is" OR "it"'
-    assert match_expression(" ".join(f"w{n}" for n in range(99))).count("OR") == WORDS_MAX - 1
+    assert searched_words("Where is the cat, cat?") == ['"cat"']
+    assert searched_words("who is it") == ['"who"', '"is"', '"it"']
+    assert len(searched_words(" ".join(f"w{n}" for n in range(99)))) == WORDS_MAX
 
 
 def test_only_what_is_live_and_in_scope(harbour):
@@ -73,3 +73,25 @@ def test_a_cancelled_search_stops_and_the_next_one_works(harbour, monkeypatch):
     with pytest.raises(sqlite3.OperationalError, match="interrupt"):
         harbour.by_words("cats", 10, SearchScope(), lambda: True)
     assert len(found(harbour, "cats")) == 2
+
+
+def test_other_tenants_words_change_no_rank(store):
+    # Among everybody's texts "rope" is rare and "quay" common, which ranks the first text first.
+    own = [
+        ("a", "A rope hangs there"),
+        ("b", "The quay lies there"),
+        ("c", "Another quay is far off"),
+    ]
+    fill = [(f"f{n}", f"Plain text of number {n}") for n in range(9)]
+    for name, text in (*own, *fill):
+        put(store, name, text)
+    embed(store)
+    alone = found(store, "rope quay")
+    for number in range(40):
+        item = replace(document(f"x{number}"), tenant="bob")
+        store.put_document(item, chunks(f"Rope and rope again, {number}"))
+    embed(store)
+    assert found(store, "rope quay", scope=SearchScope("ann")) == alone
+    assert alone[0] == "A rope hangs there"
+    assert found(store, "rope quay", scope=SearchScope("bob"))[0] != alone[0]
+    assert found(store, "again", scope=SearchScope("ann")) == []
