@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 
 class Fault(Enum):
@@ -15,6 +16,10 @@ class Fault(Enum):
     LOSE_LANE = "lose_lane"  # the lane dies in the middle of the step
     LOSE_FRAME = "lose_frame"  # the step's frame never arrives
     REPEAT_FRAME = "repeat_frame"  # it arrives twice
+
+
+HARMFUL: Final = frozenset({Fault.FAIL_TASK, Fault.BREAK_STEP, Fault.LOSE_LANE, Fault.LOSE_FRAME})
+"""Those that make tasks fail; the others may only delay them."""
 
 
 @dataclass(frozen=True, slots=True)

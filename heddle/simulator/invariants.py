@@ -6,7 +6,8 @@ from heddle.core.errors import DeadlineExceeded, InternalError
 from heddle.engines.llm.engine import LlmEngine
 from heddle.runtime.events import Answer, RequestFailed
 from heddle.simulator.port import SimulatedPort
-from heddle.simulator.world import Ticket, World
+from heddle.simulator.ticket import Ticket
+from heddle.simulator.world import World
 
 
 def violations(world: World, stored: Collection[int]) -> list[str]:
@@ -14,7 +15,8 @@ def violations(world: World, stored: Collection[int]) -> list[str]:
 
     `stored` holds the chunks on the disk.
     """
-    found = [problem for ticket in world.tickets for problem in _of_ticket(ticket, stored)]
+    found = [problem for check in world.checks for problem in check.problems]
+    found += [problem for ticket in world.tickets for problem in _of_ticket(ticket, stored)]
     found += _of_runtime(world)
     for port in world.ports:
         found += _of_port(port)
@@ -22,7 +24,7 @@ def violations(world: World, stored: Collection[int]) -> list[str]:
 
 
 def _of_ticket(ticket: Ticket, stored: Collection[int]) -> Iterator[str]:
-    who = f"request {ticket.request_id} ({ticket.arrival.workflow.name})"
+    who = str(ticket)
     if ticket.busy is not None:
         if ticket.end is not None:
             yield f"{who} was turned away and answered"

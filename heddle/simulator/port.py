@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from heddle.core.commands import Admit, Command
 from heddle.core.credits import Credits
@@ -23,6 +24,18 @@ SLOWNESS = 20.0
 HEARTBEAT_S = 0.5
 NOTICED_S_MAX = 2.0  # a dead lane is noticed at the latest after so long
 RESTART_S = 0.3
+
+
+class LaneWatcher(Protocol):
+    """Hears what crosses the border of a lane, whether it arrives or not."""
+
+    def sent(self, lane: str, command: Command) -> None:
+        """Hear of a command that the runtime sends."""
+        ...
+
+    def stepped(self, lane: str, frame: Frame) -> None:
+        """Hear what a step has made that begins now."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,7 @@ class SimulatedPort:
     lane: SimulatedLane
     timeline: Timeline
     draws: random.Random
+    watcher: LaneWatcher | None = None
     name: str = field(init=False)
     kinds: frozenset[PrimitiveKind] = field(init=False)
     credits: Credits = field(init=False)
@@ -78,6 +92,8 @@ class SimulatedPort:
 
     def send(self, command: Command) -> None:
         """Put a command on its way to the lane."""
+        if self.watcher is not None:
+            self.watcher.sent(self.name, command)
         if isinstance(command, Admit):
             self._live[command.task.task_id] = None
         self.timeline.after(self.lane.latency_s, partial(self._take_in, self.epoch, command))
@@ -113,6 +129,8 @@ class SimulatedPort:
         self.device.slowness = SLOWNESS if fault is Fault.SLOW_STEP else 1.0
         self.device.is_broken = fault is Fault.BREAK_STEP
         frame = engine.step(self.timeline.now_s(), float("inf"))
+        if self.watcher is not None:
+            self.watcher.stepped(self.name, frame)
         seconds = max(STEP_S_MIN, self.device.take_spent_s())
         self._is_stepping = True
         if fault is Fault.LOSE_LANE:

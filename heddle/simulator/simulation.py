@@ -17,13 +17,22 @@ from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import POLICIES
 from heddle.simulator import cost_model_embedding, cost_model_llm, cost_model_vector
+from heddle.simulator.checks.blame import BlameCheck
+from heddle.simulator.checks.check import Check
+from heddle.simulator.checks.ends import EndCheck
+from heddle.simulator.checks.leftovers import LeftoverCheck
+from heddle.simulator.checks.prefixes import PrefixCheck
+from heddle.simulator.checks.searches import SearchCheck
+from heddle.simulator.checks.streams import StreamCheck
 from heddle.simulator.device import SimulatedDevice
 from heddle.simulator.event_log import EventLog
 from heddle.simulator.faults import NO_FAULTS, Fault, FaultRates
 from heddle.simulator.invariants import violations
 from heddle.simulator.port import SimulatedLane
+from heddle.simulator.ticket import Ticket
+from heddle.simulator.timeline import Timeline
 from heddle.simulator.workload import USUAL_SHARES, Arrival, WorkloadShares, random_workload
-from heddle.simulator.world import Ticket, World
+from heddle.simulator.world import World
 
 LLM_LIMITS: Final = SchedulerLimits(
     max_num_seqs=4,
@@ -52,6 +61,7 @@ class Scenario:
     substage_budget_s: float = 2e-3
     nlist: int = 12
     speculates: bool = False
+    has_owners: bool = False
 
     def lanes(self, stored: set[int]) -> tuple[SimulatedLane, ...]:
         """Return the three lanes: small enough that slots, pages and credits run out.
@@ -72,14 +82,30 @@ class Scenario:
         draws = random.Random(self.seed)
         return random_workload(draws, self.requests, self.rate_per_s, shares=self.shares)
 
+    def checks(self) -> tuple[Check, ...]:
+        """Return what watches a simulation of it."""
+        device = SimulatedDevice(Timeline(), random.Random(0))
+        scanner = cost_model_vector.CostModelScanner(device, nlist=self.nlist)
+        return (
+            StreamCheck(),
+            EndCheck(),
+            LeftoverCheck(latency_s=self.latency_s),
+            SearchCheck(scanner=scanner, has_owners=self.has_owners),
+            PrefixCheck(),
+            BlameCheck(),
+        )
+
     def _build_vector(
         self, stored: set[int], name: str, epoch: int, device: SimulatedDevice
     ) -> SteppedEngine:
         scanner = cost_model_vector.CostModelScanner(device, nlist=self.nlist)
+        corpus = cost_model_vector.SimulatedCorpus(
+            scanner, device, stored, has_owners=self.has_owners
+        )
         return ivf_engine(
             name,
             epoch,
-            cost_model_vector.SimulatedCorpus(scanner, device, stored),
+            corpus,
             device,
             slots=VECTOR_SLOTS,
             substage_budget_s=self.substage_budget_s,
@@ -111,6 +137,7 @@ def random_scenario(seed: int) -> Scenario:
         policy=draws.choice(tuple(POLICIES)),
         latency_s=draws.choice((0.0, 1e-4, 5e-3)),
         requests_max=draws.choice((6, 64)),
+        has_owners=draws.random() < 0.5,
     )
 
 
@@ -143,6 +170,8 @@ def simulate(scenario: Scenario, log: EventLog | None = None) -> Outcome:
         lanes=scenario.lanes(stored),
         seed=scenario.seed,
         tokenizer=cost_model_llm.WordTokenizer(LLM_LIMITS.context_tokens_max),
+        passages=cost_model_vector.SimulatedPassages(scenario.has_owners),
+        checks=scenario.checks(),
         policy=POLICIES[scenario.policy],
         disabled=scenario.disabled,
         speculates=scenario.speculates,

@@ -6,48 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from heddle.core.errors import Busy, InternalError
-from heddle.core.ports import Tokenizer
+from heddle.core.commands import Command
+from heddle.core.errors import Busy, InputError, InternalError
+from heddle.core.frames import Frame
+from heddle.core.ports import PassageSource, Tokenizer
 from heddle.passes.runner import PassRunner
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import Policy, topology_aware
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed
 from heddle.runtime.region_plan import RegionPlanner
 from heddle.runtime.runtime import Runtime
-from heddle.simulator.cost_model_vector import SimulatedPassages
+from heddle.simulator.checks.check import Check
 from heddle.simulator.event_log import EventLog
-from heddle.simulator.faults import Fault
+from heddle.simulator.faults import HARMFUL, Fault
 from heddle.simulator.port import SimulatedLane, SimulatedPort
+from heddle.simulator.ticket import Ticket
 from heddle.simulator.timeline import Timeline
 from heddle.simulator.workload import Arrival
 
 ACTIONS_MAX = 1_000_000  # a simulation that goes on for so long is not going to end
-
-
-@dataclass(slots=True)
-class Ticket:
-    """What became of one arrival; `end` stays None where it was turned away as Busy."""
-
-    arrival: Arrival
-    request_id: int | None = None
-    busy: Busy | None = None
-    end: Answer | RequestFailed | None = None
-    ended_s: float = 0.0
-    events_after_end: int = 0
-
-    @property
-    def latency_s(self) -> float:
-        """Time from arrival to end [s]."""
-        return self.ended_s - self.arrival.at_s
-
-    @property
-    def end_name(self) -> str:
-        """What it ended with, in a word."""
-        if self.busy is not None:
-            return "Busy"
-        if isinstance(self.end, RequestFailed):
-            return type(self.end.error).__name__
-        return "lost" if self.end is None else "Answer"
 
 
 @dataclass(slots=True)
@@ -61,6 +38,8 @@ class World:
         disabled: passes to leave out.
         limits: bounds of the runtime.
         tokenizer: encodes prompts.
+        passages: turns chunk ids into passages.
+        checks: hear of everything that happens.
         speculates: whether prompts may be computed while their search still runs.
 
     Mutates: everything, in `run`.
@@ -69,6 +48,8 @@ class World:
     lanes: Sequence[SimulatedLane]
     seed: int
     tokenizer: Tokenizer
+    passages: PassageSource
+    checks: Sequence[Check] = ()
     policy: Policy = topology_aware
     disabled: frozenset[str] = frozenset()
     speculates: bool = False
@@ -84,7 +65,8 @@ class World:
     def __post_init__(self) -> None:
         draws = random.Random(self.seed)
         self.ports = [
-            SimulatedPort(lane, self.timeline, random.Random(draws.random())) for lane in self.lanes
+            SimulatedPort(lane, self.timeline, random.Random(draws.random()), self)
+            for lane in self.lanes
         ]
         for port in self.ports:
             port.subscribe(self._wake)
@@ -94,7 +76,7 @@ class World:
             policy=self.policy,
             limits=self.limits,
             tokenizer=self.tokenizer,
-            passages=SimulatedPassages(),
+            passages=self.passages,
             tracers=(self,),
             clock=self.timeline,
             speculates=self.speculates,
@@ -121,9 +103,23 @@ class World:
         """Return how often each fault struck, over all lanes."""
         return sum((port.faults.drawn for port in self.ports), Counter())
 
+    def harm_done(self) -> int:
+        """Return how many faults have struck that make tasks fail."""
+        return sum(port.faults.drawn[fault] for port in self.ports for fault in HARMFUL)
+
     def step(self, lane: str, ended_s: float, seconds: float) -> None:
         """Note a step of a lane; the runtime's tracer."""
         self.log.add(ended_s, f"{lane} stepped {seconds:.9f}")
+
+    def sent(self, lane: str, command: Command) -> None:
+        """Hear of a command that the runtime sends; the ports' watcher."""
+        for check in self.checks:
+            check.sent(lane, command, self.timeline.now_s())
+
+    def stepped(self, lane: str, frame: Frame) -> None:
+        """Hear what a step has made that begins now; the ports' watcher."""
+        for check in self.checks:
+            check.stepped(lane, frame, self.timeline.now_s())
 
     def _submit(self, ticket: Ticket) -> None:
         arrival = ticket.arrival
@@ -139,10 +135,15 @@ class World:
                 tenant=arrival.tenant,
                 optimizations=arrival.optimizations,
                 kv_reuse=arrival.kv_reuse,
+                where=arrival.where,
             )
         except Busy as busy:
             ticket.busy = busy
             self.log.add(now_s, f"busy {busy}")
+            return
+        except InputError as error:  # it was under way at two deaths of lanes
+            ticket.end, ticket.ended_s = RequestFailed(error), now_s
+            self.log.add(now_s, f"refused {error}")
             return
         if arrival.cancel_after_s is not None:
             self.timeline.after(arrival.cancel_after_s, partial(self._cancel, ticket.request_id))
@@ -157,6 +158,8 @@ class World:
         now_s = self.timeline.now_s()
         self.log.add(now_s, f"{ticket.arrival.workflow.name} {ticket.request_id} {event}")
         ticket.events_after_end += ticket.end is not None
+        for check in self.checks:
+            check.heard(ticket, event, now_s)
         if isinstance(event, Answer | RequestFailed):
             ticket.end, ticket.ended_s = event, now_s
 
@@ -166,6 +169,8 @@ class World:
     def _cycle(self) -> None:
         self._is_woken = False
         wake_at_s = self.runtime.cycle(self.timeline.now_s())
+        for check in self.checks:
+            check.cycled(self.runtime.counters, self.harm_done, self.timeline.now_s())
         if wake_at_s < self._timer_at_s:
             self._timer_at_s = wake_at_s
             self.timeline.at(wake_at_s, self._ring)
