@@ -15,7 +15,7 @@ EXTRAS ?= server,reader,documents,dev
 MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
-.PHONY: mutants reader extractor sim reference clean
+.PHONY: mutants plants reader extractor sim reference clean
 
 setup: $(STAMP)
 
@@ -76,6 +76,10 @@ nightly: setup
 # Break KV fusion on purpose, one mutation at a time, and see a test turn red (10 to 20 minutes).
 mutants: setup
 	$(BIN)/python -m tools.mutants --json docs/results/mutants.json
+
+# Plant bugs in the runtime, one at a time, and see the simulator's command find them (a few minutes).
+plants: setup
+	$(BIN)/python -m tools.plants $(if $(JSON),--json $(JSON))
 
 # Retrain the reader from nothing; PROFILE=gpu on a machine with one. Resumable.
 reader: setup
