@@ -15,6 +15,7 @@ from heddle.engines.vector.corpus.allowed import Allowed
 from heddle.engines.vector.ivf.scanner_port import ListScanner
 from heddle.engines.vector.search import SortedHits, ascending
 from heddle.simulator.device import SimulatedDevice
+from heddle.simulator.disk import Disk
 from heddle.simulator.library import TENANT_OF_FEW, found_by, owner_of
 
 COSTS_S: Mapping[str, float] = MappingProxyType(
@@ -131,15 +132,15 @@ class CostModelScanner:
 class SimulatedCorpus:
     """The IvfCorpus behind a scanner that never changes.
 
-    Stored vectors are noted in `stored`, the disk that outlives the lane, but never found: what a
-    search answers doesn't depend on when it ran. With `has_owners` some chunks are of tenants.
+    Stored vectors are noted on the `disk`, which outlives the lane, but never found: what a search
+    answers doesn't depend on when it ran. With `has_owners` some chunks are of tenants.
     """
 
     def __init__(
         self,
         scanner: ListScanner,
         device: SimulatedDevice,
-        stored: set[int] | None = None,
+        disk: Disk | None = None,
         *,
         has_owners: bool = False,
     ) -> None:
@@ -148,12 +149,12 @@ class SimulatedCorpus:
         self.words = NoWords()
         self.notes: tuple[str, ...] = ()
         self.problems: tuple[str, ...] = ()
-        self.stored: set[int] = set() if stored is None else stored
+        self.disk = disk or Disk()
 
     @property
     def revision(self) -> int:
         """The corpus revision: it grows with what is stored."""
-        return len(self.stored)
+        return len(self.disk.stored)
 
     def newest_revision(self) -> int:
         """Return the revision; no other process writes."""
@@ -182,9 +183,13 @@ class SimulatedCorpus:
         return 0
 
     def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
-        """Note vectors as committed; return the corpus revision."""
+        """Note vectors as committed; return the corpus revision.
+
+        Raises:
+            OSError: the disk has failed.
+        """
         self._device.run(COSTS_S["stored"] * len(chunk_ids))
-        self.stored.update(chunk_ids.tolist())
+        self.disk.write(chunk_ids.tolist())
         return self.revision
 
     def close(self) -> None:

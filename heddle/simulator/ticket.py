@@ -9,7 +9,10 @@ from heddle.simulator.workload import Arrival
 
 @dataclass(slots=True)
 class Ticket:
-    """What became of one arrival; `end` stays None where it was turned away as Busy."""
+    """What became of one arrival; `end` stays None where it was turned away as Busy.
+
+    `is_cut_off`: the server has crashed before the end, or was down.
+    """
 
     arrival: Arrival
     request_id: int | None = None
@@ -17,6 +20,7 @@ class Ticket:
     end: Answer | RequestFailed | None = None
     ended_s: float = 0.0
     events_after_end: int = 0
+    is_cut_off: bool = False
 
     def __str__(self) -> str:
         return f"request {self.request_id} ({self.arrival.workflow.name})"
@@ -33,4 +37,6 @@ class Ticket:
             return "Busy"
         if isinstance(self.end, RequestFailed):
             return type(self.end.error).__name__
+        if self.is_cut_off:
+            return "CutOff"
         return "lost" if self.end is None else "Answer"

@@ -108,7 +108,7 @@ def share_pages(self, fingerprint, salt, page_size, init=PageChain.__init__):
     [
         (Credits, "give_back", keep_credits, ("credits", "hung")),
         (TaskTable, "_close_lease", keep_lease, ("KV bytes free",)),
-        (FrameIntake, "_is_next", ignore_gaps, ("hung", "still has tasks")),
+        (FrameIntake, "_is_next", ignore_gaps, ("hung", "still has tasks", "which wrote")),
         (FrameIntake, "_use", answer_twice, ("after its terminal one",)),
         (FrameIntake, "_is_next", fold_again, ("which wrote",)),
         (FrameIntake, "_fold_progress", show_in_secret, ("which wrote",)),

@@ -26,7 +26,7 @@ class BlameCheck(Check):
         if isinstance(event, RequestFailed) and isinstance(event.error, EngineError):
             self._failed += 1
 
-    def cycled(self, counters: Counters, harm_done: Callable[[], int], now_s: float) -> None:
+    def cycled(self, counters: Counters, harm_done: Callable[[], float], now_s: float) -> None:
         """Compare the cycles with failures with the faults."""
         if not self._failed and counters.retries == self._retries:
             return
@@ -35,4 +35,4 @@ class BlameCheck(Check):
         harm = harm_done()
         if self._cycles > harm:
             what = f"something failed {self._cycles} times until {now_s:.6f}"
-            self.complain(f"{what}, and {harm} fault(s) explain it")
+            self.complain(f"{what}, and {harm:g} fault(s) explain it")

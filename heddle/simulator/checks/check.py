@@ -34,7 +34,7 @@ class Check:
     def heard(self, ticket: Ticket, event: RequestEvent, now_s: float) -> None:
         """Hear what a caller hears."""
 
-    def cycled(self, counters: Counters, harm_done: Callable[[], int], now_s: float) -> None:
+    def cycled(self, counters: Counters, harm_done: Callable[[], float], now_s: float) -> None:
         """Hear that the runtime has been through a cycle.
 
         `harm_done` returns how many faults have struck until now that make tasks fail.

@@ -21,6 +21,7 @@ from heddle.simulator.cost_model_llm import (
 )
 from heddle.simulator.cost_model_vector import CostModelScanner, SimulatedCorpus, SimulatedPassages
 from heddle.simulator.device import SimulatedDevice
+from heddle.simulator.disk import Disk
 from heddle.simulator.library import SHELF
 from heddle.simulator.timeline import Timeline
 
@@ -150,11 +151,11 @@ class TestVector:
         assert set(filtered.labels % 3) == {1}
 
     def test_what_is_stored_takes_time_and_outlives_the_lane(self):
-        lane, stored = device(), set()
-        corpus = SimulatedCorpus(CostModelScanner(lane), lane, stored)
+        lane, disk = device(), Disk()
+        corpus = SimulatedCorpus(CostModelScanner(lane), lane, disk)
         assert corpus.store(np.array([4, 5]), np.ones((2, 4), np.float32)) == 2
         assert lane.take_spent_s() > 0
-        assert SimulatedCorpus(CostModelScanner(lane), device(), stored).revision == 2
+        assert SimulatedCorpus(CostModelScanner(lane), device(), disk).revision == 2
         assert corpus.store(np.array([5]), np.ones((1, 4), np.float32)) == 2
 
 
