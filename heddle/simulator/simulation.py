@@ -106,7 +106,7 @@ class Scenario:
             SimulatedLane(name, build, credits_total, self.latency_s, self.rates, self.strikes)
             for name, build, credits_total in (
                 ("embedding", _build_embedding, 6),
-                ("vector", partial(self._build_vector, disk), 8),
+                ("vector", partial(self._build_vector, disk), 3),
                 ("llm", _build_llm, 12),
             )
         )
