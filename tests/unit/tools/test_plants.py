@@ -3,6 +3,8 @@
 Whether the simulator finds them takes minutes and is tried by `make plants`.
 """
 
+from collections import Counter
+
 import pytest
 
 from tools.mutants import ROOT
@@ -23,6 +25,14 @@ def test_a_plant_changes_text_that_stands_once_in_its_file(plant):
         texts[edit.file] = changed
     for file, text in texts.items():
         compile(text, file, "exec")
+
+
+def test_few_are_left_to_tests_and_each_area_has_its_share():
+    areas = Counter(plant.area for plant in plants())
+    asked = ("credits and leases", "streams and retries", "tenants and passages", "storage")
+    assert all(areas[area] >= 3 for area in asked)
+    assert len(plants()) >= 24
+    assert sum(bool(plant.test) for plant in plants()) <= 4
 
 
 def test_the_tests_that_must_see_a_plant_are_there():
