@@ -34,7 +34,7 @@ from heddle.simulator.ticket import Ticket
 from heddle.simulator.timeline import Timeline
 from heddle.simulator.workload import Arrival
 
-ACTIONS_MAX = 1_000_000  # a simulation that goes on for so long is not going to end
+ACTIONS_MAX = 100_000  # a hundred times what simulations take: one that goes on is stuck
 CRASH_AFTER_S_MAX = 0.2  # after the arrival at which the crash is drawn
 SERVER_START_S = 0.2
 
