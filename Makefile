@@ -19,7 +19,7 @@ EXTRAS ?= server,reader,documents,dev
 MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
-.PHONY: attacks fuzz soak chaos mutants reader extractor sim reference clean
+.PHONY: attacks fuzz soak chaos mutants plants reader extractor sim reference clean
 
 setup: $(STAMP)
 
@@ -98,6 +98,10 @@ chaos: setup
 # Break KV fusion on purpose, one mutation at a time, and see a test turn red (10 to 20 minutes).
 mutants: setup
 	$(BIN)/python -m tools.mutants --json docs/results/mutants.json
+
+# Plant bugs in the runtime, one at a time, and see the simulator's command find them (a few minutes).
+plants: setup
+	$(BIN)/python -m tools.plants $(if $(JSON),--json $(JSON))
 
 # Retrain the reader from nothing; PROFILE=gpu on a machine with one. Resumable.
 reader: setup

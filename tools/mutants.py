@@ -74,7 +74,10 @@ def mutations() -> list[Mutation]:
 
 
 class Copy:
-    """A copy of the tree in which one mutation at a time is applied."""
+    """A copy of the tree in which one mutation at a time is applied.
+
+    Raises: MutantError: what runs there would import another tree.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -85,9 +88,10 @@ class Copy:
             else:
                 shutil.copy(ROOT / name, folder / name)
         # A cached module is told from a changed one by its size and its second.
-        self._environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        own = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(folder)}
+        self._environment = {**os.environ, **own}
         code = "import heddle; print(heddle.__file__)"
-        imported = self._python("-c", code).stdout.strip()
+        imported = self.python("-c", code).stdout.strip()
         if not Path(imported).is_relative_to(folder):
             raise MutantError(f"the copy's tests would import {imported}")
 
@@ -98,7 +102,7 @@ class Copy:
             MutantError: they can't be run.
         """
         options = ("-q", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider")
-        done = self._python("-m", "pytest", *options, *tests)
+        done = self.python("-m", "pytest", *options, *tests)
         if done.returncode == 0:
             return None
         named = _FAILED.search(done.stdout)
@@ -109,15 +113,15 @@ class Copy:
         return named[1]
 
     @contextmanager
-    def mutated(self, mutation: Mutation) -> Iterator[None]:
-        """Apply a mutation for a while.
+    def changed(self, edits: Sequence[Edit]) -> Iterator[None]:
+        """Apply some edits for a while.
 
         Raises:
-            MutantError: its text is not there.
+            MutantError: their text is not there.
         """
         before: dict[Path, str] = {}
         try:
-            for edit in mutation.edits:
+            for edit in edits:
                 path = self._folder / edit.file
                 text = path.read_text(encoding="utf-8")
                 before.setdefault(path, text)
@@ -127,7 +131,8 @@ class Copy:
             for path, text in before.items():
                 path.write_text(text, encoding="utf-8")
 
-    def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run Python in the copy, for at most 15 minutes."""
         return subprocess.run(
             [sys.executable, *arguments],
             cwd=self._folder,
@@ -142,7 +147,7 @@ class Copy:
 def caught(copy: Copy, mutation: Mutation) -> str | None:
     """Return the test that sees a mutation, and print what became of it; None: it survived."""
     try:
-        with copy.mutated(mutation):
+        with copy.changed(mutation.edits):
             test = copy.failed(mutation.tests)
         problem = "SURVIVED"
     except MutantError as error:

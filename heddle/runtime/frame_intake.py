@@ -154,7 +154,7 @@ class FrameIntake:
         if event.labels is not None:
             self.requests.guard(request, now_s, self.speculator.hear, task, event, now_s)
             return
-        task.told.extend(event.token_ids)
+        task.run.told.extend(event.token_ids)
         if event.text:
-            task.has_emitted = True
+            task.run.has_emitted = True
             request.sink(TokenDelta(task.run.primitive.node, event.text))

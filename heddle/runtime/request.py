@@ -59,8 +59,9 @@ class PrimitiveRun:
     `rows_done` count them. `sent_s` is when the first of them was sent, -1 = not yet. `round`
     counts the retrievals of a generation that decodes in rounds; `prefill` is what a decode that
     is on its way rides along with; `guess` is what was sent ahead for a prefill. `written` are the
-    tokens that failed tries of a decode have shown: the next one goes on behind them. `failed_on`
-    names the engines of failed tries.
+    tokens that failed tries of a decode have shown: the next one goes on behind them. `told` are
+    the tokens that this try has reported so far; engines that report only text leave it empty.
+    `failed_on` names the engines of failed tries.
     """
 
     primitive: Primitive
@@ -78,6 +79,8 @@ class PrimitiveRun:
     prefill: "PrimitiveRun | None" = None
     guess: Guess | None = None
     written: tuple[int, ...] = ()
+    has_emitted: bool = False
+    told: list[int] = field(default_factory=list)
     failed_on: tuple[str, ...] = ()
     parts: dict[int, Result] = field(default_factory=dict)
 
@@ -86,6 +89,8 @@ class PrimitiveRun:
         self.sent_s = -1.0
         self.rows_sent = self.rows_done = 0
         self.parts.clear()
+        self.has_emitted = False
+        self.told.clear()
 
 
 @dataclass(slots=True)

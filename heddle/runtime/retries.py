@@ -9,6 +9,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.runtime.counters import Counters
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.receipt import FallbackKind
+from heddle.runtime.request import PrimitiveRun
 from heddle.runtime.suspects import Suspects
 from heddle.runtime.task_table import TaskRun, TaskTable
 
@@ -64,7 +65,7 @@ class Retries:
         if may_retry and run.primitive.kind in RETRYABLE:
             self._count(task, event)
             self._retry_rows(task, now_s)
-        elif may_retry and task.prefill is not None and (not task.has_emitted or task.told):
+        elif may_retry and task.prefill is not None and _can_go_on(_decode_of(task)):
             self._count(task, event)
             self._retry_generation(task, now_s)
         else:
@@ -80,9 +81,10 @@ class Retries:
         self.counters.retries += 1
         name = task.run.primitive.name
         note = f"{name} retried after: {event.message}"
-        if task.has_emitted:
+        if task.prefill is not None and _decode_of(task).has_emitted:
             task.request.receipt.resumed += 1
-            note = f"{name} went on behind {len(task.told)} tokens after: {event.message}"
+            tokens = len(_decode_of(task).told)
+            note = f"{name} went on behind {tokens} tokens after: {event.message}"
         task.request.receipt.fall_back(FallbackKind.RETRY, note)
         log.info("request %d: %s", task.request.id, note)  # its receipt says so, too
 
@@ -97,18 +99,31 @@ class Retries:
 
     def _retry_generation(self, task: TaskRun, now_s: float) -> None:
         """Prefill and decode again, behind the tokens that were shown."""
-        request, run = task.request, task.run
-        prefill = run if run.prefill is None else run.prefill
-        assert prefill.plan.rider is not None, f"{prefill.primitive.name!r} has no decode"
-        decode = request.runs[prefill.plan.rider]
+        request, decode = task.request, _decode_of(task)
+        prefill = decode.prefill
+        assert prefill is not None, f"{decode.primitive.name!r} was sent without a prefill"
         prefill.failed_on += (task.lane.port.name,)
         # One that had ended well runs again: its KV is gone with the decode.
         request.runs[prefill.primitive.name] = prefill
+        if decode.has_emitted:
+            decode.written += tuple(decode.told)
         for half in (prefill, decode):
             self.tasks.detach(request, half)
             half.start_over()
-        if task.has_emitted:
-            decode.written += tuple(task.told)
         prefill.retries = decode.retries = max(prefill.retries, decode.retries, 1)
         decode.waits = 1
         self.dispatcher.queue(request, prefill, now_s)
+
+
+def _decode_of(task: TaskRun) -> PrimitiveRun:
+    """Return the decode of a generation, either half of which has failed."""
+    run = task.run
+    if run.prefill is not None:
+        return run
+    assert run.plan.rider is not None, f"{run.primitive.name!r} has no decode"
+    return task.request.runs[run.plan.rider]
+
+
+def _can_go_on(decode: PrimitiveRun) -> bool:
+    """Whether the next try can begin where the reader is: with nothing, or behind known tokens."""
+    return bool(decode.told) or not decode.has_emitted

@@ -15,8 +15,7 @@ class TaskRun:
     """One task in flight: rows `first_row` and after of a primitive, holding `rows` credits.
 
     `prefill` names the lease a generation's task belongs to. `epoch` is the lane's at the time
-    of sending. `told` are the tokens that a decode has reported; engines that report no tokens,
-    only text, leave it empty. The events of a task that is detached only return its credits.
+    of sending. The events of a task that is detached only return its credits.
     """
 
     request: Request
@@ -27,8 +26,6 @@ class TaskRun:
     first_row: int
     sent_s: float
     prefill: int | None = None
-    has_emitted: bool = False
-    told: list[int] = field(default_factory=list)
     is_detached: bool = False
 
 

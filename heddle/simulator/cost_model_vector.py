@@ -1,12 +1,12 @@
 """The vector index on virtual time: a few small lists, searched exactly."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.core.errors import ConfigError, InternalError
 from heddle.core.passages import Passage
 from heddle.core.payloads import SearchPayload
 from heddle.core.results import RankedHits
@@ -15,6 +15,8 @@ from heddle.engines.vector.corpus.allowed import Allowed
 from heddle.engines.vector.ivf.scanner_port import ListScanner
 from heddle.engines.vector.search import SortedHits, ascending
 from heddle.simulator.device import SimulatedDevice
+from heddle.simulator.disk import Disk
+from heddle.simulator.library import TENANT_OF_FEW, found_by, owner_of
 
 COSTS_S: Mapping[str, float] = MappingProxyType(
     {"call": 1e-4, "lists": 2e-4, "vectors": 2e-5, "scans": 0.0, "rows": 1e-4, "stored": 2e-4}
@@ -79,6 +81,8 @@ class CostModelScanner:
         rows, k = distances.shape
         found = ((queries[:, None, None, :] - self._vectors[lists]) ** 2).sum(axis=3)
         found[lists < 0] = np.inf
+        if allowed is not None:
+            found[~allowed.holds(self._labels[lists])] = np.inf
         names = np.where(np.isinf(found), -1, self._labels[lists])
         all_distances = np.concatenate([distances, found.reshape(rows, -1)], axis=1)
         all_labels = np.concatenate([labels, names.reshape(rows, -1)], axis=1)
@@ -97,30 +101,60 @@ class CostModelScanner:
         return ascending(distances, labels)
 
     def nearest_of(self, queries: NDArray[np.float32], allowed: Allowed, topk: int) -> SortedHits:
-        """Never called: nothing is filtered."""
-        raise InternalError("simulated vectors are not filtered")
+        """Compare every allowed vector and return the nearest, [n, topk] each."""
+        self._device.run(COSTS_S["call"] + COSTS_S["vectors"] * len(queries) * allowed.count)
+        vectors = self._vectors.reshape(-1, self._vectors.shape[2])[allowed.labels]
+        distances = ((queries[:, None, :] - vectors[None]) ** 2).sum(axis=2)
+        labels = np.tile(allowed.labels, (len(queries), 1))
+        order = np.lexsort((labels, distances), axis=1)[:, :topk]
+        hits = (len(queries), topk)
+        nearest, names = np.full(hits, np.inf, np.float32), np.full(hits, -1, np.int64)
+        nearest[:, : order.shape[1]] = np.take_along_axis(distances, order, axis=1)
+        names[:, : order.shape[1]] = np.take_along_axis(labels, order, axis=1)
+        return ascending(nearest, names)
+
+    def plain_search(
+        self, queries: NDArray[np.float32], nprobe: int, allowed: NDArray[np.int64] | None
+    ) -> list[tuple[float, int]]:
+        """Return what a search of whole lists compares: (distance, label), each row's in turn.
+
+        Takes no time: it is what others are checked by. Shapes: queries [n, d].
+        """
+        distances = ((queries[:, None, :] - self._centres[None]) ** 2).sum(axis=2)
+        lists = np.argsort(distances, axis=1, kind="stable")[:, :nprobe]
+        labels = self._labels[lists].reshape(len(queries), -1)
+        vectors = self._vectors[lists].reshape(*labels.shape, -1)
+        found = ((queries[:, None, :] - vectors) ** 2).sum(axis=2)
+        may = np.ones(labels.shape, bool) if allowed is None else np.isin(labels, allowed)
+        return list(zip(found[may].tolist(), labels[may].tolist(), strict=True))
 
 
 class SimulatedCorpus:
     """The IvfCorpus behind a scanner that never changes.
 
-    Stored vectors are noted in `stored`, the disk that outlives the lane, but never found: what a
-    search answers doesn't depend on when it ran.
+    Stored vectors are noted on the `disk`, which outlives the lane, but never found: what a search
+    answers doesn't depend on when it ran. With `has_owners` some chunks are of tenants.
     """
 
     def __init__(
-        self, scanner: ListScanner, device: SimulatedDevice, stored: set[int] | None = None
+        self,
+        scanner: ListScanner,
+        device: SimulatedDevice,
+        disk: Disk | None = None,
+        *,
+        has_owners: bool = False,
     ) -> None:
-        self.scanner, self._device = scanner, device
+        self.scanner, self._device, self._has_owners = scanner, device, has_owners
+        self._allowed: dict[SearchScope, Allowed] = {}
         self.words = NoWords()
         self.notes: tuple[str, ...] = ()
         self.problems: tuple[str, ...] = ()
-        self.stored: set[int] = set() if stored is None else stored
+        self.disk = disk or Disk()
 
     @property
     def revision(self) -> int:
         """The corpus revision: it grows with what is stored."""
-        return len(self.stored)
+        return len(self.disk.stored)
 
     def newest_revision(self) -> int:
         """Return the revision; no other process writes."""
@@ -131,19 +165,31 @@ class SimulatedCorpus:
         return True
 
     def allowed(self, scope: SearchScope) -> Allowed | None:
-        """Allow everything: these vectors have no tenant and no metadata."""
-        if scope.where:
-            raise ConfigError("simulated vectors have no metadata to filter by")
-        return None
+        """Return what a scope lets a search find; None = everything.
+
+        Raises:
+            ConfigError: the scope asks for metadata that simulated chunks don't have.
+        """
+        if not self._has_owners and not scope.where:
+            return None
+        if scope not in self._allowed:
+            chunk_ids = range(int(self.scanner.list_sizes.sum()))
+            labels = found_by(scope, chunk_ids, has_owners=self._has_owners)
+            self._allowed[scope] = Allowed.of(labels, is_few=scope.tenant == TENANT_OF_FEW)
+        return self._allowed[scope]
 
     def follow(self, *, in_flight: bool, unlimited: Collection[SearchScope] = ()) -> int:
         """Do nothing, as there is nothing to follow."""
         return 0
 
     def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
-        """Note vectors as committed; return the corpus revision."""
+        """Note vectors as committed; return the corpus revision.
+
+        Raises:
+            OSError: the disk has failed.
+        """
         self._device.run(COSTS_S["stored"] * len(chunk_ids))
-        self.stored.update(chunk_ids.tolist())
+        self.disk.write(chunk_ids.tolist())
         return self.revision
 
     def close(self) -> None:
@@ -180,13 +226,21 @@ class NoWords:
         self._found.pop(task_id, None)
 
 
+@dataclass(frozen=True, slots=True)
 class SimulatedPassages:
     """A PassageSource that makes passages up from their ids."""
 
+    has_owners: bool = False
+
     def passages(self, chunk_ids: Sequence[int]) -> Sequence[Passage]:
         """Return a passage for each id."""
-        return [Passage(i, f"document {i // 8}", f"title {i}", f"fact {i}") for i in chunk_ids]
+        return [self._passage(chunk_id) for chunk_id in chunk_ids]
 
     def count_damaged(self, chunk_ids: Sequence[int], tenant: str) -> int:
         """Return how many of them are damaged: none."""
         return 0
+
+    def _passage(self, chunk_id: int) -> Passage:
+        tenant = owner_of(chunk_id) if self.has_owners else ""
+        title, text = f"title {chunk_id}", f"fact {chunk_id}"
+        return Passage(chunk_id, f"document {chunk_id // 8}", title, text, tenant=tenant)

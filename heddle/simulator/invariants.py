@@ -6,15 +6,18 @@ from heddle.core.errors import DeadlineExceeded, InternalError
 from heddle.engines.llm.engine import LlmEngine
 from heddle.runtime.events import Answer, RequestFailed
 from heddle.simulator.port import SimulatedPort
-from heddle.simulator.world import Ticket, World
+from heddle.simulator.ticket import Ticket
+from heddle.simulator.world import World
 
 
-def violations(world: World, stored: Collection[int]) -> list[str]:
+def violations(world: World) -> list[str]:
     """Return everything that is wrong with a world at rest, in words; empty if all is well.
 
-    `stored` holds the chunks on the disk.
+    An Answer promises that its chunks are on the disk, unless they have rotted there since.
     """
-    found = [problem for ticket in world.tickets for problem in _of_ticket(ticket, stored)]
+    stored = world.disk.stored | world.disk.rotten
+    found = world.all_problems()
+    found += [problem for ticket in world.tickets for problem in _of_ticket(ticket, stored)]
     found += _of_runtime(world)
     for port in world.ports:
         found += _of_port(port)
@@ -22,12 +25,12 @@ def violations(world: World, stored: Collection[int]) -> list[str]:
 
 
 def _of_ticket(ticket: Ticket, stored: Collection[int]) -> Iterator[str]:
-    who = f"request {ticket.request_id} ({ticket.arrival.workflow.name})"
+    who = str(ticket)
     if ticket.busy is not None:
         if ticket.end is not None:
             yield f"{who} was turned away and answered"
         return
-    if ticket.end is None:
+    if ticket.end is None and not ticket.is_cut_off:
         yield f"{who} was lost: no terminal event"
     if ticket.events_after_end:
         yield f"{who} got {ticket.events_after_end} event(s) after its terminal one"
@@ -66,6 +69,8 @@ def _of_runtime(world: World) -> Iterator[str]:
 
 def _of_port(port: SimulatedPort) -> Iterator[str]:
     engine = port.engine
+    if port.is_given_up:
+        return
     if engine is None:
         yield f"lane {port.name} is still down"
         return

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -17,13 +18,34 @@ from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import POLICIES
 from heddle.simulator import cost_model_embedding, cost_model_llm, cost_model_vector
+from heddle.simulator.checks.blame import BlameCheck
+from heddle.simulator.checks.check import Check
+from heddle.simulator.checks.ends import EndCheck
+from heddle.simulator.checks.leftovers import LeftoverCheck
+from heddle.simulator.checks.prefixes import PrefixCheck
+from heddle.simulator.checks.searches import SearchCheck
+from heddle.simulator.checks.streams import StreamCheck
 from heddle.simulator.device import SimulatedDevice
+from heddle.simulator.disk import Disk
 from heddle.simulator.event_log import EventLog
-from heddle.simulator.faults import NO_FAULTS, Fault, FaultRates
+from heddle.simulator.faults import (
+    DISK,
+    DISK_FAULTS,
+    NO_FAULTS,
+    SERVER,
+    SERVER_FAULTS,
+    Fault,
+    FaultRates,
+    FaultSource,
+    Strike,
+    strikes_at,
+)
 from heddle.simulator.invariants import violations
 from heddle.simulator.port import SimulatedLane
+from heddle.simulator.ticket import Ticket
+from heddle.simulator.timeline import Timeline
 from heddle.simulator.workload import USUAL_SHARES, Arrival, WorkloadShares, random_workload
-from heddle.simulator.world import Ticket, World
+from heddle.simulator.world import World
 
 LLM_LIMITS: Final = SchedulerLimits(
     max_num_seqs=4,
@@ -34,11 +56,30 @@ LLM_LIMITS: Final = SchedulerLimits(
 )
 PAGE_BYTES: Final = 64
 VECTOR_SLOTS: Final = 6
+WEIGHTS: Final[Mapping[Fault, float]] = {
+    # A lane that is gone takes everything with it, so that this must be rare; there are few
+    # writes and arrivals, so that what strikes at them must not be.
+    Fault.LOSE_LANE: 0.5,
+    Fault.HANG: 0.3,
+    Fault.FALSE_DEATH: 0.5,
+    Fault.SLOW_START: 0.2,
+    Fault.GIVE_UP: 0.05,
+    Fault.DISK_FULL: 5.0,
+    Fault.DISK_ERROR: 5.0,
+    Fault.TORN_WRITE: 5.0,
+    Fault.BIT_ROT: 5.0,
+    Fault.CRASH_SERVER: 1.0,
+}
+"""How often faults strike, by the seed's share; the others at that share itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Everything that a simulation is drawn from; equal scenarios replay equally."""
+    """Everything that a simulation is drawn from; equal scenarios replay equally.
+
+    `requests_kept` are the requests that arrive, by their numbers from 0, and `strikes` the faults
+    that may strike; None = all.
+    """
 
     seed: int
     requests: int = 12
@@ -52,17 +93,20 @@ class Scenario:
     substage_budget_s: float = 2e-3
     nlist: int = 12
     speculates: bool = False
+    has_owners: bool = False
+    requests_kept: frozenset[int] | None = None
+    strikes: frozenset[Strike] | None = None
 
-    def lanes(self, stored: set[int]) -> tuple[SimulatedLane, ...]:
+    def lanes(self, disk: Disk) -> tuple[SimulatedLane, ...]:
         """Return the three lanes: small enough that slots, pages and credits run out.
 
-        `stored` is the disk: the chunks that the vector lane has written, in any epoch.
+        The vector lane of any epoch writes to `disk`.
         """
         return tuple(
-            SimulatedLane(name, build, credits_total, self.latency_s, self.rates)
+            SimulatedLane(name, build, credits_total, self.latency_s, self.rates, self.strikes)
             for name, build, credits_total in (
                 ("embedding", _build_embedding, 6),
-                ("vector", partial(self._build_vector, stored), 8),
+                ("vector", partial(self._build_vector, disk), 3),
                 ("llm", _build_llm, 12),
             )
         )
@@ -70,16 +114,44 @@ class Scenario:
     def arrivals(self) -> tuple[Arrival, ...]:
         """Return the workload."""
         draws = random.Random(self.seed)
-        return random_workload(draws, self.requests, self.rate_per_s, shares=self.shares)
+        arrivals = random_workload(draws, self.requests, self.rate_per_s, shares=self.shares)
+        return tuple(arrivals[number] for number in sorted(self.numbers_kept))
+
+    @property
+    def numbers_kept(self) -> frozenset[int]:
+        """The numbers of the requests that arrive."""
+        every = frozenset(range(self.requests))
+        return every if self.requests_kept is None else every & self.requests_kept
+
+    def faults_of(self, place: str, kinds: frozenset[Fault]) -> FaultSource:
+        """Return what draws the faults of the disk or of the server."""
+        draws = random.Random(f"{place} {self.seed}")
+        return FaultSource(self.rates, draws, kinds, strikes_at(place, self.strikes))
+
+    def checks(self) -> tuple[Check, ...]:
+        """Return what watches a simulation of it."""
+        device = SimulatedDevice(Timeline(), random.Random(0))
+        scanner = cost_model_vector.CostModelScanner(device, nlist=self.nlist)
+        return (
+            StreamCheck(),
+            EndCheck(),
+            LeftoverCheck(latency_s=self.latency_s),
+            SearchCheck(scanner=scanner, has_owners=self.has_owners),
+            PrefixCheck(),
+            BlameCheck(),
+        )
 
     def _build_vector(
-        self, stored: set[int], name: str, epoch: int, device: SimulatedDevice
+        self, disk: Disk, name: str, epoch: int, device: SimulatedDevice
     ) -> SteppedEngine:
         scanner = cost_model_vector.CostModelScanner(device, nlist=self.nlist)
+        corpus = cost_model_vector.SimulatedCorpus(
+            scanner, device, disk, has_owners=self.has_owners
+        )
         return ivf_engine(
             name,
             epoch,
-            cost_model_vector.SimulatedCorpus(scanner, device, stored),
+            corpus,
             device,
             slots=VECTOR_SLOTS,
             substage_budget_s=self.substage_budget_s,
@@ -99,6 +171,15 @@ class Outcome:
     ended_s: float
 
 
+def random_rates(draws: random.Random, share: float) -> FaultRates:
+    """Return a seed's own mix of faults: each kind is left out of half of the seeds.
+
+    A seed with few kinds sees what many others would cover up. (Groce et al., Swarm testing, 2012)
+    """
+    weights = ((fault, WEIGHTS.get(fault, 1.0) * draws.choice((0, 1))) for fault in Fault)
+    return FaultRates(**{fault.value: weight * share for fault, weight in weights})
+
+
 def random_scenario(seed: int) -> Scenario:
     """Return the scenario of a seed: how many requests, how fast, how many faults."""
     draws = random.Random(f"scenario {seed}")
@@ -107,10 +188,11 @@ def random_scenario(seed: int) -> Scenario:
         seed=seed,
         requests=8 + int(13 * draws.random() ** 3),
         rate_per_s=draws.choice((10.0, 40.0, 160.0)),
-        rates=FaultRates(share, share, share, share / 2, share, share),
+        rates=random_rates(random.Random(f"faults {seed}"), share),
         policy=draws.choice(tuple(POLICIES)),
         latency_s=draws.choice((0.0, 1e-4, 5e-3)),
         requests_max=draws.choice((6, 64)),
+        has_owners=draws.random() < 0.5,
     )
 
 
@@ -122,6 +204,7 @@ def undisturbed(scenario: Scenario) -> Scenario:
     return replace(
         scenario,
         rates=NO_FAULTS,
+        strikes=None,
         policy="per_invocation",
         disabled=frozenset({"split_substages"}),
         substage_budget_s=float("inf"),
@@ -131,18 +214,26 @@ def undisturbed(scenario: Scenario) -> Scenario:
     )
 
 
-def simulate(scenario: Scenario, log: EventLog | None = None) -> Outcome:
-    """Run a scenario and check it; `log` hears of everything that happens.
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A simulation that has been run, and everything that was wrong in it, in words."""
 
-    Raises:
-        InternalError: an invariant broke; the message names the seed and the command that
-            replays it.
-    """
-    stored: set[int] = set()
+    world: World
+    problems: tuple[str, ...]
+    cause: Exception | None = None
+
+
+def attempt(scenario: Scenario, log: EventLog | None = None) -> Attempt:
+    """Run a scenario and check it; `log` hears of everything that happens."""
+    disk = Disk(scenario.faults_of(DISK, DISK_FAULTS))
     world = World(
-        lanes=scenario.lanes(stored),
+        lanes=scenario.lanes(disk),
         seed=scenario.seed,
         tokenizer=cost_model_llm.WordTokenizer(LLM_LIMITS.context_tokens_max),
+        passages=cost_model_vector.SimulatedPassages(scenario.has_owners),
+        make_checks=scenario.checks,
+        disk=disk,
+        crashes=scenario.faults_of(SERVER, SERVER_FAULTS),
         policy=POLICIES[scenario.policy],
         disabled=scenario.disabled,
         speculates=scenario.speculates,
@@ -151,11 +242,22 @@ def simulate(scenario: Scenario, log: EventLog | None = None) -> Outcome:
     )
     try:
         world.run(scenario.arrivals())
-        problems = violations(world, stored)
+        return Attempt(world, tuple(violations(world)))
     except Exception as error:
-        raise _broken(scenario, [f"{type(error).__name__}: {error}"]) from error
-    if problems:
-        raise _broken(scenario, problems)
+        return Attempt(world, (f"{type(error).__name__}: {error}",), error)
+
+
+def simulate(scenario: Scenario, log: EventLog | None = None) -> Outcome:
+    """Run a scenario and check it; `log` hears of everything that happens.
+
+    Raises:
+        InternalError: an invariant broke; the message names the seed and the command that
+            replays it.
+    """
+    done = attempt(scenario, log)
+    if done.problems:
+        raise InternalError(broken(scenario, done.problems)) from done.cause
+    world = done.world
     return Outcome(
         tickets=tuple(world.tickets),
         digest=world.log.digest,
@@ -165,12 +267,16 @@ def simulate(scenario: Scenario, log: EventLog | None = None) -> Outcome:
     )
 
 
-def _broken(scenario: Scenario, problems: list[str]) -> InternalError:
-    told = "\n  ".join(problems)
-    return InternalError(
-        f"simulation of seed {scenario.seed} broke:\n  {told}\n"
-        f"replay it with: python -m heddle.simulator --seed {scenario.seed} --log"
-    )
+def broken(scenario: Scenario, problems: Sequence[str]) -> str:
+    """Return what is wrong with a simulation, and the command that replays it."""
+    command = f"python -m heddle.simulator --seed {scenario.seed}"
+    if scenario.requests_kept is not None:
+        command += f" --requests {','.join(map(str, sorted(scenario.requests_kept))) or 'none'}"
+    if scenario.strikes is not None:
+        told = ",".join(f"{place}:{draw}" for place, draw in sorted(scenario.strikes))
+        command += f" --strikes {told or 'none'}"
+    said = "\n  ".join(problems)
+    return f"simulation of seed {scenario.seed} broke:\n  {said}\nreplay it with: {command} --log"
 
 
 def _build_embedding(name: str, epoch: int, device: SimulatedDevice) -> SteppedEngine:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
+from heddle.core.search_scope import Where
 from heddle.core.tasks import Optimizations, Priority
+from heddle.simulator.library import SHELF, SHELVES
 from heddle.workflow.indexing import indexing_workflow
 from heddle.workflow.ragraph import END, START, RAGraph
 from heddle.workflow.workflow import State, Workflow
@@ -32,6 +34,7 @@ class Arrival:
     tenant: str = ""
     optimizations: Optimizations = Optimizations.EXACT
     kv_reuse: KvReuse = FULL_ATTENTION
+    where: Where = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class WorkloadShares:
     too_long: float = 0.03
     bulk: float = 0.1
     unoptimized: float = 0.1
+    filtered: float = 0.15
 
 
 USUAL_SHARES: Final = WorkloadShares()
@@ -85,6 +89,7 @@ def _question(
     hurry, deadline_s = draws.random(), draws.uniform(*DEADLINE_S_TIGHT)
     regret, cancel_after_s = draws.random(), draws.uniform(0.0, CANCEL_AFTER_S_MAX)
     is_off = draws.random() < shares.unoptimized
+    is_filtered, shelf = draws.random() < shares.filtered, str(draws.randrange(SHELVES))
     return Arrival(
         at_s=now_s,
         workflow=workflow,
@@ -94,6 +99,7 @@ def _question(
         priority=draws.choice((Priority.INTERACTIVE, Priority.NORMAL)),
         tenant=draws.choice(("", "a", "b")),
         optimizations=Optimizations.OFF if is_off else Optimizations.EXACT,
+        where=((SHELF, (shelf,)),) if is_filtered else (),
     )
 
 

@@ -139,7 +139,7 @@ def test_nothing_is_lost_or_leaked_and_no_answer_changes(first):
                 done += sum(span.kind is PrimitiveKind.ASKING for span in spans)
     assert kept > 50
     assert done > 50
-    assert all(ends[name] for name in ("Answer", "Cancelled", "EngineError"))
+    assert all(ends[name] for name in ("Answer", "Cancelled"))
 
 
 @pytest.mark.parametrize("seed", [1, 7, 42])

@@ -24,7 +24,11 @@ NPROBE = {"quick": 2, "deep": 48}
 
 
 class Searches(Scenario):
-    """A stream of searches and nothing else."""
+    """A stream of searches and nothing else, on a lane that takes eight of them at once."""
+
+    def lanes(self, disk):
+        embedding, vector, llm = Scenario.lanes(self, disk)
+        return embedding, replace(vector, credits_total=8), llm
 
     def arrivals(self):
         workflows = {

@@ -3,10 +3,12 @@
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heddle.core.passages import Passage
+from heddle.core.search_scope import SearchScope
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
 from heddle.kv.rows import SlotRun
 from heddle.simulator.cost_model_embedding import CostModelEmbeddingWorker
@@ -19,6 +21,8 @@ from heddle.simulator.cost_model_llm import (
 )
 from heddle.simulator.cost_model_vector import CostModelScanner, SimulatedCorpus, SimulatedPassages
 from heddle.simulator.device import SimulatedDevice
+from heddle.simulator.disk import Disk
+from heddle.simulator.library import SHELF
 from heddle.simulator.timeline import Timeline
 
 
@@ -125,12 +129,33 @@ class TestVector:
         worker.scan(np.ones((1, 4), np.float32), np.full((1, 3), -1), distances, labels)
         assert labels.tolist() == [[-1, -1]]
 
+    @pytest.mark.parametrize("tenant", ["", "a", "b"])
+    def test_a_filtered_search_finds_what_a_plain_one_does(self, tenant):
+        """Through lists or by comparing each: of all lists, both find the nearest allowed."""
+        lane = device()
+        scanner = CostModelScanner(lane)
+        allowed = SimulatedCorpus(scanner, lane, has_owners=True).allowed(SearchScope(tenant))
+        query = np.ones((1, 4), np.float32)
+        distances, labels = np.full((1, 3), np.inf, np.float32), np.full((1, 3), -1, np.int64)
+        scanner.scan(query, np.arange(12)[None], distances, labels, allowed)
+        nearest = scanner.nearest_of(query, allowed, 3)
+        plain = sorted(scanner.plain_search(query, 12, allowed.labels))[:3]
+        assert labels.tolist() == nearest[1].tolist() == [[label for _, label in plain]]
+        assert distances.tolist() == nearest[0].tolist() == [[away for away, _ in plain]]
+
+    def test_without_owners_and_a_filter_everything_is_allowed(self):
+        lane = device()
+        corpus = SimulatedCorpus(CostModelScanner(lane), lane)
+        assert corpus.allowed(SearchScope("a")) is None
+        filtered = corpus.allowed(SearchScope(where=((SHELF, ("1",)),)))
+        assert set(filtered.labels % 3) == {1}
+
     def test_what_is_stored_takes_time_and_outlives_the_lane(self):
-        lane, stored = device(), set()
-        corpus = SimulatedCorpus(CostModelScanner(lane), lane, stored)
+        lane, disk = device(), Disk()
+        corpus = SimulatedCorpus(CostModelScanner(lane), lane, disk)
         assert corpus.store(np.array([4, 5]), np.ones((2, 4), np.float32)) == 2
         assert lane.take_spent_s() > 0
-        assert SimulatedCorpus(CostModelScanner(lane), device(), stored).revision == 2
+        assert SimulatedCorpus(CostModelScanner(lane), device(), disk).revision == 2
         assert corpus.store(np.array([5]), np.ones((1, 4), np.float32)) == 2
 
 
@@ -150,3 +175,9 @@ def test_passages_are_made_up_from_their_ids():
     first, second = SimulatedPassages().passages([3, 9])
     assert (first.chunk_id, first.document_id) == (3, "document 0")
     assert second.text != first.text
+
+
+def test_passages_name_their_owners_where_there_are_any():
+    assert [p.tenant for p in SimulatedPassages().passages([0, 1, 3])] == ["", "", ""]
+    owned = SimulatedPassages(has_owners=True)
+    assert [p.tenant for p in owned.passages([0, 1, 3])] == ["", "a", "b"]

@@ -10,9 +10,17 @@ from heddle.core.payloads import EmbedPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
 from heddle.engines.embedding.engine import EmbeddingEngine
+from heddle.runtime.supervision import is_death
 from heddle.simulator.cost_model_embedding import CostModelEmbeddingWorker
 from heddle.simulator.faults import NO_FAULTS, Fault, FaultRates, FaultSource
-from heddle.simulator.port import NOTICED_S_MAX, RESTART_S, SimulatedLane, SimulatedPort
+from heddle.simulator.port import (
+    DELAY_S,
+    NOTICED_S_MAX,
+    RESTART_S,
+    SLOW_START_S,
+    SimulatedLane,
+    SimulatedPort,
+)
 from heddle.simulator.timeline import Timeline
 
 LATENCY_S = 0.001
@@ -136,3 +144,72 @@ def test_a_lost_lane_is_noticed_failed_and_restarted():
     assert served_s > lost_s + RESTART_S
     assert (served.epoch, served.number) == (2, 1)
     assert served.events[0].task_id == 2
+
+
+def lost_and_back(**rates):
+    """Lose a lane at its first step and send one task more; return (time, frame) of all frames."""
+    port = port_with(FaultRates(**rates))
+    frames = []
+
+    def wake():
+        frames.extend((port.timeline.now_s(), frame) for frame in port.frames())
+        if len(frames) == 1:
+            port.faults = FaultSource(NO_FAULTS, random.Random(0))
+            port.send(admit(2))
+
+    port.subscribe(wake)
+    port.send(admit(1))
+    while port.timeline.step():
+        pass
+    return frames
+
+
+def test_a_lane_that_hangs_is_noticed_at_last():
+    (lost_s, lost), (served_s, _) = lost_and_back(hang=1.0)
+    assert lost_s == pytest.approx(NOTICED_S_MAX + LATENCY_S)
+    assert lost.events[0].message.startswith("lane lost:")
+    assert served_s > lost_s + RESTART_S
+
+
+def test_a_slow_start_takes_long():
+    (lost_s, _), (served_s, served) = lost_and_back(slow_start=1.0)
+    assert served_s > lost_s + SLOW_START_S
+    assert (served.epoch, served.number) == (2, 1)
+
+
+def test_a_lane_taken_for_dead_goes_on_in_its_old_epoch():
+    (_, lost), (_, late), (_, served) = lost_and_back(false_death=1.0)
+    assert isinstance(lost.events[0], Failed)
+    assert isinstance(late.events[0], Done)
+    assert (late.epoch, late.number, late.events[0].task_id) == (1, 1, 1)
+    assert (served.epoch, served.number, served.events[0].task_id) == (2, 1, 2)
+
+
+def test_a_lane_that_is_given_up_refuses_what_is_sent():
+    (_, lost), (_, refused) = lost_and_back(give_up=1.0)
+    assert "given up" in lost.events[0].message
+    assert is_death(lost.events[0].message)
+    assert refused.events[0].task_id == 2
+    assert not is_death(refused.events[0].message)
+
+
+def test_a_late_frame_keeps_the_next_ones_behind_it():
+    port = port_with(FaultRates(delay_frame=1.0))
+    port.send(admit(1))
+    port.timeline.after(LATENCY_S * 2, lambda: stop_faults(port))
+    port.timeline.after(LATENCY_S * 2, lambda: port.send(admit(2)))
+    (first_s, first), (second_s, second) = run(port)
+    assert first_s > DELAY_S
+    assert second_s >= first_s
+    assert [first.number, second.number] == [1, 2]
+
+
+def stop_faults(port):
+    port.faults = FaultSource(NO_FAULTS, random.Random(0))
+
+
+def test_of_a_closed_lane_nothing_is_heard():
+    port = port_with()
+    port.send(admit(1))
+    port.timeline.after(LATENCY_S * 1.5, port.close)
+    assert run(port) == []

@@ -1,0 +1,1 @@
+"""What is compared while a simulation runs, each rule on its own."""
