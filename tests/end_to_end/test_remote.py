@@ -253,10 +253,8 @@ def test_the_command_refuses_what_is_not_there_in_one_line(corpus: Path) -> None
         url = f"http://127.0.0.1:{kept.getsockname()[1]}/v1"
         done = ask("ask", corpus, QUESTION, "--model", url)
     assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line == f"error: --model: {url} can't be reached: nothing listens there; is the " + (
-        "server started?"
-    )
+    refusal = f"error: --model: {url} can't be reached: nothing listens there; is the server"
+    assert done.stderr.splitlines() == [f"{refusal} started?"]
 
 
 def test_without_a_remote_model_no_socket_is_opened(corpus: Path, tmp_path: Path) -> None:
