@@ -9,6 +9,7 @@ from heddle.app.models.prompt_files import prompts_of
 from heddle.core.passages import Passage
 from heddle.core.system_text import PromptPart
 from heddle.graph.primitive import Part, Read
+from heddle.runtime.fence import fenced
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.values import as_lines, prompt_parts, unique_passages
 from heddle.workflow import presets
@@ -49,7 +50,8 @@ def _prompts() -> ModelPrompts:
 async def _write(client: Client, role: PromptRole, **slots: object) -> str:
     own = _prompts()[role]
     assert own.max_tokens is not None, "the reader's prompts have bounds"
-    return await client.generate(prompt(own.prompt, **slots), own.max_tokens)
+    parts = prompt(own.prompt, **slots)
+    return await client.generate(fenced(parts) if own.fence else parts, own.max_tokens)
 
 
 async def _answer(client: Client, query: str, docs: tuple[Passage, ...]) -> str:

@@ -96,11 +96,12 @@ class PrimeConfig:
 class PrefillConfig:
     """Prefill a prompt made of parts, and after it the tokens of key `written`, if any.
 
-    A system text may be the first part, and no other.
+    A system text may be the first part, and no other. `is_fenced` puts a line behind the passages.
     """
 
     parts: tuple[ShownPart, ...]
     written: str | None = None
+    is_fenced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class AskConfig:
 
     parts: tuple[ShownPart, ...]
     prefill: str
+    is_fenced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,7 @@ class RoundsConfig:
     sampling: Sampling
     pause: Pause
     as_lines: bool
+    is_fenced: bool
     turn: int
 
 

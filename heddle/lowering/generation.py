@@ -15,7 +15,8 @@ def lower_generation(
     """Return the primitives of one turn of a generation, and the key its slot gets."""
     turn = scope.turn_of(node.id)
     output = f"{node.output}@{turn}"
-    prompt = PrefillConfig((*system_part(node), *bind(node.prompt, node.id, workflow, scope)))
+    parts = (*system_part(node), *bind(node.prompt, node.id, workflow, scope))
+    prompt = PrefillConfig(parts, is_fenced=node.fence)
     decode = DecodeConfig(f"{node.id}.kv@{turn}", node.sampling, node.parse is Parse.LINES)
     return prefill_and_decode(str(node.id), f"@{turn}", prompt, decode, output), output
 

@@ -49,11 +49,12 @@ def lower_rounds(
         sampling=node.sampling,
         pause=retrieval.pause,
         as_lines=node.parse is Parse.LINES,
+        is_fenced=node.fence,
         turn=scope.turn_of(node.id),
     )
     name, suffix, output = str(node.id), _suffix(0, config.turn), f"{node.output}@{config.turn}"
     written = f"{name}.written{suffix}"
-    prompt = PrefillConfig((*config.before, *config.after))
+    prompt = PrefillConfig((*config.before, *config.after), is_fenced=config.is_fenced)
     decode = DecodeConfig(f"{name}.kv{suffix}", node.sampling, as_lines=False, pause=config.pause)
     rounds = Primitive(
         name=f"{name}.rounds{suffix}",
@@ -79,7 +80,8 @@ def lower_round(rounds: Primitive, number: int, depth: int) -> PGraph:
         Read(round_key(rounds, part.value, number)) if isinstance(part, SoFar) else part
         for part in config.query
     )
-    prompt = PrefillConfig((*config.before, Read(added), *config.after), written)
+    parts = (*config.before, Read(added), *config.after)
+    prompt = PrefillConfig(parts, written, config.is_fenced)
     decode = DecodeConfig(
         prefill=round_key(rounds, "kv", number),
         sampling=config.sampling,

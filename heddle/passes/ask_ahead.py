@@ -58,7 +58,7 @@ def _asking(prefill: Primitive, passages: frozenset[str]) -> Primitive | None:
         node=prefill.node,
         reads=tuple(dict.fromkeys(part.key for part in question if isinstance(part, Read))),
         writes=(),
-        config=AskConfig(question, prefill.name),
+        config=AskConfig(question, prefill.name, config.is_fenced),
     )
 
 

@@ -32,6 +32,7 @@ What is sent
     `engine_scheduler`  one engine's queue: which primitive is admitted next
     `batching`          the batching policies behind it (Teola Algorithm 2)
     `payload_builder`   turns a ready primitive into the payload that its engine takes
+    `fence`             the line behind a prompt's passages that none of them can write
     `long_prompts`      prompts that threads make, because tokenising them takes long
     `dispatcher`        sends ready primitives to the engines as tasks
     `task_table`        the tasks in flight, the leases, and the credits that they hold

@@ -39,6 +39,7 @@ from heddle.graph.primitive import (
     SearchConfig,
     ToolConfig,
 )
+from heddle.runtime.fence import fenced, fenced_question
 from heddle.runtime.neighbours import neighbours_of
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.rank_fusion import ranked
@@ -84,10 +85,14 @@ def build_payload(
         return Built(ExtractPayload(question, _reading_texts(read), config.quotes_max), read)
     if isinstance(config, PrefillConfig):
         parts = prompt_parts(config.parts, store, primitive.node)
+        if config.is_fenced:
+            parts = fenced(parts)
         written = () if config.written is None else generated(store, config.written).token_ids
         return _build_prefill(parts, written, tokenizer, scope.tenant, kv_reuse)
     if isinstance(config, AskConfig):
         parts = prompt_parts(config.parts, store, primitive.node)
+        if config.is_fenced:
+            parts = fenced_question(parts)
         return Built(_build_asking(parts, tokenizer, scope.tenant))
     if isinstance(config, PrimeConfig):
         return Built(_build_priming(config, store, tokenizer, scope.tenant))

@@ -17,7 +17,7 @@ from heddle.workflow.template import Slot, Template, parse_template
 from heddle.workflow.workflow import Workflow
 
 TOKENS_MAX: Final = 32_768
-FIELDS: Final = ("prompt", "max_tokens", "stop")
+FIELDS: Final = ("prompt", "max_tokens", "stop", "fence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,13 @@ class ModelPrompt:
         prompt: the template.
         max_tokens: the most tokens of the text; None = as the workflow has it.
         stop: strings that end the text; None = as the workflow has them.
+        fence: whether a line stands behind the passages; a model that was trained without says no.
     """
 
     prompt: Template
     max_tokens: int | None = None
     stop: tuple[str, ...] | None = None
+    fence: bool = True
 
 
 ModelPrompts = Mapping[PromptRole, ModelPrompt]
@@ -42,7 +44,8 @@ def model_prompts(content: Mapping[str, object], where: str) -> ModelPrompts:
     """Return the prompts that a JSON object holds, by role.
 
     Args:
-        content: {"answer": {"prompt": "...", "max_tokens": 32, "stop": ["\\n"]}, ...}.
+        content: {"answer": {"prompt": "...", "max_tokens": 32, "stop": ["\\n"]}, ...};
+            "fence": false leaves out the line behind the passages.
         where: the file, for the error message.
 
     Raises:
@@ -85,18 +88,22 @@ def _changed(node: GenerationNode, own: ModelPrompt) -> GenerationNode:
         sampling = replace(sampling, max_tokens=own.max_tokens)
     if own.stop is not None:
         sampling = replace(sampling, stop=own.stop)
-    return replace(node, prompt=own.prompt, sampling=sampling)
+    fence = node.fence and own.fence
+    return replace(node, prompt=own.prompt, sampling=sampling, fence=fence)
 
 
 def _prompt(value: object, role: PromptRole, where: str) -> ModelPrompt:
     if not isinstance(value, dict) or not set(value) <= set(FIELDS):
         raise ConfigError(f"{where} must be an object of {', '.join(FIELDS)}")
     max_tokens, stop = value.get("max_tokens"), value.get("stop")
+    fence = value.get("fence", True)
     if max_tokens is not None and not (type(max_tokens) is int and 1 <= max_tokens <= TOKENS_MAX):
         raise ConfigError(f"{where}: max_tokens must be an integer from 1 to {TOKENS_MAX}")
     is_list = isinstance(stop, list) and all(isinstance(one, str) and one for one in stop)
     if stop is not None and not is_list:
         raise ConfigError(f"{where}: stop must be a list of texts")
+    if not isinstance(fence, bool):
+        raise ConfigError(f"{where}: fence must be true or false")
     try:
         prompt = parse_template(value.get("prompt", ""), where=f"{where}: prompt")
     except WorkflowError as error:
@@ -104,4 +111,4 @@ def _prompt(value: object, role: PromptRole, where: str) -> ModelPrompt:
     if set(prompt.slots) != ROLE_SLOTS[role]:
         names = ", ".join(f"{{{slot}}}" for slot in sorted(ROLE_SLOTS[role]))
         raise ConfigError(f"{where}: prompt must have the placeholders {names}, and no others")
-    return ModelPrompt(prompt, max_tokens, None if stop is None else tuple(stop))
+    return ModelPrompt(prompt, max_tokens, None if stop is None else tuple(stop), fence)

@@ -59,7 +59,8 @@ class DecodeRetrieval:
 class GenerationNode:
     """LLM generation from a prompt into `output`, with retrievals on the way if it has any.
 
-    A model with a prompt of its own for the `role` gets that one. `system` is the system text.
+    A model with a prompt of its own for the `role` gets that one. `system` is the system text. With
+    `fence`, a line that no passage can write stands behind the passages.
     """
 
     id: NodeId
@@ -70,6 +71,7 @@ class GenerationNode:
     decode_retrieval: DecodeRetrieval | None = None
     system: str = ""
     role: PromptRole | None = None
+    fence: bool = True
 
     @property
     def reads(self) -> tuple[str, ...]:

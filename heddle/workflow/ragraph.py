@@ -85,6 +85,7 @@ class RAGraph:
         added_max: int = DEFAULT_ADDED_MAX,
         system: str = "",
         role: str | None = None,
+        fence: bool = True,
     ) -> "RAGraph":
         """Add an LLM call; `output` names the slot that gets its text.
 
@@ -100,6 +101,9 @@ class RAGraph:
 
         `system` is the system text. `role`, such as "answer", has a model that was trained on a
         prompt of its own for it get that prompt instead, with its own `max_tokens` and `stop`.
+
+        Behind the passages that the prompt shows stands a line that says so, with a mark that no
+        passage holds: text in a passage can't pass for the user's. `fence=False` leaves it out.
 
         Raises:
             WorkflowError: a taken id, a bad prompt, or a value out of range.
@@ -126,6 +130,7 @@ class RAGraph:
                 ),
                 system,
                 None if role is None else _role(role, template, where),
+                fence,
             )
         )
         return self

@@ -35,7 +35,8 @@ def askings(graph):
 def test_what_follows_the_passages_is_the_question():
     (asking,) = askings(lowered(PRESETS["oneshot"]()))
     assert asking.name == "answer.asking@0"
-    assert asking.config == AskConfig(("Question: ", Read("query@input")), "answer.prefilling@0")
+    question = "Question: ", Read("query@input")
+    assert asking.config == AskConfig(question, "answer.prefilling@0", is_fenced=True)
     assert (asking.reads, asking.writes) == (("query@input",), ())
 
 
