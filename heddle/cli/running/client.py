@@ -161,12 +161,15 @@ def find_server(config: ServerConfig, chosen: Mapping[str, Choice]) -> RunningSe
     advert = ServerAdvert.read(Path(config.index))
     if advert is None:
         return None
+    if not advert.is_alive:
+        log.info("the server of process %d was killed: one is started", advert.pid)
+        return None
     reason, key = _unfit(advert, config, chosen), ""
     if advert.needs_key and not reason:
         key = own_key()
         reason = key_problem(Path(config.index), key)
     server = RunningServer(advert, key)
-    if not reason and not (advert.is_alive and server.is_well()):
+    if not reason and not server.is_well():
         reason = f"none answers at {server.url} for this corpus any more"
     if not reason:
         return server

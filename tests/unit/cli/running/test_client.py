@@ -1,6 +1,7 @@
 """Asking the server that runs on a corpus: a real HTTP front over a server that only replies."""
 
 import dataclasses
+import logging
 import os
 import socket
 import threading
@@ -159,6 +160,17 @@ def test_it_is_found_while_it_answers(front: Front, tmp_path: Path):
         assert find_server(config, {}) is None
         with pytest.raises(EngineError, match="went away: ask again, or with --no-server"):
             list(RunningServer(front.advert).ask({"question": "Who?"}))
+
+
+def test_of_a_server_that_was_killed_nothing_is_said(
+    front: Front, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    child = os.spawnlp(os.P_NOWAIT, "true", "true")
+    os.waitpid(child, 0)
+    with advertised(tmp_path, dataclasses.replace(front.advert, pid=child)):
+        caplog.set_level(logging.WARNING)
+        assert find_server(ServerConfig("reader", tmp_path), chosen(generator="reader")) is None
+    assert not caplog.records
 
 
 def test_another_server_on_its_port_is_not_asked(front: Front, tmp_path: Path):
