@@ -27,6 +27,7 @@ from heddle.hosts.channel import Channel, ChannelClosed
 from heddle.hosts.guarded_engine import GuardedEngine
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
+from heddle.hosts.resting_memory import RestingMemory
 from heddle.runtime.supervision import Heartbeat
 
 _log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ _BUILDING_S = float("inf")  # building an engine has its own limit, in the paren
 
 
 class Pulse(threading.Thread):
-    """Says every `interval_s` that the process lives, and what step it is in.
+    """Says every `interval_s` that the process lives, and what step it is in; sees when it rests.
 
     Mutates: `enter` and `leave` replace the step as one value, so the thread never sees a half.
     """
@@ -48,10 +49,13 @@ class Pulse(threading.Thread):
         self._step: tuple[str, float, float] | None = None
         self._watched: tuple[float, float] = (0.0, 0.0)  # a step's start, and the wait before it
         self._parent = os.getppid()
+        self._memory = RestingMemory.of_this_process()
+        self._has_stepped = True  # it was built
 
     def enter(self, engine: str, predicted_s: float) -> None:
         """Note that a step of this engine begins."""
         self._step = (engine, time.monotonic(), predicted_s)
+        self._has_stepped = True
 
     def leave(self) -> None:
         """Note that the step is over."""
@@ -74,6 +78,13 @@ class Pulse(threading.Thread):
             except ChannelClosed:
                 if self._step is not None:
                     os._exit(0)
+            self._look_at_memory()
+
+    def _look_at_memory(self) -> None:
+        is_resting = self._step is None and not self._has_stepped
+        self._has_stepped = False
+        if self._memory is not None:
+            self._memory.look(is_resting=is_resting, now_s=time.monotonic())
 
     def _beat(self) -> Heartbeat:
         step = self._step
