@@ -44,13 +44,15 @@ class Done(NamedTuple):
 class Failed(NamedTuple):
     """Terminal: the task failed; `is_input` means the caller's input was refused.
 
-    `is_final` means that the engine has tried again by itself, or that trying again is no use.
+    `is_final` means that the engine has tried again by itself, or that trying again is no use;
+    `is_full` that the disk had no room for a result.
     """
 
     task_id: int
     message: str
     is_input: bool = False
     is_final: bool = False
+    is_full: bool = False
 
 
 class Cancelled(NamedTuple):

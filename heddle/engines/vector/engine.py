@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Generic
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
-from heddle.core.frames import Frame, Load
+from heddle.core.errors import DiskFull
+from heddle.core.frames import Failed, Frame, Load
 from heddle.core.gauges import INDEX_REVISION, INDEX_VECTORS
 from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.ports import Clock
@@ -232,6 +233,9 @@ class SearchEngine(Generic[S]):
             return 0
         try:
             revision = self._corpus.store(payload.chunk_ids, payload.vectors)
+        except DiskFull as error:
+            self._report.tell(Failed(task_id, f"storing vectors failed: {error}", is_full=True))
+            return 0
         except Exception as error:
             self._report.failed(task_id, f"storing vectors failed: {error}")
             return 0

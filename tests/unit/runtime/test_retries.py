@@ -3,7 +3,7 @@
 import pytest
 
 from heddle.core.commands import Admit, Cancel
-from heddle.core.errors import DeadlineExceeded, EngineError
+from heddle.core.errors import DeadlineExceeded, DiskFull, EngineError
 from heddle.core.frames import Done, Failed, Frame, Progress
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Priority
@@ -292,6 +292,15 @@ class TestLostIngestion:
         assert isinstance(ingesting.error, EngineError)
         assert "ingestion" in str(ingesting.error)
         assert "lane lost" in str(ingesting.error)
+        bench.assert_idle()
+
+    def test_a_full_disk_is_told_as_such_and_not_tried_again(self, bench, ingesting):
+        (task,) = bench.vector.open.values()
+        bench.vector.fail(task.task_id, "storing vectors failed: no room", is_full=True)
+        bench.cycle()
+        assert isinstance(ingesting.error, DiskFull)
+        assert "no room" in str(ingesting.error)
+        assert len(bench.vector.tasks()) == 1
         bench.assert_idle()
 
     def test_ends_with_its_deadline_while_the_lane_starts(self, bench, ingesting):

@@ -1,10 +1,12 @@
 """Vectors that arrive while the engine serves."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
 from heddle.core.commands import Cancel
-from heddle.core.errors import StorageError
+from heddle.core.errors import DiskFull, StorageError
 from heddle.core.frames import Cancelled, Done, Failed
 from heddle.core.tasks import Priority
 from heddle.engines.vector.corpus.ingest_queue import INGEST_STEPS_MAX
@@ -34,6 +36,19 @@ def test_a_search_after_an_ingest_finds_it(tools):
     assert (hits.distances[:, 0] == 0).all()
     assert hits.revision == 2
     assert source.vector_count == 700
+
+
+def test_a_full_disk_is_told_as_such_and_the_next_ingest_is_stored(tools, monkeypatch):
+    vectors = tools.clustered(40)
+    source = tools.Source(vectors[:20])
+    engine = serve(tools, source)
+    with monkeypatch.context() as disk:
+        disk.setattr(source, "store_vectors", Mock(side_effect=DiskFull("no room")))
+        engine.apply(tools.ingest(1, range(21, 41), vectors[20:]))
+        failed = tools.terminals(tools.drain(engine))[1]
+    assert failed == Failed(1, "storing vectors failed: no room", is_full=True)
+    engine.apply(tools.ingest(2, range(21, 41), vectors[20:]))
+    assert isinstance(tools.terminals(tools.drain(engine))[2], Done)
 
 
 def test_an_empty_corpus_answers_and_can_be_filled(tools):
