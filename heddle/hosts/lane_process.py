@@ -73,6 +73,9 @@ def _start(spec: LaneSpec, fd: int) -> subprocess.Popen[bytes]:
     # Threads that spin while they wait hold the core that the thread they wait for needs: on a
     # shared machine a decode step was seen to take 2.9 s instead of 0.2 s.
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # oneDNN keeps 1,024 compiled products by default, each for the shapes of one batch: batches
+    # vary, so 200 MB of them pile up over thousands of questions that take no less time with 64.
+    environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     search_path = [str(Path(entry).absolute()) for entry in sys.path]
     # Affinity belongs to a thread and a child inherits that of the thread that starts it: set it
     # on this one for a moment, rather than in the child after its libraries made their threads.

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from heddle.hosts.resting_memory import REST_S
 from tools.attacks.configuration import KV_REUSE
 from tools.attacks.ground import Ground
 from tools.attacks.result import publish
@@ -19,11 +20,12 @@ from tools.attacks.soak.trend import slope
 
 REQUESTS: Final = 6_000
 SAMPLES_MIN: Final = 10
-EVERY_MAX: Final = 100
+EVERY_MAX: Final = 200
 SLOPE_MAX: Final = 5.0
 JUDGED_REQUESTS_MIN: Final = 2_000
 SETTLE_TRIES: Final = 20
 SETTLE_S: Final = 0.2
+RESTED_S: Final = REST_S + 1.5  # lanes have given back what they had freed
 MB: Final = 1e6
 
 
@@ -93,7 +95,8 @@ class Soak:
         return max(0, int(getattr(last, name)) - int(getattr(first, name)))
 
     def _sample(self, sent: int) -> None:
-        """Look at the server once it is idle and has closed the last connections."""
+        """Look at the server once its lanes have rested and the last connections are closed."""
+        self._pause.wait(RESTED_S)
         for _ in range(SETTLE_TRIES):
             is_idle = not self._server.health()["requests"]
             self._pause.wait(SETTLE_S)
