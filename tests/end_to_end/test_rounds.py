@@ -101,7 +101,7 @@ def reusing_server(model: Path, corpus: Path, request: pytest.FixtureRequest) ->
 
 
 def test_stored_chunks_are_spliced_in_from_their_kv(reusing_server: Server):
-    app = reusing_server.app(graph(1, retrieve_every=6, query=ELSEWHERE))
+    app = reusing_server.app(graph(1, retrieve_every=6, query=ELSEWHERE, fence=False))
     first, again = app.invoke(QUESTION), app.invoke(QUESTION)
     assert again.receipt.kv_reuse, "no prompt used stored KV"
     assert sum(s.chunks_added for s in again.receipt.splices) > 0

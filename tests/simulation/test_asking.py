@@ -80,7 +80,8 @@ def workflow(*, thinks):
     if thinks:
         graph.add_generation("think", "Think of {query}", output="thought", max_tokens=8)
     graph.add_retrieval("find", query="thought" if thinks else "query", topk=2, output="docs")
-    return graph.add_generation("answer", "Read {docs} Question: {query}", max_tokens=8).compile()
+    graph.add_generation("answer", "Read {docs} Question: {query}", max_tokens=8, fence=False)
+    return graph.compile()
 
 
 WORKFLOWS = tuple(workflow(thinks=thinks) for thinks in (False, True))
