@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 FUSION_K = 60  # as in the paper: how little the first places count more than the next
 RANKED_MIN, RANKED_PER_HIT = 30, 3  # of each ranking, for as many hits
+RANKED_MAX = 1024  # of each ranking, but for hits of more: as many as a graph's search keeps
 
 
 def ranked(topk: int) -> int:
     """Return how many entries each ranking needs for so many fused ones."""
-    return max(RANKED_MIN, RANKED_PER_HIT * topk)
+    wanted = max(RANKED_MIN, RANKED_PER_HIT * topk)
+    return max(topk, min(wanted, RANKED_MAX))
 
 
 def fused(rankings: Sequence[Sequence[int]], topk: int) -> list[int]:

@@ -1,3 +1,4 @@
+from heddle.engines.vector.graph.scheduler import TOPM_MAX
 from heddle.runtime.rank_fusion import fused, ranked
 
 
@@ -17,3 +18,11 @@ def test_rankings_may_be_empty_or_of_any_length():
 
 def test_rankings_are_longer_than_what_is_kept():
     assert (ranked(1), ranked(100)) == (30, 300)
+
+
+def test_rankings_are_never_longer_than_a_graph_keeps():
+    assert ranked(1000) == TOPM_MAX
+
+
+def test_more_hits_than_that_are_asked_for_as_they_are():
+    assert ranked(2000) == 2000
