@@ -24,6 +24,7 @@ QUESTIONS: Final = (
 TOKENS: Final = (1, 2, 8, 16)
 KINDS: Final = ("ask", "search", "embed", "page", "put", "delete")
 WEIGHTS: Final = (8, 4, 3, 2, 2, 1)
+PUT_MAX: Final = 20  # documents of a client at once: memory that a corpus takes is not lost memory
 
 
 class GoodRequests:
@@ -80,7 +81,8 @@ class GoodRequests:
             return self._embed()
         if kind == "page" or not self._server.takes_changes:
             return Request("GET", next(self._pages))
-        return self._delete() if kind == "delete" and self._put else self._document()
+        is_deletion = len(self._put) >= PUT_MAX if kind == "put" else bool(self._put)
+        return self._delete() if is_deletion else self._document()
 
     def _search(self) -> Request:
         fields: dict[str, object] = {"query": self._question()}

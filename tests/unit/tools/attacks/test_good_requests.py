@@ -1,5 +1,6 @@
 """Good requests are what the server's own models accept, of every route and workflow."""
 
+from collections import Counter
 from itertools import islice
 
 import pytest
@@ -12,7 +13,7 @@ from heddle.server.search_request import SearchRequest
 from heddle.workflow.presets import PRESETS
 from tools.attacks.configuration import CHANGES, DEFAULT, Configuration
 from tools.attacks.exchange import Request
-from tools.attacks.good_requests import ROUTES, GoodRequests
+from tools.attacks.good_requests import PUT_MAX, ROUTES, GoodRequests
 
 MODELS: dict[str, type[BaseModel]] = {
     "/v1/ask": AskRequest,
@@ -43,6 +44,12 @@ def test_a_server_is_asked_only_what_it_can_do() -> None:
     found = drawn(DEFAULT)
     assert not [request for request, _ in found if request.path.startswith("/v1/documents")]
     assert {workflow for _, workflow in found} == {"", "quote"}
+
+
+def test_a_long_run_leaves_few_documents() -> None:
+    methods = Counter(r.method for r, _ in drawn(CHANGES, count=3_000) if "/v1/documents" in r.path)
+    assert methods["POST"] > 4 * PUT_MAX
+    assert 0 <= methods["POST"] - methods["DELETE"] <= PUT_MAX
 
 
 def test_only_documents_that_were_put_are_deleted_and_each_once() -> None:
