@@ -55,8 +55,8 @@ test-fast: setup
 
 # The tests that depend on the dtype or on FAISS's order of sums, as other machines run them.
 test-numerics: setup
-	HEDDLE_AUTO_DTYPE=bfloat16 FAISS_SIMD_LEVEL=AVX2 $(BIN)/python -m pytest -q -m numerics
-	HEDDLE_AUTO_DTYPE=float32 FAISS_SIMD_LEVEL=NONE $(BIN)/python -m pytest -q -m numerics
+	HEDDLE_AUTO_DTYPE=bfloat16 FAISS_SIMD_LEVEL=AVX2 $(BIN)/python -m pytest -q $(PARALLEL) -m numerics
+	HEDDLE_AUTO_DTYPE=float32 FAISS_SIMD_LEVEL=NONE $(BIN)/python -m pytest -q $(PARALLEL) -m numerics
 
 check: setup format lint types test
 
