@@ -23,6 +23,7 @@ from heddle.core.results import Vectors
 WAYS: Final = ("alone", "bulk", "normal")
 WORDS: Final = ("river", "stone", "light", "paper", "garden", "signal", "winter", "harbour")
 WORDS_A_TEXT: Final = 90
+DEADLINE_S: Final = 3600.0  # a body that could not be embedded in time is refused at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,9 @@ def run(quick: bool, seed: int) -> dict[str, object]:
 def _block(server: Server, way: str, questions: list[str], texts: list[str]) -> Block:
     beside: Future[Vectors] | None = None
     if way != "alone":
-        beside = server.submit_embedding(texts, priority="bulk" if way == "bulk" else "normal")
+        beside = server.submit_embedding(
+            texts, priority="bulk" if way == "bulk" else "normal", deadline_s=DEADLINE_S
+        )
     taken_s = []
     for question in questions:
         started_s = perf_counter()

@@ -12,6 +12,7 @@ import array
 import contextlib
 import errno
 import io
+import math
 import os
 import pickle
 import select
@@ -137,16 +138,16 @@ class Channel:
             while self.has_tail:
                 self._write(0)
 
-    def receive(self, *, block: bool) -> list[object]:
+    def receive(self, *, wait_s: float = 0.0) -> list[object]:
         """Return the messages that have arrived whole; may be empty.
 
         Args:
-            block: whether to wait for the first bytes, or for `wake`.
+            wait_s: how long to wait for the first bytes, or for the bell [s]; inf = until then.
         Raises: ChannelClosed: the other side is gone and all it sent has been returned before.
         """
         messages: list[object] = []
-        if block:
-            self._wait()
+        if wait_s > 0:
+            self._wait(wait_s)
         while True:
             try:
                 count, has_fds = self._read()
@@ -191,13 +192,13 @@ class Channel:
         while self._fds:
             os.close(self._fds.popleft())
 
-    def _wait(self) -> None:
-        """Wait until something can be read or the bell has rung."""
+    def _wait(self, wait_s: float) -> None:
+        """Wait until something can be read or the bell has rung, or the time is over."""
         arrivals = select.poll()
         arrivals.register(self._socket, select.POLLIN)
         if self._bell is not None:
             arrivals.register(self._bell[0], select.POLLIN)
-        ready = {fd for fd, _ in arrivals.poll()}
+        ready = {fd for fd, _ in arrivals.poll(None if math.isinf(wait_s) else wait_s * 1e3)}
         if self._bell is not None and self._bell[0].fileno() in ready:
             self._bell[0].recv(RECEIVE_BYTES)
 

@@ -5,6 +5,7 @@ writing first, unless a step is under way; the parent kills a lane that lingers.
 """
 
 import logging
+import math
 import os
 import pickle
 import signal
@@ -28,6 +29,7 @@ from heddle.hosts.guarded_engine import GuardedEngine
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
 from heddle.hosts.resting_memory import RestingMemory
+from heddle.hosts.turns import Turns
 from heddle.runtime.supervision import Heartbeat
 
 _log = logging.getLogger(__name__)
@@ -144,26 +146,27 @@ def main() -> None:
 def serve(channel: Channel, engines: Sequence[GuardedEngine], pulse: Pulse) -> None:
     """Apply what has arrived, step the next engine that has work, block when none has.
 
-    Engines of one lane take turns, a step each. Raises: ChannelClosed: the parent is gone.
+    Raises: ChannelClosed: the parent is gone.
     """
-    last = 0
+    turns = Turns(engines)
     while True:
-        ready = [i for i, engine in enumerate(engines) if engine.wants_step]
-        for message in channel.receive(block=not ready):
+        chosen, wait_s = turns.choose(time.monotonic())
+        for message in channel.receive(wait_s=wait_s):
             if isinstance(message, ToEngine):
                 refusal = engines[message.engine].apply(message.command)
                 if refusal is not None:
                     channel.send(FromEngine(message.engine, refusal))
-        if not ready:
+        if chosen is None or wait_s > 0:
             continue
-        last = next((i for i in ready if i > last), ready[0])
-        engine = engines[last]
+        engine = engines[chosen]
         if not engine.wants_step:  # a command that came in between took its work away
             continue
+        urgency = engine.live.most_urgent
         pulse.enter(engine.engine.name, engine.predicted_step_s())
         frame = engine.step(time.monotonic())
         pulse.leave()
-        _send_frame(channel, FromEngine(last, frame))
+        _send_frame(channel, FromEngine(chosen, frame))
+        turns.stepped(chosen, urgency, frame, time.monotonic())
 
 
 def close_all(engines: Sequence[SteppedEngine]) -> None:
@@ -207,7 +210,7 @@ def _adopt(fd: int) -> socket.socket:
 
 def _greeting(channel: Channel) -> LaneStart:
     while True:
-        for message in channel.receive(block=True):
+        for message in channel.receive(wait_s=math.inf):
             assert isinstance(message, LaneStart), f"greeted with {type(message).__name__}"
             return message
 

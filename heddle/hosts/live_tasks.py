@@ -1,38 +1,47 @@
-"""Which tasks of an engine are under way, so that none is left without its terminal event."""
+"""Which tasks of an engine are under way: none is left without its terminal event."""
 
 from collections.abc import Iterable
 
 from heddle.core.commands import Admit, Amend, Cancel, Command, Steer
 from heddle.core.frames import Event, Failed, Progress
+from heddle.core.tasks import Priority
 
 
 class LiveTasks:
-    """Ids of the tasks that were admitted and have not ended.
+    """The tasks that were admitted and have not ended, each with its class.
 
     Mutates: `sent` and `answered` follow the commands to and the events from one engine.
     """
 
-    __slots__ = ("_ids",)
+    __slots__ = ("_classes",)
 
     def __init__(self) -> None:
-        self._ids: dict[int, None] = {}  # in order of admission, so that replays agree
+        # By id, in order of admission, so that replays agree.
+        self._classes: dict[int, Priority] = {}
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._classes)
 
     def __contains__(self, task_id: object) -> bool:
-        return task_id in self._ids
+        return task_id in self._classes
+
+    @property
+    def most_urgent(self) -> Priority | None:
+        """The class of the most urgent one; None where none is under way."""
+        return min(self._classes.values(), default=None)
 
     def sent(self, command: Command) -> bool:
         """Note a command; return False when it is for a task that has ended or never was."""
         match command:
             case Admit(task=task):
-                self._ids[task.task_id] = None
+                self._classes[task.task_id] = task.identity.priority
                 return True
             case Amend(task_id=task_id) | Cancel(task_id=task_id):
-                return task_id in self._ids
-            case Steer(task_id=int(task_id)):
-                return task_id in self._ids
+                return task_id in self._classes
+            case Steer(task_id=int(task_id), priority=priority):
+                if task_id in self._classes and priority is not None:
+                    self._classes[task_id] = priority
+                return task_id in self._classes
             case _:
                 return True
 
@@ -40,14 +49,14 @@ class LiveTasks:
         """Note the terminal events among these."""
         for event in events:
             if type(event) is not Progress:
-                self._ids.pop(event.task_id, None)
+                self._classes.pop(event.task_id, None)
 
     def ids(self) -> tuple[int, ...]:
         """Return the live ids in order of admission."""
-        return tuple(self._ids)
+        return tuple(self._classes)
 
     def fail_all(self, message: str) -> tuple[Failed, ...]:
         """Return a Failed for every live task and forget them."""
-        events = tuple(Failed(task_id, message) for task_id in self._ids)
-        self._ids.clear()
+        events = tuple(Failed(task_id, message) for task_id in self._classes)
+        self._classes.clear()
         return events

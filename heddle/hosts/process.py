@@ -281,7 +281,7 @@ class ProcessLane:
             try:
                 if any(fd == self._bell.fileno() for fd, _ in ready):
                     self._bell.recv(4096)
-                messages = channel.receive(block=False)
+                messages = channel.receive()
                 if any(isinstance(message, Heartbeat) for message in messages):
                     progress.mark()
                 self._take_in(messages, channel)
@@ -332,7 +332,7 @@ class ProcessLane:
     def _drain(self, channel: Channel) -> None:
         """Take in what the lane had sent before it went: those tasks are done, not lost."""
         try:
-            while messages := channel.receive(block=False):
+            while messages := channel.receive():
                 self._take_in(messages, channel)
         except ChannelClosed:
             return

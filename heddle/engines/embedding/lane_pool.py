@@ -108,7 +108,7 @@ class LanePool:
         parts = self._parts(payload)
         if len(parts) > 1:
             if priority is not Priority.BULK:
-                self.manager.check(ticket, now_s)
+                self.manager.check(ticket._replace(in_parts=True), now_s)
             self._begin_split(SplitTask(task, ticket.deadline_s, parts), on_end, now_s)
         elif priority is Priority.BULK:
             self.manager.hold(ticket)

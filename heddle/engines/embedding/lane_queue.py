@@ -19,7 +19,8 @@ class Ticket(NamedTuple):
     """A reservation: the work of one embedding task, from its admission to its result.
 
     `shape` is what its rows take when padded, by estimate: it is made before they are tokenised.
-    `arrived_s` and `deadline_s` are on the queue manager's clock; inf = no deadline.
+    `arrived_s` and `deadline_s` are on the queue manager's clock; inf = no deadline. `in_parts`: it
+    goes to a lane in parts of a step each, so it needs room for no more than one.
     """
 
     id: int
@@ -28,6 +29,7 @@ class Ticket(NamedTuple):
     deadline_s: float = math.inf
     priority: Priority = Priority.NORMAL
     arrived_s: float = 0.0
+    in_parts: bool = False
 
 
 @dataclass(slots=True)
@@ -141,8 +143,11 @@ class LaneQueue:
         """
         if not self.is_up or not self.rows:
             return self.is_up
-        tokens = sum(work.tokens for work in self.classes) + ticket.shape.tokens
-        return self.rows + ticket.rows <= self.rows_max and tokens <= self.tokens_max
+        rows, tokens = ticket.rows, ticket.shape.tokens
+        if ticket.in_parts:
+            rows, tokens = 1, min(tokens, self.batch_tokens_max)
+        tokens += sum(work.tokens for work in self.classes)
+        return self.rows + rows <= self.rows_max and tokens <= self.tokens_max
 
     def alone_s(self, ticket: Ticket) -> float:
         """Return the time bound of a ticket on this lane when nothing else is there [s]."""

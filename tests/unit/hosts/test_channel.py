@@ -1,5 +1,6 @@
 """Messages arrive whole and in order, big arrays too, and no descriptor is left behind."""
 
+import math
 import os
 import socket
 import threading
@@ -36,7 +37,7 @@ def pair() -> Iterator[Pair]:
 def receive_all(channel: Channel, count: int) -> list[Any]:
     messages: list[Any] = []
     while len(messages) < count:
-        messages += channel.receive(block=True)
+        messages += channel.receive(wait_s=math.inf)
     return messages
 
 
@@ -45,7 +46,7 @@ def test_small_messages_arrive_in_order(pair: Pair) -> None:
     for i in range(100):
         left.send(("message", i))
     assert receive_all(right, 100) == [("message", i) for i in range(100)]
-    assert right.receive(block=False) == []
+    assert right.receive() == []
 
 
 def test_the_default_frame_can_be_sent(pair: Pair) -> None:
@@ -107,11 +108,11 @@ def test_more_than_the_socket_holds_goes_through_in_pieces(pair: Pair) -> None:
     received: list[object] = []
     for part in parts:
         while left.has_tail:
-            received += right.receive(block=False)
+            received += right.receive()
             left.flush()
         left.push(part)
     while left.has_tail or len(received) < len(parts):
-        received += right.receive(block=False)
+        received += right.receive()
         left.flush()
     assert received == parts
 
@@ -145,9 +146,9 @@ def test_the_end_comes_after_everything_that_was_sent(pair: Pair) -> None:
     left, right = pair
     left.send("last words")
     left.close()
-    assert right.receive(block=True) == ["last words"]
+    assert right.receive(wait_s=math.inf) == ["last words"]
     with pytest.raises(ChannelClosed):
-        right.receive(block=True)
+        right.receive(wait_s=math.inf)
     with pytest.raises(ChannelClosed):
         right.send("anyone?")
 
@@ -210,7 +211,7 @@ def test_a_bell_ends_a_wait_and_messages_still_arrive(pair: Pair) -> None:
     ring = right.bell()
     thread = threading.Thread(target=ring)
     thread.start()
-    assert right.receive(block=True) == []
+    assert right.receive(wait_s=math.inf) == []
     thread.join()
     for _ in range(3):
         ring()

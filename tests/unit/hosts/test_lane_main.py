@@ -11,7 +11,12 @@ from heddle.core.errors import ConfigError
 from heddle.core.primitives import PrimitiveKind
 from heddle.hosts import lane_main
 from heddle.hosts.channel import Channel
-from heddle.hosts.lane_main import Pulse, call_factory, close_all, waited_for_core_s
+from heddle.hosts.lane_main import (
+    Pulse,
+    call_factory,
+    close_all,
+    waited_for_core_s,
+)
 from heddle.hosts.lane_spec import EngineSpec
 from heddle.runtime.supervision import Heartbeat
 
