@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 REST_S: Final = 2.0
-GROWTH_BYTES_MIN: Final = 32 << 20
+GROWTH_BYTES_MIN: Final = 8 << 20
 _RESIDENT: Final = 1  # field of /proc/PID/statm (proc(5))
 
 

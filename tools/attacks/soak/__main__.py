@@ -4,8 +4,8 @@ import argparse
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "fds": soaked.grown("fds"),
         "shm": soaked.grown("memfds") + len(named_blocks() - before),
     }
-    rows = [{"sent": sent, **asdict(footprint)} for sent, footprint in soaked.samples]
+    rows = [{"sent": sent, **found.counts()} for sent, found in soaked.samples]
     settings = {"requests": options.requests, "warm_up": warm_up, "seed": options.seed}
     publish("soak", settings, rows, headline, options.json)
     off = [*soaked.load.refused[:20], *([f"it ended with {code} on SIGTERM"] if code else [])]
@@ -58,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"the slope isn't judged below {JUDGED_REQUESTS_MIN:,} requests: caches still fill")
     elif soaked.slope > SLOPE_MAX:
         off.append(f"memory grows by {soaked.slope:.2f} MB per 1,000 requests")
+    if headline["fds"] > 0:
+        off.append(f"new descriptors: {', '.join(soaked.new_descriptors())}")
     for line in off:
         print(line, file=sys.stderr)
     return 1 if off else 0
@@ -93,6 +95,11 @@ class Soak:
         """Return how much more of something there is at the end than after the warm-up."""
         first, last = self.samples[0][1], self.samples[-1][1]
         return max(0, int(getattr(last, name)) - int(getattr(first, name)))
+
+    def new_descriptors(self) -> list[str]:
+        """Return what the descriptors are that were not there after the warm-up."""
+        first, last = self.samples[0][1], self.samples[-1][1]
+        return sorted((Counter(last.descriptors) - Counter(first.descriptors)).elements())
 
     def _sample(self, sent: int) -> None:
         """Look at the server once its lanes have rested and the last connections are closed."""

@@ -1,6 +1,8 @@
 """How much of the machine a server's processes hold."""
 
+import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,6 +13,7 @@ SHARED: Final = Path("/dev/shm")
 MEMFD: Final = "/memfd:"
 PSS: Final = "Pss:"
 KIB: Final = 1024
+UNIQUE: Final = re.compile(r":\[\d+\]$")  # of sockets and pipes
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +23,22 @@ class Footprint:
     Attributes:
         process_bytes: memory of each process, the server's first; pages shared by several
             processes are divided among them [bytes].
-        fds: open descriptors.
+        descriptors: what each open descriptor is, in order of its name.
         memfds: mappings of nameless shared memory.
     """
 
     process_bytes: tuple[int, ...]
-    fds: int
+    descriptors: tuple[str, ...]
     memfds: int
+
+    @property
+    def fds(self) -> int:
+        """Open descriptors."""
+        return len(self.descriptors)
+
+    def counts(self) -> dict[str, object]:
+        """Return its numbers."""
+        return {"process_bytes": self.process_bytes, "fds": self.fds, "memfds": self.memfds}
 
     @property
     def pss_bytes(self) -> int:
@@ -43,7 +55,7 @@ class Footprint:
         folders = [Path(f"/proc/{process.pid}") for process in processes]
         return cls(
             tuple(pss_bytes((folder / "smaps_rollup").read_text()) for folder in folders),
-            sum(1 for folder in folders for _ in (folder / "fd").iterdir()),
+            tuple(sorted(name for folder in folders for name in _descriptors(folder))),
             sum(memfd_mappings((folder / "maps").read_text()) for folder in folders),
         )
 
@@ -61,6 +73,13 @@ def memfd_mappings(maps: str) -> int:
 def named_blocks(folder: Path = SHARED) -> frozenset[str]:
     """Return the names of shared memory that outlives its process."""
     return frozenset(path.name for path in folder.iterdir()) if folder.is_dir() else frozenset()
+
+
+def _descriptors(process: Path) -> Iterator[str]:
+    """Yield what the descriptors of a process are, without numbers that differ from run to run."""
+    for descriptor in (process / "fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            yield UNIQUE.sub("", str(descriptor.readlink()))
 
 
 def _lines(text: str, begin: str) -> Iterator[str]:
