@@ -10,6 +10,7 @@ from heddle.app.models.model_names import is_extractor
 from heddle.app.models.remote_name import check_remote_name
 from heddle.app.replicas import replicas_of
 from heddle.app.setting import did_you_mean, fields_of, setting
+from heddle.core.call_order import AGEING_DEFAULT, CallOrder
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse
 from heddle.core.tasks import Optimizations
@@ -24,6 +25,7 @@ from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
 from heddle.passes.runner import check_pass_names
 from heddle.runtime.admission import RuntimeLimits
+from heddle.runtime.batching import FIRST_SERVED
 from heddle.workflow.writing import MAX_TOKENS_MAX, TEMPERATURE_MAX
 
 EngineHost = Literal["process", "inline"]
@@ -33,7 +35,9 @@ Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 AttentionName = Literal["auto", "torch", "triton", "compiled"]
 KvReuseEncoding = Literal["bf16", "int8"]
-Batching = Literal["topology_aware", "algorithm2_strict", "blind", "per_invocation"]
+Batching = Literal[
+    "shortest_first", "topology_aware", "algorithm2_strict", "blind", "per_invocation"
+]
 
 KV_REUSE_MEMORY_BYTES_DEFAULT: Final = 256 << 20
 SHARDS_MAX: Final = 64  # each is a process
@@ -327,9 +331,20 @@ class ServerConfig:
         default_words="the memory that is left, at most 1G",
     )
     batching: Batching = setting(
-        "topology_aware",
+        "shortest_first",
         "order in which waiting work enters an engine's batch",
+        details="shortest_first = what takes the engine least time, with ageing; topology_aware = "
+        "the oldest request's deepest work (Teola's Algorithm 2; strict = nothing else beside it); "
+        "blind = as it came; per_invocation = as it came, one call at a time",
         group=LANES,
+    )
+    ageing: float = setting(
+        AGEING_DEFAULT,
+        "seconds of a call's own work that a second of waiting makes up for",
+        details="of shortest_first: less favours short calls more, and long ones wait longer",
+        group=LANES,
+        form="SHARE",
+        above=0,
     )
     optimizations: Optimizations | None = setting(
         None,
@@ -496,6 +511,11 @@ class ServerConfig:
         if self.optimizations is not None:
             return self.optimizations
         return Optimizations.APPROX if self.approximation else Optimizations.EXACT
+
+    @property
+    def call_order(self) -> CallOrder:
+        """Whose call each engine serves first."""
+        return CallOrder(FIRST_SERVED[self.batching], self.ageing)
 
     @property
     def limits(self) -> RuntimeLimits:

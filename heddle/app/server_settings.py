@@ -63,6 +63,7 @@ class ServerSettings(TypedDict, total=False):
     prompt_file: str | Path | None
     kv_cache_bytes: int | None
     batching: Batching
+    ageing: float
     optimizations: Optimizations | OptimizationsWord | None
     kv_reuse: KvReuse | str
     kv_reuse_memory_bytes: int

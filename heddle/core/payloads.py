@@ -197,13 +197,16 @@ class PrefillPayload:
     `cache_salt` separates tenants in the prefix index and the chunk KV store; the server sets it,
     never the client. `reuse` says how chunks may use KV computed elsewhere, which is approximate.
     `is_speculative`: a guess for which nobody waits. It runs only while no query could, has no
-    lease, and leaves what it computed in the prefix index.
+    lease, and leaves what it computed in the prefix index. `has_rider`: the task that continues it
+    is sent right behind it, and nothing is computed before that is there. A prompt that ended
+    before its decode came would compute its last token, or its last page, once more.
     """
 
     segments: tuple[Segment, ...]
     cache_salt: str = ""
     reuse: KvReuse = FULL_ATTENTION
     is_speculative: bool = False
+    has_rider: bool = False
     rows: int = 1
 
     @property

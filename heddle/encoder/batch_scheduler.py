@@ -1,13 +1,16 @@
-"""Which rows an encoder takes next: by priority, then arrival, beside rows of their length."""
+"""Which rows an encoder takes next: by priority, then rank, beside rows of their length."""
 
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final, Generic, Self, TypeVar
 
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Priority
+
+_RANK = attrgetter("rank")
 
 TextT = TypeVar("TextT")  # a text as its engine was given it
 # What rows taken as they come cost in padding, and steps beyond what the fit says.
@@ -75,6 +78,7 @@ class WaitingTask(Generic[TextT]):
     priority: Priority
     texts: tuple[TextT, ...]
     deadline_s: float = math.inf
+    rank: float = 0.0
     next_text: int = 0
     windows: int = 0
     rows: dict[int, Row] = field(default_factory=dict)
@@ -88,9 +92,10 @@ class WaitingTask(Generic[TextT]):
 class BatchScheduler(Generic[TextT]):
     """The queue of a lane, and its next batch.
 
-    The oldest row of the most urgent class is in every batch, so nothing starves within a
-    class. Rows of another class never join: on a CPU each costs as much time as it would alone,
-    and the urgent ones would wait for it.
+    The first row of the most urgent class is in every batch: that of the lowest rank, of equals
+    the oldest. Ranks grow with arrival (`CallOrder`), so nothing starves within a class. Rows of
+    another class never join: on a CPU each costs as much time as it would alone, and the urgent
+    ones would wait for it.
 
     Mutates: next_batch takes the rows it returns; a task with none left is forgotten.
     """
@@ -110,9 +115,10 @@ class BatchScheduler(Generic[TextT]):
         texts: tuple[TextT, ...],
         priority: Priority,
         deadline_s: float = math.inf,
+        rank: float = 0.0,
     ) -> None:
-        """Queue a task behind those of its class."""
-        self._tasks[task_id] = WaitingTask(task_id, priority, texts, deadline_s)
+        """Queue a task behind those of its class whose rank is no higher."""
+        self._tasks[task_id] = WaitingTask(task_id, priority, texts, deadline_s, rank)
 
     def remove(self, task_id: int) -> None:
         """Forget what still waits of a task."""
@@ -206,10 +212,11 @@ class BatchScheduler(Generic[TextT]):
         return tuple(batch)
 
     def _urgent(self) -> Iterator[WaitingTask[TextT]]:
-        """Yield the tasks of the most urgent class that waits, oldest first."""
+        """Yield the tasks of the most urgent class that waits, the lowest rank first."""
         if self._tasks:
             first = min(task.priority.value for task in self._tasks.values())
-            yield from (task for task in self._tasks.values() if task.priority.value == first)
+            urgent = (task for task in self._tasks.values() if task.priority.value == first)
+            yield from sorted(urgent, key=_RANK)
 
     def _window(self) -> list[Row]:
         """Return the tokenised rows that come next, oldest first."""

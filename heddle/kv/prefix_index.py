@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import takewhile
 
 from heddle.kv.page_ledger import PageLedger
 from heddle.kv.token_bytes import token_bytes
@@ -69,6 +70,10 @@ class PrefixIndex:
             pages.append(page)
         self._ledger.share(pages)
         return pages
+
+    def known_count(self, digests: Iterable[bytes]) -> int:
+        """Return the length of the longest known prefix [pages]; none of them gets a holder."""
+        return sum(1 for _ in takewhile(self._page_of.__contains__, digests))
 
     def publish(self, digest: bytes, page: int) -> None:
         """Make a held, full, exact page findable; the first page of a digest stays."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from heddle.core.call_order import FirstServed
 from heddle.core.errors import ConfigError
 
 
@@ -83,11 +84,22 @@ def per_invocation(
 
 
 POLICIES: Final[Mapping[str, Policy]] = {
+    "shortest_first": topology_aware,  # what the engines have room for goes in any order of ours
     "topology_aware": topology_aware,
     "algorithm2_strict": algorithm2_strict,
     "blind": blind,
     "per_invocation": per_invocation,
 }
+
+
+FIRST_SERVED: Final[Mapping[str, FirstServed]] = {
+    "shortest_first": FirstServed.SHORTEST,
+    "topology_aware": FirstServed.REQUEST,
+    "algorithm2_strict": FirstServed.REQUEST,
+    "blind": FirstServed.ARRIVAL,
+    "per_invocation": FirstServed.ARRIVAL,
+}
+"""Whose call an engine serves first under each policy: credits let most queues form there."""
 
 
 def policy_named(name: str) -> Policy:

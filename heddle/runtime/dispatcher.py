@@ -245,6 +245,7 @@ class Dispatcher:
         assert isinstance(prompt, PrefillPayload), "a prefill is sent without a prompt"
         self._end_asking(request, prefill)
         guess = prefill.guess
+        prompt = replace(prompt, has_rider=True)
         if decode.written:
             prompt = replace(prompt, segments=(*prompt.segments, Segment(decode.written)))
         is_adopted = guess is not None and guess.serves(prompt.token_ids, lane.port)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from heddle.core.call_order import CallOrder
 from heddle.core.errors import InternalError
 from heddle.core.ports import SteppedEngine
 from heddle.encoder.batch_scheduler import BatchLimits
@@ -16,7 +17,7 @@ from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.vector.ivf.early_stop.finality import Finality
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.runtime.admission import RuntimeLimits
-from heddle.runtime.batching import POLICIES
+from heddle.runtime.batching import FIRST_SERVED, POLICIES
 from heddle.simulator import cost_model_embedding, cost_model_llm, cost_model_vector
 from heddle.simulator.checks.blame import BlameCheck
 from heddle.simulator.checks.check import Check
@@ -85,7 +86,7 @@ class Scenario:
     requests: int = 12
     rate_per_s: float = 40.0
     rates: FaultRates = NO_FAULTS
-    policy: str = "topology_aware"
+    policy: str = "shortest_first"
     disabled: frozenset[str] = frozenset()
     latency_s: float = 1e-4
     requests_max: int = 64
@@ -105,11 +106,16 @@ class Scenario:
         return tuple(
             SimulatedLane(name, build, credits_total, self.latency_s, self.rates, self.strikes)
             for name, build, credits_total in (
-                ("embedding", _build_embedding, 6),
+                ("embedding", partial(_build_embedding, self.order), 6),
                 ("vector", partial(self._build_vector, disk), 3),
-                ("llm", _build_llm, 12),
+                ("llm", partial(_build_llm, self.order), 12),
             )
         )
+
+    @property
+    def order(self) -> CallOrder:
+        """Whose call each engine serves first."""
+        return CallOrder(FIRST_SERVED[self.policy])
 
     def arrivals(self) -> tuple[Arrival, ...]:
         """Return the workload."""
@@ -157,6 +163,7 @@ class Scenario:
             substage_budget_s=self.substage_budget_s,
             prior_s=cost_model_vector.COSTS_S,
             finality=Finality() if self.speculates else None,
+            order=self.order,
         )
 
 
@@ -279,14 +286,16 @@ def broken(scenario: Scenario, problems: Sequence[str]) -> str:
     return f"simulation of seed {scenario.seed} broke:\n  {said}\nreplay it with: {command} --log"
 
 
-def _build_embedding(name: str, epoch: int, device: SimulatedDevice) -> SteppedEngine:
+def _build_embedding(
+    order: CallOrder, name: str, epoch: int, device: SimulatedDevice
+) -> SteppedEngine:
     worker = cost_model_embedding.CostModelEmbeddingWorker(device)
     limits = BatchLimits(tokens_max=32, rows_max=4, window_rows=16)
     prior_s = cost_model_embedding.COSTS_S
-    return EmbeddingEngine(name, epoch, worker, device, limits=limits, prior_s=prior_s)
+    return EmbeddingEngine(name, epoch, worker, device, limits=limits, prior_s=prior_s, order=order)
 
 
-def _build_llm(name: str, epoch: int, device: SimulatedDevice) -> SteppedEngine:
+def _build_llm(order: CallOrder, name: str, epoch: int, device: SimulatedDevice) -> SteppedEngine:
     slots = LLM_LIMITS.page_count * LLM_LIMITS.page_size
     worker = cost_model_llm.CostModelLlmWorker(device, slots)
     spec = LlmSpec(
@@ -295,5 +304,6 @@ def _build_llm(name: str, epoch: int, device: SimulatedDevice) -> SteppedEngine:
         fingerprint="cost model",
         page_bytes=PAGE_BYTES,
         prior_s=cost_model_llm.COSTS_S,
+        order=order,
     )
     return LlmEngine(name, epoch, worker, spec, cost_model_llm.WordDecoder(), device)

@@ -8,6 +8,7 @@ from functools import partial
 
 from heddle.app.assembly.lane_probe import LaneProbe
 from heddle.app.assembly.placement import Placement
+from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.credits import Credits
 from heddle.core.ports import Clock, EnginePort
 from heddle.core.primitives import PrimitiveKind
@@ -59,7 +60,12 @@ class EmbeddingLane:
             also += f", steps of at most {self.step_s_max * 1e3:g} ms beside decoding"
         return f"{self.name}: {self.device}, {self.dtype}, {self.threads} threads, {where}{also}"
 
-    def spec(self, model: str, long_texts: LongTexts = LongTexts.CUT) -> LaneSpec:
+    def spec(
+        self,
+        model: str,
+        long_texts: LongTexts = LongTexts.CUT,
+        order: CallOrder = SHORTEST_FIRST,
+    ) -> LaneSpec:
         """Return the lane as a process."""
         settings = EmbeddingSettings(
             model,
@@ -69,6 +75,7 @@ class EmbeddingLane:
             long_texts=long_texts,
             step_s_max=self.step_s_max,
             tokenizer_cpus=self.tokenizer_cpus,
+            order=order,
         )
         engine = embedding_engine(self.name, settings)
         return LaneSpec(self.name, (engine,), self.cpus, self.threads)

@@ -55,7 +55,7 @@ def _retrieval_lanes(plan: ServerPlan) -> list[LaneSpec]:
         name = "retrieval" if count == 1 else f"retrieval-{number}"
         lanes.append(LaneSpec(name, tuple(engines), cpus, threads))
     for number, lane in enumerate(plan.embedding):
-        spec = lane.spec(model, long_texts)
+        spec = lane.spec(model, long_texts, plan.config.call_order)
         if number == 0:  # one copy of the weights that embedding and reading have in common
             readers = (reader.engine(threads=lane.threads, beside=lane) for reader in plan.readers)
             spec = replace(spec, engines=(*spec.engines, *readers))
@@ -71,6 +71,7 @@ def _embedding(plan: ServerPlan, threads: int) -> Iterator[EngineSpec]:
             plan.embedder_dtype,
             threads=threads,
             long_texts=plan.config.long_texts,
+            order=plan.config.call_order,
         )
         yield embedding_engine(POOL, settings)
 
@@ -108,6 +109,7 @@ def _vector(plan: ServerPlan, threads: int, part: Part) -> EngineSpec:
         target_recall=plan.search.recall,
         speculates=plan.search.speculates,
         memory_left=memory_left,
+        order=config.call_order,
     )
     return EngineSpec(
         _numbered(VECTOR, part),
@@ -129,6 +131,7 @@ def _llm(plan: ServerPlan, model: Path, name: str, role: LaneRole, threads: int)
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
         background_step_s=config.background_step_s,
+        order=config.call_order,
         kv_bytes=plan.placement.kv_bytes,
         context_tokens_max=config.context_tokens_max,
         chunk_kv_bytes=config.kv_reuse_memory_bytes if keeps_chunks else 0,

@@ -71,7 +71,9 @@ def plan_readers(config: ServerConfig) -> tuple[Reader, ...]:
 def _readers(config: ServerConfig) -> Iterator[Reader]:
     reranks = is_extractor(config.reranker)
     if config.reads:
-        settings = ReadingSettings(None, config.dtype, "cpu", reranks=reranks)
+        settings = ReadingSettings(
+            None, config.dtype, "cpu", reranks=reranks, order=config.call_order
+        )
         try:
             yield Reader(READING, settings, reading_facts(settings))
         except ConfigError as error:
@@ -80,5 +82,5 @@ def _readers(config: ServerConfig) -> Iterator[Reader]:
             log.info("passages can't be reranked: %s", error)
     if config.reranker is not None and not reranks and not is_remote(config.reranker):
         directory = model_directory(config.reranker)
-        settings = ReadingSettings(str(directory), config.dtype, "cpu")
+        settings = ReadingSettings(str(directory), config.dtype, "cpu", order=config.call_order)
         yield Reader(RERANKING, settings, reading_facts(settings))

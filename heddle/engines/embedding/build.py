@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.dtypes import DTYPES
 from heddle.core.errors import ConfigError
 from heddle.encoder.batch_scheduler import BatchLimits
@@ -54,6 +55,7 @@ class EmbeddingSettings:
         cache_bytes: memory for vectors of earlier queries; 0 = none are kept.
         tokenizer_cpus: cores of a thread that tokenises while the device computes; () = any core;
             None = no such thread: each step tokenises first what it needs, on the lane's cores.
+        order: whose texts are embedded first.
 
     Raises:
         ConfigError: a value is out of range.
@@ -69,6 +71,7 @@ class EmbeddingSettings:
     step_s_max: float = math.inf
     cache_bytes: int = CACHE_BYTES
     tokenizer_cpus: tuple[int, ...] | None = None
+    order: CallOrder = SHORTEST_FIRST
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -133,6 +136,7 @@ def build_engine(name: str, epoch: int, settings: EmbeddingSettings) -> Embeddin
         long_texts=settings.long_texts,
         step_s_max=settings.step_s_max,
         tokenizer=_tokenizer(worker.tokenize, settings.tokenizer_cpus),
+        order=settings.order,
     )
 
 

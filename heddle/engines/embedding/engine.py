@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.frames import Frame, Load
 from heddle.core.payloads import EmbedPayload, TextRole
@@ -102,6 +103,7 @@ class EmbeddingEngine:
             row always fits.
         tokenizer: tokenises the texts of later steps while one is computed; None = each step
             tokenises first what it may choose from.
+        order: whose texts are embedded first.
     """
 
     def __init__(
@@ -118,8 +120,10 @@ class EmbeddingEngine:
         long_texts: LongTexts = LongTexts.CUT,
         step_s_max: float = math.inf,
         tokenizer: TokenizerThread | None = None,
+        order: CallOrder = SHORTEST_FIRST,
     ) -> None:
         self._worker = worker
+        self._order = order
         self._tokenizer = tokenizer
         self._ahead: ReadAhead | None = None
         self._prompts = prompts
@@ -226,8 +230,16 @@ class EmbeddingEngine:
             self._finish(task.task_id, result)
             return
         self._results[task.task_id] = result
-        deadline_s = self._clock.now_s() + task.seconds_left
-        self._scheduler.add(task.task_id, result.texts, task.identity.priority, deadline_s)
+        now_s = self._clock.now_s()
+        rank = self._order.rank(task, now_s, self._predicted_s(result.texts))
+        deadline_s = now_s + task.seconds_left
+        self._scheduler.add(task.task_id, result.texts, task.identity.priority, deadline_s, rank)
+
+    def _predicted_s(self, texts: Sequence[str]) -> float:
+        """Return what texts are predicted to take alone, before their tokens are counted [s]."""
+        tokens = sum(map(len, texts)) / CHARS_PER_TOKEN + 2 * len(texts)
+        features = {"call": 1.0, "tokens": tokens, "texts": float(len(texts))}
+        return self._report.costs.predict_s(features)
 
     def _begin(
         self, task: Task, payload: EmbedPayload, values: NDArray[np.float32]

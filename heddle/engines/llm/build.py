@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.dtypes import DTYPES, auto_dtype
 from heddle.core.errors import ConfigError
 from heddle.engines.llm.attention.choice import ATTENTIONS, COMPILED, TRITON, choose_attention
@@ -34,10 +35,10 @@ class LlmSettings:
     ADR 23); auto takes a kernel where it can. `context_tokens_max` None is the model's own, or what
     the KV pool of `kv_bytes` holds if that is less. `packs_weights` keeps a second copy of the
     weights, for decoding, on CPUs in float32. A step in the background, such as priming, aims to
-    take `background_step_s` at most. `threads` 0 leaves torch's setting as it is. `chunk_kv_bytes`
-    of host memory keep the KV of retrieved chunks for reuse, 0 = none, as `chunk_kv_encoding` says;
-    `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`. What is deleted from the corpus in
-    `corpus_dir` is forgotten.
+    take `background_step_s` at most. `order` says whose prompt comes first. `threads` 0 leaves
+    torch's setting as it is. `chunk_kv_bytes` of host memory keep the KV of retrieved chunks for
+    reuse, 0 = none, as `chunk_kv_encoding` says; `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`.
+    What is deleted from the corpus in `corpus_dir` is forgotten.
 
     Raises: ConfigError: a field is out of its range; the message names it.
     """
@@ -58,6 +59,7 @@ class LlmSettings:
     chunk_kv_dir: Path | None = None
     chunk_kv_disk_bytes: int = 0
     background_step_s: float = BACKGROUND_STEP_S
+    order: CallOrder = SHORTEST_FIRST
     threads: int = 0
 
     def __post_init__(self) -> None:
@@ -218,6 +220,7 @@ def spec_of(settings: LlmSettings, model: Any, fingerprint: str) -> LlmSpec:  # 
         page_bytes,
         _prior_s(model),
         background_step_s=settings.background_step_s,
+        order=settings.order,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.commands import (
     Admit,
     Amend,
@@ -41,7 +42,7 @@ from heddle.core.results import (
     KvTransfer,
     Prefilled,
 )
-from heddle.core.tasks import Optimizations, Priority, Task
+from heddle.core.tasks import Optimizations, Task
 from heddle.costs.prefill import prefill_token_s
 from heddle.costs.step_report import StepReport
 from heddle.engines.llm.fusion.asked_questions import Asking
@@ -114,7 +115,8 @@ class LlmSpec:
 
     `prior_s` is the first guess of the cost model; `reuse_problem` says why no chunk KV is
     reused, where the engine has no fuser, and `notes` says so where it was meant to have one. A
-    step without any query aims to take `background_step_s` at most.
+    step without any query aims to take `background_step_s` at most. `order` says whose prompt is
+    computed first.
     """
 
     limits: SchedulerLimits
@@ -125,6 +127,7 @@ class LlmSpec:
     reuse_problem: str = "this engine keeps no chunk KV"
     notes: tuple[str, ...] = ()
     background_step_s: float = BACKGROUND_STEP_S
+    order: CallOrder = SHORTEST_FIRST
 
 
 @dataclass(slots=True, eq=False)
@@ -275,10 +278,10 @@ class LlmEngine:
             self._report.failed(command.task.task_id, f"{self.name} can't carry out a {kind}")
 
     def _admit_prefill(self, task: Task, payload: PrefillPayload) -> None:
-        sequence = self._new_sequence(
-            task.task_id, task.identity.priority, payload.cache_salt, payload.segments
-        )
+        sequence = self._new_sequence(task, task.task_id, payload.cache_salt, payload.segments)
         sequence.may_reuse = task.optimizations is not Optimizations.OFF
+        sequence.rank = self._rank(task, sequence)
+        sequence.awaits_rider = payload.has_rider
         sequence.is_speculative = payload.is_speculative
         sequence.deadline_s = self._clock.now_s() + task.seconds_left
         if task.optimizations is Optimizations.APPROX:
@@ -292,8 +295,7 @@ class LlmEngine:
     def _admit_decode(self, command: Admit, payload: DecodePayload) -> None:
         task_id, transfer = command.task.task_id, None
         if payload.prompt is not None:
-            priority = command.task.identity.priority
-            transfer = self._import(payload.prefill_task, priority, payload.prompt)
+            transfer = self._import(command.task, payload.prefill_task, payload.prompt)
         sequence = self._continuable(task_id, payload.prefill_task)
         if sequence is None:
             return
@@ -330,6 +332,8 @@ class LlmEngine:
         if other is not None:
             self._report.failed(task_id, f"prefill task {prefill_task} is continued by {other}")
             return None
+        sequence.awaits_rider = False
+        self._scheduler.settle(sequence)
         return sequence
 
     def _hand_over(self, sequence: Sequence) -> None:
@@ -357,10 +361,10 @@ class LlmEngine:
             seconds=self._clock.now_s() - started_s,
         )
 
-    def _import(self, sequence_id: int, priority: Priority, incoming: SequenceKv) -> KvTransfer:
+    def _import(self, task: Task, sequence_id: int, incoming: SequenceKv) -> KvTransfer:
         """Take over a prompt, for one decode; what of its KV can't be used is computed anew."""
         started_s = self._clock.now_s()
-        sequence = self._new_sequence(sequence_id, priority, incoming.salt, incoming.segments)
+        sequence = self._new_sequence(task, sequence_id, incoming.salt, incoming.segments)
         sequence.may_reuse = incoming.may_reuse
         sequence.prefill_open, sequence.released = False, True
         sequence.token_ids = sequence.known_prompt()
@@ -392,9 +396,7 @@ class LlmEngine:
     def _admit_priming(self, task: Task, payload: PrimePayload) -> None:
         limit = self._spec.limits.context_tokens_max
         segments = fitting(payload.segments, limit)
-        sequence = self._new_sequence(
-            task.task_id, task.identity.priority, payload.cache_salt, segments
-        )
+        sequence = self._new_sequence(task, task.task_id, payload.cache_salt, segments)
         sequence.token_ids = sequence.known_prompt()
         sequence.num_prompt_tokens = len(sequence.token_ids)
         if self._primer is None:
@@ -423,9 +425,7 @@ class LlmEngine:
             self._report.done(task.task_id, Asked(problem))
             return
         segments = (Segment(payload.token_ids),)
-        sequence = self._new_sequence(
-            task.task_id, task.identity.priority, payload.cache_salt, segments
-        )
+        sequence = self._new_sequence(task, task.task_id, payload.cache_salt, segments)
         sequence.asking, sequence.may_reuse = Asking(), False  # all of its queries are wanted
         sequence.token_ids = sequence.known_prompt()
         sequence.num_prompt_tokens = len(sequence.token_ids)
@@ -764,14 +764,23 @@ class LlmEngine:
         problem = f"{asked.policy.value} reused nothing: {self._spec.reuse_problem}"
         return FusedKv(ReusePolicy.FULL.value, 1.0, {}, fallbacks=(problem,))
 
+    def _rank(self, task: Task, sequence: Sequence) -> float:
+        """Return a prompt's rank, by what is to be computed of it; its decode is not foreseen."""
+        prompt = sequence.known_prompt()
+        missing = len(prompt) - self._scheduler.cached_tokens(sequence, prompt)
+        step_tokens = self._spec.limits.max_num_batched_tokens
+        token_s = prefill_token_s(self._report.costs, len(prompt), step_tokens)
+        return self._spec.order.rank(task, self._clock.now_s(), missing * token_s)
+
     def _new_sequence(
-        self, task_id: int, priority: Priority, salt: str, segments: tuple[Segment, ...]
+        self, task: Task, sequence_id: int, salt: str, segments: tuple[Segment, ...]
     ) -> Sequence:
         self._arrivals += 1
         return Sequence(
-            id=task_id,
+            id=sequence_id,
             arrival=self._arrivals,
-            priority=priority,
+            rank=self._spec.order.rank(task, self._clock.now_s(), 0.0),
+            priority=task.identity.priority,
             salt=salt,
             segments=list(segments),
             row=self._scheduler.new_row(),

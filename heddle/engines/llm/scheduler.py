@@ -122,8 +122,8 @@ class Scheduler:
     Every live sequence is in one of three places: *running* (has a seat), *waiting* (has work
     but no seat) or *parked* (nothing to compute until a segment is filled, a decode arrives or
     its lease ends). Decodes go first, then chunks of running prompts, then new ones; within each
-    the order is class, then arrival. What runs in the background has a seat only while no query
-    has one or wants one. Pages run out: parked sequences lose theirs first, then the
+    the order is class, then rank (`CallOrder`). What runs in the background has a seat only while
+    no query has one or wants one. Pages run out: parked sequences lose theirs first, then the
     last in order; a preempted sequence recomputes what its cached pages no longer hold.
 
     Args:
@@ -167,6 +167,14 @@ class Scheduler:
         """Return the tokens still to be computed of those who come before a sequence."""
         ahead = (s for s in (*self._running, *self._waiting) if s.order < sequence.order)
         return sum(s.num_remaining_tokens for s in ahead)
+
+    def cached_tokens(self, sequence: Sequence, token_ids: list[int]) -> int:
+        """Return how many of a prompt's first tokens would be read from cached pages now."""
+        if not sequence.may_reuse:
+            return 0
+        full = max(0, len(token_ids) - 1) // self.limits.page_size
+        digests = sequence.chain.extend(token_ids, full)
+        return self.index.known_count(digests) * self.limits.page_size
 
     def new_row(self) -> Row:
         """Return an empty row of this pool."""

@@ -83,13 +83,16 @@ class Sequence:
     tokens; the KV of the first `num_computed_tokens` is in the row's pages. With a `fusion` the
     prompt is put together from reused KV, and only then counted as computed; an `attention` log
     notes what tokens look at while they are computed. The KV of the first `num_exact_tokens_max`
-    is what full attention gives; None: all of it. `deadline_s` is by the lane's clock.
-    `transfer` is the task that waits to hand its KV to another lane. `unprimed` are the corpus's
+    is what full attention gives; None: all of it. `rank` is by the engine's `CallOrder`.
+    `deadline_s` is by the lane's clock.
+    `transfer` is the task that waits to hand its KV to another lane. `awaits_rider`: nothing is
+    computed before the task that continues it has come. `unprimed` are the corpus's
     ids of its chunks that were to have primed KV and had none.
     """
 
     id: int
     arrival: int
+    rank: float
     priority: Priority
     salt: str
     segments: list[Segment]
@@ -117,6 +120,7 @@ class Sequence:
     primes: Primed | None = None
     asking: Asking | None = None
     is_speculative: bool = False
+    awaits_rider: bool = False
     preemptions: int = 0
 
     @property
@@ -125,9 +129,9 @@ class Sequence:
         return self.primes is not None or self.asking is not None or self.is_speculative
 
     @property
-    def order(self) -> tuple[bool, int, int]:
-        """Who is served first: what runs in the background last, then by class, then by arrival."""
-        return (self.is_background, self.priority.value, self.arrival)
+    def order(self) -> tuple[bool, int, float, int]:
+        """Who is served first: what runs in the background last, then by class, then by rank."""
+        return (self.is_background, self.priority.value, self.rank, self.arrival)
 
     @property
     def num_remaining_tokens(self) -> int:
@@ -146,7 +150,8 @@ class Sequence:
     @property
     def wants_seat(self) -> bool:
         """Whether someone waits for tokens that are still to be computed."""
-        return self.num_remaining_tokens > 0 and (self.prefill_open or self.decode is not None)
+        is_wanted = self.prefill_open or self.decode is not None
+        return self.num_remaining_tokens > 0 and is_wanted and not self.awaits_rider
 
     @property
     def is_decoding(self) -> bool:

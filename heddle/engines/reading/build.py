@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.dtypes import DTYPES
 from heddle.core.errors import ConfigError
 from heddle.core.primitives import PrimitiveKind
@@ -35,6 +36,7 @@ class ReadingSettings:
         threads: torch threads.
         step_s_max: time that a step may take [s], where others wait for the device meanwhile;
             inf = the batch limits alone.
+        order: whose passages are read first.
 
     Raises:
         ConfigError: a value is out of range.
@@ -48,6 +50,7 @@ class ReadingSettings:
     batch_rows_max: int | None = None
     threads: int = 1
     step_s_max: float = math.inf
+    order: CallOrder = SHORTEST_FIRST
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -121,6 +124,7 @@ def build_engine(name: str, epoch: int, settings: ReadingSettings) -> ReadingEng
         kinds=_kinds(directory, settings),
         threshold=directory.threshold,
         step_s_max=settings.step_s_max,
+        order=settings.order,
     )
 
 

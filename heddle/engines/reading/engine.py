@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.errors import InputError
 from heddle.core.frames import Frame, Load
@@ -105,6 +106,7 @@ class ReadingEngine:
         prior_s: the cost model's first guess.
         step_s_max: time that a step may take, where others wait for the device meanwhile [s]; one
             window always fits.
+        order: whose passages are read first.
     """
 
     def __init__(
@@ -119,8 +121,9 @@ class ReadingEngine:
         threshold: float = 0.0,
         prior_s: Mapping[str, float] = PRIOR_S,
         step_s_max: float = math.inf,
+        order: CallOrder = SHORTEST_FIRST,
     ) -> None:
-        self._threshold = threshold
+        self._threshold, self._order = threshold, order
         self._worker, self._clock = worker, clock
         self._kinds = worker.kinds if kinds is None else kinds
         self._limits = limits or BatchLimits(is_padded=worker.is_padded)
@@ -195,10 +198,8 @@ class ReadingEngine:
         new = [passage for _, passages in self._scheduler.uncut() for passage in passages]
         guess = float(self._limits.tokens_max)
         if len(new) == self._scheduler.rows_waiting:  # nothing is tokenised yet
-            chars = sum(len(passage.title) + len(passage.text) for passage in new)
-            guess = min(guess, chars / CHARS_PER_TOKEN)
-        features = {"call": 1.0, "tokens": guess, "texts": float(len(new))}
-        return self._report.costs.predict_s(features)
+            guess = min(guess, _tokens_of(new))
+        return self._report.costs.predict_s(_unread(guess, len(new)))
 
     # -- tasks ------------------------------------------------------------------------------------
 
@@ -220,9 +221,11 @@ class ReadingEngine:
             self._finish(task.task_id, reading)
             return
         self._readings[task.task_id] = reading
-        deadline_s = self._clock.now_s() + task.seconds_left
-        priority = task.identity.priority
-        self._scheduler.add(task.task_id, payload.passages, priority, deadline_s)
+        now_s, priority = self._clock.now_s(), task.identity.priority
+        unread = _unread(_tokens_of(payload.passages), len(payload.passages))
+        rank = self._order.rank(task, now_s, self._report.costs.predict_s(unread))
+        deadline_s = now_s + task.seconds_left
+        self._scheduler.add(task.task_id, payload.passages, priority, deadline_s, rank)
 
     def _drop(self, task_id: int) -> PartialReading | None:
         """Forget a task; return its reading, None where there was none."""
@@ -329,6 +332,16 @@ class ReadingEngine:
             "texts": float(texts),
             "tokens_max": float(self._limits.tokens_max),
         }
+
+
+def _tokens_of(passages: Sequence[ReadingText]) -> float:
+    """Return about how many tokens passages have."""
+    return sum(len(passage.title) + len(passage.text) for passage in passages) / CHARS_PER_TOKEN
+
+
+def _unread(tokens: float, texts: int) -> dict[str, float]:
+    """Return the features of a step over passages that are not tokenised yet."""
+    return {"call": 1.0, "tokens": tokens, "texts": float(texts)}
 
 
 def _problem(payload: ExtractPayload | RerankPayload) -> str:

@@ -48,9 +48,10 @@ class ReadingScheduler:
         passages: tuple[ReadingText, ...],
         priority: Priority,
         deadline_s: float = math.inf,
+        rank: float = 0.0,
     ) -> None:
-        """Queue a task behind those of its class."""
-        self._queue.add(task_id, passages, priority, deadline_s)
+        """Queue a task behind those of its class whose rank is no higher."""
+        self._queue.add(task_id, passages, priority, deadline_s, rank)
         self._cut[task_id] = CutRows()
 
     def remove(self, task_id: int) -> None:

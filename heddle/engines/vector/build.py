@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.errors import ConfigError
 from heddle.core.ports import SteppedEngine
 from heddle.engines.vector.engine import SearchEngine
@@ -58,6 +59,7 @@ class VectorSettings:
             background, isn't made where it might need more. Picklable.
         speculates: whether a partial result comes with its probability of being the final one. A
             graph can't.
+        order: whose lists are scanned first; in a graph the search with the least slack goes first.
 
     Raises:
         ConfigError: a value is out of range.
@@ -76,6 +78,7 @@ class VectorSettings:
     target_recall: float | None = None
     speculates: bool = False
     memory_left: MemoryLeft = unlimited
+    order: CallOrder = SHORTEST_FIRST
 
     def __post_init__(self) -> None:
         for name in ("nprobe", "slots", "threads", "lists_per_step"):
@@ -182,6 +185,7 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> SearchEngine
         check=check,
         stops=None if target is None else TargetStops(compared, check, target),
         finality=Finality() if settings.speculates else None,
+        order=settings.order,
         notes=() if settings.topm is None else (TOPM_UNUSED,),
     )
 

@@ -7,6 +7,7 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.payloads import SearchPayload
 from heddle.core.ports import Clock
 from heddle.core.tasks import Optimizations, Task
@@ -17,7 +18,6 @@ from heddle.engines.vector.ivf.early_stop.course_table import NO_COURSE
 from heddle.engines.vector.ivf.early_stop.finality import Finality
 from heddle.engines.vector.ivf.early_stop.target_stops import TargetStops
 from heddle.engines.vector.ivf.scanner_port import IvfCorpus
-from heddle.engines.vector.ivf.scheduler import due_after
 from heddle.engines.vector.ivf.search import IvfSearch
 from heddle.engines.vector.ivf.step_counts import PRIOR_S, StepCounts
 from heddle.engines.vector.ivf.substages import Substages
@@ -74,6 +74,8 @@ class IvfSearches:
             each scans all its lists.
         finality: predicts how likely partial hits are the final ones; None = partial hits are
             reported every `report_every` steps.
+        clock: dates the searches.
+        order: whose lists are scanned first.
     """
 
     def __init__(
@@ -85,8 +87,11 @@ class IvfSearches:
         lists_per_step: int | None,
         stops: TargetStops | None,
         finality: Finality | None,
+        clock: Clock,
+        order: CallOrder,
     ) -> None:
         self._tasks, self._corpus, self._stops = tasks, corpus, stops
+        self._clock, self._order = clock, order
         self._slots = slots
         self._waiting: dict[int, IvfSearch] = {}  # those with rows that have no slot
         self._substages = Substages(tasks, corpus, stops, finality, lists_per_step)
@@ -136,6 +141,7 @@ class IvfSearches:
             notes=() if payload.topm is None else (TOPM_UNUSED,),
             request_id=task.identity.request_id,
             may_stop=self._stops is not None and is_approx,
+            rank=self._order.rank(task, self._clock.now_s(), self._alone_s(payload)),
         )
 
     def add(self, search: IvfSearch) -> None:
@@ -152,7 +158,7 @@ class IvfSearches:
         self._substages.drop(search)
 
     def queue(self, now_s: float) -> None:
-        """Do nothing: searches wait by class and arrival, not by deadline."""
+        """Do nothing: a search's rank is settled when it comes."""
 
     def follow(self) -> int:
         """Bring a piece of the corpus's changes into the index; return the number of changes."""
@@ -174,15 +180,14 @@ class IvfSearches:
 
     def predicted_step_s(self, budget_s: float, *, goes_on: bool) -> float:
         """Return how long the next `advance` should take [s]."""
-        costs, sizes = self._tasks.costs, self._corpus.scanner.list_sizes
+        costs = self._tasks.costs
         lists = self._substages.tables.lists_left
         joining, free = 0, self._slots - self.rows_in_flight
         for search in self._waiting.values():
             rows = min(search.rows_waiting, free - joining)
             joining, lists = joining + rows, lists + rows * self._nprobe(search.payload)
-        vectors = lists * float(sizes.mean()) if len(sizes) else 0.0
         rows = self.rows_in_flight + joining
-        scans_s = costs.predict_s({"lists": lists, "vectors": vectors, "scans": rows})
+        scans_s = self._scans_s(lists, rows)
         fixed_s = costs.predict_s({"call": 1.0, "rows": joining})
         return fixed_s + min(scans_s, max(budget_s, 0.0))
 
@@ -190,16 +195,28 @@ class IvfSearches:
         """Return how many lists a search scans over all its queries, at least 1."""
         return max(1, payload.rows * self._nprobe(payload))
 
+    def _alone_s(self, payload: SearchPayload) -> float:
+        """Return how long a search should take by itself [s]."""
+        rows = payload.rows
+        fixed_s = self._tasks.costs.predict_s({"call": 1.0, "rows": rows})
+        return fixed_s + self._scans_s(rows * self._nprobe(payload), rows)
+
+    def _scans_s(self, lists: int, rows: int) -> float:
+        """Return how long rows should take to scan lists of the average size [s]."""
+        sizes = self._corpus.scanner.list_sizes
+        vectors = lists * float(sizes.mean()) if len(sizes) else 0.0
+        return self._tasks.costs.predict_s({"lists": lists, "vectors": vectors, "scans": rows})
+
     def _nprobe(self, payload: SearchPayload) -> int:
         """Return how many lists a query scans: asked for, or the default, at most all."""
         nprobe = payload.nprobe or self._corpus.scanner.nprobe_default
         return min(nprobe, len(self._corpus.scanner.list_sizes))
 
     def _join(self, counts: StepCounts, *, may_begin: bool) -> None:
-        """Give free slots to waiting rows, urgent and early ones first."""
+        """Give free slots to waiting rows, by class and rank."""
         free = self._slots - self.rows_in_flight
         groups: dict[Group, list[Joining]] = {}
-        for search in sorted(self._waiting.values(), key=lambda search: search.priority.value):
+        for search in sorted(self._waiting.values(), key=lambda s: (s.priority.value, s.rank)):
             if not free:
                 break
             if not search.has_begun and not (may_begin and self._begin(search)):
@@ -270,7 +287,6 @@ class IvfSearches:
             lists = self._corpus.scanner.coarse(queries, width)
             stop: int | NDArray[np.int64] = nprobe
             courses: int | NDArray[np.int64] = NO_COURSE
-            own = self._substages.sizes(lists[:, :nprobe]).sum(axis=1)
             if common.may_stop and self._stops is not None:
                 starts = [start for joining in group for start in joining.starts()]
                 lists, stop, courses, compared = self._stops.begin(starts, queries, lists)
@@ -282,7 +298,7 @@ class IvfSearches:
                 np.repeat([joining.search.priority.value for joining in group], rows),
                 queries,
                 lists,
-                due_after(self._substages.vectors_scanned, own),
+                np.repeat([joining.search.rank for joining in group], rows),
                 stop,
                 courses,
             )
@@ -302,6 +318,7 @@ def ivf_engine(
     stops: TargetStops | None = None,
     finality: Finality | None = None,
     notes: tuple[str, ...] = (),
+    order: CallOrder = SHORTEST_FIRST,
 ) -> SearchEngine[IvfSearch]:
     """Return an engine over inverted lists; see `SearchEngine` and `IvfSearches`."""
 
@@ -313,6 +330,8 @@ def ivf_engine(
             lists_per_step=lists_per_step,
             stops=stops,
             finality=finality,
+            clock=clock,
+            order=order,
         )
 
     return SearchEngine(

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROWS_AT_ONCE = 4  # rows that are priced before asking whether the budget is full
-STRETCH = 2  # a search is due when the engine has done this many times its work since it came
 NO_LIST = -1
 
 Upcoming = Callable[[NDArray[np.int64]], NDArray[np.int64]]
@@ -25,28 +24,15 @@ Price = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 class Rows:
     """The searches in flight, one query a row.
 
-    Shapes: all [n] int64. `lists_left` counts clusters still to scan; a lower `priorities` is
-    served first, in it the lower `due` (see `due_after`); of equals the lower `arrivals`.
+    Shapes: all [n], int64 but for `ranks`. `lists_left` counts clusters still to scan; a lower
+    `priorities` is served first, in it the lower `ranks` (see `CallOrder`); of equals the lower
+    `arrivals`.
     """
 
     lists_left: NDArray[np.int64]
     priorities: NDArray[np.int64]
-    due: NDArray[np.int64]
+    ranks: NDArray[np.float64]
     arrivals: NDArray[np.int64]
-
-
-def due_after(done: int, own: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return when searches that come now are due, counted in vectors that the engine has scanned.
-
-    A short search overtakes long ones, but only those that came shortly before it, so the median
-    is near that of shortest-first, and the longest searches don't pay for it. None starves, as
-    what comes later is due later and later.
-
-    Args:
-        done: vectors scanned by the engine so far.
-        own: vectors that each search scans, [n].
-    """
-    return done + STRETCH * own
 
 
 def plan_substage(
@@ -58,7 +44,7 @@ def plan_substage(
 ) -> NDArray[np.int64]:
     """Return how many of its next clusters each row scans, filling the time budget.
 
-    Within a priority class the row that is due first goes first. A row whose whole rest costs
+    Within a priority class the row of the lowest rank goes first. A row whose whole rest costs
     less than the budget is taken whole or not at all, as cutting it would only cost; only a
     longer one is cut. The first cluster is always taken, so a list dearer than the budget can't
     stall the engine.
@@ -98,7 +84,7 @@ def plan_shared(
 ) -> NDArray[np.int64]:
     """Return the lists that every row which has yet to scan them scans now, filling the budget.
 
-    The rows that are due first say which lists are read; the others ride along, as comparing a
+    The rows of the lowest ranks say which lists are read; the others ride along, as comparing a
     vector that is read anyway with one more query costs little. What is not cut, and what is
     always taken, is as in `plan_substage`.
 
@@ -135,7 +121,7 @@ def plan_shared(
 
 
 def _order(rows: Rows) -> NDArray[np.int64]:
-    return np.lexsort((rows.arrivals, rows.due, rows.priorities))
+    return np.lexsort((rows.arrivals, rows.ranks, rows.priorities))
 
 
 def _fill(

@@ -18,10 +18,11 @@ class IvfSearch(RunningSearch):
     than its nlist. `lists_added` counts lists beyond that which a filter made necessary, over all
     rows. Finished rows have scanned `lists_scanned`, a device `lists_on_device` of them;
     `hits_cached` of their hits were known from an earlier search of the request. `may_stop`: the
-    search may end before it has scanned all its lists.
+    search may end before it has scanned all its lists. `rank` is by the engine's `CallOrder`.
     """
 
     request_id: int = 0
+    rank: float = 0.0
     may_stop: bool = False
     nprobe: int | None = None
     lists_added: int = 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ TABLES_KEPT = 4  # empty slot tables kept for the next search with the same k
 
 ListPrices = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 """Rows that share the scan of each list -> predicted seconds to scan it, [nlist] each."""
+
+N = TypeVar("N", np.int64, np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +112,7 @@ def _rows(tables: Sequence[SlotTable]) -> Rows:
     return Rows(
         lists_left=_joined(tables, lambda table: table.lists_left),
         priorities=_joined(tables, lambda table: table.priorities[: table.count]),
-        due=_joined(tables, lambda table: table.due[: table.count]),
+        ranks=_joined(tables, lambda table: table.ranks[: table.count]),
         arrivals=_joined(tables, lambda table: table.task_ids[: table.count]),
     )
 
@@ -139,9 +141,7 @@ def _upcoming(tables: Sequence[SlotTable], asked: NDArray[np.int64]) -> NDArray[
     return lists
 
 
-def _joined(
-    tables: Sequence[SlotTable], column: Callable[[SlotTable], NDArray[np.int64]]
-) -> NDArray[np.int64]:
+def _joined(tables: Sequence[SlotTable], column: Callable[[SlotTable], NDArray[N]]) -> NDArray[N]:
     if len(tables) == 1:
         return column(tables[0])
     return np.concatenate([column(table) for table in tables])

@@ -41,7 +41,7 @@ class SlotTable:
         self.task_ids = np.zeros(FIRST_ROWS, np.int64)
         self.task_rows = np.zeros(FIRST_ROWS, np.int64)
         self.priorities = np.zeros(FIRST_ROWS, np.int64)
-        self.due = np.zeros(FIRST_ROWS, np.int64)
+        self.ranks = np.zeros(FIRST_ROWS)
         self.on_device = np.zeros(FIRST_ROWS, np.int64)
         self.courses = np.zeros(FIRST_ROWS, np.int64)
 
@@ -55,7 +55,7 @@ class SlotTable:
         "task_ids",
         "task_rows",
         "priorities",
-        "due",
+        "ranks",
         "on_device",
         "courses",
     )
@@ -72,13 +72,13 @@ class SlotTable:
         priorities: NDArray[np.int64],
         queries: NDArray[np.float32],
         lists: NDArray[np.int64],
-        due: NDArray[np.int64],
+        ranks: NDArray[np.float64],
         stop: int | NDArray[np.int64] | None = None,
         courses: int | NDArray[np.int64] = -1,
     ) -> None:
         """Put queries into new rows with empty heaps.
 
-        Shapes: task_ids, task_rows (the row within its task), priorities, due and courses [m];
+        Shapes: task_ids, task_rows (the row within its task), priorities, ranks and courses [m];
         queries [m, d]; lists [m, w], in the order in which they are scanned: all of them, or the
         first `stop` [m] and the others if a row is extended.
         """
@@ -94,7 +94,7 @@ class SlotTable:
         self.task_ids[added] = task_ids
         self.task_rows[added] = task_rows
         self.priorities[added] = priorities
-        self.due[added] = due
+        self.ranks[added] = ranks
         self.on_device[added] = 0
         self.courses[added] = courses
         rows = np.arange(self.count, last)

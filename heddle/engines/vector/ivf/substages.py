@@ -47,7 +47,6 @@ class Substages:
         self._stops, self._finality = stops, finality
         self._lists_per_step = lists_per_step
         self.tables = SlotTables()
-        self.vectors_scanned = 0
 
     def table(self, k: int, dims: int, allowed: Allowed | None) -> SlotTable:
         """Return the table for rows that ask for k hits among what is allowed."""
@@ -135,7 +134,6 @@ class Substages:
         counts.vectors += vectors
         counts.ridden += compared - vectors
         counts.scans += len(lists)
-        self.vectors_scanned += vectors
 
     def _tell_progress(self, table: SlotTable, task_ids: NDArray[np.int64]) -> None:
         """Report the hits so far of those of these tasks that asked for it and go on."""

@@ -157,7 +157,7 @@ def test_cancel_at_any_step_answers_once_and_frees_everything() -> None:
 def test_a_failed_batch_fails_its_tasks_and_the_engine_goes_on() -> None:
     engine, worker = make(rows_max=2)
     admit(engine, 1, ["a", "b", "c"])
-    admit(engine, 2, ["d"])
+    admit(engine, 2, ["d", "e", "f"])
     worker.fails = True
     (event,) = engine.step(0.0, math.inf).events
     assert isinstance(event, Failed)
@@ -167,7 +167,7 @@ def test_a_failed_batch_fails_its_tasks_and_the_engine_goes_on() -> None:
     worker.fails = False
     terminal, _ = run(engine)
     assert set(terminal) == {2}
-    assert vectors_of(terminal[2]).values.shape == (1, DIMS)
+    assert vectors_of(terminal[2]).values.shape == (3, DIMS)
 
 
 def test_a_text_that_cannot_be_tokenised_fails_its_task_alone() -> None:

@@ -138,11 +138,19 @@ class Lane:
         self.events = {}
         self.frames = []
 
-    def prefill(self, task_id, *segments, tenant="", priority=Priority.NORMAL, reuse=True):
+    def prefill(
+        self,
+        task_id,
+        *segments,
+        tenant="",
+        priority=Priority.NORMAL,
+        reuse=True,
+        has_rider=False,
+    ):
         parts = tuple(Segment(None if s is None else tuple(s)) for s in segments)
         level = Optimizations.EXACT if reuse else Optimizations.OFF
         identity = Identity(task_id, "node", priority=priority)
-        payload = PrefillPayload(parts, cache_salt=tenant)
+        payload = PrefillPayload(parts, cache_salt=tenant, has_rider=has_rider)
         kind = PrimitiveKind.PREFILLING
         self.engine.apply(Admit(Task(task_id, kind, identity, payload, optimizations=level)))
 

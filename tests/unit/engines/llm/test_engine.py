@@ -442,7 +442,54 @@ def test_more_important_requests_are_served_first():
     lane.prefill(4, PROMPT[:7], priority=Priority.NORMAL)
     lane.engine.apply(Steer(task_id=4, priority=Priority.INTERACTIVE))
     lane.drain()
-    assert list(lane.events) == [4, 3, 1, 2]
+    assert list(lane.events) == [4, 3, 2, 1]
+
+
+def test_within_a_class_the_shorter_prompt_is_computed_first():
+    lane = Lane(seqs=1)
+    lane.prefill(1, PROMPT)
+    lane.prefill(2, PROMPT[:5])
+    lane.drain()
+    assert list(lane.events) == [2, 1]
+
+
+def test_what_is_cached_of_a_prompt_makes_it_shorter():
+    lane = Lane(seqs=1)
+    long = tuple(range(20, 44))
+    lane.prefill(1, long)
+    lane.drain()
+    lane.prefill(2, PROMPT)
+    lane.prefill(3, (*long, 3))
+    lane.drain()
+    assert list(lane.events) == [1, 3, 2]
+
+
+def test_nothing_is_computed_before_the_rider_is_there():
+    lane = Lane()
+    lane.prefill(1, PROMPT, has_rider=True)
+    assert not lane.engine.has_work
+    lane.decode(2, 1, max_tokens=5)
+    lane.drain()
+    assert lane.result(2).token_ids == greedy(PROMPT, 5)
+    assert len(lane.worker.batches) == 5  # the prompt's last token gives the first of the answer
+
+
+def test_a_prefill_whose_rider_is_refused_is_computed_all_the_same():
+    lane = Lane()
+    lane.prefill(1, PROMPT, has_rider=True)
+    lane.decode(2, 1, max_tokens=5, continues=99)
+    lane.drain()
+    assert isinstance(lane.end(2), Failed)
+    assert lane.result(1).tokens == len(PROMPT)
+
+
+def test_a_prefill_whose_rider_never_comes_can_be_cancelled():
+    lane = Lane()
+    lane.prefill(1, PROMPT, has_rider=True)
+    lane.engine.apply(Cancel(1))
+    lane.drain()
+    assert isinstance(lane.end(1), Cancelled)
+    lane.engine.check()
 
 
 def test_a_small_budget_shortens_prompt_chunks():

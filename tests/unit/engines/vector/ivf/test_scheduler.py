@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 from heddle.engines.vector.ivf.scheduler import (
     NO_LIST,
     Rows,
-    due_after,
     plan_shared,
     plan_substage,
 )
 
 
-def make(lists, priorities=None, due=None):
+def make(lists, priorities=None, ranks=None):
     width = max(map(len, lists), default=0)
     table = np.array([row + [NO_LIST] * (width - len(row)) for row in lists], np.int64)
     table = table.reshape(len(lists), width)
@@ -22,7 +21,7 @@ def make(lists, priorities=None, due=None):
     rows = Rows(
         np.array([len(row) for row in lists], np.int64),
         np.array(priorities if priorities is not None else [1] * n, np.int64),
-        np.array(due if due is not None else [0] * n, np.int64),
+        np.array(ranks if ranks is not None else [0] * n, np.float64),
         np.arange(n),
     )
     return rows, lambda asked: table[asked]
@@ -32,17 +31,17 @@ def price(*list_s):
     return lambda lists: np.array([*list_s, np.nan])[lists]
 
 
-def in_order(lists, priorities, due):
+def in_order(lists, priorities, ranks):
     return sorted(
-        (i for i in range(len(lists)) if lists[i]), key=lambda i: (priorities[i], due[i], i)
+        (i for i in range(len(lists)) if lists[i]), key=lambda i: (priorities[i], ranks[i], i)
     )
 
 
-def plain_plan(lists, priorities, due, list_s, budget_s, lists_max):
+def plain_plan(lists, priorities, ranks, list_s, budget_s, lists_max):
     """The obvious loop over rows and their clusters."""
 
     counts, left_s = [0] * len(lists), budget_s
-    served = in_order(lists, priorities, due)
+    served = in_order(lists, priorities, ranks)
     for i in served:
         prices = [list_s[number] for number in lists[i][:lists_max]]
         if sum(prices) <= left_s:
@@ -63,14 +62,14 @@ def test_the_plan_is_that_of_the_plain_loop(data):
     n = data.draw(st.integers(1, 40))
     lists = [data.draw(st.lists(st.integers(0, 5), max_size=12)) for _ in range(n)]
     priorities = data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
-    due = data.draw(st.lists(st.integers(0, 9), min_size=n, max_size=n))
+    ranks = data.draw(st.lists(st.integers(0, 9), min_size=n, max_size=n))
     # Whole numbers, so that the order of additions can't matter.
     prices = data.draw(st.lists(st.integers(1, 9), min_size=6, max_size=6))
     budget_s = data.draw(st.integers(0, 600))
     lists_max = data.draw(st.none() | st.integers(1, 8))
-    rows, upcoming = make(lists, priorities, due)
+    rows, upcoming = make(lists, priorities, ranks)
     planned = plan_substage(rows, upcoming, price(*prices), budget_s, lists_max)
-    assert planned.tolist() == plain_plan(lists, priorities, due, prices, budget_s, lists_max)
+    assert planned.tolist() == plain_plan(lists, priorities, ranks, prices, budget_s, lists_max)
 
 
 def test_a_list_dearer_than_the_budget_is_still_taken():
@@ -96,22 +95,12 @@ def test_what_is_shorter_than_the_budget_is_not_cut():
     assert plan_substage(rows, upcoming, price(1.0), 5.0).tolist() == [0, 4, 1]
 
 
-def test_a_long_search_is_not_starved_by_short_ones():
-    left, done, due = 40, 0, due_after(0, np.array([40]))[0]
-    while left:  # in every sub-stage another short search is there
-        rows, upcoming = make([[0] * left, [0] * 5], due=[due, *due_after(done, np.array([5]))])
-        counts = plan_substage(rows, upcoming, price(1.0), 5.0)
-        left -= int(counts[0])
-        done += int(counts.sum())
-    assert 80 <= done <= 120
-
-
-def plain_shared_plan(lists, priorities, due, list_s, budget_s):
+def plain_shared_plan(lists, priorities, ranks, list_s, budget_s):
     """The obvious loop over rows and their clusters, each of which is paid once."""
     if sum(list_s[number] for number in set().union(*lists)) <= budget_s:
         return sorted(set().union(*lists))
     chosen, left_s = [], budget_s
-    served = in_order(lists, priorities, due)
+    served = in_order(lists, priorities, ranks)
     for i in served:
         new = [number for number in lists[i] if number not in chosen]
         whole_s = sum(list_s[number] for number in new)
@@ -136,15 +125,15 @@ def test_the_shared_plan_is_that_of_the_plain_loop(data):
     some = st.lists(st.integers(0, 19), max_size=12, unique=True)
     lists = data.draw(st.lists(some, min_size=n, max_size=n).filter(any))
     priorities = data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
-    due = data.draw(st.lists(st.integers(0, 9), min_size=n, max_size=n))
+    ranks = data.draw(st.lists(st.integers(0, 9), min_size=n, max_size=n))
     prices = data.draw(st.lists(st.integers(1, 9), min_size=20, max_size=20))
     budget_s = data.draw(st.integers(-1, 90) | st.just(math.inf))
-    rows, _ = make(lists, priorities, due)
+    rows, _ = make(lists, priorities, ranks)
     wanting = np.bincount([number for row in lists for number in row], minlength=20)
     pending = [np.array(row, np.int64) for row in lists]
     list_s = np.array(prices, float)
     planned = plan_shared(rows, pending.__getitem__, wanting, list_s, budget_s)
-    assert planned.tolist() == plain_shared_plan(lists, priorities, due, prices, budget_s)
+    assert planned.tolist() == plain_shared_plan(lists, priorities, ranks, prices, budget_s)
 
 
 def test_a_lower_class_gets_what_the_higher_one_leaves():

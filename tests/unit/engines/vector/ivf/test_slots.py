@@ -23,7 +23,7 @@ def test_rows_stay_dense_and_whole_when_others_leave(gone):
     for row in range(table.count):
         task_id = table.task_ids[row]
         assert table.queries[row, 0] == table.distances[row, 0] == task_id
-        assert table.due[row] == 7 * task_id
+        assert table.ranks[row] == 7 * task_id
         assert table.lists[row].tolist() == [10 * task_id, 10 * task_id + 1, 10 * task_id + 2]
 
 
