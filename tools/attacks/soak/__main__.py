@@ -21,6 +21,8 @@ from tools.attacks.soak.trend import slope
 REQUESTS: Final = 6_000
 SAMPLES_MIN: Final = 10
 EVERY_MAX: Final = 200
+WARM_UP: Final = 1.5  # of the requests; the index is made anew in it, when documents have changed
+QUERY_TEXTS: Final = 20_000  # as many vectors of queries as are kept, and some
 SLOPE_MAX: Final = 5.0
 JUDGED_REQUESTS_MIN: Final = 2_000
 SETTLE_TRIES: Final = 20
@@ -33,11 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Soak one server; 1 where a figure is off."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=REQUESTS, metavar="N")
-    parser.add_argument("--warm-up", type=int, metavar="N", help="default: half of --requests")
+    parser.add_argument("--warm-up", type=int, metavar="N", help="default: 1.5 times --requests")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here")
     options = parser.parse_args(arguments)
-    warm_up = options.requests // 2 if options.warm_up is None else options.warm_up
+    warm_up = int(WARM_UP * options.requests) if options.warm_up is None else options.warm_up
     before = named_blocks()
     with tempfile.TemporaryDirectory() as folder, served(Ground(Path(folder)), KV_REUSE) as server:
         soaked = Soak(server, options.seed)
@@ -87,6 +89,8 @@ class Soak:
     def run(self, warm_up: int, requests: int) -> None:
         """Send both parts of the load. Mutates: load and samples."""
         every = max(1, min(EVERY_MAX, requests // SAMPLES_MIN))
+        if requests >= JUDGED_REQUESTS_MIN:
+            self.load.fill(QUERY_TEXTS)
         self.load.send(warm_up, every, lambda _: None)
         self._sample(self.load.sent)
         self.load.send(requests, every, self._sample)

@@ -2,11 +2,12 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from http.client import HTTPException
 from itertools import islice
 from typing import Final
 
+from tools.attacks.exchange import Request
 from tools.attacks.good_requests import GoodRequests
 from tools.attacks.served import Served
 
@@ -45,19 +46,35 @@ class Load:
             every: how many stand between two samples.
             sample: takes the number of requests so far.
         """
+        each = -(-every // CLIENTS)
         for _ in range(-(-count // every)):
-            threads = [
-                threading.Thread(target=self._send, args=(number, -(-every // CLIENTS)))
-                for number in range(CLIENTS)
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            self._at_once(lambda client: self._send(self._drawn(client, each)))
             sample(self.sent)
 
-    def _send(self, client: int, count: int) -> None:
-        for request, _ in islice(self._clients[client], count):
+    def _drawn(self, client: int, count: int) -> Iterator[Request]:
+        return (request for request, _ in islice(self._clients[client], count))
+
+    def fill(self, texts: int) -> None:
+        """Search for that many different texts, so that no cache of query vectors grows later."""
+        each = -(-texts // CLIENTS)
+        searches = [
+            [
+                Request.of_json("/v1/search", {"query": f"filling {number} of {client}", "topk": 1})
+                for number in range(each)
+            ]
+            for client in range(CLIENTS)
+        ]
+        self._at_once(lambda client: self._send(searches[client]))
+
+    def _at_once(self, of_client: Callable[[int], None]) -> None:
+        threads = [threading.Thread(target=of_client, args=(n,)) for n in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _send(self, requests: Iterable[Request]) -> None:
+        for request in requests:
             try:
                 reply = self._server.ask(request)
             except (OSError, HTTPException) as error:
