@@ -40,7 +40,8 @@ class SearchConfig:
     """Search for the vectors of key `vectors`; a generation under way may wait for the hits.
 
     Only documents that fit `where` are found. With `words`, the parts of the query's text, the best
-    passages by words are found besides and the two rankings fused.
+    passages by words are found besides and the two rankings fused. `each`: `topk` passages of each
+    query, one query after the other, where there are several; else those nearest to any of them.
     """
 
     vectors: str
@@ -50,6 +51,7 @@ class SearchConfig:
     where: Where = ()
     words: tuple[Part, ...] = ()
     topm: int | None = None
+    each: bool = False
 
 
 @dataclass(frozen=True, slots=True)

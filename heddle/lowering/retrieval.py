@@ -38,6 +38,7 @@ def lower_retrieval(
         hits,
         where=node.where,
         hybrid=node.hybrid,
+        each=node.collect,
     )
     if node.rerank is not None:
         found = f"{node.id}.ranked@{turn}" if node.collect else output
@@ -77,12 +78,13 @@ def embed_and_search(
     where: Where,
     hybrid: bool,
     while_decoding: bool = False,
+    each: bool = False,
 ) -> tuple[Primitive, Primitive]:
     """Return the Embedding of a query and the Searching for it into key `hits`.
 
     `where` and `hybrid` are the retrieval node's. `suffix` ends the primitives' names: the turn,
     and before it the round where there are rounds. `while_decoding` says that a generation waits
-    between two of its tokens.
+    between two of its tokens, `each` that the passages of all queries are wanted.
     """
     vectors = f"{node}.vectors{suffix}"
     words = query if hybrid else ()
@@ -101,6 +103,6 @@ def embed_and_search(
             node=node,
             reads=(vectors, *keys(words)),
             writes=(hits,),
-            config=SearchConfig(vectors, topk, nprobe, while_decoding, where, words, topm),
+            config=SearchConfig(vectors, topk, nprobe, while_decoding, where, words, topm, each),
         ),
     )

@@ -1,7 +1,7 @@
 """From an engine's results to a primitive's value: joins split rows, looks passages up."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -124,11 +124,30 @@ def _fold_hits(
     receipt.search_wait_s += max((h.waited_s for h in hits), default=0.0)
     receipt.searches_parked += sum(h.parks for h in hits)
     receipt.fall_back(FallbackKind.SEARCH, *dict.fromkeys(note for h in hits for note in h.notes))
-    nearest = _fused(hits, config.topk, receipt) if config.words else _nearest(hits, config.topk)
+    nearest = _best(hits, config, receipt)
     found = _passages(nearest, passages, tenant)
     if passages is not None and len(found) < len(nearest):
         _note_damage(nearest.keys() - {p.chunk_id for p in found}, passages, tenant, receipt)
     return found
+
+
+def _best(hits: Sequence[Hits], config: SearchConfig, receipt: ReceiptDraft) -> dict[int, float]:
+    """Return the best chunks and their distances, in the order in which they are shown."""
+    topk, best = config.topk, dict[int, float]()
+    for group in _by_query(hits) if config.each else (hits,):
+        found = _fused(group, topk, receipt) if config.words else _nearest(group, topk)
+        best |= {label: d for label, d in found.items() if label not in best}
+    return best
+
+
+def _by_query(hits: Sequence[Hits]) -> Iterator[tuple[Hits]]:
+    """Yield the hits of each query alone."""
+    for group in hits:
+        for row in range(len(group.labels)):
+            own, words = slice(row, row + 1), group.by_words
+            if words is not None:
+                words = RankedHits(words.labels[own], words.distances[own])
+            yield (Hits(group.labels[own], group.distances[own], by_words=words),)
 
 
 def _note_damage(

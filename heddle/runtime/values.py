@@ -49,15 +49,17 @@ def prompt_parts(parts: Iterable[ShownPart], store: ObjectStore, reader: str) ->
 
 
 def query_texts(parts: Sequence[Part], store: ObjectStore, reader: str) -> tuple[str, ...]:
-    """Return the texts to embed: a list slot alone gives one for each item, else one text."""
-    if len(parts) == 1 and isinstance(parts[0], Read):
-        value = resolve(parts[0], store, reader)
-        if isinstance(value, tuple | list) and value and not as_passages(value):
-            return tuple(as_text(item) for item in value)
-    texts = [
-        part if isinstance(part, str) else as_text(resolve(part, store, reader)) for part in parts
-    ]
-    return ("".join(texts).strip(),)
+    """Return the texts to embed: one for each item of a list slot among the parts, else one.
+
+    A second list slot, and an empty one, is shown as text.
+    """
+    values = [part if isinstance(part, str) else resolve(part, store, reader) for part in parts]
+    listed = next((i for i, value in enumerate(values) if _is_list(value)), None)
+    if listed is None:
+        return (_joined(values),)
+    items = values[listed]
+    assert isinstance(items, tuple | list), "a list slot holds a list"
+    return tuple(_joined([*values[:listed], item, *values[listed + 1 :]]) for item in items)
 
 
 def generated(store: ObjectStore, key: str) -> Generated:
@@ -95,6 +97,14 @@ def as_lines(text: str) -> tuple[str, ...]:
             return tuple(str(item).strip() for item in items if str(item).strip())[:ITEMS_MAX]
     lines = (_line(line) for line in stripped.splitlines())
     return tuple(line for line in lines if line)[:ITEMS_MAX]
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, tuple | list) and bool(value) and not as_passages(value)
+
+
+def _joined(values: Iterable[object]) -> str:
+    return "".join(as_text(value) for value in values).strip()
 
 
 def unique_passages(groups: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:

@@ -84,7 +84,7 @@ class GenerationNode:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalNode:
-    """Vector search for `query` into `output`; with `collect`, rounds of a loop add up.
+    """Vector search for `query` into `output`; with `collect`, queries and turns add up.
 
     A request on a corpus of fewer than `topk` chunks is refused, unless `allow_fewer`. Only
     documents that fit `where` are found; `hybrid` searches by words as well. `nprobe` and `topm`

@@ -101,23 +101,20 @@ def hyde(topk: int | None = None) -> RAGraph:
 
 
 def multistep(topk: int | None = None) -> RAGraph:
-    """Split the question, search for every part in turn, answer over all passages."""
+    """Split the question, search for all parts at once, answer over all their passages."""
     graph = RAGraph("multistep")
     graph.add_generation(
         "decompose",
         SUBQUESTIONS,
-        output="subquestion",
+        output="subquestions",
         max_tokens=SUBQUESTIONS_TOKENS,
         parse="lines",
         role=PromptRole.SUBQUESTIONS.value,
     )
     graph.add_retrieval(
-        "retrieve", query="{query} {subquestion}", output="docs", topk=topk, collect=True
+        "retrieve", query="{query} {subquestions}", output="docs", topk=topk, collect=True
     )
     add_answer(graph)
-    graph.add_edge(START, "decompose").add_edge("decompose", "retrieve")
-    graph.add_edge("retrieve", _next_subquestion, targets=["retrieve", "answer"])
-    graph.add_edge("answer", END)
     return graph
 
 
@@ -170,10 +167,6 @@ def add_answer(graph: RAGraph) -> None:
         max_tokens=ANSWER_TOKENS,
         role=PromptRole.ANSWER.value,
     )
-
-
-def _next_subquestion(state: State) -> str:
-    return "retrieve" if state["subquestion"] else "answer"
 
 
 def _until(turns: int) -> Chooser:

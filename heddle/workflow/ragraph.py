@@ -156,7 +156,9 @@ class RAGraph:
         server refuses requests while its corpus has fewer chunks, unless `allow_fewer=True`.
         `nprobe`, the clusters that are scanned, and `topm`, the candidates that a graph keeps, say
         how far the search goes in either kind of index; None = as the server has it.
-        `collect=True`: in a loop, readers see the passages of all turns, not only the last.
+        A list slot in the query gives a query for each of its items, which are searched at once:
+        `topk` passages are found over all of them. `collect=True`: `topk` for each item, in their
+        order, and in a loop readers see the passages of all turns, not only the last.
         `where={"lang": "en", "year": [2020, 2021]}` finds only passages of documents with such
         metadata: for each key the value, or one of the list. `topk` of these are found, or all
         there are. `hybrid=True` searches by words (BM25) as well and fuses the two rankings.

@@ -42,8 +42,8 @@ def test_mermaid(capsys):
 
 
 def test_a_loop_is_told(capsys):
-    main(["explain", "multistep"])
-    assert "a callable edge chooses among retrieve, answer or END" in capsys.readouterr().out
+    main(["explain", "irg"])
+    assert "a callable edge chooses among retrieve or END" in capsys.readouterr().out
 
 
 def test_rounds_are_shown(capsys, tmp_path: Path):

@@ -16,7 +16,7 @@ from heddle.lowering.lower import Region, lower_region
 from heddle.lowering.scope import initial_scope
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import IndexingNode
-from heddle.workflow.presets import multistep
+from heddle.workflow.presets import irg
 from heddle.workflow.workflow import Workflow
 
 
@@ -89,7 +89,7 @@ def test_writing_the_list_again_starts_over() -> None:
 
 
 def test_collect_joins_the_turns() -> None:
-    workflow = multistep().compile()
+    workflow = irg().compile()
     first = first_region(workflow)
     second = lower_region(workflow, ("retrieve",), first.scope)
     verify(second.graph)

@@ -149,6 +149,21 @@ class TestHits:
         assert fold_hits(*rows, topk=4)[0] == fold_hits(whole, topk=4)[0]
 
 
+class TestHitsOfEach:
+    def test_every_query_has_its_own_in_their_order_and_each_passage_comes_once(self):
+        search = primitive(SearchConfig("v", 2, None, each=True))
+        parts = {0: hits([[1, 2, 3]], [[0.1, 0.2, 0.3]]), 1: hits([[4, 2]], [[0.05, 0.4]])}
+        found = fold(search, parts, None, ReceiptDraft())
+        assert [p.chunk_id for p in found] == [1, 2, 4]
+        assert [p.distance for p in found] == pytest.approx([0.1, 0.2, 0.05])
+
+    def test_words_are_fused_within_their_query(self):
+        search = primitive(SearchConfig("v", 1, None, words=(Read("query"),), each=True))
+        words = RankedHits(np.array([[2, 1], [4, 3]]), np.zeros((2, 2), np.float32))
+        both = hits([[2, 1], [4, 3]], [[0.1, 0.2], [0.1, 0.2]], by_words=words)
+        assert [p.chunk_id for p in fold(search, {0: both}, None, ReceiptDraft())] == [2, 4]
+
+
 class TestVectors:
     embed = primitive(EmbedConfig(()), PrimitiveKind.EMBEDDING)
 

@@ -110,8 +110,19 @@ class TestQuery:
     def test_one_item_is_one_query(self):
         assert query_texts((Read("k", 0),), store_of(k=("a", "b")), "n") == ("a",)
 
-    def test_within_a_template_it_is_one_text(self):
-        assert query_texts(("x ", Read("k")), store_of(k=("a", "b")), "n") == ("x a\nb",)
+    def test_within_a_template_each_item_gives_a_query(self):
+        assert query_texts(("x ", Read("k")), store_of(k=("a", "b")), "n") == ("x a", "x b")
+
+    def test_an_item_in_a_loop_is_one_query(self):
+        assert query_texts(("x ", Read("k", 1)), store_of(k=("a", "b")), "n") == ("x b",)
+
+    def test_a_second_list_is_shown_as_text(self):
+        parts = (Read("k"), " of ", Read("m"))
+        found = query_texts(parts, store_of(k=("a", "b"), m=("c", "d")), "n")
+        assert found == ("a of c\nd", "b of c\nd")
+
+    def test_an_empty_list_leaves_the_rest(self):
+        assert query_texts(("x ", Read("k")), store_of(k=()), "n") == ("x",)
 
     def test_passages_are_one_text(self):
         (text,) = query_texts((Read("k"),), store_of(k=PASSAGES[:2]), "n")
