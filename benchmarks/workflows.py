@@ -1,250 +1,230 @@
-"""Latency of the five workflows under load, beside the same engines driven two other ways.
+"""Latency of HedraRAG's five workflows under load, beside asyncio programs on the same engines.
 
-* heddle: the runtime (topology-aware admission, sub-stages).
-* asyncio: the workflows written by hand on the same lanes: what a good programmer does, with the
-  lanes' own batching and prefix cache on. This is the honest bar.
-* barrier: all waiting generations to their end, then all waiting searches (a data-set-at-a-time
-  runner, labelled FlashRAG-style; FlashRAG itself isn't run).
+* asyncio_fifo: the workflows written by hand on engines that serve calls as they come: what users
+  have today. Sub-questions are searched together, the prefix cache is on.
+* asyncio_same: the same programs on Heddle's engines, which serve the shortest call first.
+* heddle: the runtime on those engines, exact.
 
-Real questions (NQ, SQuADShifts, OTT-QA and multi-hop) over 46,000 Wikipedia passages (quick:
-2,000), the reader as LLM, Poisson arrivals, the same arrivals for all, runs in turns: the workflows
-mixed, then each alone. Rates are shares of the throughput that heddle reaches with the same
-requests when all are there at once. Each run has a prefix cache of its own (a salt). x_*_p50 above
-1 means heddle is faster; the headline is the geometric mean over the rates of the mixed load.
+Two corpora: *light*, 46,000 Wikipedia passages in the default index (quick: 2,000), and *heavy*,
+the same passages among 1,000,000 vectors in inverted lists, of which a search scans 64 to 512,
+drawn log-uniformly. Real questions, the reader as LLM in float32. Arrivals are Poisson at 0.8 of
+the capacity of asyncio_fifo, which is its steady state when many questions are there at once.
+Blocks of the same arrivals go to all contenders, in turns whose order is reversed each time; lanes
+are drained in between. Every block has a prefix cache of its own. A block in which other guests of
+the machine took over 5 % of its time is run again, once.
+
+The run fails where contenders' generations differ anywhere but at a near-tie, where one has prompts
+that another lacks, where a frame was lost, or where anything was retried. x_* are the other's
+latency over heddle's, above 1 = heddle is faster; `_low95` is the lower bound of a paired bootstrap
+over the blocks. `search_share_*`: of the engines' time of an unloaded oneshot, that of its search.
 """
 
 import asyncio
-import itertools
-import math
-import random
 import statistics
-import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
-import psutil
-
-from benchmarks.contenders.hand_written import HAND_WRITTEN
-from benchmarks.contenders.port_client import BarrierClient, PortClient
+from benchmarks.coscheduling.asks import Ask, blocks_of
+from benchmarks.coscheduling.contenders import DRIVERS, capacity_per_s, latencies_s
+from benchmarks.coscheduling.generations import Generations, differences, unmatched
+from benchmarks.coscheduling.heavy_index import heavy_index
+from benchmarks.coscheduling.lane_set import LaneSet, lane_set
+from benchmarks.coscheduling.near_ties import near_ties
+from benchmarks.coscheduling.ratios import median, p99, ratio
+from benchmarks.coscheduling.stolen import Stolen
 from benchmarks.support.data import rows
-from benchmarks.support.wiki_index import wiki_index
-from heddle.app.assembly.lanes import lane_specs
-from heddle.app.assembly.server_plan import plan_server
-from heddle.app.server_config import ServerConfig
-from heddle.core.ports import EnginePort
-from heddle.corpus.store import CorpusStore
-from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
-from heddle.hosts.process import start_lanes
-from heddle.passes.runner import PassRunner
-from heddle.runtime.batching import topology_aware
-from heddle.runtime.clock import SystemClock
-from heddle.runtime.handle import Handle
-from heddle.runtime.loop import RuntimeLoop
-from heddle.runtime.region_plan import RegionPlanner
-from heddle.runtime.runtime import Runtime
-from heddle.workflow.presets import PRESETS
+from benchmarks.support.wiki_index import WikiIndex, wiki_index
+from heddle.app.assembly.lanes import VECTOR
+from heddle.app.models.model_source import model_directory
+from heddle.core.errors import InternalError
 
-SHARES = (0.3, 0.6, 0.9)
-CONTENDERS = ("heddle", "asyncio", "barrier")
-MIXED = "mixed"
+CORPORA: Final = ("light", "heavy")
+FIFO: Final = "asyncio_fifo"
+OWN: Final = "heddle"
+LOAD: Final = 0.8
+STOLEN_MAX: Final = 0.05
+SHARED: Final = {"dtype": "float32", "max_num_batched_tokens": 512}
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """A question, the workflow that answers it, and when it arrives [s]."""
+class Size:
+    """How much is measured; `vectors` of the heavy corpus."""
 
-    workflow: str
-    question: str
-    at_s: float
+    vectors: int
+    blocks: int
+    asks: int
+    at_once: int
+    alone: int
+
+
+FULL: Final = Size(1_000_000, 6, 40, 60, 15)
+QUICK: Final = Size(40_000, 1, 5, 5, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Engines:
-    """The lanes that all contenders drive in turn; `seen` is each one's newest frame."""
+class Block:
+    """One contender's block: how long each ask took [s], the share of time that was stolen."""
 
-    ports: tuple[EnginePort, ...]
-    tokenizer: PromptTokenizer
-    store: CorpusStore
-    seen: dict[str, tuple[int, int]]
-
-
-Answerer = Callable[[str, str], Awaitable[object]]
+    corpus: str
+    contender: str
+    number: int
+    latencies_s: tuple[float, ...]
+    stolen: float
 
 
 def run(quick: bool, seed: int) -> dict[str, object]:
-    """Measure every contender at every rate, in turns."""
-    index = wiki_index(quick)
-    config = ServerConfig(index=index.directory)
-    with CorpusStore.open(Path(index.directory)) as store:
-        plan = plan_server(config, store)
-        assert plan.generator is not None, "the configuration names one"
-        lanes = start_lanes(lane_specs(replace(plan, embedding=())))
-        try:
-            ports = tuple(port for lane in lanes for port in lane.ports.values())
-            tokenizer = PromptTokenizer.from_directory(plan.generator.directory)
-            questions = _questions(index.single, index.multihop, seed)
-            engines = Engines(ports, tokenizer, store, {})
-            return asyncio.run(_measure_all(engines, questions, quick, seed))
-        finally:
-            for lane in lanes:
-                lane.close()
-
-
-def _questions(single: str, multihop: str, seed: int) -> list[str]:
-    found = [row["question"] for name in (single, multihop) for row in rows(name)]
-    random.Random(seed).shuffle(found)
-    return found
-
-
-async def _measure_all(
-    engines: Engines, questions: Sequence[str], quick: bool, seed: int
-) -> dict[str, object]:
-    count, repetitions, alone = (5, 1, 0) if quick else (20, 3, 8)
-    shares = SHARES[1:2] if quick else SHARES
-    loads = [(MIXED, count, repetitions)]
-    loads += [(workflow, alone, 1) for workflow in PRESETS if alone]
-    await _capacity(engines, MIXED, questions, seed, 5)  # warms up
-    capacity: dict[str, float] = {}
-    table: list[dict[str, object]] = []
-    for workflow, number, times in loads:
-        capacity[workflow] = await _capacity(engines, workflow, questions, seed, number)
-        print(f"{workflow}: heddle answers {capacity[workflow]:.2f} a second, all there at once")
-        for share, repetition in itertools.product(shares, range(times)):
-            rate_per_s = share * capacity[workflow]
-            asks = _arrivals(workflow, questions, number, rate_per_s, seed + repetition)
-            for contender in CONTENDERS:
-                table.append(await _cell(engines, contender, workflow, share, asks))
-    print(f"cut: {repetitions} repetitions of {count} mixed requests a rate, one of {alone} for")
-    print("each workflow alone; longer runs did not fit 15 minutes")
-    headline = {
-        f"x_{other}_p50": _speedup(table, shares, other) for other in ("asyncio", "barrier")
+    """Measure all contenders on both corpora, in turns."""
+    size = QUICK if quick else FULL
+    wiki = wiki_index(quick)
+    questions = [row["question"] for name in (wiki.single, wiki.multihop) for row in rows(name)]
+    table: list[Block] = []
+    facts: dict[str, dict[str, float]] = {}
+    for corpus in CORPORA:
+        heavy = heavy_index(wiki, size.vectors, seed) if corpus == "heavy" else None
+        with ExitStack() as started:
+            lanes = _lanes(started, wiki, heavy)
+            cell = Cell(corpus, lanes, questions, size, seed)
+            asyncio.run(cell.measure())
+        table += cell.blocks
+        facts[corpus] = cell.facts
+        print(f"{corpus}: {', '.join(f'{name} {value:.3g}' for name, value in cell.facts.items())}")
+    return {
+        "settings": {**asdict(size), "load": LOAD, **SHARED, "corpora": facts},
+        "rows": [asdict(block) for block in table],
+        "headline": _headline(table, facts, seed),
     }
-    headline["serving_mib"] = _resident_bytes() / (1 << 20)
-    settings = {"shares": list(shares), "capacity_per_s": capacity, "requests": count}
-    return {"settings": settings, "rows": table, "headline": headline}
 
 
-def _resident_bytes() -> int:
-    """Return the memory that this process and its lanes hold."""
-    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    return sum(process.memory_info().rss for process in processes)
+def prepare(quick: bool, seed: int) -> None:
+    """Build the indexes, so that a run only measures."""
+    heavy_index(wiki_index(quick), (QUICK if quick else FULL).vectors, seed)
 
 
-def _arrivals(
-    workflow: str, questions: Sequence[str], count: int, rate_per_s: float, seed: int
-) -> list[Ask]:
-    generator = random.Random(seed)
-    names = list(PRESETS)
-    at_s = 0.0
-    asks = []
-    for index in range(count):
-        at_s += generator.expovariate(rate_per_s)
-        name = names[index % len(names)] if workflow == MIXED else workflow
-        question = questions[generator.randrange(len(questions))]
-        asks.append(Ask(name, question, at_s))
-    return asks
+def _lanes(started: ExitStack, wiki: WikiIndex, heavy: Path | None) -> Mapping[str, LaneSet]:
+    """Start the engines: a set that serves calls as they come, and Heddle's own."""
+    fifo = started.enter_context(lane_set(wiki.directory, heavy, **SHARED, batching="blind"))
+    own = started.enter_context(lane_set(wiki.directory, heavy, **SHARED))
+    return {name: fifo if name == FIFO else own for name in DRIVERS}
 
 
-async def _capacity(
-    engines: Engines, workflow: str, questions: Sequence[str], seed: int, count: int
-) -> float:
-    """Return how many requests a second heddle answers when all are there at once."""
-    arrivals = _arrivals(workflow, questions, count, 1, seed)
-    asks = [Ask(ask.workflow, ask.question, 0.0) for ask in arrivals]
-    started_s = time.monotonic()
-    await _run_asks(_answerer(engines, "heddle", f"capacity-{workflow}-{count}"), asks)
-    return len(asks) / (time.monotonic() - started_s)
+class Cell:
+    """All contenders on one corpus.
 
+    Attributes:
+        blocks: what was measured.
+        facts: the capacity of asyncio_fifo, the search share, and how often generations differed.
+    """
 
-async def _cell(
-    engines: Engines, contender: str, workflow: str, share: float, asks: Sequence[Ask]
-) -> dict[str, object]:
-    salt = f"{contender}-{workflow}-{share}-{asks[0].at_s}"
-    latencies = sorted(await _run_asks(_answerer(engines, contender, salt), asks))
-    row = {
-        "contender": contender,
-        "workflow": workflow,
-        "share": share,
-        "p50_s": statistics.median(latencies),
-        "p95_s": latencies[max(0, math.ceil(0.95 * len(latencies)) - 1)],
-    }
-    print(
-        f"{contender:<8} {workflow:<9} at {share:.0%}: p50 {row['p50_s']:.2f} s, "
-        f"p95 {row['p95_s']:.2f} s",
-        flush=True,
-    )
-    return row
+    def __init__(
+        self,
+        corpus: str,
+        lanes: Mapping[str, LaneSet],
+        questions: Sequence[str],
+        size: Size,
+        seed: int,
+    ) -> None:
+        self.blocks: list[Block] = []
+        self.facts: dict[str, float] = {}
+        self._corpus, self._lanes, self._questions = corpus, lanes, questions
+        self._size, self._seed = size, seed
+        self._generations = {name: Generations() for name in DRIVERS}
 
+    async def measure(self) -> None:
+        """Find the capacity, then run the blocks, and compare what was generated.
 
-async def _run_asks(answer: Answerer, asks: Sequence[Ask]) -> list[float]:
-    started_s = time.monotonic()
+        Raises:
+            InternalError: the contenders did not do the same work.
+        """
+        size = self._size
+        for name in DRIVERS:
+            warm_up = self._asks(size.alone, 1, 0.0, 1)[0]
+            self.facts[f"search_share_{name}"] = await self._search_share(name, warm_up)
+        at_once = self._asks(size.at_once, 1, 0.0, 2)[0]
+        driver = DRIVERS[FIFO](self._lanes[FIFO], "at once", Generations())
+        self.facts["capacity_per_s"] = await capacity_per_s(driver, at_once)
+        await driver.end()
+        rate_per_s = LOAD * self.facts["capacity_per_s"]
+        for number, asks in enumerate(self._asks(size.asks, size.blocks, rate_per_s, 3)):
+            order = list(DRIVERS) if number % 2 == 0 else list(DRIVERS)[::-1]
+            for name in order:
+                await self._block(name, number, asks)
+        self._compare()
 
-    async def one(ask: Ask) -> float:
-        await asyncio.sleep(max(0.0, started_s + ask.at_s - time.monotonic()))
-        arrived_s = time.monotonic()
-        await answer(ask.workflow, ask.question)
-        return time.monotonic() - arrived_s
-
-    return list(await asyncio.gather(*(one(ask) for ask in asks)))
-
-
-def _answerer(engines: Engines, contender: str, salt: str) -> Answerer:
-    if contender == "heddle":
-        return _heddle(engines, salt)
-    client = PortClient(engines.ports, engines.tokenizer, engines.store, salt, engines.seen)
-    way = client if contender == "asyncio" else BarrierClient(client)
-
-    async def answer(workflow: str, question: str) -> object:
-        return await HAND_WRITTEN[workflow](way, question)
-
-    return answer
-
-
-def _heddle(engines: Engines, salt: str) -> Answerer:
-    clock = SystemClock()
-    runtime = Runtime(
-        ports=engines.ports,
-        planner=RegionPlanner(PassRunner(clock)),
-        policy=topology_aware,
-        tokenizer=engines.tokenizer,
-        passages=engines.store,
-    )
-    for name, lane in runtime.lanes.items():
-        # These lanes have served other drivers: frames are counted on from there.
-        lane.seen = engines.seen.get(name, lane.seen)
-    driver = RuntimeLoop(runtime, clock, asyncio.get_running_loop())
-    driver.start()
-    compiled = {name: make().compile() for name, make in PRESETS.items()}
-
-    async def answer(workflow: str, question: str) -> object:
-        handle = Handle(lambda: None)
-        runtime.submit(
-            compiled[workflow],
-            {"query": question},
-            handle.push,
-            now_s=clock.now_s(),
-            tenant=salt,
+    def _asks(self, count: int, blocks: int, rate_per_s: float, draw: int) -> list[list[Ask]]:
+        return blocks_of(
+            self._questions,
+            count,
+            blocks,
+            rate_per_s,
+            self._seed + draw,
+            draws_nprobe=self._corpus == "heavy",
         )
-        driver.wake()
-        answered = await handle
-        engines.seen.update({name: lane.seen for name, lane in runtime.lanes.items()})
-        return answered
 
-    return answer
+    async def _search_share(self, name: str, asks: Sequence[Ask]) -> float:
+        """Return the share of search in the engines' time of oneshots, one after the other."""
+        generations = Generations()
+        driver = DRIVERS[name](self._lanes[name], f"alone-{name}", generations)
+        for ask in asks:
+            await driver.answer(Ask("oneshot", ask.question, ask.nprobe, 0.0))
+        await driver.end()
+        return generations.worked_s[VECTOR] / sum(generations.worked_s.values())
 
+    async def _block(self, name: str, number: int, asks: list[Ask]) -> None:
+        for attempt in range(2):
+            salt = f"{number}-{attempt}-{name}"
+            driver = DRIVERS[name](self._lanes[name], salt, self._generations[name])
+            with Stolen() as stolen:
+                taken_s = await latencies_s(driver.answer, asks)
+            await driver.end()
+            if stolen.share <= STOLEN_MAX:
+                break
+        block = Block(self._corpus, name, number, tuple(taken_s), stolen.share)
+        self.blocks.append(block)
+        print(
+            f"{self._corpus:<5} {name:<13} block {number}: p50 {median(taken_s):.3f} s, "
+            f"worst {max(taken_s):.3f} s, stolen {stolen.share:.1%}",
+            flush=True,
+        )
 
-def _speedup(table: Sequence[dict[str, object]], shares: Sequence[float], other: str) -> float:
-    """Return the geometric mean over the rates of other's median p50 over heddle's."""
-    ratios = []
-    for share in shares:
-        medians = {
-            name: statistics.median(
-                float(str(row["p50_s"]))
-                for row in table
-                if (row["contender"], row["workflow"], row["share"]) == (name, MIXED, share)
+    def _compare(self) -> None:
+        """Compare what the contenders have generated from which prompts."""
+        own = self._generations[OWN]
+        others = [self._generations[name] for name in DRIVERS if name != OWN]
+        found = [one for other in others for one in differences(own, other)]
+        lacking = sum(unmatched(own, other) for other in others)
+        ties = near_ties(found, model_directory("reader"))
+        self.facts["generations"] = float(len(own.outputs))
+        self.facts["near_ties"] = float(sum(ties))
+        if not all(ties) or (lacking and not ties):
+            raise InternalError(
+                f"the contenders did not do the same work: {len(found)} generations differ, "
+                f"{sum(ties)} of them at a near-tie, and {lacking} prompts are one contender's only"
             )
-            for name in ("heddle", other)
+
+
+def _headline(
+    table: Sequence[Block], facts: Mapping[str, Mapping[str, float]], seed: int
+) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for corpus in CORPORA:
+        taken = {
+            name: [b.latencies_s for b in table if (b.corpus, b.contender) == (corpus, name)]
+            for name in DRIVERS
         }
-        ratios.append(medians[other] / medians["heddle"])
-    return math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
+        for name in DRIVERS:
+            if name == OWN:
+                continue
+            short = name.removeprefix("asyncio_")
+            p50 = ratio(taken[OWN], taken[name], median, seed)
+            found[f"x_{short}_p50_{corpus}"] = p50.value
+            found[f"x_{short}_p50_{corpus}_low95"] = p50.low95
+            found[f"x_{short}_p99_{corpus}"] = ratio(taken[OWN], taken[name], p99, seed).value
+        found[f"search_share_{corpus}"] = facts[corpus][f"search_share_{OWN}"]
+    generations = sum(facts[corpus]["generations"] for corpus in CORPORA)
+    found["near_ties"] = sum(facts[corpus]["near_ties"] for corpus in CORPORA) / generations
+    found["tokens_equal"] = 1.0  # else the run has failed
+    found["stolen"] = statistics.fmean(block.stolen for block in table)
+    return found

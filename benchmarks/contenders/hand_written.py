@@ -25,6 +25,10 @@ class Client(Protocol):
         """Return passages for a query."""
         ...
 
+    async def retrieve_all(self, queries: Sequence[str], topk: int) -> list[tuple[Passage, ...]]:
+        """Return passages for each of some queries, which are embedded and searched together."""
+        ...
+
     async def generate(self, parts: Sequence[PromptPart], max_tokens: int) -> str:
         """Return the model's text for a prompt."""
         ...
@@ -70,12 +74,10 @@ async def hyde(client: Client, query: str) -> str:
 
 
 async def multistep(client: Client, query: str) -> str:
-    """Decompose, retrieve for each sub-question in turn, answer."""
+    """Decompose, retrieve for all sub-questions at once, answer."""
     text = await _write(client, PromptRole.SUBQUESTIONS, query=query)
-    docs: tuple[Passage, ...] = ()
-    for question in as_lines(text) or ("",):
-        docs = unique_passages((docs, await client.retrieve(f"{query} {question}", 5)))
-    return await _answer(client, query, docs)
+    found = await client.retrieve_all([f"{query} {one}" for one in as_lines(text) or ("",)], 5)
+    return await _answer(client, query, unique_passages(found))
 
 
 async def irg(client: Client, query: str) -> str:

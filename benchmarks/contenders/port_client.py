@@ -7,6 +7,7 @@ cache are the very ones that Heddle's runtime drives.
 import asyncio
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from heddle.core.commands import Admit, Release
 from heddle.core.errors import EngineError
@@ -19,12 +20,16 @@ from heddle.core.payloads import (
     PrefillPayload,
     Sampling,
     SearchPayload,
+    TextRole,
 )
 from heddle.core.ports import EnginePort, PassageSource, Tokenizer
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Generated, Hits, KvHandle, Result, Vectors
 from heddle.core.system_text import PromptPart
 from heddle.core.tasks import Identity, Task
+
+Search = tuple[Sequence[str], int, int | None]
+"""Queries, how many passages each finds, and how many lists it scans."""
 
 _task_ids = itertools.count(1 << 40)  # far from the runtime's own
 
@@ -51,18 +56,26 @@ class PortClient:
         for port in self._ports:
             port.subscribe(self._wake)
 
-    async def retrieve(self, query: str, topk: int) -> tuple[Passage, ...]:
-        """Embed a query and search for it."""
-        vectors = await self._task(PrimitiveKind.EMBEDDING, EmbedPayload((query.strip(),)))
+    async def retrieve_all(
+        self, queries: Sequence[str], topk: int, nprobe: int | None = None
+    ) -> list[tuple[Passage, ...]]:
+        """Embed queries and search for them, in a call each; `nprobe` None = the index's own."""
+        texts = tuple(query.strip() for query in queries)
+        embed = EmbedPayload(texts, TextRole.QUERY)
+        vectors = await self._task(PrimitiveKind.EMBEDDING, embed)
         assert isinstance(vectors, Vectors), vectors
-        hits = await self._task(PrimitiveKind.SEARCHING, SearchPayload(vectors.values, topk))
+        search = SearchPayload(vectors.values, topk, nprobe)
+        hits = await self._task(PrimitiveKind.SEARCHING, search)
         assert isinstance(hits, Hits), hits
-        return tuple(self._passages.passages([i for i in hits.labels[0].tolist() if i >= 0]))
+        found = ([label for label in row if label >= 0] for row in hits.labels.tolist())
+        return [tuple(self._passages.passages(labels)) for labels in found]
 
     async def generate(self, parts: Sequence[PromptPart], max_tokens: int) -> str:
         """Prefill and decode; the decode rides along with its prefill, as the lane allows."""
         port = self._by_kind[PrimitiveKind.PREFILLING]
-        payload = PrefillPayload(self._tokenizer.encode_prompt(parts), cache_salt=self._salt)
+        payload = PrefillPayload(
+            self._tokenizer.encode_prompt(parts), cache_salt=self._salt, has_rider=True
+        )
         prefill_id = next(_task_ids)
         prefill = self._send(PrimitiveKind.PREFILLING, payload, prefill_id)
         decode = self._task(
@@ -105,6 +118,27 @@ class PortClient:
                         )
 
 
+@dataclass(frozen=True, slots=True)
+class AskClient:
+    """What one request sees of a client: all its searches scan as many lists."""
+
+    client: "PortClient | BarrierClient"
+    nprobe: int | None
+
+    async def retrieve(self, query: str, topk: int) -> tuple[Passage, ...]:
+        """Embed a query and search for it."""
+        (found,) = await self.retrieve_all([query], topk)
+        return found
+
+    async def retrieve_all(self, queries: Sequence[str], topk: int) -> list[tuple[Passage, ...]]:
+        """Embed queries and search for them together."""
+        return await self.client.retrieve_all(queries, topk, self.nprobe)
+
+    async def generate(self, parts: Sequence[PromptPart], max_tokens: int) -> str:
+        """Return the model's text for a prompt."""
+        return await self.client.generate(parts, max_tokens)
+
+
 class BarrierClient:
     """Stage-synchronous: all waiting generations run to the end, then all waiting searches.
 
@@ -115,13 +149,16 @@ class BarrierClient:
         self._client = client
         self._generations: list[tuple[asyncio.Future[str], Sequence[PromptPart], int]]
         self._generations = []
-        self._searches: list[tuple[asyncio.Future[tuple[Passage, ...]], str, int]] = []
+        self._searches: list[tuple[asyncio.Future[list[tuple[Passage, ...]]], Search]] = []
         self._rounds: asyncio.Task[None] | None = None
 
-    async def retrieve(self, query: str, topk: int) -> tuple[Passage, ...]:
+    async def retrieve_all(
+        self, queries: Sequence[str], topk: int, nprobe: int | None = None
+    ) -> list[tuple[Passage, ...]]:
         """Wait for the next round of searches."""
-        found: asyncio.Future[tuple[Passage, ...]] = asyncio.get_running_loop().create_future()
-        self._searches.append((found, query, topk))
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[list[tuple[Passage, ...]]] = loop.create_future()
+        self._searches.append((found, (queries, topk, nprobe)))
         self._start()
         return await found
 
@@ -147,8 +184,8 @@ class BarrierClient:
             await asyncio.sleep(0)  # let the requests ask for their next stage
             searches, self._searches = self._searches, []
             found = await asyncio.gather(
-                *(self._client.retrieve(query, topk) for _, query, topk in searches)
+                *(self._client.retrieve_all(*search) for _, search in searches)
             )
-            for (future, _, _), passages in zip(searches, found, strict=True):
+            for (future, _), passages in zip(searches, found, strict=True):
                 future.set_result(passages)
             await asyncio.sleep(0)

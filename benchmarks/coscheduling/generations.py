@@ -1,0 +1,97 @@
+"""What was generated from which prompt: contenders that do the same work agree on all of it."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from heddle.core.commands import Admit, Command
+from heddle.core.frames import Done, Frame
+from heddle.core.payloads import DecodePayload, PrefillPayload
+from heddle.core.ports import EnginePort
+from heddle.core.results import Generated
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Generations:
+    """The output of each prompt, as the ports have seen them go by.
+
+    `worked_s` is how long each engine's steps took [s].
+    """
+
+    outputs: dict[Tokens, Tokens] = field(default_factory=dict)
+    worked_s: Counter[str] = field(default_factory=Counter)
+    _prompts: dict[int, Tokens] = field(default_factory=dict)  # by the prefill's task
+    _decodes: dict[int, int] = field(default_factory=dict)  # the prefill of each decode
+
+    def seen(self, port: EnginePort) -> EnginePort:
+        """Return a port whose prompts and outputs are noted here."""
+        return cast("EnginePort", _NotedPort(port, self))
+
+    def sent(self, command: Command) -> None:
+        """Note a command."""
+        if not isinstance(command, Admit):
+            return
+        task = command.task
+        if isinstance(task.payload, PrefillPayload):
+            self._prompts[task.task_id] = task.payload.token_ids
+        elif isinstance(task.payload, DecodePayload):
+            self._decodes[task.task_id] = task.payload.prefill_task
+
+    def told(self, frame: Frame) -> None:
+        """Note a step, and the generations that end with it."""
+        self.worked_s[frame.lane] += frame.seconds
+        for event in frame.events:
+            if isinstance(event, Done) and isinstance(event.result, Generated):
+                prompt = self._prompts.pop(self._decodes.pop(event.task_id))
+                self.outputs[prompt] = event.result.token_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two outputs of one prompt: how long they are equal, and the tokens that come then."""
+
+    prompt: Tokens
+    common: Tokens
+    tokens: tuple[int | None, int | None]  # None = it ended there
+
+
+def differences(one: Generations, other: Generations) -> list[Difference]:
+    """Return where the outputs of prompts that both have differ."""
+    found = []
+    for prompt in one.outputs.keys() & other.outputs.keys():
+        mine, theirs = one.outputs[prompt], other.outputs[prompt]
+        if mine == theirs:
+            continue
+        pairs = itertools.zip_longest(mine, theirs)
+        place, tokens = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
+        found.append(Difference(prompt, mine[:place], tokens))
+    return found
+
+
+def unmatched(one: Generations, other: Generations) -> int:
+    """Return how many prompts only one of the two has."""
+    return len(one.outputs.keys() ^ other.outputs.keys())
+
+
+class _NotedPort:
+    """A port whose commands and frames are noted."""
+
+    def __init__(self, port: EnginePort, generations: Generations) -> None:
+        self._port, self._generations = port, generations
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._port, name)
+
+    def send(self, command: Command) -> None:
+        self._generations.sent(command)
+        self._port.send(command)
+
+    def frames(self) -> Sequence[Frame]:
+        frames = self._port.frames()
+        for frame in frames:
+            self._generations.told(frame)
+        return frames

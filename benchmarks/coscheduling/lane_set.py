@@ -1,0 +1,88 @@
+"""The engines that contenders drive: lanes started once for each way in which engines serve."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from benchmarks.coscheduling.heavy_index import HeavySettings
+from heddle.app.assembly.lanes import VECTOR, lane_specs
+from heddle.app.assembly.server_plan import ServerPlan, plan_server
+from heddle.app.server_config import ServerConfig
+from heddle.core.ports import EnginePort
+from heddle.corpus.store import CorpusStore
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
+from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.process import start_lanes
+from heddle.workflow.model_prompts import ModelPrompts
+
+QUIET_S: Final = 0.3
+"""A lane that was silent for this time has no frames left of tasks that have ended."""
+
+
+@dataclass(slots=True)
+class LaneSet:
+    """Lanes under way; `seen` is the newest frame of each engine.
+
+    Mutates: `drain` reads the frames that are left over.
+    """
+
+    ports: tuple[EnginePort, ...]
+    tokenizer: PromptTokenizer
+    store: CorpusStore
+    prompts: ModelPrompts
+    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    async def drain(self) -> None:
+        """Read frames until no lane has told anything for a while: nothing is left to hear."""
+        loop = asyncio.get_running_loop()
+        quiet_since_s = loop.time()
+        while loop.time() - quiet_since_s < QUIET_S:
+            await asyncio.sleep(QUIET_S / 10)
+            for port in self.ports:
+                for frame in port.frames():
+                    self.seen[port.name] = frame.epoch, frame.number
+                    quiet_since_s = loop.time()
+
+
+@contextmanager
+def lane_set(index: Path, heavy: Path | None, **settings: object) -> Iterator[LaneSet]:
+    """Start the lanes of a server; they end with the block.
+
+    Args:
+        index: the corpus.
+        heavy: the file of another index, which is searched in its place; None = the corpus's own.
+        settings: of the server.
+    """
+    config = ServerConfig.of("reader", index, settings)
+    with CorpusStore.open(index) as store:
+        plan = plan_server(config, store)
+        lanes = start_lanes(_specs(plan, heavy))
+        try:
+            assert plan.generator is not None, "the settings name one"
+            ports = tuple(port for lane in lanes for port in lane.ports.values())
+            tokenizer = PromptTokenizer.from_directory(plan.generator.directory)
+            yield LaneSet(ports, tokenizer, store, plan.prompts)
+        finally:
+            for lane in lanes:
+                lane.close()
+
+
+def _specs(plan: ServerPlan, heavy: Path | None) -> Sequence[LaneSpec]:
+    lanes = lane_specs(replace(plan, embedding=(), readers=()))
+    if heavy is None:
+        return lanes
+    return [
+        replace(lane, engines=tuple(_heavy(engine, plan, heavy) for engine in lane.engines))
+        for lane in lanes
+    ]
+
+
+def _heavy(engine: EngineSpec, plan: ServerPlan, path: Path) -> EngineSpec:
+    if engine.name != VECTOR:
+        return engine
+    settings = HeavySettings(path, plan.placement.retrieval_threads, plan.config.call_order)
+    factory = "benchmarks.coscheduling.heavy_index:build_engine"
+    return replace(engine, factory=factory, settings=settings)
