@@ -1,18 +1,23 @@
 """The trend of a series of measurements."""
 
+import statistics
 from collections.abc import Sequence
+from itertools import combinations
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Return the slope of the line that has the least squares of errors.
+    """Return the median of the slopes between any two points.
+
+    A few measurements that are far off, as memory is that another process shares for a while, do
+    not move it.
 
     Raises:
         ValueError: all points stand at one place, or there are none.
+
+    Source: Theil 1950, Sen 1968.
     """
-    count = len(points)
-    if len({x for x, _ in points}) < 2:
-        raise ValueError(f"{count} points have no slope: take more samples")
-    mean_x = sum(x for x, _ in points) / count
-    mean_y = sum(y for _, y in points) / count
-    covered = sum((x - mean_x) * (y - mean_y) for x, y in points)
-    return covered / sum((x - mean_x) ** 2 for x, _ in points)
+    pairs = combinations(points, 2)
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs if a[0] != b[0]]
+    if not slopes:
+        raise ValueError(f"{len(points)} points have no slope: take more samples")
+    return statistics.median(slopes)

@@ -18,3 +18,9 @@ def test_errors_to_both_sides_cancel_out() -> None:
 def test_one_place_has_none(points: list[tuple[float, float]]) -> None:
     with pytest.raises(ValueError, match="take more samples"):
         slope(points)
+
+
+def test_one_measurement_that_is_far_off_does_not_move_it() -> None:
+    points = [(float(x), 3.0 * x) for x in range(11)]
+    points[8] = (8.0, -900.0)
+    assert slope(points) == pytest.approx(3)
