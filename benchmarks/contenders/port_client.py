@@ -28,9 +28,6 @@ from heddle.core.results import Generated, Hits, KvHandle, Result, Vectors
 from heddle.core.system_text import PromptPart
 from heddle.core.tasks import Identity, Task
 
-Search = tuple[Sequence[str], int, int | None]
-"""Queries, how many passages each finds, and how many lists it scans."""
-
 _task_ids = itertools.count(1 << 40)  # far from the runtime's own
 
 
@@ -122,7 +119,7 @@ class PortClient:
 class AskClient:
     """What one request sees of a client: all its searches scan as many lists."""
 
-    client: "PortClient | BarrierClient"
+    client: PortClient
     nprobe: int | None
 
     async def retrieve(self, query: str, topk: int) -> tuple[Passage, ...]:
@@ -137,55 +134,3 @@ class AskClient:
     async def generate(self, parts: Sequence[PromptPart], max_tokens: int) -> str:
         """Return the model's text for a prompt."""
         return await self.client.generate(parts, max_tokens)
-
-
-class BarrierClient:
-    """Stage-synchronous: all waiting generations run to the end, then all waiting searches.
-
-    New requests and new stages join only between two rounds, as in a data-set-at-a-time runner.
-    """
-
-    def __init__(self, client: PortClient) -> None:
-        self._client = client
-        self._generations: list[tuple[asyncio.Future[str], Sequence[PromptPart], int]]
-        self._generations = []
-        self._searches: list[tuple[asyncio.Future[list[tuple[Passage, ...]]], Search]] = []
-        self._rounds: asyncio.Task[None] | None = None
-
-    async def retrieve_all(
-        self, queries: Sequence[str], topk: int, nprobe: int | None = None
-    ) -> list[tuple[Passage, ...]]:
-        """Wait for the next round of searches."""
-        loop = asyncio.get_running_loop()
-        found: asyncio.Future[list[tuple[Passage, ...]]] = loop.create_future()
-        self._searches.append((found, (queries, topk, nprobe)))
-        self._start()
-        return await found
-
-    async def generate(self, parts: Sequence[PromptPart], max_tokens: int) -> str:
-        """Wait for the next round of generations."""
-        written: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._generations.append((written, parts, max_tokens))
-        self._start()
-        return await written
-
-    def _start(self) -> None:
-        if self._rounds is None or self._rounds.done():
-            self._rounds = asyncio.get_running_loop().create_task(self._run())
-
-    async def _run(self) -> None:
-        while self._generations or self._searches:
-            generations, self._generations = self._generations, []
-            texts = await asyncio.gather(
-                *(self._client.generate(parts, most) for _, parts, most in generations)
-            )
-            for (written, _, _), text in zip(generations, texts, strict=True):
-                written.set_result(text)
-            await asyncio.sleep(0)  # let the requests ask for their next stage
-            searches, self._searches = self._searches, []
-            found = await asyncio.gather(
-                *(self._client.retrieve_all(*search) for _, search in searches)
-            )
-            for (future, _), passages in zip(searches, found, strict=True):
-                future.set_result(passages)
-            await asyncio.sleep(0)
