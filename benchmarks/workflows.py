@@ -6,9 +6,10 @@
 * heddle: the runtime on those engines, exact.
 
 Two corpora: *light*, 46,000 Wikipedia passages in the default index (quick: 2,000), and *heavy*,
-the same passages among 1,000,000 vectors in inverted lists, of which a search scans 64 to 512,
-drawn log-uniformly. Real questions, the reader as LLM in float32. Arrivals are Poisson at 0.8 of
-the capacity of asyncio_fifo, which is its steady state when many questions are there at once.
+the same passages among 4,000,000 vectors in inverted lists, of which a search scans 64 to 512
+times a factor, drawn log-uniformly; the factor is found first, so that searches take 40 % of what
+engines work for an unloaded oneshot. Real questions, the reader as LLM in float32. Arrivals are
+Poisson at 0.8 of the capacity of asyncio_fifo, which is its throughput with 16 in flight.
 Blocks of the same arrivals go to all contenders, in turns whose order is reversed each time; lanes
 are drained in between. Every block has a prefix cache of its own. A block in which other guests of
 the machine took over 5 % of its time is run again, once.
@@ -20,6 +21,7 @@ over the blocks. `search_share_*`: of the engines' time of an unloaded oneshot, 
 """
 
 import asyncio
+import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -27,10 +29,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.coscheduling.asks import Ask, blocks_of
+from benchmarks.coscheduling.asks import DEFAULT_NPROBES, NPROBES, Ask, Nprobes, blocks_of
 from benchmarks.coscheduling.contenders import DRIVERS, capacity_per_s, latencies_s
 from benchmarks.coscheduling.generations import Generations, differences, unmatched
-from benchmarks.coscheduling.heavy_index import heavy_index
+from benchmarks.coscheduling.heavy_index import heavy_index, lists_of
 from benchmarks.coscheduling.lane_set import LaneSet, lane_set
 from benchmarks.coscheduling.near_ties import near_ties
 from benchmarks.coscheduling.ratios import median, p99, ratio
@@ -45,6 +47,9 @@ CORPORA: Final = ("light", "heavy")
 FIFO: Final = "asyncio_fifo"
 OWN: Final = "heddle"
 LOAD: Final = 0.8
+IN_FLIGHT: Final = 16
+SEARCH_SHARE: Final = 0.4
+CALIBRATIONS: Final = 2
 STOLEN_MAX: Final = 0.05
 SHARED: Final = {"dtype": "float32", "max_num_batched_tokens": 512}
 
@@ -56,11 +61,11 @@ class Size:
     vectors: int
     blocks: int
     asks: int
-    at_once: int
+    saturating: int
     alone: int
 
 
-FULL: Final = Size(1_000_000, 6, 40, 60, 15)
+FULL: Final = Size(4_000_000, 8, 60, 120, 14)
 QUICK: Final = Size(40_000, 1, 5, 5, 2)
 
 
@@ -130,6 +135,7 @@ class Cell:
         self.facts: dict[str, float] = {}
         self._corpus, self._lanes, self._questions = corpus, lanes, questions
         self._size, self._seed = size, seed
+        self._nprobes: Nprobes = DEFAULT_NPROBES
         self._generations = {name: Generations() for name in DRIVERS}
 
     async def measure(self) -> None:
@@ -139,12 +145,14 @@ class Cell:
             InternalError: the contenders did not do the same work.
         """
         size = self._size
+        if self._corpus == "heavy":
+            await self._make_heavy()
         for name in DRIVERS:
-            warm_up = self._asks(size.alone, 1, 0.0, 1)[0]
-            self.facts[f"search_share_{name}"] = await self._search_share(name, warm_up)
-        at_once = self._asks(size.at_once, 1, 0.0, 2)[0]
-        driver = DRIVERS[FIFO](self._lanes[FIFO], "at once", Generations())
-        self.facts["capacity_per_s"] = await capacity_per_s(driver, at_once)
+            self.facts[f"search_share_{name}"] = await self._search_share(name, f"alone-{name}")
+        saturating = self._asks(size.saturating, 1, 0.0, 2)[0]
+        driver = DRIVERS[FIFO](self._lanes[FIFO], "saturated", Generations())
+        in_flight = min(IN_FLIGHT, size.saturating // 2)
+        self.facts["capacity_per_s"] = await capacity_per_s(driver, saturating, in_flight)
         await driver.end()
         rate_per_s = LOAD * self.facts["capacity_per_s"]
         for number, asks in enumerate(self._asks(size.asks, size.blocks, rate_per_s, 3)):
@@ -154,21 +162,28 @@ class Cell:
         self._compare()
 
     def _asks(self, count: int, blocks: int, rate_per_s: float, draw: int) -> list[list[Ask]]:
-        return blocks_of(
-            self._questions,
-            count,
-            blocks,
-            rate_per_s,
-            self._seed + draw,
-            draws_nprobe=self._corpus == "heavy",
-        )
+        questions, seed = self._questions, self._seed + draw
+        return blocks_of(questions, count, blocks, rate_per_s, seed, self._nprobes)
 
-    async def _search_share(self, name: str, asks: Sequence[Ask]) -> float:
+    async def _make_heavy(self) -> None:
+        """Find how many lists searches have to scan to take their share of a oneshot."""
+        self._nprobes = NPROBES
+        most = lists_of(self._size.vectors)
+        factor = 1.0
+        for attempt in range(CALIBRATIONS):
+            share = await self._search_share(FIFO, f"calibration {attempt}")
+            factor *= SEARCH_SHARE / (1 - SEARCH_SHARE) / (share / (1 - share))
+            self._nprobes = [min(most, round(factor * nprobe)) for nprobe in NPROBES]
+            print(f"search share {share:.3f}, so lists scanned: {self._nprobes}", flush=True)
+        self.facts["nprobe_factor"] = factor
+
+    async def _search_share(self, name: str, salt: str) -> float:
         """Return the share of search in the engines' time of oneshots, one after the other."""
         generations = Generations()
-        driver = DRIVERS[name](self._lanes[name], f"alone-{name}", generations)
-        for ask in asks:
-            await driver.answer(Ask("oneshot", ask.question, ask.nprobe, 0.0))
+        driver = DRIVERS[name](self._lanes[name], salt, generations)
+        asks = self._asks(self._size.alone, 1, 0.0, 1)[0]
+        for ask, nprobe in zip(asks, itertools.cycle(self._nprobes), strict=False):
+            await driver.answer(Ask("oneshot", ask.question, nprobe, 0.0))
         await driver.end()
         return generations.worked_s[VECTOR] / sum(generations.worked_s.values())
 

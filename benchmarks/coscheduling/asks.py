@@ -10,6 +10,8 @@ from heddle.workflow.presets import PRESETS
 WORKFLOWS: Final = tuple(name for name in PRESETS if name != "quote")
 NPROBES: Final = (64, 91, 128, 181, 256, 362, 512)
 """Equal steps of the logarithm: drawn evenly, they are drawn log-uniformly from 64 to 512."""
+Nprobes = Sequence[int | None]
+DEFAULT_NPROBES: Final[Nprobes] = (None,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,7 @@ def blocks_of(
     blocks: int,
     rate_per_s: float,
     seed: int,
-    *,
-    draws_nprobe: bool,
+    nprobes: Nprobes = DEFAULT_NPROBES,
 ) -> list[list[Ask]]:
     """Return Poisson arrivals in blocks, each with equal shares of all workflows.
 
@@ -42,7 +43,7 @@ def blocks_of(
         blocks: how many.
         rate_per_s: arrivals a second; 0 = all of a block come at once.
         seed: of every draw.
-        draws_nprobe: whether searches differ in length.
+        nprobes: how many lists searches scan, drawn evenly from these.
     """
     draws = random.Random(seed)
     rounds = -(-count // len(WORKFLOWS))
@@ -54,7 +55,6 @@ def blocks_of(
         at_s, asks = 0.0, []
         for name in names:
             at_s += draws.expovariate(rate_per_s) if rate_per_s else 0.0
-            nprobe = draws.choice(NPROBES) if draws_nprobe else None
-            asks.append(Ask(name, next(left), nprobe, at_s))
+            asks.append(Ask(name, next(left), draws.choice(nprobes), at_s))
         found.append(asks)
     return found

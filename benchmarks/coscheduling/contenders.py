@@ -1,7 +1,7 @@
 """Who drives the engines: a program written by hand, or Heddle's runtime."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -133,16 +133,18 @@ async def latencies_s(answer: Callable[[Ask], Awaitable[None]], asks: list[Ask])
     return list(await asyncio.gather(*(one(ask) for ask in asks)))
 
 
-async def capacity_per_s(driver: Driver, asks: list[Ask]) -> float:
-    """Return how many of many asks that come at once end a second, between a fifth and four."""
+async def capacity_per_s(driver: Driver, asks: Sequence[Ask], in_flight: int) -> float:
+    """Return how many asks end a second while as many are in flight, from a fifth to four."""
     loop = asyncio.get_running_loop()
     ends_s: list[float] = []
+    left = iter(asks)
 
-    async def one(ask: Ask) -> None:
-        await driver.answer(ask)
-        ends_s.append(loop.time())
+    async def one_after_the_other() -> None:
+        for ask in left:
+            await driver.answer(ask)
+            ends_s.append(loop.time())
 
-    await asyncio.gather(*(one(ask) for ask in asks))
+    await asyncio.gather(*(one_after_the_other() for _ in range(in_flight)))
     first, last = len(asks) // 5, 4 * len(asks) // 5
     return (last - first) / (ends_s[last] - ends_s[first])
 
