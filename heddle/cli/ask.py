@@ -245,7 +245,8 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"receipt: {receipt.latency_s:.2f} s, optimizations {receipt.optimizations.value}, "
         f"passes {', '.join(receipt.passes) or 'none'}, numerics {receipt.numerics}",
         f"  tokens: {receipt.prompt_tokens} prompt ({receipt.prompt_tokens_reused} reused), "
-        f"{receipt.generated_tokens} generated, {receipt.preemptions} preemptions",
+        f"{receipt.generated_tokens} generated, {receipt.preemptions} preemptions, "
+        f"texts taken from an equal prompt: {receipt.repeated}",
         f"  clusters scanned: {receipt.lists_scanned} of {receipt.lists_probed} probed, "
         f"{receipt.lists_on_device} on a device; "
         f"texts truncated: {receipt.texts_truncated}, in windows: {receipt.texts_windowed}; "

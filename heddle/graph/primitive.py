@@ -99,11 +99,13 @@ class PrefillConfig:
     """Prefill a prompt made of parts, and after it the tokens of key `written`, if any.
 
     A system text may be the first part, and no other. `is_fenced` puts a line behind the passages.
+    `may_repeat`: where the node has had this very prompt in its last turn, its text is taken again.
     """
 
     parts: tuple[ShownPart, ...]
     written: str | None = None
     is_fenced: bool = False
+    may_repeat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +253,8 @@ class Primitive:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     config: Config
+
+    @property
+    def turn(self) -> int:
+        """How often its node has run before, in a loop."""
+        return int(self.name.rsplit("@", 1)[1])

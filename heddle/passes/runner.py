@@ -12,6 +12,7 @@ from heddle.graph.verify import verify
 from heddle.passes.ask_ahead import AskAhead
 from heddle.passes.cycle_view import CycleView, Edit
 from heddle.passes.prune_dependencies import PruneDependencies
+from heddle.passes.skip_repeats import SkipRepeats
 from heddle.passes.speculate_prefill import SpeculatePrefill
 from heddle.passes.split_substages import SplitSubstages
 
@@ -45,7 +46,7 @@ class CyclePass(Protocol):
 
 
 # Pruning comes first: every later rewrite looks for primitives that are free to move.
-GRAPH_PASSES: Final[tuple[GraphPass, ...]] = (PruneDependencies(),)
+GRAPH_PASSES: Final[tuple[GraphPass, ...]] = (PruneDependencies(), SkipRepeats())
 REQUESTED_PASSES: Final[tuple[GraphPass, ...]] = (AskAhead(),)
 CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (SplitSubstages(), SpeculatePrefill())
 

@@ -23,6 +23,7 @@ What may run
     `primitive_plan`    one primitive of a region: what it waits for and what waits for it
     `readiness`         opens regions and finds the primitives whose inputs are complete
     `controls`          primitives that need no engine: callable edges, joined passages, rounds
+    `repeats`           texts that are there already, for prompts that come again in a loop
     `conditions`        calls a callable edge and reads the nodes that it names
     `rounds`            generations that retrieve while they decode: when the next round is due
     `neighbours`        the passages that a chunk's KV is computed after

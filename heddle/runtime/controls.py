@@ -1,12 +1,22 @@
-"""Primitives that the runtime carries out itself: callable edges, collected passages, rounds."""
+"""What the runtime carries out itself: callable edges, joined passages, rounds, repeats."""
 
 import logging
 from dataclasses import dataclass, field
 
 from heddle.core.ports import Clock
-from heddle.graph.primitive import CollectConfig, ConditionConfig, RoundsConfig, SpliceConfig
+from heddle.graph.primitive import (
+    CollectConfig,
+    ConditionConfig,
+    DecodeConfig,
+    PrefillConfig,
+    RoundsConfig,
+    SpliceConfig,
+)
 from heddle.runtime.conditions import choose_targets
+from heddle.runtime.events import TokenDelta
+from heddle.runtime.folding import text_value
 from heddle.runtime.readiness import Readiness
+from heddle.runtime.repeats import repeated
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.rounds import Rounds
@@ -39,7 +49,7 @@ class Controls:
 
     def run(self, now_s: float) -> None:
         """Run all that are ready, and those that become ready by it."""
-        waiting = self.readiness.controls
+        waiting = self.readiness.dispatcher.controls
         while waiting:
             request, run = waiting.popleft()
             if not request.is_ended:
@@ -53,6 +63,9 @@ class Controls:
         if isinstance(config, SpliceConfig):
             self.rounds.splice(request, run, now_s)
             return
+        if isinstance(config, PrefillConfig):
+            self._take_again(request, run, now_s)
+            return
         if isinstance(config, CollectConfig):
             groups = [as_passages(resolve(part, request.store, node)) for part in config.parts]
             self.readiness.complete(request, run, unique_passages(groups), now_s)
@@ -64,6 +77,24 @@ class Controls:
         if targets:
             self.readiness.open_region(request, targets, now_s)
         self.readiness.complete(request, run, None, now_s)
+
+    def _take_again(self, request: Request, prefill: PrimitiveRun, now_s: float) -> None:
+        """End a generation with what its node has written for the same prompt before."""
+        result = repeated(request, prefill)
+        assert result is not None, f"{prefill.primitive.name!r} has no text"
+        assert prefill.plan.rider is not None, f"{prefill.primitive.name!r} has no decode"
+        decode = request.runs[prefill.plan.rider]
+        config, node, receipt = decode.primitive.config, decode.primitive.node, request.receipt
+        assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
+        if prefill.plan.started is not None:
+            request.sink(prefill.plan.started)
+        if result.text:
+            request.sink(TokenDelta(node, result.text))
+        receipt.repeated += 1
+        decode.sent_s = now_s  # its prefill's end doesn't start it
+        self.readiness.complete(request, prefill, None, now_s)
+        value = text_value(result.text, config.as_lines, node, receipt)
+        self.readiness.complete(request, decode, value, now_s)
 
     def _watch(self, workflow: str, node: str, seconds: float) -> None:
         """Warn of a slow callable edge, once."""

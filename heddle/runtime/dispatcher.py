@@ -1,5 +1,6 @@
 """From ready primitives to tasks: which engine, in which order, how many rows at once."""
 
+from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +18,7 @@ from heddle.runtime.lane import Lane
 from heddle.runtime.long_prompts import LongPrompt, LongPrompts
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.payload_builder import Built, build_payload
+from heddle.runtime.repeats import repeated
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.task_table import TaskTable
 from heddle.runtime.values import generated
@@ -54,8 +56,9 @@ class Dispatcher:
         speculates: whether searches tell what they have found by now, so that prompts can be
             computed ahead with that.
         threads: make the prompts that take long; None = they are made at once.
+        controls: the ready primitives that need no engine, oldest first.
 
-    Mutates: the lanes' queues, the runs of primitives that are queued or sent, `tasks`.
+    Mutates: the lanes' queues, the runs of primitives that are queued or sent, `tasks`, `controls`.
     Raises: ConfigError: an engine has fewer credits than one generation takes.
     """
 
@@ -65,6 +68,7 @@ class Dispatcher:
     tokenizer: Tokenizer | None
     speculates: bool = False
     threads: WorkPool | None = None
+    controls: deque[tuple[Request, PrimitiveRun]] = field(default_factory=deque)
     long_prompts: LongPrompts = field(init=False)
     _able: dict[PrimitiveKind, list[Lane]] = field(default_factory=dict)
 
@@ -98,7 +102,8 @@ class Dispatcher:
     def queue(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Let a primitive wait for an engine; its payload is built the first time.
 
-        A long prompt is built by a thread; `take` queues its primitive then.
+        A long prompt is built by a thread; `take` queues its primitive then. One whose text is
+        there by an equal prompt needs no engine.
 
         Raises:
             HeddleError: the payload can't be built.
@@ -126,7 +131,12 @@ class Dispatcher:
         run.payload = built.payload
         if built.shown:
             request.shown[run.primitive.node] = built.shown
-        self._queue(request, run, now_s)
+        if repeated(request, run) is None:
+            self._queue(request, run, now_s)
+            return
+        self._end_asking(request, run)
+        end_guess(self.tasks, request, run, now_s, is_adopted=False)
+        self.controls.append((request, run))
 
     def _queue(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         primitive, plan = run.primitive, run.plan

@@ -9,7 +9,7 @@ from heddle.core.errors import EngineError
 from heddle.core.frames import Done, Event, Failed, Frame, Progress
 from heddle.core.ports import PassageSource, Tracer
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Extracted, Prefilled, Reranked, Result
+from heddle.core.results import Extracted, Generated, Prefilled, Reranked, Result
 from heddle.graph.primitive import ExtractConfig, RerankConfig, SearchConfig
 from heddle.runtime.counters import Counters
 from heddle.runtime.events import TokenDelta
@@ -19,6 +19,7 @@ from heddle.runtime.lane import Lane
 from heddle.runtime.readiness import Readiness
 from heddle.runtime.reading import fold_extracted, fold_reranked
 from heddle.runtime.receipt import FallbackKind
+from heddle.runtime.repeats import remember
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.retries import Retries
@@ -145,6 +146,8 @@ class FrameIntake:
                 return fold_reranked(result, config, request.store, node, request.receipt)
             case Extracted(), ExtractConfig():
                 return fold_extracted(result, config, request.store, node, request.receipt)
+        if isinstance(result, Generated) and not run.retries:
+            remember(request, run, result)
         return fold(run.primitive, run.parts, self.passages, request.receipt, request.tenant)
 
     def _fold_progress(self, task: TaskRun, event: Progress, now_s: float) -> None:

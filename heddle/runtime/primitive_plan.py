@@ -55,7 +55,7 @@ def plan_primitives(graph: PGraph, nodes: tuple[NodeId, ...]) -> dict[str, Primi
     plans = {}
     for primitive in graph.primitives:
         name, node = primitive.name, primitive.node
-        turn = int(name.rsplit("@", 1)[1])
+        turn = primitive.turn
         value_of = last.get(name)
         plans[name] = PrimitivePlan(
             primitive=primitive,

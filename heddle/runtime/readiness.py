@@ -1,7 +1,6 @@
 """Which primitives of a request may start: regions open, results come in, waits run out."""
 
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from heddle.core.errors import InternalError, WorkflowError
 from heddle.core.tasks import Optimizations
@@ -26,15 +25,13 @@ class Readiness:
         planner: lowers and optimises regions.
         dispatcher: takes the ready primitives that need an engine.
         requests: where a request ends whose primitives are all complete.
-        controls: the ready primitives that need no engine, oldest first.
 
-    Mutates: the requests' runs, stores and receipts; `controls`.
+    Mutates: the requests' runs, stores and receipts; the dispatcher's `controls`.
     """
 
     planner: RegionPlanner
     dispatcher: Dispatcher
     requests: RequestTable
-    controls: deque[tuple[Request, PrimitiveRun]] = field(default_factory=deque)
 
     def open_region(self, request: Request, entries: tuple[NodeId, ...], now_s: float) -> None:
         """Add the primitives that static edges reach from these nodes.
@@ -111,7 +108,7 @@ class Readiness:
         if run.sent_s >= 0:
             return  # a decode that rode along with its prefill
         if run.plan.is_control:
-            self.controls.append((request, run))
+            self.dispatcher.controls.append((request, run))
         elif isinstance(run.primitive.config, DecodeConfig):
             raise InternalError(f"{run.primitive.name!r} lost its prefill")
         else:

@@ -143,6 +143,7 @@ class Receipt:
         kv_transfer_s: how long it took to copy it out and in [s].
         remotes: models of other servers that wrote for it, as "model at address".
         resumed: generations that had shown tokens when they failed, and went on behind these.
+        repeated: generations whose prompt came again in a loop, so that their text was there.
     """
 
     optimizations: Optimizations
@@ -177,6 +178,7 @@ class Receipt:
     kv_transfer_s: float = 0.0
     remotes: tuple[str, ...] = ()
     resumed: int = 0
+    repeated: int = 0
 
 
 @dataclass(slots=True)
@@ -212,6 +214,7 @@ class ReceiptDraft:
     kv_transfer_s: float = 0.0
     remotes: list[str] = field(default_factory=list)
     resumed: int = 0
+    repeated: int = 0
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
         """Note where the request ran degraded, each in words; there may be none."""
@@ -286,4 +289,5 @@ class ReceiptDraft:
             kv_transfer_s=self.kv_transfer_s,
             remotes=tuple(dict.fromkeys(self.remotes)),
             resumed=self.resumed,
+            repeated=self.repeated,
         )

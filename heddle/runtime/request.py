@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.passages import Passage
-from heddle.core.payloads import Payload
+from heddle.core.payloads import Payload, Sampling, Segment
 from heddle.core.ports import EnginePort
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Result
+from heddle.core.results import Generated, Result
 from heddle.core.search_scope import Where
 from heddle.core.tasks import Optimizations, Priority
 from heddle.graph.primitive import Primitive
@@ -48,6 +48,16 @@ class Guess:
         """
         where = self.engine, self.epoch
         return not self.problem and token_ids == self.token_ids and where == (port.name, port.epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The newest text of a node, and all that it depends on."""
+
+    prompt: tuple[Segment, ...]
+    reuse: KvReuse
+    sampling: Sampling
+    result: Generated
 
 
 @dataclass(slots=True)
@@ -99,7 +109,8 @@ class Request:
 
     Its searches find only documents that fit `where` and that `tenant` may see. `last` is the
     decode that wrote the answer so far, chosen by `last_rank`: whether its node is an output, its
-    region, its place in the region. `shown` holds what each node's newest prompt showed.
+    region, its place in the region. `shown` holds what each node's newest prompt showed, `writings`
+    what each node has written last.
     """
 
     id: int
@@ -124,6 +135,7 @@ class Request:
     last: Primitive | None = None
     last_rank: tuple[bool, int, int] = (False, 0, 0)
     shown: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
+    writings: dict[str, Writing] = field(default_factory=dict)
     is_ended: bool = False
 
     def kinds_open(self) -> frozenset[PrimitiveKind]:

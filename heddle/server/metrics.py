@@ -46,6 +46,7 @@ RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
     "preemptions": Name("heddle_preemptions", "Sequences that lost their KV pages to others."),
     "retries": Name("heddle_retries", "Primitives of answered requests that were sent again."),
     "resumed": Name("heddle_resumed", "Generations that went on behind tokens they had shown."),
+    "repeated": Name("heddle_repeated", "Generations that a loop asked for again, word for word."),
     "texts_truncated": Name("heddle_texts_truncated", "Texts cut to the embedder's limit."),
     "texts_windowed": Name(
         "heddle_texts_windowed", "Texts longer than that limit, read in windows."

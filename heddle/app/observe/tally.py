@@ -31,6 +31,7 @@ RECEIPT_COUNTS: Final = (
     "preemptions",
     "retries",
     "resumed",
+    "repeated",
     "texts_truncated",
     "texts_windowed",
     "lists_probed",

@@ -1,0 +1,36 @@
+"""What a request's generations have written, for prompts that come again in a loop."""
+
+from heddle.core.payloads import DecodePayload, PrefillPayload
+from heddle.core.results import Generated
+from heddle.graph.primitive import DecodeConfig, PrefillConfig
+from heddle.runtime.request import PrimitiveRun, Request, Writing
+
+
+def remember(request: Request, decode: PrimitiveRun, result: Generated) -> None:
+    """Keep what a node has written until it writes again.
+
+    Another server's text isn't kept: equal prompts may well give different ones there.
+
+    Mutates: `writings` of the request.
+    """
+    prompt = None if decode.prefill is None else decode.prefill.payload
+    if result.remote is not None or not isinstance(prompt, PrefillPayload):
+        return
+    assert isinstance(decode.payload, DecodePayload), f"{decode.primitive.name!r} has no decode"
+    sampling = decode.payload.sampling
+    writing = Writing(prompt.segments, prompt.reuse, sampling, result)
+    request.writings[decode.primitive.node] = writing
+
+
+def repeated(request: Request, prefill: PrimitiveRun) -> Generated | None:
+    """Return what the node has written for this very prompt the last time, None where it hasn't."""
+    config, prompt = prefill.primitive.config, prefill.payload
+    rider = request.runs.get(prefill.plan.rider or "")
+    known = request.writings.get(prefill.primitive.node)
+    if known is None or rider is None or not isinstance(config, PrefillConfig):
+        return None
+    if not config.may_repeat or not isinstance(prompt, PrefillPayload):
+        return None
+    assert isinstance(rider.primitive.config, DecodeConfig), f"{rider.primitive.name!r} rides"
+    asked = prompt.segments, prompt.reuse, rider.primitive.config.sampling
+    return known.result if asked == (known.prompt, known.reuse, known.sampling) else None
