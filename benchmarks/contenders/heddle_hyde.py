@@ -40,6 +40,7 @@ from heddle.runtime.loop import RuntimeLoop
 from heddle.runtime.region_plan import RegionPlanner
 from heddle.runtime.runtime import Runtime
 from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.workflow import Workflow
 
 ROWS = 256
 
@@ -127,17 +128,20 @@ def hyde() -> RAGraph:
 
 
 class Asker:
-    """Submits to a runtime on the running loop, made at the first question."""
+    """Submits to a runtime on the running loop, made at the first question unless before.
 
-    def __init__(self, llm: EnginePort | None = None) -> None:
+    Mutates: `start` makes the runtime.
+    """
+
+    def __init__(self, workflow: Workflow, llm: EnginePort | None = None) -> None:
         self._llm = llm or FakePort("llm", PrimitiveKind.PREFILLING, PrimitiveKind.DECODING)
         self._clock = SystemClock()
-        self._workflow = hyde().compile()
+        self._workflow = workflow
         self._loop: RuntimeLoop | None = None
 
     async def ask(self, query: str) -> Answer:
         """Run one request."""
-        driver = self._loop = self._loop or self._start()
+        driver = self.start()
         handle = Handle(lambda: None)
         driver.runtime.submit(
             self._workflow, {"query": query}, handle.push, now_s=self._clock.now_s()
@@ -145,7 +149,10 @@ class Asker:
         driver.wake()
         return await handle
 
-    def _start(self) -> RuntimeLoop:
+    def start(self) -> RuntimeLoop:
+        """Return the loop that drives the runtime, made with it if it isn't there."""
+        if self._loop is not None:
+            return self._loop
         ports = (
             FakePort("embedding", PrimitiveKind.EMBEDDING),
             FakePort("vector", PrimitiveKind.SEARCHING),
@@ -158,10 +165,10 @@ class Asker:
             tokenizer=OneTokenSegments(),
             passages=TablePassages(),
         )
-        driver = RuntimeLoop(runtime, self._clock, asyncio.get_running_loop())
-        driver.start()
-        return driver
+        self._loop = RuntimeLoop(runtime, self._clock, asyncio.get_running_loop())
+        self._loop.start()
+        return self._loop
 
 
 if __name__ == "__main__":
-    measure(Asker().ask)
+    measure(Asker(hyde().compile()).ask)

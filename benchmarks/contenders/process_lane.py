@@ -5,7 +5,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from benchmarks.contenders.heddle_hyde import Asker
+from benchmarks.contenders.heddle_hyde import Asker, hyde
 from heddle.core.commands import Admit, Cancel, Command
 from heddle.core.frames import Cancelled, Done, Event, Frame, Progress
 from heddle.core.payloads import DecodePayload, PrefillPayload
@@ -92,7 +92,7 @@ def streamed_request_ms(requests: int) -> float:
 
 
 def _measure(port: EnginePort, requests: int) -> float:
-    asker = Asker(port)
+    asker = Asker(hyde().compile(), port)
 
     async def wave(size: int) -> None:
         await asyncio.gather(*(asker.ask("what is a loom?") for _ in range(size)))
