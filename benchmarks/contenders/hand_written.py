@@ -11,7 +11,8 @@ from heddle.core.system_text import PromptPart
 from heddle.graph.primitive import Part, Read
 from heddle.runtime.fence import fenced
 from heddle.runtime.object_store import ObjectStore
-from heddle.runtime.values import as_lines, prompt_parts, unique_passages
+from heddle.runtime.values import prompt_parts, unique_passages
+from heddle.runtime.written_list import as_lines
 from heddle.workflow import presets
 from heddle.workflow.model_prompts import ModelPrompts
 from heddle.workflow.nodes import PromptRole

@@ -247,6 +247,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"  tokens: {receipt.prompt_tokens} prompt ({receipt.prompt_tokens_reused} reused), "
         f"{receipt.generated_tokens} generated, {receipt.preemptions} preemptions, "
         f"texts taken from an equal prompt: {receipt.repeated}",
+        f"  embedded or searched for while their list was written: {receipt.rows_ahead}",
         f"  clusters scanned: {receipt.lists_scanned} of {receipt.lists_probed} probed, "
         f"{receipt.lists_on_device} on a device; "
         f"texts truncated: {receipt.texts_truncated}, in windows: {receipt.texts_windowed}; "

@@ -333,6 +333,15 @@ Payload = (
 )
 
 
+def begins_with(payload: Payload, first: Payload) -> bool:
+    """Whether the first rows of a payload are those of another; both embed, or both search."""
+    if isinstance(payload, EmbedPayload) and isinstance(first, EmbedPayload):
+        return payload.texts[: first.rows] == first.texts
+    if isinstance(payload, SearchPayload) and isinstance(first, SearchPayload):
+        return np.array_equal(payload.queries[: first.rows], first.queries)
+    raise InternalError(f"{type(payload).__name__} doesn't go on from {type(first).__name__}")
+
+
 def split_rows(payload: Payload, start: int, stop: int) -> Payload:
     """Return rows [start, stop) of a payload; only embedding and search can be split."""
     if (start, stop) == (0, payload.rows):

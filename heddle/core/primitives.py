@@ -26,7 +26,6 @@ class PrimitiveKind(Enum):
     PARTIAL_PREFILLING = "partial_prefilling"
     FULL_PREFILLING = "full_prefilling"
     DECODING = "decoding"
-    PARTIAL_DECODING = "partial_decoding"
     CONDITION = "condition"
     AGGREGATE = "aggregate"
     TOOL = "tool"
@@ -41,12 +40,10 @@ class PrimitiveKind(Enum):
         return self in (PrimitiveKind.CONDITION, PrimitiveKind.AGGREGATE)
 
 
-# Named here for what is still to be built on them: the passes `split_prefill` (the two prefilling
-# kinds) and `pipeline_decoding` (Teola §4.2).
+# Named here for what is still to be built on them: the pass `split_prefill` (Teola §4.2).
 UNBUILT_KINDS: Final = frozenset(
     {
         PrimitiveKind.PARTIAL_PREFILLING,
         PrimitiveKind.FULL_PREFILLING,
-        PrimitiveKind.PARTIAL_DECODING,
     }
 )

@@ -12,6 +12,7 @@ class EdgeKind(Enum):
 
     DATA = "data"  # the consumer reads what the producer writes
     EFFECT = "effect"  # no value passes, yet order matters: Ingestion before Searching
+    ITEMS = "items"  # beside DATA: the consumer may begin with the items that are there
     ORDER = "order"  # inherited from the template; carries nothing
 
 

@@ -2,7 +2,12 @@
 
 from heddle.graph.pgraph import EdgeKind, PGraph, depths, topological_order
 
-ARROWS = {EdgeKind.DATA: "-->", EdgeKind.EFFECT: "-.effect.->", EdgeKind.ORDER: "-.order.->"}
+ARROWS = {
+    EdgeKind.DATA: "-->",
+    EdgeKind.EFFECT: "-.effect.->",
+    EdgeKind.ITEMS: "-.items.->",
+    EdgeKind.ORDER: "-.order.->",
+}
 
 
 def render_text(graph: PGraph) -> str:

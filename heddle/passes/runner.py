@@ -11,6 +11,7 @@ from heddle.graph.pgraph import PGraph
 from heddle.graph.verify import verify
 from heddle.passes.ask_ahead import AskAhead
 from heddle.passes.cycle_view import CycleView, Edit
+from heddle.passes.pipeline_decoding import PipelineDecoding
 from heddle.passes.prune_dependencies import PruneDependencies
 from heddle.passes.skip_repeats import SkipRepeats
 from heddle.passes.speculate_prefill import SpeculatePrefill
@@ -46,7 +47,11 @@ class CyclePass(Protocol):
 
 
 # Pruning comes first: every later rewrite looks for primitives that are free to move.
-GRAPH_PASSES: Final[tuple[GraphPass, ...]] = (PruneDependencies(), SkipRepeats())
+GRAPH_PASSES: Final[tuple[GraphPass, ...]] = (
+    PruneDependencies(),
+    SkipRepeats(),
+    PipelineDecoding(),
+)
 REQUESTED_PASSES: Final[tuple[GraphPass, ...]] = (AskAhead(),)
 CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (SplitSubstages(), SpeculatePrefill())
 

@@ -16,6 +16,7 @@ A request in flight
     `request_table`     all requests, each from its admission to its one terminal event
     `object_store`      a request's values; every key is written once
     `values`            reads parts of prompts and queries out of that store
+    `written_list`      a list that a model writes: whole, or item by item
     `receipt`           what was done for a request: counts, times, fallbacks
 
 What may run
@@ -23,6 +24,7 @@ What may run
     `primitive_plan`    one primitive of a region: what it waits for and what waits for it
     `readiness`         opens regions and finds the primitives whose inputs are complete
     `controls`          primitives that need no engine: callable edges, joined passages, rounds
+    `pipeline`          readers of a list that begin with its first items
     `repeats`           texts that are there already, for prompts that come again in a loop
     `conditions`        calls a callable edge and reads the nodes that it names
     `rounds`            generations that retrieve while they decode: when the next round is due

@@ -7,7 +7,14 @@ from functools import partial
 from typing import Final
 
 from heddle.core.errors import ConfigError
-from heddle.core.payloads import DecodePayload, PrefillPayload, Segment, split_rows
+from heddle.core.payloads import (
+    DecodePayload,
+    Payload,
+    PrefillPayload,
+    Segment,
+    begins_with,
+    split_rows,
+)
 from heddle.core.ports import Tokenizer, WorkPool
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import SearchScope
@@ -18,6 +25,7 @@ from heddle.runtime.lane import Lane
 from heddle.runtime.long_prompts import LongPrompt, LongPrompts
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.payload_builder import Built, build_payload
+from heddle.runtime.receipt import FallbackKind
 from heddle.runtime.repeats import repeated
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.task_table import TaskTable
@@ -100,7 +108,7 @@ class Dispatcher:
                     )
 
     def queue(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
-        """Let a primitive wait for an engine; its payload is built the first time.
+        """Let a primitive that is ready wait for an engine.
 
         A long prompt is built by a thread; `take` queues its primitive then. One whose text is
         there by an equal prompt needs no engine.
@@ -108,14 +116,22 @@ class Dispatcher:
         Raises:
             HeddleError: the payload can't be built.
         """
-        if run.payload is not None:
-            self._queue(request, run, now_s)
-            return
         build = partial(self._build, request, run.primitive, request.store)
         if self.long_prompts.is_long(run.primitive, request.store):
             self.long_prompts.start(request, run, build)
         else:
             self._queue_built(request, run, build(), now_s)
+
+    def begin(self, request: Request, run: PrimitiveRun, store: ObjectStore, now_s: float) -> None:
+        """Queue the rows that are known by now of what is not ready; `store` has their values.
+
+        Raises:
+            HeddleError: the payload can't be built.
+        """
+        payload = self._build(request, run.primitive, store).payload
+        if run.payload is None or payload.rows > run.payload.rows:
+            self._go_on(request, run, payload, now_s)
+            run.is_growing = True
 
     def take(self, prompt: LongPrompt, now_s: float) -> None:
         """Queue a primitive whose prompt a thread has made, if that is still wanted.
@@ -128,20 +144,44 @@ class Dispatcher:
             self._queue_built(request, run, prompt.built.result(), now_s)
 
     def _queue_built(self, request: Request, run: PrimitiveRun, built: Built, now_s: float) -> None:
+        if run.is_growing:
+            run.is_growing = False
+            self._go_on(request, run, built.payload, now_s)
+            return
         run.payload = built.payload
         if built.shown:
             request.shown[run.primitive.node] = built.shown
         if repeated(request, run) is None:
-            self._queue(request, run, now_s)
+            self.requeue(request, run, now_s)
             return
         self._end_asking(request, run)
         end_guess(self.tasks, request, run, now_s, is_adopted=False)
         self.controls.append((request, run))
 
-    def _queue(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
+    def _go_on(self, request: Request, run: PrimitiveRun, payload: Payload, now_s: float) -> None:
+        """Queue the rows that are new, or all where those that were sent are others now."""
+        if run.payload is not None and not begins_with(payload, run.payload):
+            note = f"{run.primitive.name} began again: its first rows are others now"
+            request.receipt.fall_back(FallbackKind.PIPELINE, note)
+            self.forget_rows(request, run)
+        run.payload = payload
+        if run.rows_sent < payload.rows:
+            self.requeue(request, run, now_s)
+
+    def forget_rows(self, request: Request, run: PrimitiveRun) -> None:
+        """Forget what was sent of a primitive, and what waits to be."""
+        self.tasks.detach(request, run)
+        for lane in self.lanes.values():
+            lane.scheduler.pending.pop((request.id, run.primitive.name), None)
+        run.start_over()
+
+    def requeue(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
+        """Let a primitive wait for an engine with the rows of its payload that were not sent."""
         primitive, plan = run.primitive, run.plan
         assert run.payload is not None, f"{primitive.name!r} is queued without a payload"
-        rows = run.payload.rows if plan.is_splittable else min(1, run.payload.rows)
+        rows = run.payload.rows - run.rows_sent
+        if not plan.is_splittable:
+            rows = min(1, run.payload.rows)
         # A prefill takes a credit for its decode too: the pair must never wait half sent.
         rows += plan.rider is not None
         self.lane_for(primitive.kind, run.failed_on).scheduler.add(
@@ -155,7 +195,8 @@ class Dispatcher:
                 plan.is_splittable,
             )
         )
-        run.ready_s = now_s
+        if run.sent_s < 0:
+            run.ready_s = now_s
 
     def guess(self, request: Request, prefill: Primitive, store: ObjectStore) -> PrefillPayload:
         """Return a prompt as it would be with another store, to be computed ahead.
@@ -217,11 +258,14 @@ class Dispatcher:
         if run.plan.rider is not None:
             self._send_pair(lane, request, run, request.runs[run.plan.rider], now_s)
             return
+        if run.is_growing:
+            request.receipt.rows_ahead += take.rows
         first_row = run.rows_sent
         run.rows_sent += take.rows if run.plan.is_splittable else run.payload.rows
         part = split_rows(run.payload, first_row, run.rows_sent)
-        is_whole = run.payload.rows == 1  # one row of several finds a part of the passages
-        is_watched = self.speculates and is_whole and bool(guessable(request, run))
+        # One row of several finds a part of the passages.
+        is_alone = run.payload.rows == 1 and not run.is_growing
+        is_watched = self.speculates and is_alone and bool(guessable(request, run))
         self.tasks.send(
             lane,
             request,

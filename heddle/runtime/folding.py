@@ -25,7 +25,7 @@ from heddle.core.results import (
 from heddle.graph.primitive import DecodeConfig, Primitive, SearchConfig
 from heddle.runtime.rank_fusion import fused
 from heddle.runtime.receipt import FallbackKind, ReceiptDraft
-from heddle.runtime.values import as_lines
+from heddle.runtime.written_list import as_lines
 
 
 def fold(

@@ -16,6 +16,7 @@ from heddle.runtime.events import TokenDelta
 from heddle.runtime.folding import fold
 from heddle.runtime.guess import note_problem
 from heddle.runtime.lane import Lane
+from heddle.runtime.pipeline import Pipeline
 from heddle.runtime.readiness import Readiness
 from heddle.runtime.reading import fold_extracted, fold_reranked
 from heddle.runtime.receipt import FallbackKind
@@ -38,6 +39,7 @@ class FrameIntake:
         tasks: what is in flight.
         requests: where a request ends that an event breaks.
         readiness: takes the values of primitives that are complete.
+        pipeline: takes the items of lists that are not whole.
         retries: takes failures.
         speculator: takes what searches have found by now.
         passages: turns chunk ids into passages; None in simulations.
@@ -50,6 +52,7 @@ class FrameIntake:
     tasks: TaskTable
     requests: RequestTable
     readiness: Readiness
+    pipeline: Pipeline
     retries: Retries
     speculator: Speculator
     passages: PassageSource | None
@@ -135,12 +138,23 @@ class FrameIntake:
         assert run.payload is not None, f"{run.primitive.name!r} was answered before it was sent"
         run.parts[task.first_row] = result
         run.rows_done += task.rows if run.plan.is_splittable else run.payload.rows
-        if run.rows_done == run.payload.rows:
-            self.readiness.complete(request, run, self._value(request, run, result), now_s)
+        if run.is_answered:
+            self._complete(request, run, now_s)
+        else:
+            self.pipeline.feed(request, run, now_s)
 
-    def _value(self, request: Request, run: PrimitiveRun, result: Result) -> object:
-        """Return the value of a primitive whose last result this is."""
+    def _complete(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
+        """Write the value of a primitive, and those of readers that needed nothing but its end."""
+        self.readiness.complete(request, run, self._value(request, run), now_s)
+        for name in run.plan.items_to:
+            reader = request.runs.get(name)
+            if reader is not None and reader.is_answered:
+                self._complete(request, reader, now_s)
+
+    def _value(self, request: Request, run: PrimitiveRun) -> object:
+        """Return the value of a primitive that is answered."""
         config, node = run.primitive.config, run.primitive.node
+        result = run.parts[0]
         match result, config:
             case Reranked(), RerankConfig():
                 return fold_reranked(result, config, request.store, node, request.receipt)
@@ -161,3 +175,6 @@ class FrameIntake:
         if event.text:
             task.run.has_emitted = True
             request.sink(TokenDelta(task.run.primitive.node, event.text))
+            self.requests.guard(
+                request, now_s, self.pipeline.hear, request, task.run, event.text, now_s
+            )

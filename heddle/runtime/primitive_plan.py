@@ -23,8 +23,9 @@ class PrimitivePlan:
 
     `turn` says how often its node has run before, in a loop. `waits` counts its producers inside
     the region; `after` lists who waits for it. `rider` is the decode that rides along with a
-    prefill, `asking` what runs its question ahead. Rows of what `is_splittable` may be sent in
-    several goes; what `is_control` the runtime carries out itself.
+    prefill, `asking` what runs its question ahead. It may begin with the items that are there of
+    what `items_from` write, as `items_to` may with its own. Rows of what `is_splittable` may be
+    sent in several goes; what `is_control` the runtime carries out itself.
 
     `started` and `finished` are what callers hear: when its node begins with it, and when the
     value of a node is written with it. That node is `value_of`, the region's `place`-th.
@@ -37,6 +38,8 @@ class PrimitivePlan:
     after: tuple[str, ...]
     rider: str | None
     asking: str | None
+    items_from: tuple[str, ...]
+    items_to: tuple[str, ...]
     is_splittable: bool
     is_control: bool
     started: NodeStarted | None
@@ -48,6 +51,7 @@ class PrimitivePlan:
 def plan_primitives(graph: PGraph, nodes: tuple[NodeId, ...]) -> dict[str, PrimitivePlan]:
     """Return the plans of a region's primitives by name; `nodes` are those that begin in it."""
     pairs = {(e.producer, e.consumer) for e in graph.edges}
+    items = sorted((e.producer, e.consumer) for e in graph.edges if e.kind is EdgeKind.ITEMS)
     depth, riders, last = depths(graph), _riders(graph), _last_primitives(graph, nodes)
     askings = {
         p.config.prefill: p.name for p in graph.primitives if isinstance(p.config, AskConfig)
@@ -65,6 +69,8 @@ def plan_primitives(graph: PGraph, nodes: tuple[NodeId, ...]) -> dict[str, Primi
             after=tuple(sorted(consumer for producer, consumer in pairs if producer == name)),
             rider=riders.get(name),
             asking=askings.get(name),
+            items_from=tuple(producer for producer, consumer in items if consumer == name),
+            items_to=tuple(consumer for producer, consumer in items if producer == name),
             is_splittable=primitive.kind in SPLITTABLE,
             is_control=primitive.kind.is_control,
             started=NodeStarted(node, turn) if nodes and primitive.kind in STARTING else None,

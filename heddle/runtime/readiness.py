@@ -105,12 +105,11 @@ class Readiness:
             self.requests.finish(request, now_s)
 
     def _make_ready(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
-        if run.sent_s >= 0:
-            return  # a decode that rode along with its prefill
         if run.plan.is_control:
             self.dispatcher.controls.append((request, run))
         elif isinstance(run.primitive.config, DecodeConfig):
-            raise InternalError(f"{run.primitive.name!r} lost its prefill")
+            if run.sent_s < 0:  # else it rode along with its prefill
+                raise InternalError(f"{run.primitive.name!r} lost its prefill")
         else:
             self.dispatcher.queue(request, run, now_s)
 

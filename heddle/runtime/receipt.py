@@ -26,6 +26,7 @@ class FallbackKind(Enum):
     CHUNK_KV = "chunk_kv"
     QUESTION_AHEAD = "question_ahead"  # it was not run ahead of its prompt
     EMPTY_LIST = "empty_list"
+    PIPELINE = "pipeline"  # what began with the first items of a list began again with it whole
     SPECULATION = "speculation"  # a prompt was not computed ahead
     KV_TRANSFER = "kv_transfer"  # a prompt's KV did not all come from the lane that prefilled it
     CORPUS = "corpus"  # a passage that was found is damaged, and was left out
@@ -144,6 +145,8 @@ class Receipt:
         remotes: models of other servers that wrote for it, as "model at address".
         resumed: generations that had shown tokens when they failed, and went on behind these.
         repeated: generations whose prompt came again in a loop, so that their text was there.
+        rows_ahead: texts embedded and queries searched for before the list that they are of was
+            whole.
     """
 
     optimizations: Optimizations
@@ -179,6 +182,7 @@ class Receipt:
     remotes: tuple[str, ...] = ()
     resumed: int = 0
     repeated: int = 0
+    rows_ahead: int = 0
 
 
 @dataclass(slots=True)
@@ -215,6 +219,7 @@ class ReceiptDraft:
     remotes: list[str] = field(default_factory=list)
     resumed: int = 0
     repeated: int = 0
+    rows_ahead: int = 0
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
         """Note where the request ran degraded, each in words; there may be none."""
@@ -290,4 +295,5 @@ class ReceiptDraft:
             remotes=tuple(dict.fromkeys(self.remotes)),
             resumed=self.resumed,
             repeated=self.repeated,
+            rows_ahead=self.rows_ahead,
         )

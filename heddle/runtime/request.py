@@ -17,6 +17,7 @@ from heddle.runtime.events import RequestEvent
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.primitive_plan import PrimitivePlan
 from heddle.runtime.receipt import ReceiptDraft
+from heddle.runtime.written_list import WrittenList
 from heddle.workflow.workflow import Workflow
 
 EventSink = Callable[[RequestEvent], None]
@@ -72,6 +73,9 @@ class PrimitiveRun:
     tokens that failed tries of a decode have shown: the next one goes on behind them. `told` are
     the tokens that this try has reported so far; engines that report only text leave it empty.
     `failed_on` names the engines of failed tries.
+
+    `listed` are the items of a list that it writes, for readers that begin with them. While
+    `is_growing`, its payload holds the rows that are known by now, and more may come.
     """
 
     primitive: Primitive
@@ -93,6 +97,15 @@ class PrimitiveRun:
     told: list[int] = field(default_factory=list)
     failed_on: tuple[str, ...] = ()
     parts: dict[int, Result] = field(default_factory=dict)
+    listed: WrittenList | None = None
+    is_growing: bool = False
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether all rows of its whole payload are answered."""
+        if self.payload is None or self.is_growing or self.sent_s < 0:
+            return False
+        return self.rows_done == self.payload.rows
 
     def start_over(self) -> None:
         """Forget that it was sent, and what was answered."""

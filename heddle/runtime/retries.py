@@ -94,11 +94,9 @@ class Retries:
     def _retry_rows(self, task: TaskRun, now_s: float) -> None:
         """Send the whole primitive again: rows that were answered before are asked for again."""
         request, run = task.request, task.run
-        self.tasks.detach(request, run)
         run.failed_on += (task.lane.port.name,)
-        task.lane.scheduler.pending.pop((request.id, run.primitive.name), None)
-        run.start_over()
-        self.dispatcher.queue(request, run, now_s)
+        self.dispatcher.forget_rows(request, run)
+        self.dispatcher.requeue(request, run, now_s)
 
     def _retry_generation(self, task: TaskRun, now_s: float) -> None:
         """Prefill and decode again, behind the tokens that were shown."""
@@ -115,7 +113,7 @@ class Retries:
             half.start_over()
         prefill.retries = decode.retries = max(prefill.retries, decode.retries, 1)
         decode.waits = 1
-        self.dispatcher.queue(request, prefill, now_s)
+        self.dispatcher.requeue(request, prefill, now_s)
 
 
 def _decode_of(task: TaskRun) -> PrimitiveRun:

@@ -30,6 +30,7 @@ from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.engine_scheduler import EngineScheduler
 from heddle.runtime.frame_intake import FrameIntake
 from heddle.runtime.lane import Lane
+from heddle.runtime.pipeline import Pipeline
 from heddle.runtime.readiness import Readiness
 from heddle.runtime.region_plan import RegionPlanner
 from heddle.runtime.request import EventSink, Request
@@ -107,6 +108,7 @@ class Runtime:
             self.tasks,
             self.requests,
             self._readiness,
+            Pipeline(self._dispatcher),
             retries,
             speculator,
             self.passages,

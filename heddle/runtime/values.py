@@ -1,6 +1,5 @@
-"""Reading bound parts out of an object store, and turning texts into slot values."""
+"""Reading bound parts out of an object store."""
 
-import json
 from collections.abc import Iterable, Sequence
 
 from heddle.core.errors import WorkflowError
@@ -9,8 +8,6 @@ from heddle.core.results import Generated
 from heddle.core.system_text import PromptPart, SystemText
 from heddle.graph.primitive import Part, Read, ShownPart
 from heddle.runtime.object_store import ObjectStore
-
-ITEMS_MAX = 32  # a runaway list of sub-questions must not become a runaway loop
 
 
 def resolve(part: Read, store: ObjectStore, reader: str) -> object:
@@ -88,17 +85,6 @@ def as_passages(value: object) -> tuple[Passage, ...]:
     return tuple(item for item in value if isinstance(item, Passage))
 
 
-def as_lines(text: str) -> tuple[str, ...]:
-    """Return a generation's text as a list: a JSON list, JSON strings or plain text by line."""
-    stripped = text.strip()
-    if stripped.startswith("["):
-        items = _json_or_none(stripped)
-        if isinstance(items, list):
-            return tuple(str(item).strip() for item in items if str(item).strip())[:ITEMS_MAX]
-    lines = (_line(line) for line in stripped.splitlines())
-    return tuple(line for line in lines if line)[:ITEMS_MAX]
-
-
 def _is_list(value: object) -> bool:
     return isinstance(value, tuple | list) and bool(value) and not as_passages(value)
 
@@ -114,21 +100,3 @@ def unique_passages(groups: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
         for passage in group:
             found.setdefault(passage.chunk_id, passage)
     return tuple(found.values())
-
-
-def _line(line: str) -> str:
-    line = line.strip().rstrip(",").lstrip("-*• ").strip()
-    number, dot, rest = line.partition(".")
-    if dot and number.isdigit():
-        line = rest.strip()
-    if line.startswith('"'):
-        value = _json_or_none(line)
-        line = value.strip() if isinstance(value, str) else line.strip('"')
-    return "" if line in "[]" else line
-
-
-def _json_or_none(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None

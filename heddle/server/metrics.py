@@ -47,6 +47,9 @@ RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
     "retries": Name("heddle_retries", "Primitives of answered requests that were sent again."),
     "resumed": Name("heddle_resumed", "Generations that went on behind tokens they had shown."),
     "repeated": Name("heddle_repeated", "Generations that a loop asked for again, word for word."),
+    "rows_ahead": Name(
+        "heddle_rows_ahead", "Searches that began before the list that they are of was whole."
+    ),
     "texts_truncated": Name("heddle_texts_truncated", "Texts cut to the embedder's limit."),
     "texts_windowed": Name(
         "heddle_texts_windowed", "Texts longer than that limit, read in windows."

@@ -32,6 +32,7 @@ RECEIPT_COUNTS: Final = (
     "retries",
     "resumed",
     "repeated",
+    "rows_ahead",
     "texts_truncated",
     "texts_windowed",
     "lists_probed",

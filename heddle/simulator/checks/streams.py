@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from heddle.runtime.events import Answer, NodeFinished, NodeStarted, RequestEvent, TokenDelta
-from heddle.runtime.values import as_lines
+from heddle.runtime.written_list import as_lines
 from heddle.simulator.checks.check import Check
 from heddle.simulator.ticket import Ticket
 from heddle.workflow.nodes import GenerationNode

@@ -1,18 +1,12 @@
-"""Generated text as lists, and values as prompts and queries show them."""
-
-import json
+"""Values as prompts and queries show them."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from heddle.core.errors import WorkflowError
 from heddle.core.passages import Passage
 from heddle.graph.primitive import Read
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.values import (
-    ITEMS_MAX,
-    as_lines,
     as_passages,
     as_text,
     prompt_parts,
@@ -29,48 +23,6 @@ def store_of(**values):
     for key, value in values.items():
         store.put(key, value)
     return store
-
-
-class TestAsLines:
-    @pytest.mark.parametrize(
-        ("text", "items"),
-        [
-            ('["who", "when"]', ("who", "when")),
-            ('["who",\n "when"]', ("who", "when")),
-            ("[1, 2]", ("1", "2")),
-            ('"who"\n"when"', ("who", "when")),
-            ('"who",\n"when",', ("who", "when")),
-            ('"say \\"hi\\""', ('say "hi"',)),
-            ("- who\n* when\n• where", ("who", "when", "where")),
-            ("1. who\n2. when\n10. where", ("who", "when", "where")),
-            ('1. "who"\n2. "when"', ("who", "when")),
-            ("who\n\n  when  \n", ("who", "when")),
-            ("in 3.5 years", ("in 3.5 years",)),
-            ('[\n"who",\n"when"\n', ("who", "when")),
-            ('"unclosed', ("unclosed",)),
-            ("[not json", ("[not json",)),
-            ("", ()),
-            ("  \n ", ()),
-            ("[]", ()),
-            ('["", " "]', ()),
-        ],
-    )
-    def test_reads(self, text, items):
-        assert as_lines(text) == items
-
-    def test_a_runaway_list_is_cut(self):
-        assert len(as_lines("\n".join(map(str, range(500))))) == ITEMS_MAX
-        assert len(as_lines(json.dumps(list(map(str, range(500)))))) == ITEMS_MAX
-
-    @given(st.text())
-    def test_takes_any_text_and_gives_clean_items(self, text):
-        items = as_lines(text)
-        assert len(items) <= ITEMS_MAX
-        assert all(item and item == item.strip() for item in items)
-
-    @given(st.lists(st.text("abc -'", min_size=1).map(str.strip).filter(bool), max_size=9))
-    def test_a_json_list_comes_back_whole(self, items):
-        assert as_lines(json.dumps(items)) == tuple(items)
 
 
 class TestResolve:

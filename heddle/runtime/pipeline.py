@@ -1,0 +1,66 @@
+"""Readers of a list that begin with its first items. (Teola §4.2, pass 4)"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from heddle.core.errors import HeddleError
+from heddle.core.results import Vectors
+from heddle.runtime.dispatcher import Dispatcher
+from heddle.runtime.request import PrimitiveRun, Request
+from heddle.runtime.written_list import WrittenList
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """Sends the rows of an Embedding, and of its Searching, as soon as each is known.
+
+    Args:
+        dispatcher: takes the rows.
+
+    Mutates: the runs of the readers.
+    """
+
+    dispatcher: Dispatcher
+
+    def hear(self, request: Request, decode: PrimitiveRun, text: str, now_s: float) -> None:
+        """Take in what a generation has written next."""
+        if not decode.plan.items_to:
+            return
+        if decode.listed is None:
+            decode.listed = WrittenList()
+        if decode.listed.add(text):
+            self.feed(request, decode, now_s)
+
+    def feed(self, request: Request, producer: PrimitiveRun, now_s: float) -> None:
+        """Let the readers of a list go on with the items that are there by now."""
+        for name in producer.plan.items_to:
+            reader = request.runs.get(name)
+            if reader is not None:
+                self._begin(request, reader, now_s)
+
+    def _begin(self, request: Request, reader: PrimitiveRun, now_s: float) -> None:
+        growing = [request.runs[name] for name in reader.plan.items_from if name in request.runs]
+        if reader.waits != len(growing):
+            return  # for something else, too
+        store = request.store
+        for producer in growing:
+            items = _items(producer)
+            if items is None:
+                return
+            store = store.with_value(producer.primitive.writes[0], items)
+        try:
+            self.dispatcher.begin(request, reader, store, now_s)
+        except HeddleError:
+            return  # as it will tell itself when the list is whole
+
+
+def _items(producer: PrimitiveRun) -> object:
+    """Return the rows of a value up to the first that is missing; None = there is none."""
+    if producer.listed is not None:
+        return tuple(producer.listed.items)
+    rows, found = 0, []
+    while isinstance(part := producer.parts.get(rows), Vectors):
+        found.append(part.values)
+        rows += len(part.values)
+    return Vectors(np.vstack(found)) if found else None

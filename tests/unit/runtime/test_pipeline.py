@@ -1,0 +1,274 @@
+"""Searches for a list's items begin while it is written, and find what they would find later."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heddle.core.frames import Done, Progress
+from heddle.core.payloads import DecodePayload, EmbedPayload, SearchPayload
+from heddle.core.results import FinishReason, Generated
+from heddle.core.tasks import Optimizations
+from heddle.passes.runner import PassRunner
+from heddle.runtime.events import NodeFinished, NodeStarted
+from heddle.workflow.presets import multistep
+from heddle.workflow.ragraph import END, START, RAGraph
+from tests.helpers.fake_ports import Bench, ManualClock
+
+
+class Writing(Bench):
+    """A bench on which `decompose` writes and ends as the test says."""
+
+    def __init__(self, workflow=None, **options):
+        super().__init__(**options)
+        self.llm.holds = lambda task: (
+            task.identity.node == "decompose" and isinstance(task.payload, DecodePayload)
+        )
+        self.text = ""
+        self.workflow = workflow or multistep(topk=2).compile()
+
+    def write(self, text):
+        self.text += text
+        (task_id,) = self.llm.open
+        self.llm.post(Progress(task_id, (1,), text))
+        self.cycle()
+
+    def end(self, text=None):
+        (task_id,) = self.llm.open
+        text = self.text if text is None else text
+        self.llm.post(Done(task_id, Generated(text, (1, 2), FinishReason.STOP)))
+        self.cycle()
+
+    @property
+    def embedded(self):
+        payloads = [t.payload for t in self.embedding.tasks()]
+        return [p.texts for p in payloads if isinstance(p, EmbedPayload)]
+
+    @property
+    def searched(self):
+        payloads = [t.payload for t in self.vector.tasks()]
+        return [p.rows for p in payloads if isinstance(p, SearchPayload)]
+
+
+def passages_of(call):
+    return [p.chunk_id for p in call.answer.passages]
+
+
+def whole(text, mode=Optimizations.OFF):
+    bench = Writing()
+    call = bench.submit(bench.workflow, optimizations=mode)
+    bench.write(text)
+    bench.end()
+    bench.assert_idle()
+    return call
+
+
+def test_each_item_is_searched_for_when_its_line_has_ended():
+    bench = Writing()
+    call = bench.submit(bench.workflow)
+    bench.write("who")
+    assert bench.embedded == []
+    bench.write("\nwhen it")
+    assert bench.embedded == [("why who",)]
+    assert bench.searched == [1]
+    bench.write(" was\n")
+    assert bench.embedded == [("why who",), ("why when it was",)]
+    assert bench.searched == [1, 1]
+    bench.end()
+    receipt = call.answer.receipt
+    assert receipt.rows_ahead == 4  # two texts, two queries
+    assert "pipeline_decoding" in receipt.passes
+    assert receipt.fallbacks == ()
+    bench.assert_idle()
+
+
+def test_the_last_line_follows_when_the_list_is_whole():
+    bench = Writing()
+    call = bench.submit(bench.workflow)
+    bench.write("who\nwhen it was")
+    bench.end()
+    assert bench.embedded == [("why who",), ("why when it was",)]
+    assert bench.searched == [1, 1]
+    assert call.answer.receipt.rows_ahead == 2
+    assert passages_of(call) == passages_of(whole("who\nwhen it was"))
+    bench.assert_idle()
+
+
+def test_it_is_answered_before_the_list_is_whole_or_after():
+    bench = Writing()
+    bench.embedding.holds = lambda task: True
+    call = bench.submit(bench.workflow)
+    bench.write("who\nwhen it was\n")
+    bench.end()
+    assert bench.searched == []
+    bench.embedding.answer_all()
+    bench.cycle()
+    assert bench.searched == [2]
+    assert passages_of(call) == passages_of(whole("who\nwhen it was\n"))
+    bench.assert_idle()
+
+
+def test_a_list_that_turns_out_to_be_another_is_searched_for_again():
+    bench = Writing()
+    call = bench.submit(bench.workflow)
+    bench.write('["who", "when it was"')  # never closed: it is read line by line
+    assert bench.embedded == [("why who", "why when it was")]
+    bench.end()
+    answer = call.answer
+    assert bench.embedded[-1] == ('why ["who", "when it was"',)
+    assert passages_of(call) == passages_of(whole('["who", "when it was"'))
+    assert answer.receipt.fallback_kinds == {"pipeline": 2}
+    assert "retrieve.embedding@0 began again" in answer.receipt.fallbacks[0]
+    bench.assert_idle()
+
+
+def test_rows_in_flight_of_another_list_are_taken_back():
+    bench = Writing()
+    bench.embedding.holds = lambda task: len(task.payload.texts[0]) < 10
+    call = bench.submit(bench.workflow)
+    bench.write('["who",')
+    bench.end()
+    assert passages_of(call) == passages_of(whole('["who",'))
+    bench.assert_idle()
+
+
+def test_an_empty_text_falls_back_to_the_question_alone():
+    bench = Writing()
+    call = bench.submit(bench.workflow)
+    bench.write("\n\n")
+    bench.end()
+    assert bench.embedded == [("why",)]
+    assert call.answer.receipt.rows_ahead == 0
+
+
+def test_rows_that_have_no_credit_wait():
+    bench = Writing(embedding=1)
+    bench.embedding.holds = lambda task: True
+    call = bench.submit(bench.workflow)
+    bench.write("who\nwhen\nwhere\n")
+    assert bench.embedded == [("why who",)]
+    bench.end()
+    for _ in range(3):
+        bench.embedding.answer_all()
+        bench.cycle()
+    assert bench.embedded == [("why who",), ("why when",), ("why where",)]
+    assert passages_of(call) == passages_of(whole("who\nwhen\nwhere\n"))
+    bench.assert_idle()
+
+
+@pytest.mark.parametrize("stage", ["embedding", "vector"])
+def test_a_row_that_fails_is_sent_again(stage):
+    bench = Writing()
+    port = getattr(bench, stage)
+    port.holds = lambda task: True
+    call = bench.submit(bench.workflow)
+    bench.write("who\n")
+    if stage == "vector":
+        assert bench.searched == [1]
+    (task_id,) = port.open
+    port.holds = lambda task: False
+    port.fail(task_id)
+    bench.cycle()
+    bench.write("when it was\n")
+    bench.end()
+    assert call.answer.receipt.retries == 1
+    assert passages_of(call) == passages_of(whole("who\nwhen it was\n"))
+    bench.assert_idle()
+
+
+def test_a_loop_begins_with_the_first_item(listing1):
+    bench = Bench()
+    bench.llm.holds = lambda task: (
+        task.identity.node == "0" and isinstance(task.payload, DecodePayload)
+    )
+    call = bench.submit(listing1)
+    (task_id,) = bench.llm.open
+    bench.llm.post(Progress(task_id, (1,), "who\nwh"))
+    bench.cycle()
+    assert [t.payload.texts for t in bench.embedding.tasks()] == [("who",)]
+    bench.llm.post(Done(task_id, Generated("who\nwhen", (1, 2), FinishReason.STOP)))
+    bench.cycle()
+    assert [t.payload.texts for t in bench.embedding.tasks()] == [("who",), ("when",)]
+    assert call.answer.receipt.rows_ahead == 2
+    bench.assert_idle()
+
+
+def test_callers_hear_of_a_node_that_begins_before_the_other_has_ended():
+    bench = Writing()
+    call = bench.submit(bench.workflow)
+    bench.write("who\n")
+    bench.end()
+    told = [e for e in call.events if isinstance(e, NodeStarted | NodeFinished)]
+    assert told.index(NodeStarted("retrieve", 0)) < told.index(NodeFinished("decompose", 0))
+    assert told.count(NodeStarted("retrieve", 0)) == 1
+
+
+def test_what_waits_for_something_else_waits():
+    graph = RAGraph("two")
+    graph.add_tool("look", lambda query: "notes", ("query",), "notes")
+    graph.add_generation("decompose", "{query}", "items", parse="lines")
+    graph.add_retrieval("retrieve", "{notes} {items}", topk=2, collect=True)
+    graph.add_generation("answer", "{docs}{query}")
+    bench = Writing(graph.compile())
+    bench.tools.holds = lambda task: True
+    bench.submit(bench.workflow)
+    bench.write("who\n")
+    assert bench.embedded == []
+    bench.tools.answer_all()
+    bench.cycle()
+    bench.write("when\n")
+    assert bench.embedded == [("notes who", "notes when")]
+    bench.end()
+    bench.assert_idle()
+
+
+def test_a_request_that_is_cancelled_leaves_nothing():
+    bench = Writing()
+    bench.embedding.holds = lambda task: True
+    call = bench.submit(bench.workflow)
+    bench.write("who\nwhen\n")
+    bench.cancel(call)
+    bench.assert_idle()
+
+
+@pytest.mark.parametrize("how", ["off", "disabled"])
+def test_it_can_be_left_out(how):
+    runner = PassRunner(ManualClock(), disabled=frozenset({"pipeline_decoding"}))
+    bench = Writing(runner=runner if how == "disabled" else None)
+    mode = Optimizations.OFF if how == "off" else Optimizations.EXACT
+    call = bench.submit(bench.workflow, optimizations=mode)
+    bench.write("who\nwhen\n")
+    assert bench.embedded == []
+    bench.end()
+    assert call.answer.receipt.rows_ahead == 0
+
+
+def test_a_list_that_is_taken_again_is_whole_at_once():
+    graph = RAGraph("again").add_generation("decompose", "{query}", "items", parse="lines")
+    graph.add_retrieval("retrieve", "{items}", topk=2, collect=True)
+    graph.add_edge(START, "decompose").add_edge("decompose", "retrieve")
+    graph.add_edge("retrieve", lambda state: END if state["turn"] == 2 else "decompose")
+    bench = Writing(graph.compile())
+    call = bench.submit(bench.workflow)
+    bench.write("who\nwhen\n")
+    bench.end()
+    assert call.answer.receipt.repeated == 1
+    assert bench.embedded == [("who",), ("who",)]
+    bench.assert_idle()
+
+
+@given(
+    st.text('ab"[],\n\r 1', max_size=40),
+    st.lists(st.integers(0, 40), max_size=5),
+    st.integers(1, 3),
+)
+def test_any_text_in_any_pieces_finds_the_same(text, cuts, credits):
+    bench = Writing(embedding=credits, vector=credits)
+    call = bench.submit(bench.workflow)
+    places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    for start, stop in pairwise(places):
+        bench.write(text[start:stop])
+    bench.end()
+    assert passages_of(call) == passages_of(whole(text))
+    bench.assert_idle()
