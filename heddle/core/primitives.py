@@ -1,7 +1,6 @@
 """The kinds of primitive: the smallest operations that are scheduled. (Teola Table 1)"""
 
 from enum import Enum
-from typing import Final
 
 
 class PrimitiveKind(Enum):
@@ -11,8 +10,8 @@ class PrimitiveKind(Enum):
     its neighbours' (FusionRAG §3.1). Asking runs a prompt's question while its passages are looked
     for (FusionRAG §3.2).
 
-    The kinds in `UNBUILT_KINDS` have a name only: no component is lowered to them yet, and no
-    engine takes them.
+    Teola's partial kinds are not among them: which parts of a text or a prompt there are is known
+    only as the request runs (`passes/pipeline_decoding.py`, `passes/split_prefill.py`).
     """
 
     EMBEDDING = "embedding"
@@ -23,8 +22,6 @@ class PrimitiveKind(Enum):
     EXTRACTING = "extracting"
     ASKING = "asking"
     PREFILLING = "prefilling"
-    PARTIAL_PREFILLING = "partial_prefilling"
-    FULL_PREFILLING = "full_prefilling"
     DECODING = "decoding"
     CONDITION = "condition"
     AGGREGATE = "aggregate"
@@ -38,12 +35,3 @@ class PrimitiveKind(Enum):
     def is_control(self) -> bool:
         """Whether the runtime itself carries it out, without an engine."""
         return self in (PrimitiveKind.CONDITION, PrimitiveKind.AGGREGATE)
-
-
-# Named here for what is still to be built on them: the pass `split_prefill` (Teola §4.2).
-UNBUILT_KINDS: Final = frozenset(
-    {
-        PrimitiveKind.PARTIAL_PREFILLING,
-        PrimitiveKind.FULL_PREFILLING,
-    }
-)

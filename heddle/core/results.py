@@ -25,6 +25,11 @@ class Vectors:
     truncated: int = 0
     windowed: int = 0
 
+    @property
+    def rows(self) -> int:
+        """Texts that were embedded."""
+        return len(self.values)
+
 
 class Quote(NamedTuple):
     """An answer as it stands in a passage: characters [start, end) of passage number `passage`.
@@ -119,6 +124,11 @@ class Hits:
     by_words: RankedHits | None = None
     hits_cached: int = 0
     recall: RecallEstimate | None = None
+
+    @property
+    def rows(self) -> int:
+        """Queries that were searched for."""
+        return len(self.labels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from heddle.passes.pipeline_decoding import PipelineDecoding
 from heddle.passes.prune_dependencies import PruneDependencies
 from heddle.passes.skip_repeats import SkipRepeats
 from heddle.passes.speculate_prefill import SpeculatePrefill
+from heddle.passes.split_prefill import SplitPrefill
 from heddle.passes.split_substages import SplitSubstages
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ GRAPH_PASSES: Final[tuple[GraphPass, ...]] = (
     PruneDependencies(),
     SkipRepeats(),
     PipelineDecoding(),
+    SplitPrefill(),  # of the searches that begin early, the first end early
 )
 REQUESTED_PASSES: Final[tuple[GraphPass, ...]] = (AskAhead(),)
 CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (SplitSubstages(), SpeculatePrefill())

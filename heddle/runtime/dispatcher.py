@@ -24,7 +24,7 @@ from heddle.runtime.guess import end_guess, guessable
 from heddle.runtime.lane import Lane
 from heddle.runtime.long_prompts import LongPrompt, LongPrompts
 from heddle.runtime.object_store import ObjectStore
-from heddle.runtime.payload_builder import Built, build_payload
+from heddle.runtime.payload_builder import Built, build_lead, build_payload
 from heddle.runtime.receipt import FallbackKind
 from heddle.runtime.repeats import repeated
 from heddle.runtime.request import PrimitiveRun, Request
@@ -207,6 +207,16 @@ class Dispatcher:
         payload, _ = self._build(request, prefill, store)
         assert isinstance(payload, PrefillPayload), f"{prefill.name!r} is no prefill"
         return replace(payload, is_speculative=True, rows=0)
+
+    def lead(
+        self, request: Request, prefill: Primitive, key: str, store: ObjectStore
+    ) -> PrefillPayload:
+        """Return a prompt up to the passages of a key, as they are in a store by now.
+
+        Raises:
+            HeddleError: the payload can't be built.
+        """
+        return build_lead(prefill, key, store, self.tokenizer, request.tenant)
 
     def _build(self, request: Request, primitive: Primitive, store: ObjectStore) -> Built:
         scope = SearchScope(request.tenant, request.where)

@@ -61,6 +61,15 @@ def passages_so_far(
     return _passages(_nearest((hits,), topk), passages, tenant)  # the search itself notes damage
 
 
+def first_passages(
+    hits: Sequence[Hits], config: SearchConfig, passages: PassageSource | None, tenant: str
+) -> tuple[Passage, ...]:
+    """Return what a search finds by the hits of its first rows; it's the value's beginning where
+    the passages of `each` query are wanted.
+    """
+    return _passages(_best(hits, config, ReceiptDraft()), passages, tenant)
+
+
 def text_value(text: str, is_list: bool, node: str, receipt: ReceiptDraft) -> object:
     """Return the value of a generation's text: the text, or its lines as a list.
 

@@ -142,6 +142,7 @@ class FrameIntake:
             self._complete(request, run, now_s)
         else:
             self.pipeline.feed(request, run, now_s)
+            self.speculator.hear_rows(request, run)
 
     def _complete(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Write the value of a primitive, and those of readers that needed nothing but its end."""

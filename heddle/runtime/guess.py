@@ -17,13 +17,18 @@ def guessable(request: Request, search: PrimitiveRun) -> Sequence[PrimitiveRun]:
     Where answers may be approximate by chunk KV, a prompt is not computed from its beginning, and
     a ranking by words is not known before the search is over.
     """
-    config, mode = search.primitive.config, request.optimizations
-    is_fused = mode is Optimizations.APPROX and request.kv_reuse.is_approximate
-    is_excluded = mode is Optimizations.OFF or is_fused
-    if is_excluded or not isinstance(config, SearchConfig) or config.words:
+    config = search.primitive.config
+    if not may_guess(request) or not isinstance(config, SearchConfig) or config.words:
         return ()
     waiting = (request.runs[name] for name in search.plan.after if name in request.runs)
     return [run for run in waiting if isinstance(run.primitive.config, PrefillConfig)]
+
+
+def may_guess(request: Request) -> bool:
+    """Whether prompts of a request may be computed ahead, from their beginning."""
+    mode = request.optimizations
+    is_fused = mode is Optimizations.APPROX and request.kv_reuse.is_approximate
+    return mode is not Optimizations.OFF and not is_fused
 
 
 def note_problem(prefill: PrimitiveRun, event: Failed) -> None:

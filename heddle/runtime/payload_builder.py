@@ -108,6 +108,27 @@ def build_payload(
     raise InternalError(f"{primitive.name!r} has no payload of its own")
 
 
+def build_lead(
+    primitive: Primitive, key: str, store: ObjectStore, tokenizer: Tokenizer | None, tenant: str
+) -> PrefillPayload:
+    """Return a prompt up to the passages of `key`, to be computed ahead of what follows them.
+
+    Raises:
+        InternalError: something before them isn't written.
+        InputError: it is too long for the model as it is.
+    """
+    config = primitive.config
+    assert isinstance(config, PrefillConfig), f"{primitive.name!r} is no prefill"
+    shown = config.parts[: config.parts.index(Read(key)) + 1]
+    if tokenizer is None:
+        raise InternalError("a generation needs a tokenizer")
+    parts = prompt_parts(shown, store, primitive.node)
+    tokenizer.check_length(parts)
+    # The same ids as in the whole prompt: what stands behind a passage changes nothing before it.
+    segments = tokenizer.encode_prompt(parts)[:-1]
+    return PrefillPayload(segments, cache_salt=tenant, is_speculative=True, rows=0)
+
+
 def _build_search(
     config: SearchConfig, store: ObjectStore, scope: SearchScope, node: str
 ) -> SearchPayload:

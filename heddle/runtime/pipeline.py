@@ -36,7 +36,7 @@ class Pipeline:
         """Let the readers of a list go on with the items that are there by now."""
         for name in producer.plan.items_to:
             reader = request.runs.get(name)
-            if reader is not None:
+            if reader is not None and reader.plan.is_splittable:
                 self._begin(request, reader, now_s)
 
     def _begin(self, request: Request, reader: PrimitiveRun, now_s: float) -> None:
@@ -59,8 +59,5 @@ def _items(producer: PrimitiveRun) -> object:
     """Return the rows of a value up to the first that is missing; None = there is none."""
     if producer.listed is not None:
         return tuple(producer.listed.items)
-    rows, found = 0, []
-    while isinstance(part := producer.parts.get(rows), Vectors):
-        found.append(part.values)
-        rows += len(part.values)
-    return Vectors(np.vstack(found)) if found else None
+    vectors = [part.values for part in producer.first_parts() if isinstance(part, Vectors)]
+    return Vectors(np.vstack(vectors)) if vectors else None

@@ -1,6 +1,6 @@
 """One request in flight: its store, its open primitives, its receipt."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
@@ -8,7 +8,7 @@ from heddle.core.passages import Passage
 from heddle.core.payloads import Payload, Sampling, Segment
 from heddle.core.ports import EnginePort
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Generated, Result
+from heddle.core.results import Generated, Hits, Result, Vectors
 from heddle.core.search_scope import Where
 from heddle.core.tasks import Optimizations, Priority
 from heddle.graph.primitive import Primitive
@@ -25,7 +25,7 @@ EventSink = Callable[[RequestEvent], None]
 
 @dataclass(slots=True)
 class Guess:
-    """A prompt that was sent for a prefill which still waits for its search.
+    """A prompt, or its first part, that was sent for a prefill which still waits for its search.
 
     It shows `chunk_ids`, found by then, and was sent to `engine` in its `epoch`. `probability` and
     `gain_s` are what was predicted; `problem` says why it failed, "" = it hasn't.
@@ -48,7 +48,8 @@ class Guess:
         has a prefix index of its own, which a restart empties.
         """
         where = self.engine, self.epoch
-        return not self.problem and token_ids == self.token_ids and where == (port.name, port.epoch)
+        is_begun = token_ids[: len(self.token_ids)] == self.token_ids
+        return not self.problem and is_begun and where == (port.name, port.epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,13 @@ class PrimitiveRun:
         if self.payload is None or self.is_growing or self.sent_s < 0:
             return False
         return self.rows_done == self.payload.rows
+
+    def first_parts(self) -> Iterator[Vectors | Hits]:
+        """Yield the results of its rows up to the first that is missing."""
+        row = 0
+        while isinstance(part := self.parts.get(row), Vectors | Hits):
+            yield part
+            row += part.rows
 
     def start_over(self) -> None:
         """Forget that it was sent, and what was answered."""

@@ -1,5 +1,6 @@
 """Prompts computed while their search still runs: what could be, and what is. (HedraRAG §4.3)"""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -8,15 +9,17 @@ from heddle.core.frames import Progress
 from heddle.core.payloads import PrefillPayload
 from heddle.core.ports import PassageSource
 from heddle.core.primitives import PrimitiveKind
-from heddle.graph.primitive import SearchConfig
+from heddle.core.results import Hits
+from heddle.graph.primitive import CollectConfig, SearchConfig
 from heddle.passes.cycle_view import Provisional, Speculate
 from heddle.runtime.dispatcher import Dispatcher
-from heddle.runtime.folding import passages_so_far
-from heddle.runtime.guess import end_guess, guessable
+from heddle.runtime.folding import first_passages, passages_so_far
+from heddle.runtime.guess import end_guess, guessable, may_guess
 from heddle.runtime.lane import Lane
 from heddle.runtime.request import Guess, PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.task_table import TaskRun
+from heddle.runtime.values import as_passages, unique_passages
 
 
 class Look(NamedTuple):
@@ -28,9 +31,19 @@ class Look(NamedTuple):
     now_s: float
 
     @property
+    def request(self) -> Request:
+        """Whose search it is."""
+        return self.task.request
+
+    @property
     def is_open(self) -> bool:
         """Whether the search still runs, by what has arrived since."""
-        return not self.task.request.is_ended and self.prefill.waits == 1
+        return not self.request.is_ended and self.prefill.waits == 1
+
+    @property
+    def probability(self) -> float:
+        """Of the hits being the last."""
+        return self.event.probability
 
     @property
     def chunk_ids(self) -> tuple[int, ...]:
@@ -46,6 +59,36 @@ class Look(NamedTuple):
         """
         passed_s = self.now_s - self.task.sent_s
         return passed_s * (1 - self.event.fraction) / self.event.fraction
+
+
+class Lead(NamedTuple):
+    """The first passages of a prompt, which stay, while its search goes on for other queries.
+
+    `collect` joins them behind those of earlier turns; the search's parts are about `rest_s` [s]
+    from their end.
+    """
+
+    request: Request
+    search: PrimitiveRun
+    collect: PrimitiveRun
+    prefill: PrimitiveRun
+    hits: tuple[Hits, ...]
+    rest_s: float
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the prompt still waits for other passages."""
+        return not self.request.is_ended and self.collect.primitive.name in self.request.runs
+
+    @property
+    def probability(self) -> float:
+        """Of the passages being those of the prompt."""
+        return 1.0
+
+    @property
+    def chunk_ids(self) -> tuple[int, ...]:
+        """What was found, query by query."""
+        return tuple(label for group in self.hits for label in group.labels.ravel().tolist())
 
 
 class Offer(NamedTuple):
@@ -77,7 +120,7 @@ class Speculator:
     dispatcher: Dispatcher
     requests: RequestTable
     passages: PassageSource | None
-    _looks: dict[tuple[int, str], Look] = field(default_factory=dict)  # a prefill's newest
+    _looks: dict[tuple[int, str], Look | Lead] = field(default_factory=dict)  # a prefill's newest
     _offers: dict[tuple[int, str], Offer] = field(default_factory=dict)
 
     def hear(self, task: TaskRun, event: Progress, now_s: float) -> None:
@@ -90,6 +133,17 @@ class Speculator:
                     task, event, prefill, now_s
                 )
 
+    def hear_rows(self, request: Request, search: PrimitiveRun) -> None:
+        """Take in that some queries of a search are answered, if a prompt can begin with them."""
+        if not may_guess(request):
+            return
+        rest_s = self.dispatcher.lane_for(PrimitiveKind.SEARCHING).stage_s or 0.0
+        hits = tuple(part for part in search.first_parts() if isinstance(part, Hits))
+        for collect in _open_readers(request, search) if hits else ():
+            for prefill in _open_readers(request, collect):
+                key = request.id, prefill.primitive.name
+                self._looks[key] = Lead(request, search, collect, prefill, hits, rest_s)
+
     def offered(self, now_s: float) -> tuple[Provisional, ...]:
         """Return the prompts that could be computed ahead now, by what searches have told.
 
@@ -98,8 +152,7 @@ class Speculator:
         """
         for look in self._looks.values():
             if look.is_open:
-                request = look.task.request
-                self.requests.guard(request, now_s, self._consider, look, now_s)
+                self.requests.guard(look.request, now_s, self._consider, look, now_s)
         return tuple(offer.provisional for offer in self._offers.values())
 
     def begin(self, edit: Speculate, now_s: float) -> None:
@@ -126,14 +179,15 @@ class Speculator:
         self._looks.clear()
         self._offers.clear()
 
-    def _consider(self, look: Look, now_s: float) -> None:
+    def _consider(self, look: Look | Lead, now_s: float) -> None:
         """Take a guess back whose hits have changed; offer a prompt where one could begin."""
-        request, prefill = look.task.request, look.prefill
-        if prefill.guess is not None:
-            if prefill.guess.chunk_ids == look.chunk_ids:
-                return
-            end_guess(self.dispatcher.tasks, request, prefill, now_s, is_adopted=False)
+        request, prefill = look.request, look.prefill
         lane = self.dispatcher.lane_for(PrimitiveKind.PREFILLING)
+        if prefill.guess is not None:
+            is_right = isinstance(look, Lead)  # the prompt goes on from it, once it is computed
+            if prefill.guess.chunk_ids == look.chunk_ids or (is_right and not lane.is_idle):
+                return
+            end_guess(self.dispatcher.tasks, request, prefill, now_s, is_adopted=is_right)
         prompt = self._prompt(look) if lane.is_idle else None
         if prompt is None:
             return
@@ -143,27 +197,47 @@ class Speculator:
             name,
             lane.port.name,
             len(prompt.token_ids),
-            look.event.probability,
+            look.probability,
             look.rest_s,
         )
         self._offers[request.id, name] = Offer(
             provisional, look.chunk_ids, request, prefill, prompt, lane
         )
 
-    def _prompt(self, look: Look) -> PrefillPayload | None:
+    def _prompt(self, look: Look | Lead) -> PrefillPayload | None:
         """Return the prompt with these hits; None where it takes long to make.
 
         None, too, where it can't be built, as itself will tell.
         """
-        task = look.task
-        request, search = task.request, task.run.primitive
+        try:
+            return self._lead(look) if isinstance(look, Lead) else self._guess(look)
+        except HeddleError:
+            return None
+
+    def _guess(self, look: Look) -> PrefillPayload | None:
+        request, search = look.request, look.task.run.primitive
         assert isinstance(search.config, SearchConfig), f"{search.name!r} is no search"
         found = passages_so_far(look.event, search.config.topk, self.passages, request.tenant)
         store = request.store.with_value(search.writes[0], found)
         prefill = look.prefill.primitive
-        try:
-            if self.dispatcher.long_prompts.has_long_text(prefill, store):
-                return None
-            return self.dispatcher.guess(request, prefill, store)
-        except HeddleError:
+        if self.dispatcher.long_prompts.has_long_text(prefill, store):
             return None
+        return self.dispatcher.guess(request, prefill, store)
+
+    def _lead(self, lead: Lead) -> PrefillPayload:
+        request, search = lead.request, lead.search.primitive
+        collect = lead.collect.primitive
+        assert isinstance(search.config, SearchConfig), f"{search.name!r} is no search"
+        assert isinstance(collect.config, CollectConfig), f"{collect.name!r} joins nothing"
+        found = first_passages(lead.hits, search.config, self.passages, request.tenant)
+        earlier = [as_passages(request.store.get(p.key)) for p in collect.config.parts[:-1]]
+        key = collect.writes[0]
+        store = request.store.with_value(key, unique_passages([*earlier, found]))
+        return self.dispatcher.lead(request, lead.prefill.primitive, key, store)
+
+
+def _open_readers(request: Request, run: PrimitiveRun) -> Iterator[PrimitiveRun]:
+    """Yield what may begin with a part of what a primitive writes."""
+    for name in run.plan.items_to:
+        if name in request.runs:
+            yield request.runs[name]

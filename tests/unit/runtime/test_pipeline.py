@@ -6,15 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heddle.core.commands import Cancel
+from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.frames import Done, Progress
-from heddle.core.payloads import DecodePayload, EmbedPayload, SearchPayload
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.payloads import DecodePayload, EmbedPayload, PrefillPayload, SearchPayload
 from heddle.core.results import FinishReason, Generated
 from heddle.core.tasks import Optimizations
 from heddle.passes.runner import PassRunner
 from heddle.runtime.events import NodeFinished, NodeStarted
 from heddle.workflow.presets import multistep
 from heddle.workflow.ragraph import END, START, RAGraph
-from tests.helpers.fake_ports import Bench, ManualClock
+from tests.helpers.fake_ports import Bench, ManualClock, is_search
 
 
 class Writing(Bench):
@@ -272,3 +275,119 @@ def test_any_text_in_any_pieces_finds_the_same(text, cuts, credits):
     bench.end()
     assert passages_of(call) == passages_of(whole(text))
     bench.assert_idle()
+
+
+class Leading(Writing):
+    """A bench whose searches run on until they are asked to end, and whose engines know their costs."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.vector.holds = is_search
+        self.llm.costs = CostSnapshot("llm", 1, {"call": 0.001, "prefill_tokens": 1e-3})
+        self.llm.post()
+        self.runtime.lanes["vector"].learn_stage(1.0)
+
+    def find(self, place=0):
+        """End one of the searches that run."""
+        self.vector.answer(list(self.vector.open)[place])
+        self.cycle()
+
+    @property
+    def leads(self):
+        payloads = [t.payload for t in self.llm.tasks() if isinstance(t.payload, PrefillPayload)]
+        return [p for p in payloads if p.is_speculative]
+
+
+def listed(bench, text="who\nwhen it was\nwhere they all went\n", **options):
+    """Submit a request whose three searches run, its list written."""
+    call = bench.submit(bench.workflow, **options)
+    for line in text.splitlines(keepends=True):
+        bench.write(line)
+    bench.end()
+    return call
+
+
+def test_a_prompt_begins_with_the_passages_of_the_first_queries():
+    bench = Leading()
+    call = listed(bench, tenant="a")
+    bench.find()
+    (lead,) = bench.leads
+    bench.vector.answer_all()
+    bench.cycle()
+    receipt = call.answer.receipt
+    prompt = next(
+        t.payload
+        for t in reversed(bench.llm.tasks())
+        if t.identity.node == "answer" and isinstance(t.payload, PrefillPayload)
+    )
+    assert prompt.token_ids[: len(lead.token_ids)] == lead.token_ids
+    assert len(lead.token_ids) < len(prompt.token_ids)
+    assert (lead.cache_salt, lead.rows) == ("a", 0)
+    (speculation,) = receipt.speculations
+    assert speculation.is_adopted
+    assert "split_prefill" in receipt.passes
+    bench.assert_idle()
+
+
+def test_it_goes_on_with_the_next_ones():
+    bench = Leading()
+    call = listed(bench)
+    bench.find()
+    bench.find()
+    first, second = bench.leads
+    assert second.token_ids[: len(first.token_ids)] == first.token_ids
+    bench.vector.answer_all()
+    bench.cycle()
+    assert [s.is_adopted for s in call.answer.receipt.speculations] == [True, True]
+    bench.assert_idle()
+
+
+def test_what_is_being_computed_is_not_taken_back():
+    bench = Leading()
+    bench.llm.holds = lambda task: (
+        getattr(task.payload, "is_speculative", False)
+        or (task.identity.node == "decompose" and isinstance(task.payload, DecodePayload))
+    )
+    call = listed(bench)
+    bench.find()
+    bench.find()
+    assert len(bench.leads) == 1
+    assert [c for c in bench.llm.sent(Cancel) if c.task_id in bench.llm.open] == []
+    bench.vector.answer_all()
+    bench.cycle()
+    assert [s.is_adopted for s in call.answer.receipt.speculations] == [True]
+    bench.assert_idle()
+
+
+def test_later_queries_that_end_first_begin_nothing():
+    bench = Leading()
+    listed(bench)
+    bench.find(place=1)
+    assert bench.leads == []
+
+
+def test_an_engine_that_is_busy_is_left_alone():
+    bench = Leading()
+    bench.submit(bench.workflow)
+    bench.write("who\n")
+    bench.find()  # the list is still being written
+    assert bench.leads == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"optimizations": Optimizations.OFF},
+        {"optimizations": Optimizations.APPROX, "kv_reuse": KvReuse(ReusePolicy.FUSIONRAG, 0.15)},
+    ],
+    ids=["off", "chunk_kv"],
+)
+def test_only_where_prompts_are_computed_from_their_beginning(options):
+    bench = Leading()
+    call = listed(bench, **options)
+    if bench.vector.open:
+        bench.find()
+    assert bench.leads == []
+    bench.vector.answer_all()
+    bench.cycle()
+    assert call.answer.receipt.speculations == ()
