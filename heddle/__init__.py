@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     )
     from heddle.runtime.handle import Handle
     from heddle.runtime.receipt import Receipt
+    from heddle.workflow.calls import Calls
+    from heddle.workflow.deferred import Deferred
+    from heddle.workflow.function import WorkflowFunction, as_workflow
     from heddle.workflow.ragraph import END, START, RAGraph
     from heddle.workflow.workflow import Workflow
 
@@ -56,9 +59,11 @@ _HOMES: Final = {
     "Answer": "heddle.runtime.events",
     "App": "heddle.app",
     "Busy": "heddle.core.errors",
+    "Calls": "heddle.workflow.calls",
     "Cancelled": "heddle.core.errors",
     "ConfigError": "heddle.core.errors",
     "DeadlineExceeded": "heddle.core.errors",
+    "Deferred": "heddle.workflow.deferred",
     "DiskFull": "heddle.core.errors",
     "DocumentChange": "heddle.app.indexing.documents",
     "EmbeddingOptions": "heddle.app.request_options",
@@ -98,6 +103,8 @@ _HOMES: Final = {
     "Vectors": "heddle.core.results",
     "Workflow": "heddle.workflow.workflow",
     "WorkflowError": "heddle.core.errors",
+    "WorkflowFunction": "heddle.workflow.function",
+    "as_workflow": "heddle.workflow.function",
 }
 __all__ = [
     "END",
@@ -105,9 +112,11 @@ __all__ = [
     "Answer",
     "App",
     "Busy",
+    "Calls",
     "Cancelled",
     "ConfigError",
     "DeadlineExceeded",
+    "Deferred",
     "DiskFull",
     "DocumentChange",
     "EmbeddingOptions",
@@ -147,7 +156,9 @@ __all__ = [
     "Vectors",
     "Workflow",
     "WorkflowError",
+    "WorkflowFunction",
     "__version__",
+    "as_workflow",
 ]
 
 

@@ -42,6 +42,7 @@ from heddle.runtime.events import Answer
 from heddle.runtime.handle import Handle
 from heddle.runtime.step_trace import StepTrace
 from heddle.runtime.supervision import LaneState
+from heddle.workflow.function import WorkflowFunction
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.searches import ChangedWorkflows
 from heddle.workflow.workflow import Workflow
@@ -116,7 +117,7 @@ class Server:
 
     # -- requests -----------------------------------------------------------------------------
 
-    def app(self, workflow: str | RAGraph | Workflow) -> App:
+    def app(self, workflow: str | RAGraph | WorkflowFunction | Workflow) -> App:
         """Return a workflow ready to invoke: a ready-made one by name, or your own graph."""
         return App(self, compiled_workflow(workflow))
 
@@ -134,13 +135,15 @@ class Server:
         """
         return self.app(self.config.default_workflow).invoke(question, **options)
 
-    def add_request(self, question: str, workflow: str | RAGraph | Workflow) -> Handle:
+    def add_request(
+        self, question: str, workflow: str | RAGraph | WorkflowFunction | Workflow
+    ) -> Handle:
         """Submit a question, as in HedraRAG's Listing 1."""
         return self.submit(workflow, question)
 
     def submit(
         self,
-        workflow: "str | RAGraph | Workflow | App",
+        workflow: "str | RAGraph | WorkflowFunction | Workflow | App",
         inputs: str | Mapping[str, object],
         **options: Unpack[RequestOptions],
     ) -> Handle:

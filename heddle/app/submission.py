@@ -15,6 +15,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.core.errors import HeddleError, InputError
 from heddle.corpus.store import CorpusStore
 from heddle.runtime.handle import Handle
+from heddle.workflow.function import WorkflowFunction
 from heddle.workflow.nodes import RetrievalNode
 from heddle.workflow.presets import preset
 from heddle.workflow.ragraph import RAGraph
@@ -63,7 +64,8 @@ class Submission:
         )
         check_remote_request(config, workflow, asked.kv_reuse)
         values = input_values(inputs)
-        if asked.where and not any(isinstance(n, RetrievalNode) for n in workflow.nodes.values()):
+        retrieves = any(isinstance(n, RetrievalNode) for n in workflow.nodes.values())
+        if asked.where and not retrieves and workflow.function is None:
             raise InputError(f"where: workflow {workflow.name!r} retrieves nothing: leave it out")
         return cls(workflow, values, asked)
 
@@ -108,7 +110,7 @@ def admit(running: RunningServer, request: Submission) -> Handle:
     return handle
 
 
-def compiled_workflow(workflow: str | RAGraph | Workflow | App) -> Workflow:
+def compiled_workflow(workflow: str | RAGraph | WorkflowFunction | Workflow | App) -> Workflow:
     """Return a workflow ready to run: a ready-made one by name, or a caller's own.
 
     Raises:
@@ -118,7 +120,7 @@ def compiled_workflow(workflow: str | RAGraph | Workflow | App) -> Workflow:
         return workflow.workflow
     if isinstance(workflow, Workflow):
         return workflow
-    return workflow.compile() if isinstance(workflow, RAGraph) else _preset(workflow)
+    return _preset(workflow) if isinstance(workflow, str) else workflow.compile()
 
 
 @cache

@@ -7,12 +7,15 @@ from types import ModuleType
 from typing import Final
 
 from heddle.core.errors import HeddleError, InputError, WorkflowError
+from heddle.workflow.function import WorkflowFunction
 from heddle.workflow.presets import PRESETS, preset
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.searches import with_searches
 from heddle.workflow.workflow import Workflow
 
-WORKFLOW_HELP: Final = f"one of {', '.join(PRESETS)}, or FILE.py:NAME of your own RAGraph"
+WORKFLOW_HELP: Final = (
+    f"one of {', '.join(PRESETS)}, or FILE.py:NAME of a RAGraph or a function of yours"
+)
 
 
 def load_workflow(name: str, topk: int | None = None) -> Workflow:
@@ -27,6 +30,8 @@ def load_workflow(name: str, topk: int | None = None) -> Workflow:
         InputError: the file isn't there; `topk` is out of range, or nothing searches.
     """
     workflow = preset(name).compile() if name in PRESETS else _from_file(name)
+    if topk is not None and workflow.function is not None:
+        raise InputError(f"topk: workflow {name!r} is a function: set topk in its calls")
     return with_searches(workflow, topk=topk)
 
 
@@ -40,7 +45,7 @@ def _from_file(name: str) -> Workflow:
     graphs = {
         key: value
         for key, value in vars(_module(name, Path(file))).items()
-        if isinstance(value, RAGraph | Workflow)
+        if isinstance(value, RAGraph | WorkflowFunction | Workflow)
     }
     if attribute not in graphs:
         raise WorkflowError(
@@ -48,7 +53,7 @@ def _from_file(name: str) -> Workflow:
             f"there {'are ' + ', '.join(graphs) if graphs else 'is none'}"
         )
     graph = graphs[attribute]
-    return graph.compile() if isinstance(graph, RAGraph) else graph
+    return graph if isinstance(graph, Workflow) else graph.compile()
 
 
 def _module(name: str, path: Path) -> ModuleType:

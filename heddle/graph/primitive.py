@@ -150,6 +150,13 @@ class ConditionConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ResumeConfig:
+    """Let a workflow function go on with the value of `key`."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class CollectConfig:
     """Join the passages of several keys, each chunk once, earlier turns first."""
 
@@ -233,6 +240,7 @@ Config = (
     | AskConfig
     | DecodeConfig
     | ConditionConfig
+    | ResumeConfig
     | CollectConfig
     | RoundsConfig
     | SpliceConfig

@@ -27,6 +27,7 @@ What may run
     `pipeline`          readers of a list that begin with its first items
     `repeats`           texts that are there already, for prompts that come again in a loop
     `conditions`        calls a callable edge and reads the nodes that it names
+    `function_calls`    workflow functions: the regions that they make, the values they wait for
     `rounds`            generations that retrieve while they decode: when the next round is due
     `neighbours`        the passages that a chunk's KV is computed after
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from heddle.core.passages import Passage
 from heddle.core.quotations import Quotations
+from heddle.graph.primitive import Primitive
 from heddle.runtime.events import Answer
 from heddle.runtime.request import Request
 from heddle.runtime.values import as_passages, as_text, unique_passages
@@ -12,18 +13,31 @@ from heddle.runtime.values import as_passages, as_text, unique_passages
 def build_answer(request: Request, numerics: str, now_s: float) -> Answer:
     """Return what a request found, with its receipt."""
     slots = {slot: request.store.get(key) for slot, key in request.scope.keys}
-    last = request.last
-    written = request.store.get(last.writes[0]) if last else ""
+    last, written = _last(request)
     receipt = request.receipt.close(request.optimizations, now_s - request.arrival_s, numerics)
     if isinstance(written, Quotations):
         found, nearest = written.found, written.nearest
         return Answer(str(written), written.passages, slots, receipt, found, nearest)
-    return Answer(as_text(written), _passages(request, slots), slots, receipt)
+    if passages := as_passages(written):
+        return Answer("", passages, slots, receipt)
+    return Answer(as_text(written), _passages(request, last, slots), slots, receipt)
 
 
-def _passages(request: Request, slots: Mapping[str, object]) -> tuple[Passage, ...]:
+def _last(request: Request) -> tuple[Primitive | None, object]:
+    """Return what wrote the answer, and the answer."""
+    key, text = request.returned_key, request.returned_text
+    if key is not None:
+        return request.authors.get(key), request.store.get(key)
+    if text is not None:
+        return None, text
+    return request.last, request.store.get(request.last.writes[0]) if request.last else ""
+
+
+def _passages(
+    request: Request, last: Primitive | None, slots: Mapping[str, object]
+) -> tuple[Passage, ...]:
     """Return what an answer rests on: what its own prompt showed, else any prompt, else slots."""
-    own = request.shown.get(request.last.node, ()) if request.last else ()
+    own = request.shown.get(last.node, ()) if last else ()
     if own:
         return own
     shown = [request.shown.get(str(node), ()) for node in request.workflow.nodes]

@@ -9,12 +9,14 @@ from heddle.graph.primitive import (
     ConditionConfig,
     DecodeConfig,
     PrefillConfig,
+    ResumeConfig,
     RoundsConfig,
     SpliceConfig,
 )
 from heddle.runtime.conditions import choose_targets
 from heddle.runtime.events import TokenDelta
 from heddle.runtime.folding import text_value
+from heddle.runtime.function_calls import FunctionCalls
 from heddle.runtime.readiness import Readiness
 from heddle.runtime.repeats import repeated
 from heddle.runtime.request import PrimitiveRun, Request
@@ -36,6 +38,7 @@ class Controls:
         readiness: where they come from, and where their values go.
         requests: where a request ends whose callable edge raises.
         rounds: carries out those of generations that retrieve while they decode.
+        functions: carries out those of workflow functions.
         clock: times the callable edges.
 
     Mutates: completes primitives, opens the regions that callable edges choose.
@@ -44,6 +47,7 @@ class Controls:
     readiness: Readiness
     requests: RequestTable
     rounds: Rounds
+    functions: FunctionCalls
     clock: Clock
     _told: set[tuple[str, str]] = field(default_factory=set)  # slow edges, by workflow and node
 
@@ -69,6 +73,11 @@ class Controls:
         if isinstance(config, CollectConfig):
             groups = [as_passages(resolve(part, request.store, node)) for part in config.parts]
             self.readiness.complete(request, run, unique_passages(groups), now_s)
+            return
+        if isinstance(config, ResumeConfig):
+            started_s = self.clock.now_s()
+            self.functions.resume(request, run, now_s)
+            self._watch(request.workflow.name, node, self.clock.now_s() - started_s)
             return
         assert isinstance(config, ConditionConfig), f"{run.primitive.name!r} is no control"
         started_s = self.clock.now_s()
@@ -103,7 +112,7 @@ class Controls:
             return
         self._told.add(edge)
         log.warning(
-            "workflow %r: the callable edge after node %r took %.0f ms, and every request waited "
+            "workflow %r: the Python code after node %r took %.0f ms, and every request waited "
             "for it; do what takes time in a tool (add_tool) before it",
             workflow,
             node,

@@ -67,6 +67,11 @@ class Readiness:
         request.waiting_reads.setdefault(end, []).append(rounds.name)
         self._open(request, plan, now_s)
 
+    def open_wait(self, request: Request, key: str, now_s: float) -> None:
+        """Let a workflow function go on once the value of a key is there."""
+        name, number = request.workflow.name, len(request.receipt.barriers)
+        self._open(request, self.planner.plan_wait(name, key, number), now_s)
+
     def _open(self, request: Request, plan: RegionPlan, now_s: float) -> None:
         request.receipt.passes.extend(plan.passes)
         request.receipt.fall_back(FallbackKind.PASS, *plan.fallbacks)
@@ -131,6 +136,8 @@ def _rank(request: Request, run: PrimitiveRun, node: NodeId) -> None:
         rank = node in request.workflow.outputs, run.region, run.plan.place
         if rank > request.last_rank:
             request.last_rank, request.last = rank, run.primitive
+        if request.function_run is not None:
+            request.authors[run.primitive.writes[0]] = run.primitive
 
 
 def _span(request: Request, run: PrimitiveRun, now_s: float) -> Span:

@@ -147,6 +147,7 @@ class Receipt:
         repeated: generations whose prompt came again in a loop, so that their text was there.
         rows_ahead: texts embedded and queries searched for before the list that they are of was
             whole.
+        barriers: where a workflow function waited for a value; no pass saw its later calls before.
     """
 
     optimizations: Optimizations
@@ -183,6 +184,7 @@ class Receipt:
     resumed: int = 0
     repeated: int = 0
     rows_ahead: int = 0
+    barriers: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -220,6 +222,7 @@ class ReceiptDraft:
     resumed: int = 0
     repeated: int = 0
     rows_ahead: int = 0
+    barriers: list[str] = field(default_factory=list)
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
         """Note where the request ran degraded, each in words; there may be none."""
@@ -296,4 +299,5 @@ class ReceiptDraft:
             resumed=self.resumed,
             repeated=self.repeated,
             rows_ahead=self.rows_ahead,
+            barriers=tuple(self.barriers),
         )

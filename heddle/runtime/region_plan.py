@@ -4,8 +4,9 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from heddle.core.primitives import PrimitiveKind
 from heddle.graph.pgraph import PGraph
-from heddle.graph.primitive import Primitive
+from heddle.graph.primitive import Primitive, ResumeConfig
 from heddle.lowering.lower import lower_region
 from heddle.lowering.rounds import lower_round
 from heddle.lowering.scope import Scope
@@ -74,6 +75,18 @@ class RegionPlanner:
             return known
         plan = self._make(lower_round(rounds, number, depth), (), Scope(), optimize)
         return self._keep(key, rounds, plan)
+
+    def plan_wait(self, function: str, key: str, number: int) -> RegionPlan:
+        """Return the `number`-th wait of a workflow function, for the value of a key."""
+        primitive = Primitive(
+            name=f"{function}.resume@{number}",
+            kind=PrimitiveKind.CONDITION,
+            node=function,
+            reads=(key,),
+            writes=(),
+            config=ResumeConfig(key),
+        )
+        return self._make(PGraph((primitive,), frozenset(), frozenset({key})), (), Scope(), False)
 
     def _known(self, key: object) -> RegionPlan | None:
         known = self._plans.get(key)

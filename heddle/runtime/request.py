@@ -18,6 +18,7 @@ from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.primitive_plan import PrimitivePlan
 from heddle.runtime.receipt import ReceiptDraft
 from heddle.runtime.written_list import WrittenList
+from heddle.workflow.function_run import FunctionRun
 from heddle.workflow.workflow import Workflow
 
 EventSink = Callable[[RequestEvent], None]
@@ -131,7 +132,8 @@ class Request:
     Its searches find only documents that fit `where` and that `tenant` may see. `last` is the
     decode that wrote the answer so far, chosen by `last_rank`: whether its node is an output, its
     region, its place in the region. `shown` holds what each node's newest prompt showed, `writings`
-    what each node has written last.
+    what each node has written last. Where a workflow function runs, `authors` maps keys to the
+    primitives that wrote them; it has returned the value of `returned_key`, or `returned_text`.
     """
 
     id: int
@@ -157,6 +159,10 @@ class Request:
     last_rank: tuple[bool, int, int] = (False, 0, 0)
     shown: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
     writings: dict[str, Writing] = field(default_factory=dict)
+    function_run: FunctionRun | None = None
+    authors: dict[str, Primitive] = field(default_factory=dict)
+    returned_key: str | None = None
+    returned_text: str | None = None
     is_ended: bool = False
 
     def kinds_open(self) -> frozenset[PrimitiveKind]:

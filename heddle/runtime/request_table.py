@@ -106,4 +106,6 @@ class RequestTable:
         del self.open[request.id]
         self.dispatcher.withdraw(request)
         request.runs.clear()
+        if request.function_run is not None:
+            request.function_run.close()
         self.admission.leave(request.priority is Priority.BULK, now_s)

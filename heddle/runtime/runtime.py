@@ -29,6 +29,7 @@ from heddle.runtime.counters import Counters
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.engine_scheduler import EngineScheduler
 from heddle.runtime.frame_intake import FrameIntake
+from heddle.runtime.function_calls import FunctionCalls
 from heddle.runtime.lane import Lane
 from heddle.runtime.pipeline import Pipeline
 from heddle.runtime.readiness import Readiness
@@ -82,6 +83,7 @@ class Runtime:
     _readiness: Readiness = field(init=False)
     _intake: FrameIntake = field(init=False)
     _controls: Controls = field(init=False)
+    _functions: FunctionCalls = field(init=False)
     _steering: Steering = field(init=False)
     _timed: Sequence[Timed] = field(init=False)
 
@@ -116,7 +118,10 @@ class Runtime:
             self.tracers,
         )
         rounds = Rounds(self._readiness, self.tokenizer)
-        self._controls = Controls(self._readiness, self.requests, rounds, self.clock)
+        self._functions = FunctionCalls(self._readiness)
+        self._controls = Controls(
+            self._readiness, self.requests, rounds, self._functions, self.clock
+        )
         self._steering = Steering(self.planner.runner, self.lanes, speculator)
 
     def submit(
@@ -167,8 +172,11 @@ class Runtime:
         for slot, value in inputs.items():
             request.store.put(input_key(slot), value)
         self.requests.enter(request)
-        start = self._readiness.open_region
-        self.requests.guard(request, now_s, start, request, workflow.entries, now_s)
+        if workflow.function is not None:
+            self.requests.guard(request, now_s, self._functions.start, request, now_s)
+        else:
+            start = self._readiness.open_region
+            self.requests.guard(request, now_s, start, request, workflow.entries, now_s)
         return request.id
 
     def cancel(self, request_id: int, now_s: float) -> None:

@@ -89,7 +89,8 @@ def _changed(node: GenerationNode, own: ModelPrompt) -> GenerationNode:
     if own.stop is not None:
         sampling = replace(sampling, stop=own.stop)
     fence = node.fence and own.fence
-    return replace(node, prompt=own.prompt, sampling=sampling, fence=fence)
+    prompt = own.prompt.renamed(node.prompt.numbered)
+    return replace(node, prompt=prompt, sampling=sampling, fence=fence)
 
 
 def _prompt(value: object, role: PromptRole, where: str) -> ModelPrompt:

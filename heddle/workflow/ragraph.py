@@ -272,6 +272,11 @@ class RAGraph:
             self._edges.append((source, target))
         return self
 
+    @property
+    def nodes(self) -> Mapping[NodeId, Node]:
+        """What was added, by id."""
+        return self._nodes
+
     def compile(self) -> Workflow:
         """Check the graph and return it frozen.
 
@@ -362,7 +367,7 @@ def _role(role: str, prompt: Template, where: str) -> PromptRole:
     if found is None:
         names = ", ".join(one.value for one in PromptRole)
         raise WorkflowError(f"{where}: role must be one of {names}, got {role!r}")
-    if set(prompt.slots) != ROLE_SLOTS[found]:
+    if set(prompt.numbered) != ROLE_SLOTS[found]:
         slots = ", ".join(f"{{{slot}}}" for slot in sorted(ROLE_SLOTS[found]))
         raise WorkflowError(f"{where}: a prompt of role {role!r} has {slots} and no others")
     return found

@@ -3,6 +3,7 @@
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from heddle.core.errors import InputError
@@ -105,14 +106,27 @@ class ChangedWorkflows:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key][1]
-        changed = with_searches(workflow, topk=topk, hybrid=hybrid)
-        changed = with_reranking(changed) if reranks else changed
-        changed = with_writing(with_model_prompts(changed, self.prompts), writing)
+        if workflow.function is not None:
+            part = partial(self._changed_part, topk=topk, hybrid=hybrid, reranks=reranks)
+            changed = replace(workflow, change=part)
+        else:
+            changed = with_searches(workflow, topk=topk, hybrid=hybrid)
+            changed = with_reranking(changed) if reranks else changed
+            changed = with_writing(with_model_prompts(changed, self.prompts), writing)
         with self._lock:
             self._kept[key] = workflow, changed
             if len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
         return changed
+
+    def _changed_part(
+        self, part: Workflow, *, topk: int | None, hybrid: bool | None, reranks: bool
+    ) -> Workflow:
+        """Return a part of a function's workflow; which of its texts is the answer isn't known."""
+        if any(isinstance(node, RetrievalNode) for node in part.nodes.values()):
+            part = with_searches(part, topk=topk, hybrid=hybrid)
+        part = with_reranking(part) if reranks else part
+        return with_model_prompts(part, self.prompts)
 
 
 def _check(topk: object, hybrid: object) -> None:

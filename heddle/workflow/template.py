@@ -1,6 +1,8 @@
 """Prompt and query templates: literal text and `{slot}` placeholders."""
 
+import re
 import string
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from heddle.core.errors import WorkflowError
@@ -27,6 +29,17 @@ class Template:
     def slots(self) -> tuple[str, ...]:
         """The slots read, in order, each once."""
         return tuple(dict.fromkeys(p.name for p in self.parts if isinstance(p, Slot)))
+
+    @property
+    def numbered(self) -> dict[str, str]:
+        """The slots by name, without the number of a function's later call: docs -> docs_2."""
+        return {re.sub(r"_\d+$", "", slot): slot for slot in self.slots}
+
+    def renamed(self, names: Mapping[str, str]) -> "Template":
+        """Return the template with slots of other names; those that aren't named stay."""
+        return Template(
+            tuple(Slot(names.get(p.name, p.name)) if isinstance(p, Slot) else p for p in self.parts)
+        )
 
 
 def parse_template(text: str, *, where: str) -> Template:

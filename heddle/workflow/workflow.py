@@ -1,6 +1,6 @@
 """A compiled workflow: what RAGraph.compile() returns. Frozen and shared by all requests."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,6 +9,7 @@ from heddle.workflow.nodes import Node, NodeId
 
 State = Mapping[str, Any]
 Chooser = Callable[[State], object]
+Function = Callable[..., Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,8 @@ class Workflow:
 
     `edges` holds declared edges and those that follow from data; `entries` start a request;
     `outputs` may be followed by END. `list_slots` maps a slot that a loop consumes to the nodes
-    that take one item of it a turn.
+    that take one item of it a turn. Where a `function` makes the workflow as it runs, `change` is
+    applied to each part of it.
     """
 
     name: str
@@ -39,6 +41,8 @@ class Workflow:
     list_slots: Mapping[str, frozenset[NodeId]]
     inputs: frozenset[str]
     max_steps: int
+    function: Function | None = None
+    change: "Callable[[Workflow], Workflow] | None" = None
 
     @cached_property
     def successors(self) -> Mapping[NodeId, tuple[NodeId, ...]]:

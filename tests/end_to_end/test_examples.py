@@ -44,6 +44,13 @@ def test_a_workflow_with_a_branch(printed: tuple[Path, str]) -> None:
     assert person.endswith("Mary Dunn - search > draft > search_wide > answer")
 
 
+def test_workflows_as_functions(printed: tuple[Path, str]) -> None:
+    lines = run("as_functions.py", "corpus", printed[0]).splitlines()
+    names = ["oneshot", "hyde", "multistep", "irg", "recomp", "careful"]
+    assert [line.partition(": ")[0] for line in lines] == names
+    assert lines[0] == "oneshot: Mary Dunn"
+
+
 def test_the_events_of_a_request(printed: tuple[Path, str]) -> None:
     lines = run("stream_events.py", "corpus", printed[0]).splitlines()
     assert lines[0] == "[retrieve]"

@@ -22,7 +22,16 @@ Everything here is imported from `heddle`. Type checkers know every keyword. The
 ERRORS: Final = "Errors"
 GROUPS: Final = {
     "Server": ("Server", "ServerConfig", "ServerSettings", "App", "Handle"),
-    "Workflows": ("RAGraph", "Workflow", "START", "END"),
+    "Workflows": (
+        "as_workflow",
+        "WorkflowFunction",
+        "Calls",
+        "Deferred",
+        "RAGraph",
+        "Workflow",
+        "START",
+        "END",
+    ),
     "Requests": (
         "RequestOptions",
         "SearchOptions",

@@ -278,7 +278,7 @@ def test_any_text_in_any_pieces_finds_the_same(text, cuts, credits):
 
 
 class Leading(Writing):
-    """A bench whose searches run on until they are asked to end, and whose engines know their costs."""
+    """A bench whose searches run until they are asked to end; its engines know their costs."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)

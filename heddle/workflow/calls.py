@@ -1,0 +1,164 @@
+"""What a workflow function calls: generations, retrievals, tools. Each gives a Deferred."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from heddle.core.errors import WorkflowError
+from heddle.workflow.deferred import Deferred, template_text
+from heddle.workflow.ragraph import RAGraph
+
+Site = tuple[object, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool's function with some of its arguments; None stands for those that are slots."""
+
+    function: Callable[..., object]
+    arguments: tuple[tuple[object] | None, ...]
+
+    def __call__(self, *values: object) -> object:
+        """Call it with the slots' values, in order."""
+        rest = iter(values)
+        return self.function(*(next(rest) if a is None else a[0] for a in self.arguments))
+
+
+@dataclass(slots=True)
+class Calls:
+    """Records the calls of one run of a workflow function.
+
+    A call is a node of the workflow: what the same line calls again, in a loop, is the same node
+    once more. `name` names it; else its line does.
+
+    Args:
+        workflow: the function's name.
+        slots: what can be read: the inputs, and what earlier calls write.
+        max_steps: calls at most.
+        wait: waits for a slot's value, and hands in what was recorded before.
+        hand_in: hands in what was recorded, and goes on at once.
+
+    Mutates: `part` and `earlier` until they are handed in; `slots`.
+    """
+
+    workflow: str
+    slots: list[str]
+    max_steps: int
+    wait: Callable[[str], object]
+    hand_in: Callable[[], None]
+    part: RAGraph = field(init=False)
+    earlier: dict[str, str] = field(default_factory=dict)
+    steps: int = 0
+    _sites: dict[Site, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.begin_part()
+
+    def begin_part(self) -> None:
+        """Begin another part of the workflow, which may read all slots."""
+        self.part = RAGraph(self.workflow, tuple(self.slots), self.max_steps)
+        self.earlier = {}
+
+    def generate(self, prompt: str, *, name: str | None = None, **options: Any) -> Deferred:  # noqa: ANN401 - those of add_generation
+        """Have a model write: a text, or with `parse="lines"` a list.
+
+        `options` are those of `RAGraph.add_generation`.
+
+        Raises:
+            WorkflowError: a value can't be used.
+        """
+        node, slot = self._place("generate", name)
+        self.part.add_generation(node, template_text(prompt), slot, **options)
+        return self._deferred(slot)
+
+    def retrieve(
+        self,
+        query: str | Deferred,
+        *,
+        name: str | None = None,
+        collect: Deferred | bool = False,
+        **options: Any,  # noqa: ANN401 - those of add_retrieval
+    ) -> Deferred:
+        """Search for passages; a list in the query is searched for item by item, all at once.
+
+        With `collect` the passages of each item are kept, behind those of an earlier retrieval
+        where it is one. `options` are the others of `RAGraph.add_retrieval`.
+
+        Raises:
+            WorkflowError: a value can't be used.
+        """
+        if isinstance(collect, Deferred) and collect.slot not in self.part.inputs:
+            self.hand_in()
+        node, slot = self._place("retrieve", name)
+        if isinstance(collect, Deferred):
+            self.earlier[slot] = collect.slot
+        options = {"allow_fewer": True, **options}
+        is_collected = isinstance(collect, Deferred) or collect
+        text = template_text(f"{query}")
+        self.part.add_retrieval(node, text, slot, collect=is_collected, **options)
+        return self._deferred(slot)
+
+    def extract(
+        self,
+        passages: Deferred,
+        question: str | Deferred,
+        *,
+        name: str | None = None,
+        **options: Any,  # noqa: ANN401 - those of add_extraction
+    ) -> Deferred:
+        """Quote an answer from passages; `options` are those of `RAGraph.add_extraction`.
+
+        Raises:
+            WorkflowError: a value can't be used.
+        """
+        node, slot = self._place("extract", name)
+        text = template_text(f"{question}")
+        self.part.add_extraction(node, passages.slot, slot, question=text, **options)
+        return self._deferred(slot)
+
+    def tool(
+        self, function: Callable[..., object], *arguments: object, name: str | None = None
+    ) -> Deferred:
+        """Call a Python function in a thread: for what takes time, and for what has effects.
+
+        Raises:
+            WorkflowError: it is no function.
+        """
+        if not callable(function):
+            raise WorkflowError(f"tool: give it a function, got {function!r:.40}")
+        node, slot = self._place("tool", name)
+        given = tuple(None if isinstance(a, Deferred) else (a,) for a in arguments)
+        inputs = [a.slot for a in arguments if isinstance(a, Deferred)]
+        self.part.add_tool(node, ToolCall(function, given), inputs, slot)
+        return self._deferred(slot)
+
+    def _place(self, kind: str, name: str | None) -> tuple[str, str]:
+        """Return the node of a call, and the slot that it writes this time."""
+        self.steps += 1
+        if self.steps > self.max_steps:
+            raise WorkflowError(
+                f"workflow {self.workflow!r} made more than {self.max_steps} calls: check its "
+                "loops, or raise max_steps"
+            )
+        node = name or self._name_of_line(kind)
+        if node in self.part.nodes:
+            self.hand_in()
+        slot, number = node, 2
+        while slot in self.slots:
+            slot, number = f"{node}_{number}", number + 1
+        self.slots.append(slot)
+        return node, slot
+
+    def _name_of_line(self, kind: str) -> str:
+        """Return the name of a call that has none: its line, with a letter where it has several."""
+        frame = sys._getframe(3)  # the function that makes the call
+        site: Site = frame.f_code, frame.f_lasti
+        if site not in self._sites:
+            base = f"{kind}_line_{frame.f_lineno}"
+            taken = sum(1 for known in self._sites.values() if known.rstrip("b") == base)
+            self._sites[site] = base + "b" * taken
+        return self._sites[site]
+
+    def _deferred(self, slot: str) -> Deferred:
+        return Deferred(slot, self.wait)

@@ -1,0 +1,272 @@
+"""Workflows written as functions: they run as graphs do, and errors name their lines."""
+
+import pytest
+
+from heddle.core.errors import WorkflowError
+from heddle.core.payloads import EmbedPayload, PrefillPayload
+from heddle.runtime.events import NodeStarted
+from heddle.workflow.function import as_workflow
+from tests.helpers.fake_ports import Bench
+
+
+def submit(bench, function, **inputs):
+    return bench.submit(function.compile(), {"query": "why", **inputs})
+
+
+def prompts_of(bench):
+    return [
+        "".join(map(chr, t.payload.token_ids))
+        for t in bench.llm.tasks()
+        if isinstance(t.payload, PrefillPayload)
+    ]
+
+
+def texts_of(bench):
+    return [t.payload.texts for t in bench.embedding.tasks() if isinstance(t.payload, EmbedPayload)]
+
+
+@as_workflow
+async def oneshot(rag, query):
+    docs = await rag.retrieve(query, topk=2)
+    return await rag.generate(f"Notes: {docs}Question: {query}!")
+
+
+def test_what_it_calls_runs_as_in_a_graph(bench, oneshot_graph):
+    own, drawn = Bench(), Bench()
+    call, other = submit(own, oneshot), drawn.submit(oneshot_graph)
+    assert prompts_of(own) == prompts_of(drawn)
+    assert texts_of(own) == texts_of(drawn)
+    assert call.answer.text == other.answer.text
+    assert call.answer.passages == other.answer.passages
+    assert call.answer.receipt.barriers == ()
+    assert call.answer.receipt.passes == other.answer.receipt.passes
+    own.assert_idle()
+
+
+@pytest.fixture
+def oneshot_graph():
+    from heddle.workflow.ragraph import RAGraph
+
+    graph = RAGraph("oneshot").add_retrieval("find", topk=2, output="docs")
+    return graph.add_generation("answer", "Notes: {docs}Question: {query}!").compile()
+
+
+def test_equal_requests_share_their_plans(bench):
+    submit(bench, oneshot)
+    first = bench.runtime.planner._plans.keys()
+    known = len(first)
+    submit(bench, oneshot)
+    assert len(bench.runtime.planner._plans) == known
+
+
+def test_it_branches_on_what_a_model_wrote(bench):
+    @as_workflow
+    async def judged(rag, query):
+        judge = await rag.generate(f"Is {query} easy?", name="judge")
+        if "hello" in judge:
+            return await rag.generate(f"Answer {query}", name="quick")
+        docs = await rag.retrieve(query)
+        return await rag.generate(f"{docs}{query}", name="slow")
+
+    call = submit(bench, judged)
+    assert [e.node for e in call.events if isinstance(e, NodeStarted)] == ["judge", "quick"]
+    (barrier,) = call.answer.receipt.barriers
+    assert barrier.endswith("waited for 'judge'")
+    bench.assert_idle()
+
+
+def test_a_loop_calls_the_same_node_again_and_collects(bench):
+    bench.llm.texts["answer"] = ["one", "three"]
+
+    @as_workflow
+    async def again(rag, query):
+        docs, answer = False, ""
+        for _ in range(2):
+            docs = await rag.retrieve(f"{query} {answer}", topk=2, name="docs", collect=docs)
+            answer = await rag.generate(f"{docs}{query}", name="answer")
+        return answer
+
+    call = submit(bench, again)
+    assert texts_of(bench) == [("why",), ("why one",)]
+    turns = [(e.node, e.turn) for e in call.events if isinstance(e, NodeStarted)]
+    assert turns == [("docs", 0), ("answer", 0), ("docs", 1), ("answer", 1)]
+    assert [p.chunk_id for p in call.answer.passages] == [3, 4, 7, 8]
+    assert call.answer.text == "three"
+    assert call.answer.receipt.barriers == ()
+    bench.assert_idle()
+
+
+def test_a_list_is_searched_for_item_by_item_or_used_in_python(bench):
+    bench.llm.texts["parts"] = ["who\nwhen it was"]
+
+    @as_workflow
+    async def parts(rag, query):
+        items = await rag.generate(f"Split {query}", name="parts", parse="lines")
+        docs = await rag.retrieve(f"{query} {items}", collect=True, topk=1)
+        notes = [await rag.generate(f"Note {item}{docs}") for item in items]
+        return await rag.generate(" ".join(f"{note}" for note in notes))
+
+    call = submit(bench, parts)
+    assert texts_of(bench) == [("why who", "why when it was")]
+    assert len(prompts_of(bench)) == 4
+    assert "hello hello" in prompts_of(bench)[-1]
+    assert len(call.answer.receipt.barriers) == 1
+    bench.assert_idle()
+
+
+def test_a_tool_gets_values_and_constants(bench):
+    @as_workflow
+    async def tools(rag, query):
+        doubled = await rag.tool(lambda text, times: text * times, query, 2)
+        return f"{doubled.value}!"
+
+    assert submit(bench, tools).answer.text == "whywhy!"
+
+
+def test_it_may_return_passages_and_further_inputs_are_slots(bench):
+    @as_workflow
+    async def found(rag, query, place):
+        return await rag.retrieve(f"{query} in {place}", topk=2)
+
+    answer = submit(bench, found, place="Rome").answer
+    assert texts_of(bench) == [("why in Rome",)]
+    assert [p.chunk_id for p in answer.passages] == [11, 12]
+    assert answer.text == ""
+
+
+def test_braces_and_marks_in_texts_are_texts(bench):
+    @as_workflow
+    async def quoted(rag, query):
+        return await rag.generate(f"{{docs}} \0x\0 {query}")
+
+    submit(bench, quoted)
+    assert "{docs} \0x\0 why" in prompts_of(bench)[0]
+
+
+class Elsewhere:
+    """What no call gives."""
+
+    def __await__(self):
+        yield "something"
+
+
+def failing(body):
+    @as_workflow(max_steps=5)
+    async def broken(rag, query):
+        return await body(rag, query)
+
+    return broken
+
+
+async def raises(rag, query):
+    return [][1]
+
+
+async def never_ends(rag, query):
+    while True:
+        await rag.generate(f"{query}")
+
+
+async def returns_a_number(rag, query):
+    return 3
+
+
+async def awaits_another(rag, query):
+    await Elsewhere()
+
+
+async def raises_after_a_value(rag, query):
+    if await rag.generate(f"{query}"):
+        raise ValueError("no good")
+
+
+async def asks_too_much(rag, query):
+    return await rag.generate(f"{query}", max_tokens=0)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (raises, r"line \d+ of .*test_function_calls.py: IndexError"),
+        (never_ends, "made more than 5 calls"),
+        (returns_a_number, "returned int: return what a call gave"),
+        (awaits_another, "do that in a tool"),
+        (raises_after_a_value, "ValueError: no good"),
+        (asks_too_much, "max_tokens must be at least 1"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_what_goes_wrong_ends_its_own_request_alone(bench, body, message):
+    bench.llm.holds = lambda task: task.identity.node == "other"
+
+    @as_workflow
+    async def other(rag, query):
+        return await rag.generate(f"{query}", name="other")
+
+    beside = submit(bench, other)
+    call = submit(bench, failing(body))
+    assert isinstance(call.error, WorkflowError)
+    with pytest.raises(WorkflowError, match=message):
+        raise call.error
+    bench.llm.answer_all()
+    bench.cycle()
+    assert beside.answer.text == "hello"
+    bench.assert_idle()
+
+
+def test_a_function_that_waits_ends_with_its_request(bench):
+    ended = []
+    bench.llm.holds = lambda task: True
+
+    @as_workflow
+    async def waiting(rag, query):
+        try:
+            return str(await rag.generate(f"{query}"))
+        finally:
+            ended.append(True)
+
+    call = submit(bench, waiting)
+    bench.cancel(call)
+    assert ended == [True]
+    bench.assert_idle()
+
+
+def test_a_value_of_another_run_is_refused(bench):
+    kept = []
+
+    @as_workflow
+    async def keeps(rag, query):
+        kept.append(await rag.generate(f"{query}"))
+        return kept[0]
+
+    submit(bench, keeps)
+    with pytest.raises(WorkflowError, match="outside of the function's own run"):
+        str(kept[0])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: as_workflow(lambda rag, query: None), "async def"),
+        (lambda: as_workflow(max_steps=0)(oneshot.function), "max_steps"),
+    ],
+)
+def test_what_is_no_workflow_function_is_refused(make, message):
+    with pytest.raises(WorkflowError, match=message):
+        make()
+
+
+def test_its_parameters_are_its_inputs():
+    async def no_question(rag):
+        return ""
+
+    async def has_default(rag, query, place="Rome"):
+        return ""
+
+    async def has_alias(rag, query, input):
+        return ""
+
+    for function in (no_question, has_default, has_alias):
+        with pytest.raises(WorkflowError, match="query"):
+            as_workflow(function)
+    assert oneshot.inputs == ("query",)
