@@ -328,7 +328,24 @@ class ServerConfig:
         form="SIZE",
         unit="bytes",
         low=1,
-        default_words="the memory that is left, at most 1G",
+        default_words="the memory that is left, at most 1G; with a memory profile as it says",
+    )
+    memory_profile: Path | None = setting(
+        None,
+        "file that `heddle profile --memory` has written",
+        details="the KV cache gets the smallest size that serves the most requests, and the index "
+        "gets the rest",
+        group=MODEL,
+        form="FILE",
+        none="none",
+    )
+    expected_rate: float | None = setting(
+        None,
+        "requests a second that the memory profile is read for",
+        group=MODEL,
+        form="N",
+        above=0,
+        default_words="as many as are served",
     )
     batching: Batching = setting(
         "shortest_first",

@@ -62,6 +62,8 @@ class ServerSettings(TypedDict, total=False):
     system: str | None
     prompt_file: str | Path | None
     kv_cache_bytes: int | None
+    memory_profile: Path | None
+    expected_rate: float | None
     batching: Batching
     ageing: float
     optimizations: Optimizations | OptimizationsWord | None

@@ -7,7 +7,7 @@ from typing import Final
 
 from heddle.workflow.calls import Calls
 from heddle.workflow.deferred import Deferred
-from heddle.workflow.function import as_workflow
+from heddle.workflow.function import WorkflowFunction, as_workflow
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.workflow import Workflow
 
@@ -89,7 +89,8 @@ def random_function(draws: random.Random) -> Workflow:
         shown = query if docs is None else docs
         return await rag.generate(f"Answer {text} {shown}", max_tokens=4, name="answer")
 
-    return random_function.compile()
+    function: WorkflowFunction = random_function
+    return function.compile()
 
 
 def _shown(values: list[Deferred]) -> Iterator[str]:
