@@ -40,6 +40,7 @@ What is sent
     `long_prompts`      prompts that threads make, because tokenising them takes long
     `dispatcher`        sends ready primitives to the engines as tasks
     `task_table`        the tasks in flight, the leases, and the credits that they hold
+    `wavefront`         what waits, with its predicted cost and start, as cycle passes see it
     `steering`          runs the passes of a cycle and sends their edits to the engines
     `guess`             one prompt computed with passages that may still change
     `speculator`        starts, keeps and cancels those guesses

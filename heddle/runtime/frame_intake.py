@@ -72,6 +72,7 @@ class FrameIntake:
         lane.last = frame
         for tracer in self.tracers:
             tracer.step(frame.lane, now_s, frame.seconds)
+        rows_done = 0
         for event in frame.events:
             task = self.tasks.open.get(event.task_id)
             if task is None or task.lane is not lane:
@@ -79,7 +80,9 @@ class FrameIntake:
             elif isinstance(event, Progress):
                 self._fold_progress(task, event, now_s)
             else:
+                rows_done += task.rows
                 self._end_task(event, now_s)
+        lane.learn_work(frame.seconds, rows_done)
 
     def _is_next(self, lane: Lane, frame: Frame, now_s: float) -> bool:
         """Whether a numbered frame is new; what a lost one may have held is given up loudly."""
