@@ -1,4 +1,4 @@
-"""Whatever order and edges a user's cycle pass asks for, under faults: answers stay those of off."""
+"""Orders and edges that a cycle pass draws at random, under faults, change no answer."""
 
 import random
 from dataclasses import dataclass, field, replace
