@@ -8,6 +8,7 @@ from heddle.core.frames import Load
 from heddle.core.payloads import Payload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity
+from heddle.costs.substage import SearchCall
 
 Key = tuple[int, str]
 """Names a primitive under way: its request's id and its own name."""
@@ -58,6 +59,12 @@ class EngineView:
     costs: CostSnapshot | None
     stage_s: float | None  # mean length of a whole stage (task) on this engine, measured [s]
     budget_s: float | None  # the step budget in force
+    calls: tuple[SearchCall, ...] = ()  # the newest searches, told after every 32 that have ended
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether it searches inverted lists: only then `calls` are told."""
+        return self.costs is not None and "lists" in self.costs.coefficients_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +89,15 @@ class CycleView:
 
     The wavefront of an engine stands in the order in which its primitives would be sent.
 
-    `provisional` are the prompts that searches under way have brought forth since the last cycle.
+    `provisional` are the prompts that searches under way have brought forth since the last cycle;
+    where it `speculates`, partial hits are looked at between the steps of a search.
     """
 
     now_s: float
     wavefront: tuple[Ready, ...]
     engines: Mapping[str, EngineView]
     provisional: tuple[Provisional, ...] = ()
+    speculates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from heddle.core.errors import EngineError
 from heddle.core.frames import Done, Event, Failed, Frame, Progress
 from heddle.core.ports import PassageSource, Tracer
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Extracted, Generated, Prefilled, Reranked, Result
+from heddle.core.results import Extracted, Generated, Hits, Prefilled, Reranked, Result
 from heddle.graph.primitive import ExtractConfig, RerankConfig, SearchConfig
 from heddle.runtime.counters import Counters
 from heddle.runtime.events import TokenDelta
@@ -70,6 +70,7 @@ class FrameIntake:
             self.counters.frames_dropped += 1
             return
         lane.last = frame
+        lane.searches.step(frame)
         for tracer in self.tracers:
             tracer.step(frame.lane, now_s, frame.seconds)
         rows_done = 0
@@ -138,6 +139,8 @@ class FrameIntake:
             return
         if isinstance(run.primitive.config, SearchConfig):
             task.lane.learn_stage(now_s - task.sent_s)
+            if isinstance(result, Hits):
+                task.lane.searches.ended(task.sent_s, result.lists_scanned)
         assert run.payload is not None, f"{run.primitive.name!r} was answered before it was sent"
         run.parts[task.first_row] = result
         run.rows_done += task.rows if run.plan.is_splittable else run.payload.rows

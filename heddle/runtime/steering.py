@@ -54,7 +54,9 @@ class Steering:
             for ready in wavefront_of(lane, self.requests, now_s)
         )
         engines = {n: lane.view() for n, lane in self.lanes.items()}
-        view = CycleView(now_s, wavefront, engines, provisional)
+        view = CycleView(
+            now_s, wavefront, engines, provisional, self.speculator.dispatcher.speculates
+        )
         for edit in self.runner.look(view):
             self._carry_out(edit, now_s)
 
