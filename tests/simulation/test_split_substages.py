@@ -4,7 +4,7 @@ Both runs serve the same staggered searches on the same engine, whose own sub-st
 batch: what arrives waits for it. With the pass, the runtime steers it to the length that a replay
 of the newest searches found best.
 
-One search in eight is deep. When all are equally long, the mean falls less: short ones then overtake nothing.
+One search in eight is deep. When all are equally long the mean falls less: none overtakes another.
 """
 
 import random
