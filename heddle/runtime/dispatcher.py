@@ -116,6 +116,9 @@ class Dispatcher:
         Raises:
             HeddleError: the payload can't be built.
         """
+        if run.payload is not None and not run.is_growing:  # a cycle pass has held it back
+            self.requeue(request, run, now_s)
+            return
         build = partial(self._build, request, run.primitive, request.store)
         if self.long_prompts.is_long(run.primitive, request.store):
             self.long_prompts.start(request, run, build)

@@ -147,6 +147,7 @@ class Receipt:
         repeated: generations whose prompt came again in a loop, so that their text was there.
         rows_ahead: texts embedded and queries searched for before the list that they are of was
             whole.
+        edits: what cycle passes changed of it while it was under way, in words.
         barriers: where a workflow function waited for a value; no pass saw its later calls before.
     """
 
@@ -184,6 +185,7 @@ class Receipt:
     resumed: int = 0
     repeated: int = 0
     rows_ahead: int = 0
+    edits: tuple[str, ...] = ()
     barriers: tuple[str, ...] = ()
 
 
@@ -222,6 +224,7 @@ class ReceiptDraft:
     resumed: int = 0
     repeated: int = 0
     rows_ahead: int = 0
+    edits: list[str] = field(default_factory=list)
     barriers: list[str] = field(default_factory=list)
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
@@ -299,5 +302,6 @@ class ReceiptDraft:
             resumed=self.resumed,
             repeated=self.repeated,
             rows_ahead=self.rows_ahead,
+            edits=tuple(self.edits),
             barriers=tuple(self.barriers),
         )

@@ -76,6 +76,7 @@ class PrimitiveRun:
     the tokens that this try has reported so far; engines that report only text leave it empty.
     `failed_on` names the engines of failed tries.
 
+    `then` are the primitives that a cycle pass has made wait for it.
     `listed` are the items of a list that it writes, for readers that begin with them. While
     `is_growing`, its payload holds the rows that are known by now, and more may come.
     """
@@ -99,6 +100,7 @@ class PrimitiveRun:
     told: list[int] = field(default_factory=list)
     failed_on: tuple[str, ...] = ()
     parts: dict[int, Result] = field(default_factory=dict)
+    then: list[str] = field(default_factory=list)
     listed: WrittenList | None = None
     is_growing: bool = False
 
