@@ -7,11 +7,15 @@ from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.frames import Load
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity
+from heddle.costs.throughput import ThroughputCurve
 
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
-    """One engine this cycle: what waits, what runs, what its steps cost."""
+    """One engine this cycle: what waits, what runs, what its steps cost.
+
+    `tokens` are those of the LLM tasks in flight: of each prompt and of each decode's next step.
+    """
 
     name: str
     kinds: frozenset[PrimitiveKind]
@@ -21,6 +25,21 @@ class EngineView:
     costs: CostSnapshot | None
     stage_s: float | None  # mean length of a whole stage (task) on this engine, measured [s]
     budget_s: float | None  # the step budget in force
+    tokens: int = 0
+
+    @property
+    def curve(self) -> ThroughputCurve | None:
+        """Its throughput by the tokens of a step; None where it computes no tokens."""
+        return ThroughputCurve.of(self.costs)
+
+    @property
+    def room_per_s(self) -> float:
+        """Tokens a second that it could compute beside its tasks, the paper's τ·T_max − T_curr.
+
+        Zero or less where it is busy, where requests wait for it, or where nothing is measured.
+        """
+        curve = self.curve
+        return 0.0 if curve is None or self.pending else curve.room_per_s(self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +47,10 @@ class Provisional:
     """A prompt of `tokens` tokens as it will be if a search finds nothing better from now on.
 
     That has this `probability`; the search goes on for about `rest_s` [s], and then `prefill` of
-    the request goes to `engine`.
+    the request goes to `engine`. `win_rate` is how often guesses of this node have won by now,
+    over how often they were predicted to, at most 1. The prompt shows `chunk_ids`; `looks` counts
+    the looks at the search, and `looks_stable` those since the passages changed. Behind the prompt
+    at most `decode_tokens` tokens can be written ahead, 0 = none.
     """
 
     request_id: int
@@ -37,6 +59,16 @@ class Provisional:
     tokens: int
     probability: float
     rest_s: float
+    win_rate: float = 1.0
+    chunk_ids: tuple[int, ...] = ()
+    looks: int = 1
+    looks_stable: int = 0
+    decode_tokens: int = 0
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """The prefill of the request, which has one guess at a time."""
+        return self.request_id, self.prefill
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +101,15 @@ class Speculate:
     gain_s: float
 
 
-Edit = SetBudget | Speculate
+@dataclass(frozen=True, slots=True)
+class SpeculateDecode:
+    """Edit: write on behind a prompt that is computed ahead. `gain_s` is the predicted gain.
+
+    It acts where the prompt's `Speculate` came before it in the same cycle.
+    """
+
+    provisional: Provisional
+    gain_s: float
+
+
+Edit = SetBudget | Speculate | SpeculateDecode

@@ -1,9 +1,11 @@
 """The runtime's side of an engine: what waits for it, and what is known of it."""
 
+import math
 from dataclasses import dataclass
 
 from heddle.core.frames import Frame, Load
 from heddle.core.ports import EnginePort
+from heddle.costs.throughput import ThroughputCurve
 from heddle.passes.cycle_view import EngineView
 from heddle.runtime.engine_scheduler import EngineScheduler
 
@@ -12,11 +14,15 @@ STAGE_SMOOTHING = 0.1
 
 @dataclass(slots=True)
 class Lane:
-    """The runtime's side of one engine."""
+    """The runtime's side of one engine.
+
+    `tokens` are those of the LLM tasks in flight (`token_count`).
+    """
 
     port: EnginePort
     scheduler: EngineScheduler
     in_flight: int = 0
+    tokens: int = 0
     stage_s: float | None = None
     steered: tuple[int, float] | None = None  # epoch and step budget of the newest Steer
     last: Frame | None = None
@@ -34,6 +40,14 @@ class Lane:
             return None
         return self.steered[1]
 
+    @property
+    def work_s(self) -> float:
+        """About how long its LLM tasks in flight take; infinite where requests wait for it [s]."""
+        if self.scheduler.pending:
+            return math.inf
+        curve = ThroughputCurve.of(self.last.costs if self.last else None)
+        return 0.0 if curve is None else curve.seconds(self.tokens)
+
     def learn_stage(self, seconds: float) -> None:
         """Fold in how long one task took from sending to its result [s]."""
         self.stage_s = smoothed_s(self.stage_s, seconds)
@@ -49,6 +63,7 @@ class Lane:
             costs=self.last.costs if self.last else None,
             stage_s=self.stage_s,
             budget_s=self.budget_s,
+            tokens=self.tokens,
         )
 
 

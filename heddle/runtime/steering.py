@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from heddle.core.commands import Steer
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity
-from heddle.passes.cycle_view import CycleView, Speculate
+from heddle.passes.cycle_view import CycleView, Speculate, SpeculateDecode
 from heddle.passes.runner import PassRunner
 from heddle.runtime.lane import Lane
 from heddle.runtime.speculator import Speculator
@@ -28,7 +28,8 @@ class Steering:
         """Show the passes the wavefront, and send what they ask for."""
         if any(map(_searches, self.lanes.values())):
             self._look(now_s)
-        self.speculator.forget_looks()
+        else:
+            self.speculator.forget_looks()
 
     def _look(self, now_s: float) -> None:
         wavefront = tuple(
@@ -41,6 +42,9 @@ class Steering:
         for edit in self.runner.look(view):
             if isinstance(edit, Speculate):
                 self.speculator.begin(edit, now_s)
+                continue
+            if isinstance(edit, SpeculateDecode):
+                self.speculator.write_on(edit, now_s)
                 continue
             lane = self.lanes[edit.engine]
             lane.steered = lane.port.epoch, edit.budget_s
