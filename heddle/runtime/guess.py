@@ -1,19 +1,32 @@
 """A prompt that is computed ahead with passages that may not be its last."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from heddle.core.commands import Cancel
 from heddle.core.frames import Done, Event, Failed, Progress
 from heddle.core.results import Generated, Prefilled
 from heddle.core.tasks import Optimizations
 from heddle.costs.win_rate import WinRates
-from heddle.graph.primitive import PrefillConfig, SearchConfig
+from heddle.graph.primitive import CollectConfig, PrefillConfig, SearchConfig
 from heddle.runtime.receipt import FallbackKind, Speculation
 from heddle.runtime.request import Guess, PrimitiveRun, Request
 from heddle.runtime.task_table import TaskTable
 
 
-def guessable(request: Request, search: PrimitiveRun) -> Sequence[PrimitiveRun]:
+class Reader(NamedTuple):
+    """A prefill whose prompt shows what a search finds; `collect` joins passages in between."""
+
+    prefill: PrimitiveRun
+    collect: PrimitiveRun | None = None
+
+    @property
+    def waits_alone(self) -> bool:
+        """Whether the search is all that the prompt waits for."""
+        return self.prefill.waits == 1 and (self.collect is None or self.collect.waits == 1)
+
+
+def guessable(request: Request, search: PrimitiveRun) -> Sequence[Reader]:
     """Return the prefills whose prompts show what this search finds, and may be computed ahead.
 
     Where answers may be approximate by chunk KV, a prompt is not computed from its beginning, and
@@ -22,8 +35,20 @@ def guessable(request: Request, search: PrimitiveRun) -> Sequence[PrimitiveRun]:
     config = search.primitive.config
     if not may_guess(request) or not isinstance(config, SearchConfig) or config.words:
         return ()
-    waiting = (request.runs[name] for name in search.plan.after if name in request.runs)
-    return [run for run in waiting if isinstance(run.primitive.config, PrefillConfig)]
+    found: list[Reader] = []
+    for run in _waiting(request, search):
+        if isinstance(run.primitive.config, PrefillConfig):
+            found.append(Reader(run))
+        elif isinstance(run.primitive.config, CollectConfig):
+            behind = _waiting(request, run)
+            found += [
+                Reader(p, run) for p in behind if isinstance(p.primitive.config, PrefillConfig)
+            ]
+    return found
+
+
+def _waiting(request: Request, run: PrimitiveRun) -> list[PrimitiveRun]:
+    return [request.runs[name] for name in run.plan.after if name in request.runs]
 
 
 def may_guess(request: Request) -> bool:

@@ -1,11 +1,12 @@
 """Prompts computed while their search still runs: what could be, and what is. (HedraRAG §4.3)"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from heddle.core.errors import HeddleError
 from heddle.core.frames import Progress
+from heddle.core.passages import Passage
 from heddle.core.payloads import DecodePayload, PrefillPayload
 from heddle.core.ports import PassageSource
 from heddle.core.primitives import PrimitiveKind
@@ -16,24 +17,26 @@ from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.folding import first_passages, passages_so_far
 from heddle.runtime.guess import guess_kind, guessable, may_guess
 from heddle.runtime.lane import Lane
+from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.request import Guess, PrimitiveRun, Request, TextAhead
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.task_table import TaskRun
 from heddle.runtime.values import as_passages, unique_passages
 
-
-Key = tuple[int, str]  # a request's id, and the prefill that waits
+Key = tuple[int, str]  # the id of a request, and the prefill that waits
 
 
 class Look(NamedTuple):
     """What a search has found by now, and a prefill that waits for it.
 
+    `collect` joins the passages behind those of earlier turns; None = the prompt shows them alone.
     It is look `number` at this search, from 1; for the last `stable` looks the hits were the same.
     """
 
     task: TaskRun
     event: Progress
     prefill: PrimitiveRun
+    collect: PrimitiveRun | None
     now_s: float
     number: int
     stable: int
@@ -139,10 +142,10 @@ class Speculator:
         """Take in what a search has found by now, and how likely that is to stay."""
         if not event.probability or not 0 < event.fraction < 1:
             return
-        for prefill in guessable(task.request, task.run):
-            if prefill.waits == 1:  # the search is all that it waits for
-                key = task.request.id, prefill.primitive.name
-                self._take(key, Look(task, event, prefill, now_s, 1, 0))
+        for reader in guessable(task.request, task.run):
+            if reader.waits_alone:
+                key = task.request.id, reader.prefill.primitive.name
+                self._take(key, Look(task, event, *reader, now_s, 1, 0))
 
     def hear_rows(self, request: Request, search: PrimitiveRun, now_s: float) -> None:
         """Take in that some queries of a search are answered, if a prompt can begin with them."""
@@ -293,6 +296,8 @@ class Speculator:
         assert isinstance(search.config, SearchConfig), f"{search.name!r} is no search"
         found = passages_so_far(look.event, search.config.topk, self.passages, request.tenant)
         store = request.store.with_value(search.writes[0], found)
+        if look.collect is not None:
+            store = _collected(store, look.collect, found)
         prefill = look.prefill.primitive
         if self.dispatcher.long_prompts.has_long_text(prefill, store):
             return None
@@ -300,14 +305,19 @@ class Speculator:
 
     def _lead(self, lead: Lead) -> PrefillPayload:
         request, search = lead.request, lead.search.primitive
-        collect = lead.collect.primitive
         assert isinstance(search.config, SearchConfig), f"{search.name!r} is no search"
-        assert isinstance(collect.config, CollectConfig), f"{collect.name!r} joins nothing"
         found = first_passages(lead.hits, search.config, self.passages, request.tenant)
-        earlier = [as_passages(request.store.get(p.key)) for p in collect.config.parts[:-1]]
-        key = collect.writes[0]
-        store = request.store.with_value(key, unique_passages([*earlier, found]))
+        store = _collected(request.store, lead.collect, found)
+        key = lead.collect.primitive.writes[0]
         return self.dispatcher.lead(request, lead.prefill.primitive, key, store)
+
+
+def _collected(store: ObjectStore, collect: PrimitiveRun, found: Sequence[Passage]) -> ObjectStore:
+    """Return a store in which passages are joined behind those of earlier turns."""
+    primitive = collect.primitive
+    assert isinstance(primitive.config, CollectConfig), f"{primitive.name!r} joins nothing"
+    earlier = [as_passages(store.get(part.key)) for part in primitive.config.parts[:-1]]
+    return store.with_value(primitive.writes[0], unique_passages([*earlier, tuple(found)]))
 
 
 def _rider(look: Look | Lead) -> PrimitiveRun | None:
