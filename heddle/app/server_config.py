@@ -30,6 +30,7 @@ from heddle.workflow.writing import MAX_TOKENS_MAX, TEMPERATURE_MAX
 
 EngineHost = Literal["process", "inline"]
 Rerank = Literal["auto", "always", "never"]
+Speculate = Literal["auto", "always", "never"]
 OnLaneFailure = Literal["exit", "retry"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -182,10 +183,12 @@ class ServerConfig:
         below=1,
         none="exact",
     )
-    speculate: bool = setting(
-        False,
-        "compute prompts while their search still runs",
-        details="the answers stay the same; not for an index in shards",
+    speculate: Speculate = setting(
+        "auto",
+        "whether prompts are computed, and answered, while their search still runs",
+        details="answers stay the same, and each guess must be predicted to pay; auto = where the "
+        "index is in one piece and the model runs in Heddle; always = there alone: other settings "
+        "are refused, and `oneshot` doesn't rerank by itself",
         group=SEARCH,
     )
     hot_clusters: str = setting(

@@ -14,6 +14,7 @@ from heddle.passes.cycle_view import (
     Replace,
     SetBudget,
     Speculate,
+    SpeculateDecode,
 )
 
 
@@ -40,7 +41,7 @@ def check_edits(view: CycleView, edits: Iterable[Edit]) -> None:
                 _check_edge(waiting, held, edit)
             case Replace():
                 _check_replacement(_untouched(waiting, (edit.request_id, edit.primitive)), edit)
-            case Speculate(provisional=provisional):
+            case Speculate(provisional=provisional) | SpeculateDecode(provisional=provisional):
                 if provisional not in view.provisional:
                     raise InternalError(f"{provisional!r} is not offered")
 

@@ -15,6 +15,7 @@ from heddle.passes.edit_check import check_edits
 from heddle.passes.pipeline_decoding import PipelineDecoding
 from heddle.passes.prune_dependencies import PruneDependencies
 from heddle.passes.skip_repeats import SkipRepeats
+from heddle.passes.speculate_generation import SpeculateGeneration
 from heddle.passes.speculate_prefill import SpeculatePrefill
 from heddle.passes.split_prefill import SplitPrefill
 from heddle.passes.split_substages import SplitSubstages
@@ -56,7 +57,11 @@ GRAPH_PASSES: Final[tuple[GraphPass, ...]] = (
     SplitPrefill(),  # of the searches that begin early, the first end early
 )
 REQUESTED_PASSES: Final[tuple[GraphPass, ...]] = (AskAhead(),)
-CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (SplitSubstages(), SpeculatePrefill())
+CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (
+    SplitSubstages(),
+    SpeculatePrefill(),
+    SpeculateGeneration(),  # behind the prompts of the pass before
+)
 
 
 def check_pass_names(

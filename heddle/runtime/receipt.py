@@ -97,6 +97,10 @@ class Speculation:
         gain_s: predicted saving [s].
         ahead_s: how long before the prompt itself, or before other passages were found [s].
         is_adopted: whether the passages were the final ones, and the prompt went on from there.
+        tokens_prompt: tokens of the prompt.
+        tokens_written: tokens that were written behind it, and held back until its end.
+        tokens_wasted: tokens of both that were computed for nothing; an upper bound for a prompt
+            that was cut off.
     """
 
     node: str
@@ -105,6 +109,9 @@ class Speculation:
     gain_s: float
     ahead_s: float
     is_adopted: bool
+    tokens_prompt: int = 0
+    tokens_written: int = 0
+    tokens_wasted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

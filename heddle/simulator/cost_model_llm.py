@@ -29,21 +29,24 @@ class CostModelLlmWorker:
     """An LlmWorker whose KV cache holds, for each position, a digest of the tokens up to it.
 
     A wrong page, a stale prefix or a token computed twice changes every token after it, so the
-    generated text checks the engine's whole bookkeeping.
+    generated text checks the engine's whole bookkeeping. `costs_s` are those of its steps.
     """
 
-    def __init__(self, device: SimulatedDevice, slot_count: int) -> None:
-        self._device = device
+    def __init__(
+        self, device: SimulatedDevice, slot_count: int, costs_s: Mapping[str, float] = COSTS_S
+    ) -> None:
+        self._device, self._costs_s = device, costs_s
         self._digests = [0] * slot_count
 
     def run(self, batch: StepBatch) -> StepResult:
         """Compute one step."""
         decodes = sum(row.draw is not None and row.queries == 1 for row in batch.rows)
+        costs_s = self._costs_s
         self._device.run(
-            COSTS_S["call"]
-            + COSTS_S["decode_tokens"] * batch.tokens
-            + COSTS_S["context_tokens"] * sum(row.context for row in batch.rows)
-            + (COSTS_S["prefill_tokens"] - COSTS_S["decode_tokens"]) * (batch.tokens - decodes)
+            costs_s["call"]
+            + costs_s["decode_tokens"] * batch.tokens
+            + costs_s["context_tokens"] * sum(row.context for row in batch.rows)
+            + (costs_s["prefill_tokens"] - costs_s["decode_tokens"]) * (batch.tokens - decodes)
         )
         token_ids, slots = batch.token_ids.tolist(), batch.slots.tolist()
         ends = [self._write(row, token_ids, slots) for row in batch.rows]

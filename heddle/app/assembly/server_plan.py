@@ -242,7 +242,7 @@ def plan_server(
             config, generator, readers, placement, llm_on_cpu=decodes_on is None
         ),
         roles=roles,
-        search=SearchSettings(config.recall, config.speculate),
+        search=SearchSettings(config.recall, _speculates(config, generator is not None)),
         hot=_hot_clusters(config, machine),
         pool=_pool(config, roles),
         lost_shard=config.lost_shard,
@@ -292,6 +292,12 @@ def _index_bytes(store: CorpusStore | None) -> int:
     if store is None or not store.dims:
         return 0
     return index_bytes(mode_of(store.directory), store.vector_count, store.dims)
+
+
+def _speculates(config: ServerConfig, has_own_llm: bool) -> bool:
+    """Whether prompts may be computed ahead of their searches."""
+    can = has_own_llm and config.index is not None and config.shards == 1
+    return config.speculate == "always" or (config.speculate == "auto" and can)
 
 
 def _hot_clusters(config: ServerConfig, machine: MachineFacts) -> HotSettings | None:

@@ -83,7 +83,7 @@ def test_texts_become_settings(model: Path, encoder: Path):
         optimizations=Optimizations.APPROX,
     )
     assert plan.roles == (LaneRole.PREFILL, LaneRole.DECODE)
-    assert (plan.search.recall, plan.search.speculates) == (0.9, False)
+    assert (plan.search.recall, plan.search.speculates) == (0.9, True)
     assert plan.pool is not None
     assert (plan.pool.policy, plan.pool.prefill_lanes) == (PoolPolicy.ADAPTIVE, 1)
     assert plan.lost_shard is LostShard.DEGRADE
@@ -131,7 +131,7 @@ def test_the_dtype_of_questions_is_that_of_the_passages():
 
 def test_the_plan_in_words_and_as_json(model: Path, encoder: Path):
     settings = {"generator": model, "index": "corpus", "embedder": encoder, "reranker": None}
-    plan = planned(machine(gpus=("a GPU",)), **settings, speculate=True)
+    plan = planned(machine(gpus=("a GPU",)), **settings, speculate="always")
     lines = list(plan.lines())
     assert lines[0].endswith("of weights, lanes llm (both)")
     assert lines[1].endswith("of weights, computed in bfloat16")
