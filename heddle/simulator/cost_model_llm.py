@@ -38,7 +38,7 @@ class CostModelLlmWorker:
 
     def run(self, batch: StepBatch) -> StepResult:
         """Compute one step."""
-        decodes = sum(row.draw is not None and row.queries == 1 for row in batch.rows)
+        decodes = sum(0 < row.queries == len(row.draws) for row in batch.rows)
         self._device.run(
             COSTS_S["call"]
             + COSTS_S["decode_tokens"] * batch.tokens
@@ -46,8 +46,13 @@ class CostModelLlmWorker:
             + (COSTS_S["prefill_tokens"] - COSTS_S["decode_tokens"]) * (batch.tokens - decodes)
         )
         token_ids, slots = batch.token_ids.tolist(), batch.slots.tolist()
-        ends = [self._write(row, token_ids, slots) for row in batch.rows]
-        draws = [(end, row.draw) for end, row in zip(ends, batch.rows, strict=True) if row.draw]
+        for row in batch.rows:
+            self._write(row, token_ids, slots)
+        draws = [
+            (self._digests[slots[place]], draw)
+            for row in batch.rows
+            for place, draw in enumerate(row.draws, row.query_stop - len(row.draws))
+        ]
         drawn = tuple(_next_token(end) for end, _ in draws)
         probabilities = tuple(_probability(end) for end, draw in draws if draw.wants_probability)
         return StepResult(drawn, probabilities=probabilities)
@@ -64,12 +69,11 @@ class CostModelLlmWorker:
         for slot, digest in zip(slots.tolist(), block[0].tolist(), strict=True):
             self._digests[slot] = digest
 
-    def _write(self, row: BatchRow, token_ids: Sequence[int], slots: Sequence[int]) -> int:
+    def _write(self, row: BatchRow, token_ids: Sequence[int], slots: Sequence[int]) -> None:
         digest = self._digest_before(row)
         for at in range(row.query_start, row.query_stop):
             digest = (digest * 1_000_003 + token_ids[at] + 1) & MASK
             self._digests[slots[at]] = digest
-        return digest
 
     def _digest_before(self, row: BatchRow) -> int:
         position = row.context - row.queries - 1
