@@ -145,6 +145,9 @@ class Receipt:
         remotes: models of other servers that wrote for it, as "model at address".
         resumed: generations that had shown tokens when they failed, and went on behind these.
         repeated: generations whose prompt came again in a loop, so that their text was there.
+        drafted_tokens: tokens of a loop's earlier texts that were checked while it wrote again;
+            0 where another server writes.
+        accepted_tokens: of these, tokens that were right: each has saved a step of the model.
         rows_ahead: texts embedded and queries searched for before the list that they are of was
             whole.
         barriers: where a workflow function waited for a value; no pass saw its later calls before.
@@ -183,6 +186,8 @@ class Receipt:
     remotes: tuple[str, ...] = ()
     resumed: int = 0
     repeated: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     rows_ahead: int = 0
     barriers: tuple[str, ...] = ()
 
@@ -221,6 +226,8 @@ class ReceiptDraft:
     remotes: list[str] = field(default_factory=list)
     resumed: int = 0
     repeated: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     rows_ahead: int = 0
     barriers: list[str] = field(default_factory=list)
 
@@ -298,6 +305,8 @@ class ReceiptDraft:
             remotes=tuple(dict.fromkeys(self.remotes)),
             resumed=self.resumed,
             repeated=self.repeated,
+            drafted_tokens=self.drafted_tokens,
+            accepted_tokens=self.accepted_tokens,
             rows_ahead=self.rows_ahead,
             barriers=tuple(self.barriers),
         )
