@@ -299,8 +299,8 @@ class DecodePayload:
     text, stop strings, draws and max_tokens go on from there, and Generated holds the whole.
     The last `resumes` of these were written by a failed try of this decode: its pause counts them.
 
-    `draft` is what it may well write, token by token, the part that `continues` included. The lane
-    may check several of these tokens in one step; what is generated doesn't depend on them.
+    `draft` is a likely text of this decode, token by token, the part that `continues` included. The
+    lane may check several of these tokens in one step; the text doesn't depend on them.
     """
 
     prefill_task: int

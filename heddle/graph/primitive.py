@@ -123,7 +123,7 @@ class DecodeConfig:
 
     In a generation of rounds the value is what they all have written: a Generated. `written` is
     the round before, whose tokens the prompt ends with; `pause` says where this one ends.
-    `has_draft`: it may well write what its node has written in the last turn.
+    `has_draft`: its text is likely to be that of its node in the last turn.
     """
 
     prefill: str

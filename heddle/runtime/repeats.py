@@ -37,7 +37,7 @@ def repeated(request: Request, prefill: PrimitiveRun) -> Generated | None:
 
 
 def draft_of(request: Request, decode: PrimitiveRun) -> tuple[int, ...]:
-    """Return what a generation may well write: its node's text of the turn before, or nothing."""
+    """Return a likely text of a generation: that of its node the turn before, or nothing."""
     config, known = decode.primitive.config, request.writings.get(decode.primitive.node)
     is_wanted = isinstance(config, DecodeConfig) and config.has_draft
     return known.result.token_ids if is_wanted and known is not None else ()

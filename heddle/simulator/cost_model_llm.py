@@ -30,10 +30,18 @@ class CostModelLlmWorker:
 
     A wrong page, a stale prefix or a token computed twice changes every token after it, so the
     generated text checks the engine's whole bookkeeping.
+
+    Args:
+        device: spends the steps' time.
+        slot_count: tokens of the KV cache.
+        steady_share: the share of prompts behind which one and the same text is written, as loops
+            often write what they have written before.
     """
 
-    def __init__(self, device: SimulatedDevice, slot_count: int) -> None:
-        self._device = device
+    def __init__(
+        self, device: SimulatedDevice, slot_count: int, *, steady_share: float = 0.0
+    ) -> None:
+        self._device, self._steady_share = device, steady_share
         self._digests = [0] * slot_count
 
     def run(self, batch: StepBatch) -> StepResult:
@@ -73,6 +81,8 @@ class CostModelLlmWorker:
         digest = self._digest_before(row)
         for at in range(row.query_start, row.query_stop):
             digest = (digest * 1_000_003 + token_ids[at] + 1) & MASK
+            if token_ids[at] == TAIL_ID and _probability(digest) < self._steady_share:
+                digest = TAIL_ID
             self._digests[slots[at]] = digest
 
     def _digest_before(self, row: BatchRow) -> int:

@@ -1,4 +1,4 @@
-"""What a generation may well write, and how much of it a step checks beside its next token."""
+"""A likely text of a generation, and how much of it a step checks beside the next token."""
 
 import math
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Final
 
 # Of one sequence in one step: with its newest token, the queries of one small tile.
 DRAFT_TOKENS_MAX: Final = 15
-# As if so many tokens had been checked before the first, and so many of them been right. In loops
-# of retrieval and generation, four texts in five are the text of the turn before.
+# Counted before the first token is checked. In loops of retrieval and generation, four texts in
+# five are the text of the turn before.
 PRIOR_CHECKED: Final = 5.0
 PRIOR_RIGHT: Final = 4.0
 

@@ -24,7 +24,7 @@ class Decode:
     """A decode task that continues a sequence.
 
     The first `num_continued_tokens` of `output_ids` were written by earlier decodes. `transfer`
-    says how its prompt came from another lane. `draft` is what it may well write.
+    says how its prompt came from another lane. `draft` is a likely text of it.
 
     Mutates: `write` adds to `output_ids`; the engine moves `reported` along.
     """
