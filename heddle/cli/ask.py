@@ -246,7 +246,9 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"passes {', '.join(receipt.passes) or 'none'}, numerics {receipt.numerics}",
         f"  tokens: {receipt.prompt_tokens} prompt ({receipt.prompt_tokens_reused} reused), "
         f"{receipt.generated_tokens} generated, {receipt.preemptions} preemptions, "
-        f"texts taken from an equal prompt: {receipt.repeated}",
+        f"texts taken from an equal prompt: {receipt.repeated}, "
+        f"tokens drafted by an earlier text: {receipt.drafted_tokens} "
+        f"({receipt.accepted_tokens} right)",
         f"  embedded or searched for while their list was written: {receipt.rows_ahead}",
         f"  clusters scanned: {receipt.lists_scanned} of {receipt.lists_probed} probed, "
         f"{receipt.lists_on_device} on a device; "

@@ -28,7 +28,7 @@ from heddle.runtime.long_prompts import LongPrompt, LongPrompts
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.payload_builder import Built, build_lead, build_payload
 from heddle.runtime.receipt import FallbackKind
-from heddle.runtime.repeats import repeated
+from heddle.runtime.repeats import draft_of, repeated
 from heddle.runtime.request import Guess, PrimitiveRun, Request, TextAhead
 from heddle.runtime.task_table import TaskTable
 from heddle.runtime.values import generated
@@ -337,7 +337,12 @@ class Dispatcher:
         if config.written is not None:
             continues += len(generated(request.store, config.written).token_ids)
         decode.payload = DecodePayload(
-            prefill_id, config.sampling, config.pause, continues, resumes
+            prefill_id,
+            config.sampling,
+            config.pause,
+            continues,
+            resumes,
+            draft=draft_of(request, decode),
         )
         decode.ready_s = decode.sent_s = now_s
         decode.engine, decode.prefill = prefill.engine, prefill

@@ -152,6 +152,9 @@ class Receipt:
         remotes: models of other servers that wrote for it, as "model at address".
         resumed: generations that had shown tokens when they failed, and went on behind these.
         repeated: generations whose prompt came again in a loop, so that their text was there.
+        drafted_tokens: tokens of a loop's earlier texts that were checked while it wrote again;
+            0 where another server writes.
+        accepted_tokens: of these, tokens that were right: each has saved a step of the model.
         rows_ahead: texts embedded and queries searched for before the list that they are of was
             whole.
         edits: what cycle passes changed of it while it was under way, in words.
@@ -191,6 +194,8 @@ class Receipt:
     remotes: tuple[str, ...] = ()
     resumed: int = 0
     repeated: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     rows_ahead: int = 0
     edits: tuple[str, ...] = ()
     barriers: tuple[str, ...] = ()
@@ -230,6 +235,8 @@ class ReceiptDraft:
     remotes: list[str] = field(default_factory=list)
     resumed: int = 0
     repeated: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     rows_ahead: int = 0
     edits: list[str] = field(default_factory=list)
     barriers: list[str] = field(default_factory=list)
@@ -308,6 +315,8 @@ class ReceiptDraft:
             remotes=tuple(dict.fromkeys(self.remotes)),
             resumed=self.resumed,
             repeated=self.repeated,
+            drafted_tokens=self.drafted_tokens,
+            accepted_tokens=self.accepted_tokens,
             rows_ahead=self.rows_ahead,
             edits=tuple(self.edits),
             barriers=tuple(self.barriers),

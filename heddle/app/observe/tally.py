@@ -32,6 +32,8 @@ RECEIPT_COUNTS: Final = (
     "retries",
     "resumed",
     "repeated",
+    "drafted_tokens",
+    "accepted_tokens",
     "rows_ahead",
     "texts_truncated",
     "texts_windowed",
