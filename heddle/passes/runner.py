@@ -5,11 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from heddle.core.errors import ConfigError, InternalError
+from heddle.core.errors import ConfigError, HeddleError, InternalError
 from heddle.core.ports import Clock
 from heddle.graph.pgraph import PGraph
 from heddle.graph.verify import verify
 from heddle.passes.ask_ahead import AskAhead
+from heddle.passes.checks import check_edits, check_rewrite
 from heddle.passes.cycle_view import CycleView, Edit
 from heddle.passes.pipeline_decoding import PipelineDecoding
 from heddle.passes.prune_dependencies import PruneDependencies
@@ -155,7 +156,7 @@ class PassRunner:
                 continue
             started_s = self.clock.now_s()
             try:
-                found = cycle_pass.apply(view)
+                found = check_edits(cycle_pass.apply(view), view)
             except Exception:
                 log.exception("cycle pass %s failed and is left out from now on", cycle_pass.name)
                 self.failed.add(cycle_pass.name)
@@ -174,8 +175,9 @@ def _rewrite(rewrite: GraphPass, graph: PGraph) -> PGraph | None:
     """Apply a pass and verify what it returns; whatever goes wrong is an InternalError."""
     try:
         rewritten = rewrite.apply(graph)
-        if rewritten is not None:
-            verify(rewritten)
-    except Exception as error:
+        return None if rewritten is None else check_rewrite(graph, rewritten)
+    except HeddleError as error:
         raise InternalError(f"pass {rewrite.name!r} failed: {error}") from error
-    return rewritten
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise InternalError(f"pass {rewrite.name!r} failed: {what}") from error

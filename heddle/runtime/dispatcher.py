@@ -64,6 +64,7 @@ class Dispatcher:
         speculates: whether searches tell what they have found by now, so that prompts can be
             computed ahead with that.
         threads: make the prompts that take long; None = they are made at once.
+        preferred: names of lanes that carry out their kinds alone, though others could.
         controls: the ready primitives that need no engine, oldest first.
 
     Mutates: the lanes' queues, the runs of primitives that are queued or sent, `tasks`, `controls`.
@@ -76,6 +77,7 @@ class Dispatcher:
     tokenizer: Tokenizer | None
     speculates: bool = False
     threads: WorkPool | None = None
+    preferred: frozenset[str] = frozenset()
     controls: deque[tuple[Request, PrimitiveRun]] = field(default_factory=deque)
     long_prompts: LongPrompts = field(init=False)
     _able: dict[PrimitiveKind, list[Lane]] = field(default_factory=dict)
@@ -91,6 +93,9 @@ class Dispatcher:
                 )
             for kind in port.kinds:
                 self._able.setdefault(kind, []).append(lane)
+        for kind, able in self._able.items():
+            chosen = [lane for lane in able if lane.port.name in self.preferred]
+            self._able[kind] = chosen or able
 
     def check(self, workflow: Workflow) -> None:
         """Refuse a workflow that these engines can't run.

@@ -12,7 +12,7 @@ from heddle.passes.cycle_view import CycleView, SetBudget
 from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES, PassRunner
 from tests.helpers.fake_ports import ManualClock
 
-VIEW = CycleView(0.0, (), {})
+VIEW = CycleView(0.0, (), {"a": None, "b": None})
 
 
 def primitive(name, reads=(), writes=()):
