@@ -89,7 +89,11 @@ class Extensions:
         return (*ALL_PASSES, *self.graph_passes, *self.cycle_passes)
 
 
-ALL_PASSES: Final[tuple[GraphPass | CyclePass, ...]] = (*GRAPH_PASSES, *REQUESTED_PASSES, *CYCLE_PASSES)
+ALL_PASSES: Final[tuple[GraphPass | CyclePass, ...]] = (
+    *GRAPH_PASSES,
+    *REQUESTED_PASSES,
+    *CYCLE_PASSES,
+)
 NO_EXTENSIONS: Final = Extensions()
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from heddle.app.config_checks import check_together
+from heddle.app.config_checks import check_plain_names, check_together
 from heddle.app.models.model_names import is_extractor
 from heddle.app.models.remote_name import check_remote_name
 from heddle.app.replicas import replicas_of
@@ -410,6 +410,7 @@ class ServerConfig:
         "optimizer passes to leave out",
         group=LANES,
         form="NAME[,NAME...]",
+        check=check_plain_names,
     )
     on_pass_failure: OnPassFailure = setting(
         "fail",

@@ -93,6 +93,7 @@ class RunningServer:
             corpus=self._corpus_state(),
             repriming=None if self.repriming is None else self.repriming.state(),
             predicted_wait_s=runtime.requests.admission.between_s or 0.0,
+            failed_passes=tuple(sorted(runtime.planner.runner.failed)),
         )
 
     def _corpus_state(self) -> CorpusState | None:
