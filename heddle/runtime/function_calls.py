@@ -57,7 +57,8 @@ class FunctionCalls:
             if step.waits_for is not None:
                 key = _key(request, step.waits_for)
                 if key not in request.store:
-                    note = f"line {step.line} waited for {step.waits_for!r}"
+                    line = f"line {step.line}" if step.line else "its end"
+                    note = f"{line} waited for {step.waits_for!r}"
                     request.receipt.barriers.append(note)
                     self.readiness.open_wait(request, key, now_s)
                     return

@@ -11,8 +11,9 @@ def health_of(state: ServerState) -> dict[str, object]:
     """Return the state of every lane and of the runtime, as plain values.
 
     The status is "degraded" where somebody should act: a lane is not ready, or an engine lacks
-    something, such as disk space, or chunks of the corpus are damaged, or a pass has failed. Then `ready` stays true, and
-    the answers are the same but for the damaged passages, which are left out.
+    something, such as disk space, chunks of the corpus are damaged, or a pass has failed. Then
+    `ready` stays true, and the answers are the same but for the damaged passages, which are left
+    out.
     """
     last = {name: engine.last for name, engine in state.engines.items() if engine.last is not None}
     notes = {name: list(frame.notes) for name, frame in last.items() if frame.notes}
