@@ -1,4 +1,4 @@
-"""The port of an engine that isn't Heddle's own: what it says is checked before it is believed."""
+"""The port of an engine that isn't Heddle's own: its frames and results are checked first."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence

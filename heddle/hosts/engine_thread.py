@@ -1,4 +1,4 @@
-"""An engine in this process on a thread of its own: what it takes long for holds up no other."""
+"""An engine in this process on a thread of its own: its long steps hold up no other engine."""
 
 import logging
 import threading
@@ -68,7 +68,7 @@ class EngineThread:
         self._wake = wake
 
     def send(self, command: Command) -> None:
-        """Queue a command; a closed engine fails what it is given."""
+        """Queue a command; a closed engine fails each task."""
         if not self._is_closed:
             self._commands.append(command)
             self._bell.set()

@@ -34,8 +34,8 @@ class Engine:
         executable: a model or, for Searching, a corpus directory, as Server takes them; an engine
             of your own; for a tool, a function.
         config: settings of the server that belong to it, such as {"max_num_seqs": 8}.
-        resource: what it asks for: {"GPU": 1}. Where the machine has less, it takes what there is
-            and a warning says so.
+        resource: how many GPUs or CPU cores it asks for, as in {"GPU": 1}. Where the machine has
+            fewer, it takes those and a warning says so.
         instances: equal lanes of it; for a tool, calls at once.
 
     Raises:
@@ -74,7 +74,7 @@ class Engine:
         return not self.is_tool and not isinstance(self.executable, str | Path | None)
 
     def settings(self) -> dict[str, Any]:
-        """Return what it sets of a server."""
+        """Return its settings of a server."""
         found = dict(self.config)
         if not self.is_tool and not self.is_own:
             found[SETTING_OF[self.name]] = self.executable

@@ -254,7 +254,7 @@ class _Drawing:
 
 
 def _call(group: _Group, add: Callable[..., object], *arguments: object, **config: object) -> None:
-    """Add a node; what it refuses is said of the component."""
+    """Add a node; an option that it lacks is said of the component."""
     try:
         add(*arguments, **config)
     except TypeError as error:
