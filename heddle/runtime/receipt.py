@@ -147,7 +147,8 @@ class Receipt:
         repeated: generations whose prompt came again in a loop, so that their text was there.
         rows_ahead: texts embedded and queries searched for before the list that they are of was
             whole.
-        barriers: where a workflow function waited for a value; no pass saw its later calls before.
+        barriers: where a workflow function waited for a value, and the passes that could not act
+            across it, as no pass saw its later calls before.
     """
 
     optimizations: Optimizations

@@ -74,7 +74,7 @@ class FunctionRun:
         return step
 
     def close(self) -> None:
-        """End a function that waits; an error that it raises then is logged: its request has ended."""
+        """End a function that waits; an error that it raises then is logged, and nothing more."""
         try:
             self._greenlet.throw()
         except HeddleError:

@@ -1,4 +1,4 @@
-"""An engine on a thread: tasks go in, frames come out, whatever it raises fails its tasks alone."""
+"""An engine on a thread: tasks go in, frames come out, and an error fails its tasks alone."""
 
 import threading
 

@@ -7,14 +7,16 @@ import pytest
 
 from heddle.core.errors import Cancelled, WorkflowError
 from heddle.core.payloads import EmbedPayload, PrefillPayload
-from heddle.core.tasks import Priority
+from heddle.core.tasks import Optimizations, Priority
+from heddle.passes.runner import PassRunner
 from heddle.runtime.events import NodeStarted
 from heddle.workflow.function import as_workflow
 from tests.helpers.fake_ports import Bench
 
 
-def submit(bench, function, **inputs):
-    return bench.submit(function.compile(), {"query": "why", **inputs})
+def submit(bench, function, optimizations=Optimizations.EXACT, **inputs):
+    workflow, values = function.compile(), {"query": "why", **inputs}
+    return bench.submit(workflow, values, optimizations=optimizations)
 
 
 def prompts_of(bench):
@@ -116,6 +118,31 @@ def test_a_list_is_searched_for_item_by_item_or_used_in_python(bench):
     assert "hello hello" in prompts_of(bench)[-1]
     assert len(call.answer.receipt.barriers) == 1
     bench.assert_idle()
+
+
+@as_workflow
+async def counted(rag, query):
+    items = await rag.generate(f"Split {query}", name="parts", parse="lines")
+    if len(items) < 9:
+        docs = await rag.retrieve(f"{query} {items}", name="docs")
+    return await rag.generate(f"{docs}{query}")
+
+
+def test_a_barrier_names_the_passes_that_could_not_act_across_it(bench):
+    bench.llm.texts["parts"] = ["who\nwhen it was"]
+    for optimizations in (Optimizations.EXACT, Optimizations.OFF, Optimizations.EXACT):
+        (barrier,) = submit(bench, counted, optimizations=optimizations).answer.receipt.barriers
+        could_not = ": pipeline_decoding could not act across it"
+        assert "waited for 'parts'" in barrier
+        assert barrier.endswith(could_not) is (optimizations is Optimizations.EXACT)
+    bench.assert_idle()
+
+
+def test_no_disabled_pass_is_named(bench):
+    disabled = frozenset({"pipeline_decoding"})
+    own = Bench(runner=PassRunner(bench.clock, disabled=disabled))
+    (barrier,) = submit(own, counted).answer.receipt.barriers
+    assert barrier.endswith("waited for 'parts'")
 
 
 def test_a_tool_gets_values_and_constants(bench):
