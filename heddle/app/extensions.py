@@ -112,6 +112,8 @@ def _has(value: object, names: Sequence[str]) -> bool:
 
 def _check_names(field: str, named: Sequence[object], taken: set[str]) -> None:
     for place, one in enumerate(named):
+        if isinstance(one, type):
+            raise ConfigError(f"{field}[{place}] is a class: give an object, {one.__name__}()")
         name = getattr(one, "name", None)
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(

@@ -1,4 +1,8 @@
-"""The port of an engine that isn't Heddle's own: its frames and results are checked first."""
+"""The port of an engine that isn't Heddle's own: its frames and results are checked first.
+
+Of a frame, the ends of tasks, the load and the notes are taken over. Partial results and costs have
+forms that only Heddle's engines keep to.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -6,7 +10,7 @@ from math import inf
 
 from heddle.core.commands import Admit, Command
 from heddle.core.credits import Credits
-from heddle.core.frames import TERMINAL, Done, Event, Failed, Frame
+from heddle.core.frames import TERMINAL, Done, Event, Failed, Frame, Load, Progress
 from heddle.core.ports import EnginePort, Timed
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
@@ -87,15 +91,15 @@ class CheckedPort:
     def _checked(self, frame: object) -> Frame:
         if not isinstance(frame, Frame):
             raise TypeError(f"{frame!r:.40} is no Frame")
-        events = tuple(self._event(event) for event in frame.events)
-        return frame._replace(lane=self.name, seconds=float(frame.seconds), events=events)
+        events = tuple(self._event(e) for e in frame.events if not isinstance(e, Progress))
+        load = Load(*map(int, frame.load))
+        notes = tuple(map(str, frame.notes))
+        return Frame(self.name, self.epoch, float(frame.seconds), events, load=load, notes=notes)
 
     def _event(self, event: object) -> Event:
-        if not isinstance(event, Event):
+        if not isinstance(event, TERMINAL):
             raise TypeError(f"{event!r:.40} is no event")
-        task = self._tasks.get(event.task_id)
-        if isinstance(event, TERMINAL):
-            self._tasks.pop(event.task_id, None)
+        task = self._tasks.pop(event.task_id, None)
         if task is None or not isinstance(event, Done):
             return event
         problem = result_problem(task.kind, task.payload, event.result) or self._dim_problem(event)

@@ -89,16 +89,25 @@ class EngineThread:
             _log.warning("engine %s: a step still runs; it is left behind", self.name)
 
     def _run(self) -> None:
-        while not self._is_closed:
-            if not self._wants_step():
-                self._bell.wait()
-            self._bell.clear()
-            self._apply_commands()
-            if not self._is_closed and self._wants_step():
-                self._deliver(self._guarded.step(self._clock.now_s()))
+        try:
+            while not self._is_closed:
+                self._turn()
+        except SystemExit:
+            _log.exception("engine %s called exit(): it takes no more tasks", self.name)
+        self._is_closed = True
+        self._apply_commands()
         self._deliver(self._guarded.fail_all(f"engine {self.name} was closed"))
         if isinstance(self._guarded.engine, Closable):
             self._guarded.engine.close()
+
+    def _turn(self) -> None:
+        """Apply what has been sent, and step; sleep first where nothing is to be done."""
+        if not self._wants_step():
+            self._bell.wait()
+        self._bell.clear()
+        self._apply_commands()
+        if not self._is_closed and self._wants_step():
+            self._deliver(self._guarded.step(self._clock.now_s()))
 
     def _apply_commands(self) -> None:
         while self._commands:

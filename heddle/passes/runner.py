@@ -157,7 +157,7 @@ class PassRunner:
             started_s = self.clock.now_s()
             try:
                 found = check_edits(cycle_pass.apply(view), view)
-            except Exception:
+            except (Exception, SystemExit):
                 log.exception("cycle pass %s failed and is left out from now on", cycle_pass.name)
                 self.failed.add(cycle_pass.name)
                 found = ()
@@ -178,6 +178,6 @@ def _rewrite(rewrite: GraphPass, graph: PGraph) -> PGraph | None:
         return None if rewritten is None else check_rewrite(graph, rewritten)
     except HeddleError as error:
         raise InternalError(f"pass {rewrite.name!r} failed: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a user's pass may do anything
         what = f"{type(error).__name__}: {error}"
         raise InternalError(f"pass {rewrite.name!r} failed: {what}") from error

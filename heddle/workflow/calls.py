@@ -79,7 +79,13 @@ class Calls:
         self.part = RAGraph(self.workflow, tuple(self.slots), self.max_steps)
         self.earlier = {}
 
-    def generate(self, prompt: str, *, name: str | None = None, **options: Any) -> Deferred:  # noqa: ANN401 - those of add_generation
+    def generate(
+        self,
+        prompt: str | Deferred,
+        *,
+        name: str | None = None,
+        **options: Any,  # noqa: ANN401 - those of add_generation
+    ) -> Deferred:
         """Have a model write: a text, or with `parse="lines"` a list.
 
         `options` are those of `RAGraph.add_generation`.
@@ -87,9 +93,9 @@ class Calls:
         Raises:
             WorkflowError: a value can't be used.
         """
-        options = self._plain(options)
+        options = self._all_known(options)
         node, slot = self._place("generate", name)
-        self.part.add_generation(node, template_text(prompt), slot, **options)
+        self.part.add_generation(node, template_text(f"{prompt}"), slot, **options)
         return self._deferred(slot)
 
     def retrieve(
@@ -108,7 +114,7 @@ class Calls:
         Raises:
             WorkflowError: a value can't be used.
         """
-        options = {"allow_fewer": True, **self._plain(options)}
+        options = {"allow_fewer": True, **self._all_known(options)}
         if isinstance(collect, Deferred) and collect.slot not in self.part.inputs:
             self.hand_in()
         node, slot = self._place("retrieve", name)
@@ -132,6 +138,7 @@ class Calls:
         Raises:
             WorkflowError: a value can't be used.
         """
+        options = self._all_known(options)
         node, slot = self._place("extract", name)
         text = template_text(f"{question}")
         self.part.add_extraction(node, passages.slot, slot, question=text, **options)
@@ -147,19 +154,21 @@ class Calls:
         """
         if not callable(function):
             raise WorkflowError(f"tool: give it a function, got {function!r:.40}")
-        arguments = tuple(self._plain({"": a})[""] for a in arguments)
+        arguments = tuple(a if isinstance(a, Deferred) else self._known(a) for a in arguments)
         node, slot = self._place("tool", name)
         given = tuple(None if isinstance(a, Deferred) else Constant(a) for a in arguments)
         inputs = [a.slot for a in arguments if isinstance(a, Deferred)]
         self.part.add_tool(node, ToolCall(function, given), inputs, slot)
         return self._deferred(slot)
 
-    def _plain(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return options whose texts hold no deferred value: no template is made of them."""
-        return {
-            name: plain_text(value, self.wait) if isinstance(value, str) else value
-            for name, value in options.items()
-        }
+    def _known(self, setting: Any) -> Any:  # noqa: ANN401 - of any type
+        """Return a setting, waited for where it is deferred, or a text that holds such values."""
+        if isinstance(setting, Deferred):
+            return setting.value
+        return plain_text(setting, self.wait) if isinstance(setting, str) else setting
+
+    def _all_known(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {name: self._known(value) for name, value in options.items()}
 
     def _place(self, kind: str, name: str | None) -> tuple[str, str]:
         """Return the node of a call, and the slot that it writes this time."""

@@ -66,6 +66,7 @@ class LooksLikeBoth:
 @pytest.mark.parametrize(
     ("one", "words"),
     [
+        (Rewrite, r"passes\[0\] is a class: give an object, Rewrite\(\)"),
         (SimpleNamespace(), r"passes\[0\].name must be a plain name .* got None"),
         (named(Rewrite(), name="my pass"), r"passes\[0\].name must be a plain name"),
         (named(Rewrite(), name="split_prefill"), r"passes\[0\].name: 'split_prefill' is taken"),

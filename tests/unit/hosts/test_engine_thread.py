@@ -100,6 +100,18 @@ def test_an_engine_that_can_t_say_whether_it_has_work_fails_its_tasks(caplog):
     one.port.close()
 
 
+def test_an_engine_that_ends_its_thread_takes_no_more_tasks(caplog):
+    class Leaving(EchoEngine):
+        def step(self, now_s, budget_s):
+            raise SystemExit(3)
+
+    one = Hosted(Leaving("echo", 1, EchoSettings()))
+    for task_id in (1, 2):
+        one.port.send(admit(task_id, "x"))
+        assert one.next_events()[0].message == "engine echo was closed"
+    one.port.close()
+
+
 def test_a_cancelled_task_ends_as_cancelled():
     never = threading.Event()
 

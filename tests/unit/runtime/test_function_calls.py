@@ -190,10 +190,13 @@ def test_settings_of_a_call_may_hold_values(bench):
     @as_workflow
     async def styled(rag, query):
         style = await rag.generate(f"{query}", name="style")
-        return await rag.generate(f"{query}", system=f"Be {style}.")
+        count = await rag.tool(lambda: 2)
+        docs = await rag.retrieve(style, topk=count)
+        return await rag.generate(docs, system=f"Be {style}.")
 
-    submit(bench, styled)
+    call = submit(bench, styled)
     assert "Be hello." in prompts_of(bench)[-1]
+    assert len(call.answer.passages) == 2
 
 
 def test_a_deferred_value_is_used_as_the_value(bench):
