@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from heddle.core.errors import ConfigError, InternalError
+from heddle.core.errors import ConfigError, HeddleError, InternalError
 from heddle.core.ports import Clock
 from heddle.graph.pgraph import PGraph
 from heddle.graph.verify import verify
@@ -15,6 +15,7 @@ from heddle.passes.draft_answers import DraftAnswers
 from heddle.passes.edit_check import check_edits
 from heddle.passes.pipeline_decoding import PipelineDecoding
 from heddle.passes.prune_dependencies import PruneDependencies
+from heddle.passes.rewrite_check import check_rewrite
 from heddle.passes.skip_repeats import SkipRepeats
 from heddle.passes.speculate_generation import SpeculateGeneration
 from heddle.passes.speculate_prefill import SpeculatePrefill
@@ -164,9 +165,8 @@ class PassRunner:
                 continue
             started_s = self.clock.now_s()
             try:
-                found = cycle_pass.apply(view)
-                check_edits(view, (*edits, *found))
-            except Exception:
+                found = check_edits(view, cycle_pass.apply(view), edits)
+            except (Exception, SystemExit):  # a user's pass may do anything
                 log.exception("cycle pass %s failed and is left out from now on", cycle_pass.name)
                 self.failed.add(cycle_pass.name)
                 found = ()
@@ -184,8 +184,9 @@ def _rewrite(rewrite: GraphPass, graph: PGraph) -> PGraph | None:
     """Apply a pass and verify what it returns; whatever goes wrong is an InternalError."""
     try:
         rewritten = rewrite.apply(graph)
-        if rewritten is not None:
-            verify(rewritten)
-    except Exception as error:
+        return None if rewritten is None else check_rewrite(graph, rewritten)
+    except HeddleError as error:
         raise InternalError(f"pass {rewrite.name!r} failed: {error}") from error
-    return rewritten
+    except (Exception, SystemExit) as error:  # a user's pass may do anything
+        what = f"{type(error).__name__}: {error}"
+        raise InternalError(f"pass {rewrite.name!r} failed: {what}") from error

@@ -158,7 +158,8 @@ class Receipt:
         rows_ahead: texts embedded and queries searched for before the list that they are of was
             whole.
         edits: what cycle passes changed of it while it was under way, in words.
-        barriers: where a workflow function waited for a value; no pass saw its later calls before.
+        barriers: where a workflow function waited for a value, and the passes that could not act
+            across it, as no pass saw its later calls before.
     """
 
     optimizations: Optimizations

@@ -13,6 +13,7 @@ from heddle.app.assembly.lanes import lane_specs
 from heddle.app.assembly.remote_ports import start_remote_ports
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.embedding_service import EmbeddingService
+from heddle.app.extensions import NO_EXTENSIONS, Extensions
 from heddle.app.observe.scrubbing import Scrubbing
 from heddle.app.observe.server_state import CorpusState, EngineState, ServerState
 from heddle.app.observe.tally import Tally
@@ -25,6 +26,7 @@ from heddle.corpus.store import CorpusStore
 from heddle.hosts.process import ProcessLane, start_lanes
 from heddle.hosts.tool_threads import ToolThreads
 from heddle.hosts.work_threads import WorkThreads
+from heddle.passes.runner import check_pass_names
 from heddle.runtime.handle import Handle
 from heddle.runtime.loop import RuntimeLoop
 from heddle.runtime.supervision import LaneLimits
@@ -91,6 +93,7 @@ class RunningServer:
             corpus=self._corpus_state(),
             repriming=None if self.repriming is None else self.repriming.state(),
             predicted_wait_s=runtime.requests.admission.between_s or 0.0,
+            failed_passes=tuple(sorted(runtime.planner.runner.failed)),
         )
 
     def _corpus_state(self) -> CorpusState | None:
@@ -121,6 +124,7 @@ def start(
     submit: Callable[..., Handle],
     *,
     needs_vectors: bool,
+    extensions: Extensions = NO_EXTENSIONS,
 ) -> RunningServer:
     """Start a server; what was started before an error is ended again.
 
@@ -144,10 +148,12 @@ def start(
         tracer: sees every step, too.
         submit: Server.submit, for chunks that are primed again.
         needs_vectors: whether a corpus without vectors is refused.
+        extensions: passes and engines of the user's own.
 
     Raises:
         ConfigError, InputError: the configuration, a model or the corpus can't be used.
     """
+    check_pass_names(config.disabled_passes, extensions.all_passes)
     with ExitStack() as ending:
         thread = RuntimeThread()
         ending.callback(thread.dispose)
@@ -181,6 +187,7 @@ def start(
             tokenizing,
             remote,
             (tracer, tally),
+            extensions,
             ending,
         )
         runtime = thread.call(lambda: assemble(parts))

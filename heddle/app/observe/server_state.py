@@ -82,6 +82,7 @@ class ServerState:
 
     `embedding`, `corpus` and `corpus_revision` are None where there is no corpus, `repriming` where
     nothing is primed anew. A request that is refused now may be let in after `predicted_wait_s`.
+    `failed_passes` are left out, by name.
     """
 
     engines: Mapping[str, EngineState]
@@ -94,3 +95,4 @@ class ServerState:
     corpus_revision: int | None = None
     repriming: ReprimingState | None = None
     predicted_wait_s: float = 0.0
+    failed_passes: tuple[str, ...] = ()

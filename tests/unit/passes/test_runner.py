@@ -13,7 +13,7 @@ from heddle.passes.cycle_view import CycleView, EngineView, SetBudget
 from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES, PassRunner
 from tests.helpers.fake_ports import ManualClock
 
-VIEW = CycleView(0.0, (), {})
+VIEW = CycleView(0.0, (), {"a": None, "b": None})
 
 
 def view_of(*engines):
