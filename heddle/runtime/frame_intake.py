@@ -71,7 +71,7 @@ class FrameIntake:
             return
         lane.last = frame
         for tracer in self.tracers:
-            tracer.step(frame.lane, now_s, frame.seconds)
+            tracer.step(frame, now_s)
         for event in frame.events:
             task = self.tasks.open.get(event.task_id)
             if task is None or task.lane is not lane:

@@ -22,6 +22,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.ports import Clock, Tracer
 from heddle.corpus.store import CorpusStore
+from heddle.graph.pgraph import PGraph
 from heddle.hosts.process import ProcessLane, start_lanes
 from heddle.hosts.tool_threads import ToolThreads
 from heddle.hosts.work_threads import WorkThreads
@@ -75,7 +76,7 @@ class RunningServer:
     def peek(self) -> ServerState:
         """Return the state without waiting, and without the corpus's revision.
 
-        Its parts may be a step apart, and its tally goes on counting.
+        Its parts may be a step apart, and its tally and its passes go on counting.
         """
         runtime = self.loop.runtime
         return ServerState(
@@ -91,6 +92,7 @@ class RunningServer:
             corpus=self._corpus_state(),
             repriming=None if self.repriming is None else self.repriming.state(),
             predicted_wait_s=runtime.requests.admission.between_s or 0.0,
+            cycle_passes=runtime.planner.runner.cycle_counts,
         )
 
     def _corpus_state(self) -> CorpusState | None:
@@ -103,7 +105,21 @@ class RunningServer:
 
     def _whole_state(self) -> ServerState:
         revision = None if self.store is None else self.store.revision
-        return replace(self.peek(), tally=deepcopy(self.tally), corpus_revision=revision)
+        now = self.peek()
+        return replace(
+            now,
+            tally=deepcopy(self.tally),
+            cycle_passes=deepcopy(now.cycle_passes),
+            corpus_revision=revision,
+        )
+
+    def lowered_regions(self, workflow: str) -> tuple[PGraph, ...]:
+        """Return the graphs, before any pass, of what requests of a workflow have opened.
+
+        Raises:
+            HeddleError: the server is closed.
+        """
+        return self.thread.call(lambda: self.loop.runtime.planner.lowered_of(workflow))
 
     def close(self) -> None:
         """Cancel what is in flight and end every piece. Can be called twice."""
