@@ -111,12 +111,14 @@ class CycleCount:
     """What a cycle pass has done so far.
 
     It was asked in `cycles` cycles and returned edits in `acted` of them; `gain_s` is the sum of
-    the gains that these edits predicted [s].
+    the gains that these edits predicted [s]. `error` says why it is left out since, where it
+    failed.
     """
 
     cycles: int = 0
     acted: int = 0
     gain_s: float = 0.0
+    error: str = ""
 
 
 @dataclass(slots=True)
@@ -197,15 +199,19 @@ class PassRunner:
         for cycle_pass in self.cycle_passes:
             if cycle_pass.name in self.disabled or cycle_pass.name in self.failed:
                 continue
+            count = self.cycle_counts.setdefault(cycle_pass.name, CycleCount())
             started_s = self.clock.now_s()
             try:
                 found = cycle_pass.apply(view)
-            except Exception:
+            except Exception as error:
                 log.exception("cycle pass %s failed and is left out from now on", cycle_pass.name)
                 self.failed.add(cycle_pass.name)
+                count.error = f"{type(error).__name__}: {error}"
                 found = ()
             self._time(cycle_pass.name, started_s)
-            self._count(cycle_pass.name, found)
+            count.cycles += 1
+            count.acted += bool(found)
+            count.gain_s += sum(edit.gain_s for edit in found)
             edits.extend(found)
         return tuple(edits)
 
@@ -213,13 +219,6 @@ class PassRunner:
         seconds = self.clock.now_s() - started_s
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         return seconds
-
-    def _count(self, name: str, edits: Sequence[Edit]) -> None:
-        count = self.cycle_counts.setdefault(name, CycleCount())
-        count.cycles += 1
-        if edits:
-            count.acted += 1
-            count.gain_s += sum(edit.gain_s for edit in edits)
 
 
 def _reason(graph_pass: GraphPass, graph: PGraph) -> str:

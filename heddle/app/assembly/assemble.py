@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from heddle.app.assembly.embedding_lanes import embedding_pool, is_ready
+from heddle.app.assembly.pass_runner import pass_runner
 from heddle.app.assembly.lanes import LLM, VECTOR, VECTOR_ROWS
 from heddle.app.assembly.server_plan import ServerPlan
 from heddle.app.embedding_service import EmbeddingService, Encoder
@@ -31,7 +32,6 @@ from heddle.hosts.lane_main import call_factory
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.process import ProcessLane
 from heddle.hosts.replicated_port import ReplicatedPort
-from heddle.passes.runner import PassRunner
 from heddle.runtime.batching import policy_named
 from heddle.runtime.loop import RuntimeLoop
 from heddle.runtime.region_plan import RegionPlanner
@@ -97,7 +97,7 @@ def assemble(parts: Parts) -> Assembled:
     ports, embedding = _pooled([*ports, *parts.remote], parts)
     runtime = Runtime(
         ports=(*ports, parts.tools),
-        planner=RegionPlanner(PassRunner(parts.clock, disabled=plan.config.disabled_passes)),
+        planner=RegionPlanner(pass_runner(plan.config, parts.clock)),
         policy=policy_named(plan.config.batching),
         limits=plan.config.limits,
         tokenizer=_tokenizer(plan),
