@@ -1,4 +1,4 @@
-"""`heddle explain WORKFLOW [--analyze DIR]`: its regions, what each pass does, and what it costs."""
+"""`heddle explain WORKFLOW [--analyze DIR]`: regions, what each pass does, where time goes."""
 
 import argparse
 import json

@@ -60,9 +60,7 @@ class MeasuredRun:
             owners = _nearest([t for t in times if t.span.engine == step.engine], middle_s)
             for owner in owners:
                 seconds = (step.end_s - step.start_s) / len(owners)
-                predicted_s = (
-                    None if step.predicted_s is None else step.predicted_s / len(owners)
-                )
+                predicted_s = None if step.predicted_s is None else step.predicted_s / len(owners)
                 parts.setdefault(owner.span.name, []).append((seconds, predicted_s))
         return {name: _sum(of_stage) for name, of_stage in parts.items()}
 

@@ -169,9 +169,7 @@ class PassRunner:
             records.append(step.record)
         return graph, tuple(records)
 
-    def steps(
-        self, graph: PGraph, requested: frozenset[str] = frozenset()
-    ) -> Iterator[PassStep]:
+    def steps(self, graph: PGraph, requested: frozenset[str] = frozenset()) -> Iterator[PassStep]:
         """Run every enabled graph pass as `optimize` does, and yield the graph behind each."""
         verify(graph)
         asked_for = (p for p in self.requested_passes if p.name in requested)

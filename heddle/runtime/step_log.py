@@ -49,6 +49,4 @@ class StepLog:
             known = self._costs.get(frame.costs.lane)
             predicted_s = None if known is None else known.predict_s(frame.features)
             self._costs[frame.costs.lane] = frame.costs
-        self.steps.append(
-            EngineStep(frame.lane, ended_s - frame.seconds, ended_s, predicted_s)
-        )
+        self.steps.append(EngineStep(frame.lane, ended_s - frame.seconds, ended_s, predicted_s))

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from heddle.app.assembly.embedding_lanes import embedding_pool, is_ready
-from heddle.app.assembly.pass_runner import pass_runner
 from heddle.app.assembly.lanes import LLM, VECTOR, VECTOR_ROWS
+from heddle.app.assembly.pass_runner import pass_runner
 from heddle.app.assembly.server_plan import ServerPlan
 from heddle.app.embedding_service import EmbeddingService, Encoder
 from heddle.app.replicas import replicas_of

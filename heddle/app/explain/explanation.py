@@ -1,7 +1,7 @@
 """All that is known of a workflow: its regions, its passes, and what runs of it have measured."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from heddle.app.explain.analysis import Analysis
 from heddle.app.explain.pass_effects import CycleEffect, PassEffect, cycle_effects, graph_effects
@@ -84,7 +84,7 @@ class Explainer:
     runner: PassRunner
     requested: frozenset[str] = frozenset()
     has_passes: bool = True
-    known: StageLengths = StageLengths()
+    known: StageLengths = field(default_factory=StageLengths)
 
     def explain(self, workflow: Workflow, analysis: Analysis | None) -> Explanation:
         """Return what is known of a workflow.

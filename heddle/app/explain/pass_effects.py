@@ -1,4 +1,4 @@
-"""What each pass does to a region: what it changes and gains, or why it changes nothing."""
+"""Each pass on a region: its change and its gain, or why it changes nothing."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class PassEffect:
     Args:
         name: the pass's.
         graph: the region behind the pass; None = the pass did not act.
-        words: what it changed, or why it did not act.
+        words: its change, or why it did not act.
         gain_s: by how much the longest way through the region gets shorter; None = not measured,
             or it did not act [s].
     """
@@ -39,7 +39,7 @@ class CycleEffect:
 
     Args:
         name: the pass's.
-        count: what it did; None = it was never asked.
+        count: of its cycles and edits; None = it was never asked.
         words: why it did not act, or how often it did.
     """
 

@@ -63,9 +63,7 @@ class StageLengths:
                 return None
             whole = [p for p, c in pairs - item_pairs if c == name]
             in_items = [p for p, c in item_pairs if c == name]
-            start_s = max(
-                [0.0, *(done_s[p] for p in whole), *(first_s[p] for p in in_items)]
-            )
+            start_s = max([0.0, *(done_s[p] for p in whole), *(first_s[p] for p in in_items)])
             last_s = max([0.0, *(done_s[p] for p in in_items)])
             first_s[name] = start_s + length_s / count
             done_s[name] = max(start_s + length_s, last_s + length_s / count)
@@ -94,5 +92,5 @@ class StageLengths:
 
 
 def _length_s(row: StageRow) -> float:
-    """Return a stage's length: of one that ran beside its producer, its tail alone counts as ran."""
+    """Return a stage's length [s]; of one that ran beside its producer, `ran_s` is but the tail."""
     return max(row.ran_s, row.computed_s or 0.0)

@@ -4,7 +4,7 @@ import pytest
 
 from heddle.core.primitives import PrimitiveKind as Kind
 from heddle.exporters.critical_path import critical_path
-from heddle.exporters.stage_times import stage_times
+from heddle.exporters.stage_times import UNKNOWN, stage_times
 from heddle.runtime.receipt import Span
 
 
@@ -12,7 +12,7 @@ def span(name: str, ready_s: float, sent_s: float, done_s: float, kind=Kind.SEAR
     return Span(name, name.split(".")[0], kind, kind.value, ready_s, sent_s, done_s)
 
 
-def path_of(*spans: Span, latency_s: float, producers={}):
+def path_of(*spans: Span, latency_s: float, producers=UNKNOWN):
     path = critical_path(stage_times(spans, producers), latency_s)
     total_s = sum(p.between_s + p.waited_s + p.ran_s for p in path.parts) + path.rest_s
     assert total_s == pytest.approx(latency_s)

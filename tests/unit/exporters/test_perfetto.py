@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from itertools import pairwise
 
 from heddle.core.primitives import PrimitiveKind as Kind
 from heddle.core.tasks import Optimizations
@@ -80,7 +81,7 @@ def test_events_of_one_thread_never_cross():
         threads[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     for reaches in threads.values():
         ordered = sorted(reaches)
-        for (_, end), (start, _) in zip(ordered, ordered[1:], strict=False):
+        for (_, end), (start, _) in pairwise(ordered):
             assert end <= start
 
 

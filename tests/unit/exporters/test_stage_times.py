@@ -3,11 +3,11 @@
 import pytest
 
 from heddle.core.primitives import PrimitiveKind as Kind
-from heddle.exporters.stage_times import Producers, stage_times
+from heddle.exporters.stage_times import UNKNOWN, Producers, stage_times
 from heddle.runtime.receipt import Span
 
 
-def took(*spans: Span, producers: Producers = {}) -> dict[str, tuple[float, float]]:
+def took(*spans: Span, producers: Producers = UNKNOWN) -> dict[str, tuple[float, float]]:
     times = stage_times(spans, producers)
     return {t.span.name: (t.waited_s, pytest.approx(t.ran_s)) for t in times}
 

@@ -182,6 +182,7 @@ class TestCyclePasses:
             assert once.look(VIEW) == once.look(VIEW) == ()
         assert explosive.calls == 1
         assert "explosive" in caplog.text
+        assert once.cycle_counts == {"explosive": CycleCount(1, 0, 0.0, "KeyError: 'a bug'")}
 
 
 class TestConfiguration:

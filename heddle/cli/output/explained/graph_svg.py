@@ -17,7 +17,7 @@ def graph_svg(graph: PGraph, label: str) -> str:
 
     Args:
         graph: what is drawn.
-        label: says to screen readers what it is.
+        label: names it for screen readers.
     """
     places = _places(graph)
     names = [_cut(name) for name in places]

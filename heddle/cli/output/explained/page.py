@@ -12,6 +12,7 @@ from heddle.cli.output.explained.words import (
     TABLE_HEAD,
     barriers,
     cycle_words,
+    early_work,
     gain_words,
     notes,
     overlap_words,
@@ -98,6 +99,7 @@ def _measured(measured: Measured) -> Iterator[str]:
     yield f"<p>Medians of {runs} run{'' if runs == 1 else 's'} with nothing else under way; "
     yield f"{_safe(overlap_words(measured.table))}.</p>"
     yield from _table(TABLE_HEAD, table_cells(measured.table), words=2)
+    yield from (f"<p>In the middle run, {_safe(words)}.</p>" for words in early_work(measured))
     yield "<h2>Timeline of the middle run</h2>"
     yield f'<div class="scroll">{timeline_svg(measured.middle, measured.path)}</div>'
     yield f'<p class="soft">{BARS}</p>'
@@ -120,9 +122,7 @@ def _region(region: RegionReport, title: str) -> Iterator[str]:
         yield from _table(("pass", "gain", "what it changed, or why not"), cells, words=3)
 
 
-def _table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int
-) -> Iterator[str]:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int) -> Iterator[str]:
     """Yield a table whose first `words` columns are words, and the others numbers."""
     kinds = ["" if place < words else ' class="number"' for place in range(len(head))]
     titles = zip(kinds, head, strict=True)

@@ -8,6 +8,7 @@ from heddle.cli.output.explained.words import (
     TABLE_HEAD,
     barriers,
     cycle_words,
+    early_work,
     gain_words,
     notes,
     overlap_words,
@@ -65,11 +66,13 @@ def _region_lines(region: RegionReport, name: str, draw: Draw) -> Iterator[str]:
 
 def _measured_lines(measured: Measured) -> Iterator[str]:
     runs = measured.table.runs
-    yield f"\nmeasured, medians of {runs} run{'' if runs == 1 else 's'} with nothing else under way:"
+    some = f"{runs} run{'' if runs == 1 else 's'}"
+    yield f"\nmeasured, medians of {some} with nothing else under way:"
     yield from _aligned([TABLE_HEAD, *table_cells(measured.table)], left=2)
     yield ""
     yield from _aligned([PATH_HEAD, *path_cells(measured)], left=1)
     yield f"\n{overlap_words(measured.table)}"
+    yield from early_work(measured)
 
 
 def _aligned(rows: Sequence[Sequence[str]], left: int) -> Iterator[str]:

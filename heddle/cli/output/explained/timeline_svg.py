@@ -100,9 +100,7 @@ def _label(name: str, number: int) -> str:
     return f'<text x="0" y="{number * ROW + BAR + 3}">{_safe(shown)}</text>'
 
 
-def _bar(
-    kind: str, start_s: float, end_s: float, number: int, scale: float, title: str
-) -> str:
+def _bar(kind: str, start_s: float, end_s: float, number: int, scale: float, title: str) -> str:
     x, width = LABELS + max(0.0, start_s) * scale, max(1.0, (end_s - start_s) * scale)
     return (
         f'<rect class="{kind}" x="{x:.1f}" y="{number * ROW + 4}" width="{width:.1f}" '

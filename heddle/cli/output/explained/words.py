@@ -16,7 +16,7 @@ def seconds(length_s: float | None) -> str:
     """Return a length to a microsecond, or that it isn't known."""
     if length_s is None:
         return NOT_MEASURED
-    return f"{length_s:.3f} s" if length_s >= 1 else f"{length_s * 1e3:.3f} ms"
+    return f"{length_s:.3f} s" if abs(length_s) >= 1 else f"{length_s * 1e3:.3f} ms"
 
 
 def gain_words(effect: PassEffect) -> str:
@@ -56,8 +56,7 @@ def path_cells(measured: Measured) -> Iterator[tuple[str, str, str, str]]:
     """Yield the critical path: stage, what lay before it, its wait, its work."""
     for part in measured.path.parts:
         name = printable_line(part.stage.span.name)
-        times_s = part.between_s, part.waited_s, part.ran_s
-        yield (name, *(seconds(time_s) for time_s in times_s))
+        yield name, seconds(part.between_s), seconds(part.waited_s), seconds(part.ran_s)
     yield ("until the answer", seconds(measured.path.rest_s), "", "")
 
 
@@ -72,6 +71,18 @@ def overlap_words(table: StageTable) -> str:
         f"overlap: in {table.overlap:.1%} of the time in which engines worked, "
         "two or more worked at once"
     )
+
+
+def early_work(measured: Measured) -> Iterator[str]:
+    """Yield what passes have saved or begun early in the middle run, as far as anything."""
+    receipt = measured.middle.receipt
+    if receipt.repeated:
+        yield f"texts taken from an equal prompt of an earlier turn: {receipt.repeated}"
+    if receipt.rows_ahead:
+        yield f"embedded or searched for while their list was written: {receipt.rows_ahead}"
+    if receipt.speculations:
+        used = sum(one.is_adopted for one in receipt.speculations)
+        yield f"prompts computed ahead: {len(receipt.speculations)}, of which {used} were used"
 
 
 def notes(explanation: Explanation) -> Iterator[str]:
