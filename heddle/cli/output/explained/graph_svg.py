@@ -8,7 +8,7 @@ from heddle.core.printing.printable import printable_line
 from heddle.graph.pgraph import Edge, PGraph, topological_order
 
 CHARACTER: Final = 6.6  # width of one at the page's font size [px]
-BOX_HEIGHT, ROW, COLUMN_GAP, MARGIN = 38, 56, 70, 12
+BOX_HEIGHT, ROW, COLUMN_GAP, MARGIN = 38, 56, 46, 12
 NAME_MAX: Final = 40  # longer names are cut; the whole name is the box's title
 
 

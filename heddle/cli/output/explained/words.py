@@ -25,7 +25,7 @@ def gain_words(effect: PassEffect) -> str:
         return "gain not measured"
     if abs(effect.gain_s) < SHOWN_FROM_S:
         return "longest way as long as before"
-    return f"gain {seconds(effect.gain_s)}"
+    return f"gain up to {seconds(effect.gain_s)}"
 
 
 def cycle_words(effect: CycleEffect) -> str:
@@ -60,7 +60,7 @@ def path_cells(measured: Measured) -> Iterator[tuple[str, str, str, str]]:
     yield ("until the answer", seconds(measured.path.rest_s), "", "")
 
 
-PATH_HEAD = ("critical path", "between", "waited", "ran")
+PATH_HEAD = ("critical path of the middle run", "between", "waited", "ran")
 
 
 def overlap_words(table: StageTable) -> str:
