@@ -39,6 +39,7 @@ from heddle.core.ports import EnginePort, SteppedEngine
 from heddle.core.results import Vectors
 from heddle.corpus.store import CorpusStore
 from heddle.engines.reading.installed import EXTRACT
+from heddle.graph.pgraph import PGraph
 from heddle.passes.runner import CyclePass, GraphPass
 from heddle.runtime.clock import SystemClock
 from heddle.runtime.events import Answer
@@ -394,6 +395,19 @@ class Server:
             return {}
         lanes = self._running.peek().lanes
         return {n: lane.reason for n, lane in lanes.items() if lane.state is LaneState.FAILED}
+
+    def lowered_regions(self, workflow: str) -> tuple[PGraph, ...]:
+        """Return the graphs, before any pass, of what requests of a workflow have opened.
+
+        Those that were opened last come last; some hundred are kept.
+
+        Args:
+            workflow: its name.
+
+        Raises:
+            HeddleError: the server is closed.
+        """
+        return self._running.lowered_regions(workflow)
 
     def state(self) -> ServerState:
         """Return what the server knows of itself, as of one moment; waits for the runtime's thread.

@@ -156,6 +156,7 @@ def _rank(request: Request, run: PrimitiveRun, node: NodeId) -> None:
 
 def _span(request: Request, run: PrimitiveRun, now_s: float) -> Span:
     primitive, start_s = run.primitive, request.arrival_s
+    payload = run.payload if run.plan.is_splittable else None
     return Span(
         primitive.name,
         primitive.node,
@@ -164,4 +165,5 @@ def _span(request: Request, run: PrimitiveRun, now_s: float) -> Span:
         run.ready_s - start_s,
         run.sent_s - start_s,
         now_s - start_s,
+        1 if payload is None else payload.rows,
     )

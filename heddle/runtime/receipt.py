@@ -45,6 +45,7 @@ class Span:
         ready_s: when everything it reads was there.
         sent_s: when it was sent to the engine.
         done_s: when its result was back.
+        rows: texts that were embedded or queries that were searched for; 1 for other kinds.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Span:
     ready_s: float
     sent_s: float
     done_s: float
+    rows: int = 1
 
 
 @dataclass(frozen=True, slots=True)

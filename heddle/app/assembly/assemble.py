@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from heddle.app.assembly.embedding_lanes import embedding_pool, is_ready
 from heddle.app.assembly.lanes import LLM, VECTOR, VECTOR_ROWS
+from heddle.app.assembly.pass_runner import pass_runner
 from heddle.app.assembly.server_plan import ServerPlan
 from heddle.app.embedding_service import EmbeddingService, Encoder
 from heddle.app.extensions import Extensions
@@ -35,7 +36,6 @@ from heddle.hosts.lane_main import call_factory
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.process import ProcessLane
 from heddle.hosts.replicated_port import ReplicatedPort
-from heddle.passes.runner import PassRunner
 from heddle.runtime.batching import policy_named
 from heddle.runtime.loop import RuntimeLoop
 from heddle.runtime.region_plan import RegionPlanner
@@ -106,7 +106,7 @@ def assemble(parts: Parts) -> Assembled:
     _check_own_names(own, ports)
     runtime = Runtime(
         ports=(*ports, *own),
-        planner=RegionPlanner(_pass_runner(parts)),
+        planner=RegionPlanner(pass_runner(plan.config, parts.clock, parts.extensions)),
         policy=policy_named(plan.config.batching),
         limits=plan.config.limits,
         tokenizer=_tokenizer(plan),
@@ -190,17 +190,6 @@ def _check_own_names(own: Ports, ports: Ports) -> None:
             raise ConfigError(
                 f"engines: the name {port.name!r} is taken; {', '.join(sorted(taken))} are"
             )
-
-
-def _pass_runner(parts: Parts) -> PassRunner:
-    config, extensions = parts.plan.config, parts.extensions
-    return PassRunner(
-        parts.clock,
-        graph_passes=extensions.all_graph_passes,
-        cycle_passes=extensions.all_cycle_passes,
-        disabled=config.disabled_passes,
-        on_failure=config.on_pass_failure,
-    )
 
 
 def _lane_ports(parts: Parts) -> Iterator[EnginePort]:

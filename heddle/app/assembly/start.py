@@ -23,6 +23,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.ports import Clock, Tracer
 from heddle.corpus.store import CorpusStore
+from heddle.graph.pgraph import PGraph
 from heddle.hosts.process import ProcessLane, start_lanes
 from heddle.hosts.tool_threads import ToolThreads
 from heddle.hosts.work_threads import WorkThreads
@@ -77,7 +78,7 @@ class RunningServer:
     def peek(self) -> ServerState:
         """Return the state without waiting, and without the corpus's revision.
 
-        Its parts may be a step apart, and its tally goes on counting.
+        Its parts may be a step apart, and its tally and its passes go on counting.
         """
         runtime = self.loop.runtime
         return ServerState(
@@ -94,6 +95,7 @@ class RunningServer:
             repriming=None if self.repriming is None else self.repriming.state(),
             predicted_wait_s=runtime.requests.admission.between_s or 0.0,
             failed_passes=tuple(sorted(runtime.planner.runner.failed)),
+            cycle_passes=runtime.planner.runner.cycle_counts,
         )
 
     def _corpus_state(self) -> CorpusState | None:
@@ -106,7 +108,21 @@ class RunningServer:
 
     def _whole_state(self) -> ServerState:
         revision = None if self.store is None else self.store.revision
-        return replace(self.peek(), tally=deepcopy(self.tally), corpus_revision=revision)
+        now = self.peek()
+        return replace(
+            now,
+            tally=deepcopy(self.tally),
+            cycle_passes=deepcopy(now.cycle_passes),
+            corpus_revision=revision,
+        )
+
+    def lowered_regions(self, workflow: str) -> tuple[PGraph, ...]:
+        """Return the graphs, before any pass, of what requests of a workflow have opened.
+
+        Raises:
+            HeddleError: the server is closed.
+        """
+        return self.thread.call(lambda: self.loop.runtime.planner.lowered_of(workflow))
 
     def close(self) -> None:
         """Cancel what is in flight and end every piece. Can be called twice."""
