@@ -16,6 +16,9 @@ from heddle.cli.progress import status
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.cache import cache_directory, read_json, write_json
+from heddle.core.errors import InputError
+from heddle.engines.vector.files.manifest import graph_path, read_manifest
+from heddle.engines.vector.ivf.early_stop.no_looks import why_never_of
 from heddle.graph.pgraph import PGraph, depths, topological_order
 from heddle.graph.primitive import RoundsConfig
 from heddle.graph.render import render_mermaid, render_text
@@ -82,6 +85,8 @@ def run(options: argparse.Namespace) -> int:
     chosen = choices(options, ServerConfig).get("generator")
     if chosen is not None and is_remote(chosen.value):
         print(f"\nanother server runs the model: Heddle leaves out {LEFT_OUT}")
+    if options.analyze:
+        _explain_recall(options)
     if receipts:
         print("\n".join(_measured_lines(receipts)))
     elif predicted:
@@ -89,6 +94,19 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\nno predicted times yet: run once with --analyze DIR")
     return 0
+
+
+def _explain_recall(options: argparse.Namespace) -> None:
+    """Say where searches of this corpus can't stop early, though a recall is promised."""
+    config = server_config(options, index=options.analyze)
+    if config.recall is None or graph_path(options.analyze).exists():
+        return
+    try:
+        why = why_never_of(read_manifest(options.analyze), config.nprobe)
+    except (FileNotFoundError, InputError):
+        return  # there is no index yet: the server has made one for its run alone
+    if why:
+        print(f"\nrecall {config.recall:g}: {why}")
 
 
 def _explain_rounds(graph: PGraph, as_mermaid: bool) -> None:

@@ -8,6 +8,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.cli.main import main
 from heddle.core.primitives import PrimitiveKind as Kind
 from heddle.core.tasks import Optimizations
+from heddle.engines.vector.files.manifest import IndexManifest
 from heddle.runtime.events import Answer
 from heddle.runtime.receipt import ReceiptDraft, Span
 from heddle.workflow.presets import PRESETS
@@ -112,6 +113,24 @@ def test_analyze_measures_and_remembers(capsys, monkeypatch: pytest.MonkeyPatch)
     assert "predicted critical path: 4.000 s" in said  # the prefill counts once
     main(["explain", "oneshot"])
     assert "predicted critical path: 4.000 s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("count", "is_told"), [(46_000, True), (90_000_000, False)])
+def test_a_recall_that_saves_nothing_here_is_told(
+    count: int, is_told: bool, capsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    receipt = ReceiptDraft().close(Optimizations.APPROX, 1.0, "exact")
+    server = MeasuredServer(Answer("x", (), {}, receipt))
+    monkeypatch.setattr("heddle.cli.start_server.Server.from_config", lambda config: server)
+    manifest = IndexManifest("f", 1, "", 429, count, 384, "e", "pq", "auto", "r", "")
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index/manifest.json").write_text(manifest.to_json())
+    arguments = ("--analyze", str(tmp_path), "--embedder", "e", "--model", "m")
+    assert main(["explain", "oneshot", *arguments, "--recall", "0.9"]) == 0
+    said = capsys.readouterr().out
+    assert ("recall 0.9: a promised recall saves nothing here" in said) is is_told
+    assert main(["explain", "oneshot", *arguments]) == 0
+    assert "saves nothing" not in capsys.readouterr().out
 
 
 class MeasuredServer:
