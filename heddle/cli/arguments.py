@@ -7,6 +7,7 @@ from typing import Any
 
 from heddle.cli.command_parser import CommandParser
 from heddle.core.tasks import Priority
+from heddle.corpus.parsing.guarded_parser import GuardedParser
 
 PRIORITIES = tuple(level.name.lower() for level in Priority)
 
@@ -27,6 +28,7 @@ def add_request(parser: CommandParser) -> None:
         help="search by words (BM25) as well as by meaning",
     )
     add_scope(parser)
+    add_documents(parser)
     parser.rare(
         "--input",
         type=_key_and_value,
@@ -40,6 +42,20 @@ def add_request(parser: CommandParser) -> None:
         choices=PRIORITIES,
         default=Priority.NORMAL.name.lower(),
         help="service class of the request; default: %(default)s",
+    )
+
+
+def add_documents(parser: CommandParser) -> None:
+    """Declare the documents that come with a request."""
+    parser.rare(
+        "--document",
+        dest="documents",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="document to answer from, for workflows such as doc_qa_naive; it isn't kept; may be "
+        "repeated",
     )
 
 
@@ -64,8 +80,22 @@ def request_options(options: argparse.Namespace) -> dict[str, Any]:
         "topk": options.topk,
         "hybrid": options.hybrid,
         "priority": options.priority,
+        **document_options(options),
         **scope_options(options),
     }
+
+
+def document_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the documents that `add_documents` declares, read; nothing where there are none.
+
+    Raises:
+        InputError: a file can't be used; the message names it.
+    """
+    if not options.documents:
+        return {}
+    with GuardedParser() as parser:
+        read = [one for path in options.documents for one in parser.documents(path)]
+    return {"documents": [{"title": one.title, "text": one.text} for one in read]}
 
 
 def scope_options(options: argparse.Namespace) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from heddle.runtime.events import (
 )
 from heddle.runtime.receipt import Receipt, Speculation, Splice
 from heddle.workflow.nodes import GenerationNode
-from heddle.workflow.presets import PRESETS
+from heddle.workflow.ready_made import READY_MADE
 from heddle.workflow.workflow import Workflow
 from heddle.workflow.writing import AS_IT_IS, Writing, check_writes, with_writing
 
@@ -69,15 +69,16 @@ def run(options: argparse.Namespace) -> int:
     writers = (n for n in workflow.outputs if isinstance(workflow.nodes[n], GenerationNode))
     printer = Printer(frozenset(map(str, writers)), options.receipt)
     inputs = {**dict(options.input), "query": options.question}
+    asked = request_options(options)
     running = _running(options, config)
     if running is not None:
-        for event in running.ask(_request(options, config, inputs, writing)):
+        for event in running.ask({**_request(options, config, inputs, writing), **asked}):
             printer.take(event)
         print(f"answered by the running server at {running.url}", file=sys.stderr)
         return 0
     with start_server(config) as server:
         app = server.app(workflow)
-        for event in app.stream(inputs, **request_options(options)):
+        for event in app.stream(inputs, **asked):
             printer.take(event)
     return 0
 
@@ -86,7 +87,7 @@ def _running(options: argparse.Namespace, config: ServerConfig) -> RunningServer
     """Return the server that runs on the corpus, unless only one of this command's own will do."""
     if not options.server:
         return None
-    if options.workflow is not None and options.workflow not in PRESETS:
+    if options.workflow is not None and options.workflow not in READY_MADE:
         log.info("a workflow of one's own runs in a server of its own")
         return None
     return find_server(config, choices(options, ServerConfig))
@@ -98,11 +99,10 @@ def _request(
     inputs: Mapping[str, object],
     writing: Writing,
 ) -> dict[str, object]:
-    """Return the body of a question to the running server."""
+    """Return the body of a question to the running server, without the request's options."""
     return {
         "inputs": inputs,
         "workflow": options.workflow,
-        **request_options(options),
         **request_settings(config, choices(options, ServerConfig)),
         **asdict(writing),
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 from heddle.app.models.remote_name import is_remote
 from heddle.app.remote.refusals import LEFT_OUT
 from heddle.app.server_config import ServerConfig
-from heddle.cli.arguments import add_topk
+from heddle.cli.arguments import add_documents, add_topk, document_options
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, choices, server_config
 from heddle.cli.output.primitive_times import primitive_times
@@ -50,6 +50,7 @@ def add_arguments(parser: CommandParser) -> None:
         help=f"question for --analyze; default: {DEFAULT_QUESTION}",
     )
     add_topk(parser)
+    add_documents(parser)
     add_config(parser)
     parser.set_defaults(run=run)
 
@@ -138,7 +139,8 @@ def _analyze(workflow: Workflow, options: argparse.Namespace) -> Sequence[Receip
     config = server_config(options, index=options.analyze)
     with start_server(config) as server, status("running the workflow"):
         app = server.app(workflow)
-        receipts = [app.invoke(options.question).receipt for _ in range(RUNS)]
+        brought = document_options(options)
+        receipts = [app.invoke(options.question, **brought).receipt for _ in range(RUNS)]
     write_json(cache_directory() / "profile.json", _medians(receipts, by_kind=True))
     return receipts
 

@@ -26,7 +26,7 @@ from heddle.server.keys.key_file import read_keys
 from heddle.server.keys.key_ring import KeyRing
 from heddle.server.request_ids import request_ids_in_log
 from heddle.server.tls import certificate_digest, tls_context
-from heddle.workflow.presets import PRESETS
+from heddle.workflow.ready_made import READY_MADE
 from heddle.workflow.workflow import Workflow
 
 BACKLOG = 128
@@ -116,7 +116,7 @@ def _given_up(server: Server) -> str:
 
 def _workflows(files: Iterable[str]) -> dict[str, Workflow]:
     """Return the ready-made workflows and those of the user's files, by name."""
-    workflows = {name: load_workflow(name) for name in PRESETS}
+    workflows = {name: load_workflow(name) for name in READY_MADE}
     for file in sorted(files):
         name = file.rpartition(":")[2]
         if name in workflows:

@@ -8,13 +8,13 @@ from typing import Final
 
 from heddle.core.errors import HeddleError, InputError, WorkflowError
 from heddle.workflow.function import WorkflowFunction
-from heddle.workflow.presets import PRESETS, preset
 from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.ready_made import READY_MADE, ready_made
 from heddle.workflow.searches import with_searches
 from heddle.workflow.workflow import Workflow
 
 WORKFLOW_HELP: Final = (
-    f"one of {', '.join(PRESETS)}, or FILE.py:NAME of a RAGraph or a function of yours"
+    f"one of {', '.join(READY_MADE)}, or FILE.py:NAME of a RAGraph or a function of yours"
 )
 
 
@@ -29,7 +29,7 @@ def load_workflow(name: str, topk: int | None = None) -> Workflow:
         WorkflowError: no such workflow, the file raises, or NAME is no RAGraph in it.
         InputError: the file isn't there; `topk` is out of range, or nothing searches.
     """
-    workflow = preset(name).compile() if name in PRESETS else _from_file(name)
+    workflow = ready_made(name).compile() if name in READY_MADE else _from_file(name)
     if topk is not None and workflow.function is not None:
         raise InputError(f"topk: workflow {name!r} is a function: set topk in its calls")
     return with_searches(workflow, topk=topk)
@@ -39,7 +39,7 @@ def _from_file(name: str) -> Workflow:
     file, _, attribute = name.rpartition(":")
     if not file:
         raise WorkflowError(
-            f"workflow {name!r} is unknown; there are {', '.join(PRESETS)}, "
+            f"workflow {name!r} is unknown; there are {', '.join(READY_MADE)}, "
             "and FILE.py:NAME for a RAGraph of yours"
         )
     graphs = {

@@ -90,12 +90,14 @@ class EmbedPayload:
     """Embed texts; answered by Vectors [len(texts), d].
 
     `in_windows` says whether texts longer than the model takes are read in windows of that length
-    or cut to it; None = as the lane does.
+    or cut to it; None = as the lane does. `may_keep`: the lane may keep the vectors for equal texts
+    of this tenant.
     """
 
     texts: tuple[str, ...]
     role: TextRole = TextRole.PLAIN
     in_windows: bool | None = None
+    may_keep: bool = True
 
     @property
     def rows(self) -> int:

@@ -17,14 +17,17 @@ EPOCH = 1
 
 
 class ToolThreads:
-    """EnginePort for TOOL primitives.
+    """EnginePort for primitives of one kind that are calls of a function.
 
     A function can't be stopped from outside: a cancelled call that has begun keeps its thread
     until it returns, and its result is dropped then. One that has not begun never runs.
     """
 
-    def __init__(self, name: str, threads: int, clock: Clock) -> None:
+    def __init__(
+        self, name: str, threads: int, clock: Clock, kind: PrimitiveKind = PrimitiveKind.TOOL
+    ) -> None:
         self._name = name
+        self._kinds = frozenset({kind})
         self._clock = clock
         self._credits = Credits(threads)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"heddle-{name}")
@@ -40,8 +43,8 @@ class ToolThreads:
 
     @property
     def kinds(self) -> frozenset[PrimitiveKind]:
-        """Tools only."""
-        return frozenset({PrimitiveKind.TOOL})
+        """Tools, or what else it was made for."""
+        return self._kinds
 
     @property
     def credits(self) -> Credits:

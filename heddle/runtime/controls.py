@@ -1,4 +1,4 @@
-"""What the runtime carries out itself: callable edges, joined passages, rounds, repeats."""
+"""What the runtime carries out itself: callable edges, joined values, rounds, known texts."""
 
 import logging
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ from heddle.graph.primitive import (
     CollectConfig,
     ConditionConfig,
     DecodeConfig,
+    JoinConfig,
     PrefillConfig,
     ResumeConfig,
     RoundsConfig,
@@ -18,11 +19,11 @@ from heddle.runtime.events import TokenDelta
 from heddle.runtime.folding import text_value
 from heddle.runtime.function_calls import FunctionCalls
 from heddle.runtime.readiness import Readiness
-from heddle.runtime.repeats import repeated
+from heddle.runtime.repeats import repeated, stand_in
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.rounds import Rounds
-from heddle.runtime.values import as_passages, resolve, unique_passages
+from heddle.runtime.values import as_passages, as_text, resolve, unique_passages
 
 log = logging.getLogger(__name__)
 
@@ -68,11 +69,16 @@ class Controls:
             self.rounds.splice(request, run, now_s)
             return
         if isinstance(config, PrefillConfig):
-            self._take_again(request, run, now_s)
+            self._take_text(request, run, now_s)
             return
         if isinstance(config, CollectConfig):
             groups = [as_passages(resolve(part, request.store, node)) for part in config.parts]
             self.readiness.complete(request, run, unique_passages(groups), now_s)
+            return
+        if isinstance(config, JoinConfig):
+            texts = (as_text(resolve(part, request.store, node)) for part in config.parts)
+            value = tuple(text for text in texts if text.strip())
+            self.readiness.complete(request, run, value, now_s)
             return
         if isinstance(config, ResumeConfig):
             started_s = self.clock.now_s()
@@ -87,22 +93,24 @@ class Controls:
             self.readiness.open_region(request, targets, now_s)
         self.readiness.complete(request, run, None, now_s)
 
-    def _take_again(self, request: Request, prefill: PrimitiveRun, now_s: float) -> None:
-        """End a generation with what its node has written for the same prompt before."""
-        result = repeated(request, prefill)
+    def _take_text(self, request: Request, prefill: PrimitiveRun, now_s: float) -> None:
+        """End a generation with a stand-in, or with its node's text for the same prompt."""
+        result = stand_in(request, prefill)
+        if result is None:
+            result = repeated(request, prefill)
+            request.receipt.repeated += 1
         assert result is not None, f"{prefill.primitive.name!r} has no text"
         assert prefill.plan.rider is not None, f"{prefill.primitive.name!r} has no decode"
         decode = request.runs[prefill.plan.rider]
-        config, node, receipt = decode.primitive.config, decode.primitive.node, request.receipt
+        config, node = decode.primitive.config, decode.primitive.node
         assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
         if prefill.plan.started is not None:
             request.sink(prefill.plan.started)
         if result.text:
             request.sink(TokenDelta(node, result.text))
-        receipt.repeated += 1
         decode.sent_s = now_s  # its prefill's end doesn't start it
         self.readiness.complete(request, prefill, None, now_s)
-        value = text_value(result.text, config.as_lines, node, receipt)
+        value = text_value(result.text, config.as_lines, node, request.receipt)
         self.readiness.complete(request, decode, value, now_s)
 
     def _watch(self, workflow: str, node: str, seconds: float) -> None:

@@ -336,6 +336,7 @@ async def _submit(server: Server, workflows: Mapping[str, Workflow], asked: AskR
         topk=asked.topk,
         hybrid=asked.hybrid,
         where=asked.where,
+        documents=asked.given_documents,
         tenant=asked.tenant,
         deadline_s=asked.deadline_s,
         priority=asked.priority,

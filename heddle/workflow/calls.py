@@ -8,6 +8,7 @@ from typing import Any
 from heddle.core.errors import WorkflowError
 from heddle.workflow.deferred import Deferred, template_text
 from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.template import DOCUMENTS
 
 Site = tuple[object, int]
 
@@ -78,12 +79,14 @@ class Calls:
         *,
         name: str | None = None,
         collect: Deferred | bool = False,
+        within: Deferred | None = None,
         **options: Any,  # noqa: ANN401 - those of add_retrieval
     ) -> Deferred:
         """Search for passages; a list in the query is searched for item by item, all at once.
 
         With `collect` the passages of each item are kept, behind those of an earlier retrieval
-        where it is one. `options` are the others of `RAGraph.add_retrieval`.
+        where it is one. `within`, what `index` gave, has the request's own documents searched.
+        `options` are the others of `RAGraph.add_retrieval`.
 
         Raises:
             WorkflowError: a value can't be used.
@@ -94,9 +97,25 @@ class Calls:
         if isinstance(collect, Deferred):
             self.earlier[slot] = collect.slot
         options = {"allow_fewer": True, **options}
+        if within is not None:
+            options["within"] = within.slot
         is_collected = isinstance(collect, Deferred) or collect
         text = template_text(f"{query}")
         self.part.add_retrieval(node, text, slot, collect=is_collected, **options)
+        return self._deferred(slot)
+
+    def index(self, documents: Deferred, *, name: str | None = None) -> Deferred:
+        """Embed the documents that come with the request, for retrievals `within` them.
+
+        Raises:
+            WorkflowError: it isn't the function's parameter `documents`.
+        """
+        if not isinstance(documents, Deferred) or documents.slot != DOCUMENTS:
+            raise WorkflowError(
+                f"index: give it the request's documents, the function's parameter {DOCUMENTS!r}"
+            )
+        node, slot = self._place("index", name)
+        self.part.add_documents(node, slot)
         return self._deferred(slot)
 
     def extract(

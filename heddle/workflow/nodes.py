@@ -8,7 +8,7 @@ from typing import Final
 from heddle.core.payloads import Pause, Sampling
 from heddle.core.search_scope import Where
 from heddle.graph.primitive import SoFar
-from heddle.workflow.template import Template
+from heddle.workflow.template import DOCUMENTS, EMPTY, Slot, Template
 
 NodeId = int | str
 OWN_SLOTS: Final = frozenset(part.value for part in SoFar)
@@ -60,7 +60,8 @@ class GenerationNode:
     """LLM generation from a prompt into `output`, with retrievals on the way if it has any.
 
     A model with a prompt of its own for the `role` gets that one. `system` is the system text. With
-    `fence`, a line that no passage can write stands behind the passages.
+    `fence`, a line that no passage can write stands behind the passages. Where the slot that it
+    `needs` is empty, `if_empty` is its text, and no model is asked.
     """
 
     id: NodeId
@@ -72,13 +73,18 @@ class GenerationNode:
     system: str = ""
     role: PromptRole | None = None
     fence: bool = True
+    needs: Slot | None = None
+    if_empty: Template = EMPTY
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The slots its prompt shows, and those of its own retrievals' queries."""
-        if self.decode_retrieval is None:
-            return self.prompt.slots
-        others = (slot for slot in self.decode_retrieval.query.slots if slot not in OWN_SLOTS)
+        """The slots its prompt shows, the needed one, and those of its own retrievals' queries."""
+        others = (
+            self.if_empty.slots if self.needs is None else (self.needs.name, *self.if_empty.slots)
+        )
+        if self.decode_retrieval is not None:
+            queried = self.decode_retrieval.query.slots
+            others = (*others, *(slot for slot in queried if slot not in OWN_SLOTS))
         return tuple(dict.fromkeys((*self.prompt.slots, *others)))
 
 
@@ -90,6 +96,8 @@ class RetrievalNode:
     documents that fit `where` are found; `hybrid` searches by words as well. `nprobe` and `topm`
     say how far a search goes in an index of clusters or in a graph. With `rerank`, a model reads
     what was found, and the `rerank` best passages are kept; `may_rerank` leaves that to the server.
+    It reads them with `rerank_by`, None = with the query. `within` names the slot of an indexing of
+    the request's own documents, which are searched instead of the corpus.
     """
 
     id: NodeId
@@ -104,11 +112,15 @@ class RetrievalNode:
     topm: int | None = None
     rerank: int | None = None
     may_rerank: bool = False
+    rerank_by: Template | None = None
+    within: str | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The slots its query is made of."""
-        return self.query.slots
+        """The slots that its query is made of, that it is ranked by, and that it searches in."""
+        others = () if self.rerank_by is None else self.rerank_by.slots
+        where = () if self.within is None else (self.within,)
+        return tuple(dict.fromkeys((*self.query.slots, *others, *where)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +140,20 @@ class ExtractionNode:
     def reads(self) -> tuple[str, ...]:
         """The passages' slot, and those that the question is made of."""
         return tuple(dict.fromkeys((*self.question.slots, self.passages)))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinNode:
+    """The texts of some slots as a list into `output`, without those that are empty."""
+
+    id: NodeId
+    slots: tuple[str, ...]
+    output: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The slots joined, in order."""
+        return self.slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +187,22 @@ class IndexingNode:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentsNode:
+    """Embed the chunks of the documents that come with a request, for it alone. (ADR 34)
+
+    Its value are their vectors.
+    """
+
+    id: NodeId
+    output: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The input with the documents' chunks."""
+        return (DOCUMENTS,)
+
+
+@dataclass(frozen=True, slots=True)
 class PrimingNode:
     """Compute the KV of a chunk behind a prompt's prefix and its neighbours, and store it.
 
@@ -186,4 +228,13 @@ class PrimingNode:
         return (self.passage, *wanted)
 
 
-Node = GenerationNode | RetrievalNode | ExtractionNode | ToolNode | IndexingNode | PrimingNode
+Node = (
+    GenerationNode
+    | RetrievalNode
+    | ExtractionNode
+    | JoinNode
+    | ToolNode
+    | IndexingNode
+    | DocumentsNode
+    | PrimingNode
+)

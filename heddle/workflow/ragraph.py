@@ -11,8 +11,10 @@ from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import (
     ROLE_SLOTS,
     DecodeRetrieval,
+    DocumentsNode,
     ExtractionNode,
     GenerationNode,
+    JoinNode,
     Node,
     NodeId,
     Parse,
@@ -20,7 +22,16 @@ from heddle.workflow.nodes import (
     RetrievalNode,
     ToolNode,
 )
-from heddle.workflow.template import QUESTION_ALIASES, TURN, Slot, Template, parse_template
+from heddle.workflow.template import (
+    DOCUMENTS,
+    EMPTY,
+    QUESTION_ALIASES,
+    TURN,
+    Slot,
+    Template,
+    parse_slot,
+    parse_template,
+)
 from heddle.workflow.workflow import Chooser, Workflow
 
 
@@ -46,7 +57,7 @@ DEFAULT_QUOTES_MAX = 3
 QUOTES_MAX = 20
 TOPK_MAX = 1000
 AUTO: Final = "auto"
-RESERVED: Final = QUESTION_ALIASES | {TURN}
+RESERVED: Final = QUESTION_ALIASES | {TURN, DOCUMENTS}
 
 
 @dataclass(slots=True)
@@ -86,6 +97,8 @@ class RAGraph:
         system: str = "",
         role: str | None = None,
         fence: bool = True,
+        needs: str | None = None,
+        if_empty: str = "",
     ) -> "RAGraph":
         """Add an LLM call; `output` names the slot that gets its text.
 
@@ -105,6 +118,10 @@ class RAGraph:
         Behind the passages that the prompt shows stands a line that says so, with a mark that no
         passage holds: text in a passage can't pass for the user's. `fence=False` leaves it out.
 
+        A prompt may show a span of a list or of passages: {docs[0:2]} are the first two. `needs`
+        names a slot, or a span such as "docs[0:2]": where that is empty, no model is asked, and
+        the template `if_empty` is the node's text.
+
         Raises:
             WorkflowError: a taken id, a bad prompt, or a value out of range.
         """
@@ -118,6 +135,10 @@ class RAGraph:
             )
         sampling = Sampling(max_tokens, temperature, top_p, top_k, seed, tuple(stop))
         template = parse_template(prompt, where=f"{where}, prompt")
+        if if_empty and needs is None:
+            raise WorkflowError(f"{where}: if_empty is the text where `needs` is empty: give needs")
+        if needs is not None and (retrieve_every, retrieve_below) != (None, None):
+            raise WorkflowError(f"{where}: needs can't go with retrieval while it decodes")
         self._add(
             GenerationNode(
                 node,
@@ -131,6 +152,8 @@ class RAGraph:
                 system,
                 None if role is None else _role(role, template, where),
                 fence,
+                None if needs is None else parse_slot(needs, where=f"{where}, needs"),
+                parse_template(if_empty, where=f"{where}, if_empty") if if_empty else EMPTY,
             )
         )
         return self
@@ -149,6 +172,8 @@ class RAGraph:
         where: Mapping[str, object] | None = None,
         hybrid: bool = False,
         rerank: int | Literal["auto"] | None = None,
+        rerank_by: str | None = None,
+        within: str | None = None,
     ) -> "RAGraph":
         """Add a vector search; `query` is a slot's name or a template such as "{query} {draft}".
 
@@ -164,6 +189,9 @@ class RAGraph:
         there are. `hybrid=True` searches by words (BM25) as well and fuses the two rankings.
         `rerank=n`: a model reads what was found with the query, and the n best passages are kept.
         With "auto" the server does so where that is predicted to pay; leave `topk` out then.
+        With `rerank_by`, a slot or a template, it reads them with that instead of the query.
+        `within` names the slot of an `add_documents`: the request's own documents are searched, by
+        meaning, and the corpus is not.
 
         Raises:
             WorkflowError: a taken id, a bad query, or a value out of range.
@@ -191,6 +219,13 @@ class RAGraph:
                 f"{place}: rerank is how many of the {topk} passages found are kept, so it must be "
                 f"in 1..{topk}, got {rerank}"
             )
+        if rerank_by is not None and rerank is None and not may_rerank:
+            raise WorkflowError(f"{place}: rerank_by says what to rank by: give rerank, too")
+        if within is not None and (hybrid or wanted or nprobe or topm):
+            raise WorkflowError(
+                f"{place}: within searches the request's own documents, all of them and by meaning "
+                "alone: leave hybrid, where, nprobe and topm out"
+            )
         template = _query(query, place)
         self._add(
             RetrievalNode(
@@ -206,8 +241,22 @@ class RAGraph:
                 topm,
                 rerank,
                 may_rerank,
+                None if rerank_by is None else _query(rerank_by, place),
+                within,
             )
         )
+        return self
+
+    def add_documents(self, node: NodeId, output: str = "indexed") -> "RAGraph":
+        """Embed the documents that come with a request, cut into chunks.
+
+        The workflow then needs such documents. Retrievals `within` the slot `output` search them;
+        no other request sees them, and nothing of them is left when the request has ended.
+
+        Raises:
+            WorkflowError: a taken id.
+        """
+        self._add(DocumentsNode(node, output))
         return self
 
     def add_extraction(
@@ -231,6 +280,17 @@ class RAGraph:
         if not 1 <= quotes_max <= QUOTES_MAX:
             raise WorkflowError(f"{place}: quotes_max must be in 1..{QUOTES_MAX}, got {quotes_max}")
         self._add(ExtractionNode(node, _query(question, place), passages, output, quotes_max))
+        return self
+
+    def add_join(self, node: NodeId, slots: Sequence[str], output: str) -> "RAGraph":
+        """Join the texts of slots to a list, without those that are empty; no model is asked.
+
+        Raises:
+            WorkflowError: a taken id, or no slot.
+        """
+        if not slots:
+            raise WorkflowError(f"join node {node!r}: give it at least one slot")
+        self._add(JoinNode(node, tuple(_question(slot) for slot in slots), output))
         return self
 
     def add_tool(
@@ -295,13 +355,18 @@ class RAGraph:
                 if not isinstance(s, Endpoint) and not isinstance(t, Endpoint)
             ),
             branches=tuple(self._branches),
-            inputs=frozenset(_question(i) for i in self.inputs) | {"query"},
+            inputs=frozenset(_question(i) for i in self.inputs) | {"query"} | self._documents(),
             max_steps=self.max_steps,
         )
         # Submitting a graph again and again must not check it again and again.
         if self._compiled is None or self._compiled[0] != draft:
             self._compiled = draft, compile_draft(draft)
         return self._compiled[1]
+
+    def _documents(self) -> frozenset[str]:
+        """Return the input of the request's documents, if a node reads it."""
+        reads = any(isinstance(node, DocumentsNode) for node in self._nodes.values())
+        return frozenset({DOCUMENTS} if reads else ())
 
     def _add(self, node: Node) -> None:
         if isinstance(node.id, bool) or not isinstance(node.id, int | str):

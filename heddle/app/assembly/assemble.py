@@ -51,7 +51,7 @@ class Parts:
         thread: where the runtime lives.
         lanes: the lanes that are processes.
         inline: the lanes whose engines are built in this process.
-        tools: the port of user functions.
+        calls: the ports of functions: users' own, and the search in a request's documents.
         tokenizing: threads that tokenise long prompts.
         remote: the ports of models that other servers run.
         tracers: what each step is reported to.
@@ -65,7 +65,7 @@ class Parts:
     thread: RuntimeThread
     lanes: tuple[ProcessLane, ...]
     inline: tuple[LaneSpec, ...]
-    tools: EnginePort
+    calls: Sequence[EnginePort]
     tokenizing: WorkPool
     remote: Sequence[EnginePort]
     tracers: Sequence[Tracer]
@@ -96,7 +96,7 @@ def assemble(parts: Parts) -> Assembled:
     ports = sharded(replicated(ports, plan, parts.clock), plan)
     ports, embedding = _pooled([*ports, *parts.remote], parts)
     runtime = Runtime(
-        ports=(*ports, parts.tools),
+        ports=(*ports, *parts.calls),
         planner=RegionPlanner(PassRunner(parts.clock, disabled=plan.config.disabled_passes)),
         policy=policy_named(plan.config.batching),
         limits=plan.config.limits,
