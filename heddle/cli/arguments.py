@@ -59,6 +59,19 @@ def add_documents(parser: CommandParser) -> None:
     )
 
 
+def add_connectors(parser: CommandParser) -> None:
+    """Declare the functions by which ready-made workflows reach outside."""
+    parser.rare(
+        "--connector",
+        dest="connectors",
+        action="append",
+        default=[],
+        metavar="NAME=FILE.py:FUNCTION",
+        help="function of yours that workflow search_engine or agent calls, such as "
+        "web_search=mine.py:search; may be repeated",
+    )
+
+
 def add_scope(parser: CommandParser) -> None:
     """Declare which documents a search may find."""
     parser.add_argument(

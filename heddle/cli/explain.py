@@ -8,13 +8,18 @@ from pathlib import Path
 from heddle.app.models.remote_name import is_remote
 from heddle.app.remote.refusals import LEFT_OUT
 from heddle.app.server_config import ServerConfig
-from heddle.cli.arguments import add_documents, add_topk, document_options
+from heddle.cli.arguments import add_connectors, add_documents, add_topk, document_options
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, choices, server_config
 from heddle.cli.output.primitive_times import primitive_times
 from heddle.cli.progress import status
 from heddle.cli.start_server import start_server
-from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
+from heddle.cli.workflow_source import (
+    WORKFLOW_HELP,
+    drawn_workflow,
+    load_connectors,
+    load_workflow,
+)
 from heddle.core.cache import cache_directory, read_json, write_json
 from heddle.graph.pgraph import PGraph, depths, topological_order
 from heddle.graph.primitive import RoundsConfig
@@ -51,13 +56,17 @@ def add_arguments(parser: CommandParser) -> None:
     )
     add_topk(parser)
     add_documents(parser)
+    add_connectors(parser)
     add_config(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the workflow's first region before and after each pass, and measured times."""
-    workflow = load_workflow(options.workflow, options.topk)
+    connectors = load_connectors(options.connectors)
+    workflow = drawn_workflow(options.workflow, options.topk, connectors)
+    if options.analyze:
+        workflow = load_workflow(options.workflow, options.topk, connectors)
     receipts = _analyze(workflow, options) if options.analyze else ()
     predicted = _profile()
     graph = lower_region(

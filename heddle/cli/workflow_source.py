@@ -2,11 +2,13 @@
 
 import importlib.util
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from heddle.core.errors import HeddleError, InputError, WorkflowError
+from heddle.core.errors import ConfigError, HeddleError, InputError, WorkflowError
+from heddle.workflow.connectors import NO_CONNECTORS, WEB_SEARCH, Connector, Connectors
 from heddle.workflow.function import WorkflowFunction
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.ready_made import READY_MADE, ready_made
@@ -18,21 +20,59 @@ WORKFLOW_HELP: Final = (
 )
 
 
-def load_workflow(name: str, topk: int | None = None) -> Workflow:
+def load_workflow(
+    name: str, topk: int | None = None, connectors: Connectors = NO_CONNECTORS
+) -> Workflow:
     """Return a workflow.
 
     Args:
         name: a ready-made one's, or FILE.py:NAME of a RAGraph in the user's file.
         topk: passages of each of its searches; None = as the workflow has it.
+        connectors: functions that a ready-made one may call, by name.
 
     Raises:
         WorkflowError: no such workflow, the file raises, or NAME is no RAGraph in it.
         InputError: the file isn't there; `topk` is out of range, or nothing searches.
+        ConfigError: it needs a connector that isn't there.
     """
-    workflow = ready_made(name).compile() if name in READY_MADE else _from_file(name)
+    workflow = ready_made(name, connectors).compile() if name in READY_MADE else _from_file(name)
     if topk is not None and workflow.function is not None:
         raise InputError(f"topk: workflow {name!r} is a function: set topk in its calls")
     return with_searches(workflow, topk=topk)
+
+
+def load_connectors(sources: Iterable[str]) -> dict[str, Connector]:
+    """Return the functions that users name as NAME=FILE.py:FUNCTION, by NAME.
+
+    Raises:
+        ConfigError: a source has another form, or no such function is in the file.
+        InputError, WorkflowError: the file isn't there, or it raises.
+    """
+    found: dict[str, Connector] = {}
+    for source in sources:
+        name, _, place = source.partition("=")
+        file, _, function = place.rpartition(":")
+        if not name or not file:
+            raise ConfigError(f"--connector {source}: write NAME=FILE.py:FUNCTION")
+        connector = getattr(_module(place, Path(file)), function, None)
+        if not callable(connector):
+            raise ConfigError(f"--connector {source}: {function!r} is no function in {file!r}")
+        found[name] = connector
+    return found
+
+
+def drawn_workflow(name: str, topk: int | None, connectors: Connectors) -> Workflow:
+    """Return a workflow to look at: a connector that isn't there is stood in for.
+
+    Raises:
+        WorkflowError, InputError: see `load_workflow`.
+    """
+    return load_workflow(name, topk, {WEB_SEARCH: _no_connector, **connectors})
+
+
+def _no_connector(_: str) -> object:
+    """Stands for a function of yours."""
+    raise ConfigError("this workflow was made to be looked at")
 
 
 def _from_file(name: str) -> Workflow:

@@ -1,5 +1,6 @@
 """What an engine is asked to do: one frozen payload for each kind of primitive."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -313,10 +314,16 @@ class DecodePayload:
 
 @dataclass(frozen=True, slots=True)
 class ToolPayload:
-    """Call a function of this process; answered by ToolResult. Never crosses a process."""
+    """Call a function of this process; answered by ToolResult. Never crosses a process.
+
+    After `timeout_s` it fails [s]. With a `batch_max` above 1 the function takes a list of the
+    arguments of so many calls at most, and returns a result, or an exception, for each.
+    """
 
     function: Callable[..., object]
     arguments: tuple[object, ...]
+    timeout_s: float = math.inf
+    batch_max: int = 1
     rows: int = 1
 
 

@@ -1,5 +1,6 @@
 """A primitive and what it is configured to do. (Teola §4.1)"""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -192,7 +193,7 @@ class CollectConfig:
 
 @dataclass(frozen=True, slots=True)
 class JoinConfig:
-    """Join the texts of several keys to a list, without those that are empty."""
+    """Join texts, lists and passages of several keys to one list, without what is empty."""
 
     parts: tuple[Read, ...]
 
@@ -258,10 +259,15 @@ class SpliceConfig:
 
 @dataclass(frozen=True, slots=True)
 class ToolConfig:
-    """Call a function with the values of the reads, in order."""
+    """Call a function with the values of the reads, in order.
+
+    See `ToolPayload` for the others.
+    """
 
     function: Callable[..., object]
     arguments: tuple[Part, ...]
+    timeout_s: float = math.inf
+    batch_max: int = 1
 
 
 Config = (

@@ -23,7 +23,7 @@ from heddle.runtime.repeats import repeated, stand_in
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.rounds import Rounds
-from heddle.runtime.values import as_passages, as_text, resolve, unique_passages
+from heddle.runtime.values import as_passages, joined, resolve, unique_passages
 
 log = logging.getLogger(__name__)
 
@@ -76,9 +76,8 @@ class Controls:
             self.readiness.complete(request, run, unique_passages(groups), now_s)
             return
         if isinstance(config, JoinConfig):
-            texts = (as_text(resolve(part, request.store, node)) for part in config.parts)
-            value = tuple(text for text in texts if text.strip())
-            self.readiness.complete(request, run, value, now_s)
+            values = (resolve(part, request.store, node) for part in config.parts)
+            self.readiness.complete(request, run, joined(values), now_s)
             return
         if isinstance(config, ResumeConfig):
             started_s = self.clock.now_s()

@@ -109,7 +109,8 @@ def build_payload(
             resolve(a, store, primitive.node) if isinstance(a, Read) else a
             for a in config.arguments
         )
-        return Built(ToolPayload(config.function, tuple(values)))
+        call = ToolPayload(config.function, tuple(values), config.timeout_s, config.batch_max)
+        return Built(call)
     raise InternalError(f"{primitive.name!r} has no payload of its own")
 
 

@@ -89,6 +89,17 @@ def as_text(value: object) -> str:
     return str(value)
 
 
+def joined(values: Iterable[object]) -> tuple[object, ...]:
+    """Return texts, and the items of lists and passages, without what is empty or there already."""
+    found: dict[object, object] = {}
+    for value in values:
+        for item in value if isinstance(value, tuple | list) else (value,):
+            key = item.chunk_id if isinstance(item, Passage) else as_text(item)
+            if as_text(item).strip():
+                found.setdefault(key, item)
+    return tuple(found.values())
+
+
 def as_passages(value: object) -> tuple[Passage, ...]:
     """Return a value that is passages; anything else is none."""
     if not isinstance(value, tuple | list):

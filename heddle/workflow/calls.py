@@ -1,5 +1,6 @@
 """What a workflow function calls: generations, retrievals, tools. Each gives a Deferred."""
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -137,19 +138,25 @@ class Calls:
         return self._deferred(slot)
 
     def tool(
-        self, function: Callable[..., object], *arguments: object, name: str | None = None
+        self,
+        function: Callable[..., object],
+        *arguments: object,
+        name: str | None = None,
+        timeout_s: float = math.inf,
     ) -> Deferred:
         """Call a Python function in a thread: for what takes time, and for what has effects.
 
+        A call that takes longer than `timeout_s` fails [s].
+
         Raises:
-            WorkflowError: it is no function.
+            WorkflowError: it is no function, or a value is out of range.
         """
         if not callable(function):
             raise WorkflowError(f"tool: give it a function, got {function!r:.40}")
         node, slot = self._place("tool", name)
         given = tuple(None if isinstance(a, Deferred) else (a,) for a in arguments)
         inputs = [a.slot for a in arguments if isinstance(a, Deferred)]
-        self.part.add_tool(node, ToolCall(function, given), inputs, slot)
+        self.part.add_tool(node, ToolCall(function, given), inputs, slot, timeout_s=timeout_s)
         return self._deferred(slot)
 
     def _place(self, kind: str, name: str | None) -> tuple[str, str]:

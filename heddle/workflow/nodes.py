@@ -1,5 +1,6 @@
 """The nodes of a workflow: frozen values, one for each component. (HedraRAG §4.1)"""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -144,7 +145,7 @@ class ExtractionNode:
 
 @dataclass(frozen=True, slots=True)
 class JoinNode:
-    """The texts of some slots as a list into `output`, without those that are empty."""
+    """Texts, lists and passages of some slots as one list into `output`, without empty ones."""
 
     id: NodeId
     slots: tuple[str, ...]
@@ -158,12 +159,17 @@ class JoinNode:
 
 @dataclass(frozen=True, slots=True)
 class ToolNode:
-    """A Python function of some slots into `output`."""
+    """A Python function of some slots into `output`.
+
+    It fails after `timeout_s` [s]. With a `batch_max` above 1 it takes a list of calls at once.
+    """
 
     id: NodeId
     function: Callable[..., object]
     arguments: tuple[str, ...]
     output: str
+    timeout_s: float = math.inf
+    batch_max: int = 1
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The ready-made workflows: `quote`, five of HedraRAG's evaluation (§6.1, Fig. 3)."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from heddle.core.errors import WorkflowError
 from heddle.workflow.nodes import PromptRole
@@ -147,14 +147,18 @@ def recomp(topk: int | None = None) -> RAGraph:
     return graph
 
 
-def add_answer(graph: RAGraph) -> None:
-    """Add the generation that answers the question from the passages of slot `docs`."""
+def add_answer(graph: RAGraph, **options: Any) -> None:  # noqa: ANN401 - those of add_generation
+    """Add the generation that answers the question from the passages of slot `docs`.
+
+    `options` are others of `RAGraph.add_generation`.
+    """
     graph.add_generation(
         "answer",
         ANSWER,
         output="answer",
         max_tokens=ANSWER_TOKENS,
         role=PromptRole.ANSWER.value,
+        **options,
     )
 
 

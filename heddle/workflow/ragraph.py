@@ -1,5 +1,6 @@
 """RAGraph: the workflow builder of HedraRAG's Listing 1."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -283,7 +284,10 @@ class RAGraph:
         return self
 
     def add_join(self, node: NodeId, slots: Sequence[str], output: str) -> "RAGraph":
-        """Join the texts of slots to a list, without those that are empty; no model is asked.
+        """Join texts, lists and passages of slots to one list; no model is asked.
+
+        What is empty is left out, and so is a text or a passage that the list has already. A join
+        in a loop may read its own slot: it adds to the turn before.
 
         Raises:
             WorkflowError: a taken id, or no slot.
@@ -294,12 +298,35 @@ class RAGraph:
         return self
 
     def add_tool(
-        self, node: NodeId, function: Callable[..., object], inputs: Sequence[str], output: str
+        self,
+        node: NodeId,
+        function: Callable[..., object],
+        inputs: Sequence[str],
+        output: str,
+        *,
+        timeout_s: float = math.inf,
+        batch_max: int = 1,
     ) -> "RAGraph":
-        """Add a Python function of some slots; it runs in a bounded thread pool."""
+        """Add a Python function of some slots; it runs in a bounded thread pool.
+
+        A call that takes longer than `timeout_s` fails its request, and no other [s]. With a
+        `batch_max` above 1 the function takes the calls of several requests at once: a list of
+        tuples of arguments, at most `batch_max`. It returns a list with a result for each; an
+        exception in the list fails its own request.
+
+        Raises:
+            WorkflowError: a taken id, no function, or a value out of range.
+        """
+        where = f"tool node {node!r}"
         if not callable(function):
-            raise WorkflowError(f"tool node {node!r}: function is not callable: {function!r}")
-        self._add(ToolNode(node, function, tuple(_question(i) for i in inputs), output))
+            raise WorkflowError(f"{where}: function is not callable: {function!r}")
+        if not timeout_s > 0 or batch_max < 1:
+            raise WorkflowError(
+                f"{where}: timeout_s must be above 0 and batch_max at least 1, got {timeout_s} and "
+                f"{batch_max}"
+            )
+        arguments = tuple(_question(slot) for slot in inputs)
+        self._add(ToolNode(node, function, arguments, output, timeout_s, batch_max))
         return self
 
     def add_edge(

@@ -23,7 +23,7 @@ def add_tree(
 ) -> RAGraph:
     """Answer from each group of passages at once, then merge what was answered.
 
-    Where only one group has passages, its answer is the merged one.
+    Where only one group has passages, or all answers are equal, nothing has to be merged.
 
     Args:
         graph: gets the nodes `part_1`, `part_2`, ..., `parts` and the last one, named as `output`.
