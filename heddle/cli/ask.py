@@ -18,9 +18,9 @@ from heddle.cli.running.client import RunningServer, find_server, request_settin
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import (
     WORKFLOW_HELP,
+    check_connectors,
     drawn_workflow,
     load_connectors,
-    load_workflow,
 )
 from heddle.core.passages import Passage
 from heddle.core.printing.printable import printable_line, printable_text
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
             printer.take(event)
         print(f"answered by the running server at {running.url}", file=sys.stderr)
         return 0
-    workflow = load_workflow(name, connectors=connectors)
+    check_connectors(name, connectors)
     with start_server(config) as server:
         app = server.app(workflow)
         for event in app.stream(inputs, **asked):

@@ -26,9 +26,9 @@ from heddle.cli.running.client import RunningServer, find_server, request_settin
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import (
     WORKFLOW_HELP,
+    check_connectors,
     drawn_workflow,
     load_connectors,
-    load_workflow,
 )
 from heddle.core.errors import HeddleError
 from heddle.runtime.events import RequestEvent
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"answered by the running server at {running.url}", file=sys.stderr)
         _talk(_through(running, options, config), workflow)
         return 0
-    workflow = load_workflow(name, connectors=connectors)
+    check_connectors(name, connectors)
     asked = {"topk": options.topk, **document_options(options), **scope_options(options)}
     with start_server(config) as server:
         app = server.app(workflow)

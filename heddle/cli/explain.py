@@ -16,9 +16,9 @@ from heddle.cli.progress import status
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import (
     WORKFLOW_HELP,
+    check_connectors,
     drawn_workflow,
     load_connectors,
-    load_workflow,
 )
 from heddle.core.cache import cache_directory, read_json, write_json
 from heddle.graph.pgraph import PGraph, depths, topological_order
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     connectors = load_connectors(options.connectors)
     workflow = drawn_workflow(options.workflow, options.topk, connectors)
     if options.analyze:
-        workflow = load_workflow(options.workflow, options.topk, connectors)
+        check_connectors(options.workflow, connectors)
     receipts = _analyze(workflow, options) if options.analyze else ()
     predicted = _profile()
     graph = lower_region(

@@ -62,12 +62,25 @@ def load_connectors(sources: Iterable[str]) -> dict[str, Connector]:
 
 
 def drawn_workflow(name: str, topk: int | None, connectors: Connectors) -> Workflow:
-    """Return a workflow to look at: a connector that isn't there is stood in for.
+    """Return a workflow to look at: where a connector isn't there, another stands in for it.
 
     Raises:
         WorkflowError, InputError: see `load_workflow`.
     """
-    return load_workflow(name, topk, {WEB_SEARCH: _no_connector, **connectors})
+    try:
+        return load_workflow(name, topk, connectors)
+    except ConfigError:
+        return load_workflow(name, topk, {WEB_SEARCH: _no_connector, **connectors})
+
+
+def check_connectors(name: str, connectors: Connectors) -> None:
+    """Refuse to run a workflow that was only drawn.
+
+    Raises:
+        ConfigError: a connector isn't there; the message says how to supply it.
+    """
+    if name in READY_MADE:
+        ready_made(name, connectors)
 
 
 def _no_connector(_: str) -> object:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heddle import Server
+from heddle import RAGraph, Server
 from heddle.core.errors import Cancelled, ConfigError, InputError
 from heddle.workflow.nodes import GenerationNode
 from heddle.workflow.ready_made import ready_made
@@ -18,9 +18,9 @@ BARN = "The barn at Nes was painted green in 1911."
 NAMES = ("doc_qa_naive", "doc_qa_advanced")
 
 
-def brief(name: str) -> Workflow:
-    """Return a ready-made workflow whose texts are short: the model never ends one by itself."""
-    workflow = ready_made(name).compile()
+def brief(graph: RAGraph) -> Workflow:
+    """Return a workflow whose texts are short: the model never ends one by itself."""
+    workflow = graph.compile()
     nodes = {
         key: replace(node, sampling=replace(node.sampling, max_tokens=6))
         if isinstance(node, GenerationNode)
@@ -32,7 +32,7 @@ def brief(name: str) -> Workflow:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_only_what_came_with_the_request_is_found(inline_server: Server, name: str):
-    answer = inline_server.app(brief(name)).invoke(QUESTION, documents=[BARN, MILL])
+    answer = inline_server.app(brief(ready_made(name))).invoke(QUESTION, documents=[BARN, MILL])
     assert answer.text
     titles = {passage.title for passage in answer.passages}
     assert titles == {"The mill at Vik", "document 1"}
@@ -43,7 +43,7 @@ def test_only_what_came_with_the_request_is_found(inline_server: Server, name: s
 
 @pytest.mark.parametrize("name", NAMES)
 def test_speed_changes_no_answer(inline_server: Server, name: str):
-    app = inline_server.app(brief(name))
+    app = inline_server.app(brief(ready_made(name)))
     plain = app.invoke(QUESTION, documents=[BARN, MILL], optimizations="off")
     fast = app.invoke(QUESTION, documents=[BARN, MILL], optimizations="exact")
     assert fast.text == plain.text
@@ -51,7 +51,7 @@ def test_speed_changes_no_answer(inline_server: Server, name: str):
 
 
 def test_a_tree_asks_once_for_each_passage_and_merges(inline_server: Server):
-    app = inline_server.app(brief("doc_qa_naive"))
+    app = inline_server.app(brief(ready_made("doc_qa_naive")))
     merged = app.invoke(QUESTION, documents=[BARN, MILL])
     kinds = [s.node for s in merged.receipt.spans if s.kind.value == "decoding"]
     assert sorted(kinds) == ["answer", "part_1", "part_2"]
@@ -62,7 +62,7 @@ def test_a_tree_asks_once_for_each_passage_and_merges(inline_server: Server):
 
 
 def test_nothing_of_it_is_left_for_others(inline_server: Server):
-    app = inline_server.app(brief("doc_qa_naive"))
+    app = inline_server.app(brief(ready_made("doc_qa_naive")))
     first = app.invoke(QUESTION, documents=[MILL])
     again = app.invoke(QUESTION, documents=[MILL])
     # The same prompt twice: its KV was computed twice, as no other request may read the first.

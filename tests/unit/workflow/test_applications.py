@@ -165,5 +165,5 @@ def test_each_compiles_under_its_name(name: str):
 
 
 def test_an_unknown_name_lists_the_known():
-    with pytest.raises(WorkflowError, match="'twoshot' is unknown; there are quote, .*flare"):
+    with pytest.raises(WorkflowError, match=r"'twoshot' is unknown; there are quote, .*flare"):
         ready_made("twoshot")

@@ -4,8 +4,10 @@ import pytest
 
 from heddle.core.errors import WorkflowError
 from heddle.core.payloads import PrefillPayload
+from heddle.workflow.nodes import GenerationNode
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.synthesis import add_refine, add_tree
+from heddle.workflow.writing import Writing, with_writing
 from tests.helpers.fake_ports import Bench
 
 
@@ -88,3 +90,16 @@ def test_what_a_generation_needs():
     graph = RAGraph("span").add_generation("a", "Say {query[0:1]}.")
     with pytest.raises(WorkflowError, match="reads a span of a list or of passages, and slot 'que"):
         raise bench.submit(graph.compile()).error
+
+
+@pytest.mark.parametrize(("add", "parts"), [(add_tree, "part"), (add_refine, "draft")])
+def test_a_text_that_may_be_the_answer_is_written_as_the_request_wants(add, parts: str):
+    workflow = graph(add, 3, groups=2).compile()
+    changed = with_writing(workflow, Writing(max_tokens=9, prompt="{docs}{query}!")).nodes
+    assert {node.sampling.max_tokens for node in generations(changed)} == {9}
+    assert changed["answer"].prompt.parts[-1] == "!"
+    assert changed[f"{parts}_1"].prompt == workflow.nodes[f"{parts}_1"].prompt
+
+
+def generations(nodes) -> list[GenerationNode]:
+    return [node for node in nodes.values() if isinstance(node, GenerationNode)]
