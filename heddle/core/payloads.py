@@ -317,7 +317,7 @@ class ToolPayload:
     """Call a function of this process; answered by ToolResult. Never crosses a process.
 
     After `timeout_s` it fails [s]. With a `batch_max` above 1 the function takes a list of the
-    arguments of so many calls at most, and returns a result, or an exception, for each.
+    arguments of at most that many calls, and returns a result, or an exception, for each.
     """
 
     function: Callable[..., object]

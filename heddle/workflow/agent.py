@@ -27,8 +27,8 @@ _SEARCH_LINE: Final = "finds passages in the documents of the corpus"
 def agent(connectors: Connectors, steps_max: int = STEPS_MAX) -> RAGraph:
     """Plan, use tools until the model is done or `steps_max` of them are used, and answer.
 
-    The tools are `search`, which searches the corpus, and the connectors; the first line of a
-    connector's docstring tells the model what it is for.
+    The tools are `search`, which searches the corpus, and the connectors. The model is shown the
+    first line of each connector's docstring.
 
     Raises:
         WorkflowError: `steps_max` is below 1, or a connector has the name of the search.

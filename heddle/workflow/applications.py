@@ -68,6 +68,8 @@ def search_engine(web_search: Connector) -> RAGraph:
     graph = RAGraph("search_engine")
     graph.add_generation("proxy", prompt_text("proxy"), "guess", max_tokens=PROXY_TOKENS)
     graph.add_generation("judge", prompt_text("judge"), "verdict", max_tokens=VERDICT_TOKENS)
+    # The edge leaves a join, so that no caller takes the verdict for an answer.
+    graph.add_join("weigh", ["verdict"], "weighed")
     graph.add_tool(
         "look_up",
         Lookup(WEB_SEARCH, web_search, WEB_RESULTS),
@@ -83,8 +85,8 @@ def search_engine(web_search: Connector) -> RAGraph:
         needs="docs",
         if_empty="{guess}",
     )
-    graph.add_edge(START, "proxy").add_edge("proxy", "judge")
-    graph.add_edge("judge", after_judge, ["look_up", "answer"])
+    graph.add_edge(START, "proxy").add_edge("proxy", "judge").add_edge("judge", "weigh")
+    graph.add_edge("weigh", after_judge, ["look_up", "answer"])
     graph.add_edge("look_up", "answer")
     return graph
 

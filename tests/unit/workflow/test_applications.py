@@ -8,6 +8,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.workflow.agent import agent, input_of, tool_of
 from heddle.workflow.connectors import RESULT_CHARS_MAX, Lookup
 from heddle.workflow.ready_made import READY_MADE, ready_made
+from heddle.workflow.writing import Writing, with_writing
 from tests.helpers.fake_ports import Bench
 
 
@@ -59,6 +60,13 @@ class TestSearchEngine:
         bench.llm.texts = {"proxy": ["Ada."], "judge": ["no"]}
         call = bench.submit(ready_made("search_engine", {"web_search": lambda _: []}).compile())
         assert call.answer.text == "Ada."
+
+    def test_the_verdict_is_no_answer(self):
+        writers = {key for key in self.workflow.outputs if key in ("proxy", "judge", "answer")}
+        assert writers == {"answer"}
+        changed = with_writing(self.workflow, Writing(max_tokens=9)).nodes
+        tokens = {key: changed[key].sampling.max_tokens for key in ("proxy", "judge", "answer")}
+        assert tokens == {"proxy": 9, "judge": 4, "answer": 9}
 
     def test_a_search_that_hangs_has_a_bound(self):
         bench = Bench()
