@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Unpack
 
+from heddle.app.request_options import RequestOptions
 from heddle.app.server import Server
 from heddle.exporters.measured_run import MeasuredRun
 from heddle.exporters.stage_times import Producers
@@ -38,6 +39,7 @@ def analyze(
     inputs: Mapping[str, object],
     runs: int,
     optimized: Callable[[PGraph], PGraph],
+    **options: Unpack[RequestOptions],
 ) -> Analysis:
     """Run a workflow, one request after another.
 
@@ -50,6 +52,7 @@ def analyze(
         inputs: a value for every input.
         runs: how often, at least 1.
         optimized: returns a region as the server's passes leave it.
+        options: of each request, but its tenant; see `Server.submit`.
 
     Raises:
         HeddleError: a request can't be run as it is, or failed.
@@ -59,7 +62,8 @@ def analyze(
     measured = []
     for number in range(runs):
         started_s, first = server.clock.now_s(), len(log.steps)
-        receipt = app.invoke(inputs, tenant=f"{TENANT}{number}").receipt
+        own: RequestOptions = {**options, "tenant": f"{TENANT}{number}"}
+        receipt = app.invoke(inputs, **own).receipt
         measured.append((receipt, started_s, tuple(log.steps[first:])))
     server.trace.log = None
     opened = server.lowered_regions(workflow.name)

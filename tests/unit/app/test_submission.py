@@ -10,6 +10,7 @@ from heddle.app.submission import Submission, compiled_workflow
 from heddle.core.errors import ConfigError, InputError, WorkflowError
 from heddle.core.kv_reuse import ReusePolicy
 from heddle.core.tasks import Optimizations, Priority
+from heddle.corpus.chunking import Chunking
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.searches import ChangedWorkflows
 
@@ -19,7 +20,7 @@ SEARCH = RAGraph("search").add_retrieval("find")
 def checked(config: ServerConfig | None = None, workflow: object = SEARCH, **how) -> Submission:
     config = config or ServerConfig(generator=None, index=Path("corpus"))
     compiled = compiled_workflow(workflow)
-    return Submission.of(config, ChangedWorkflows(), compiled, "why", how)
+    return Submission.of(config, ChangedWorkflows(), compiled, "why", how, Chunking)
 
 
 def test_texts_become_what_they_name():
