@@ -30,6 +30,7 @@ from heddle.workflow.writing import MAX_TOKENS_MAX, TEMPERATURE_MAX
 
 EngineHost = Literal["process", "inline"]
 Rerank = Literal["auto", "always", "never"]
+Speculate = Literal["auto", "always", "never"]
 OnLaneFailure = Literal["exit", "retry"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -182,10 +183,12 @@ class ServerConfig:
         below=1,
         none="exact",
     )
-    speculate: bool = setting(
-        False,
-        "compute prompts while their search still runs",
-        details="the answers stay the same; not for an index in shards",
+    speculate: Speculate = setting(
+        "auto",
+        "whether prompts are computed, and answered, while their search still runs",
+        details="answers stay the same, and each guess must be predicted to pay; auto = where the "
+        "index is in one piece and the model runs in Heddle; always = there alone: other settings "
+        "are refused, and `oneshot` doesn't rerank by itself",
         group=SEARCH,
     )
     hot_clusters: str = setting(
@@ -328,7 +331,24 @@ class ServerConfig:
         form="SIZE",
         unit="bytes",
         low=1,
-        default_words="the memory that is left, at most 1G",
+        default_words="the memory that is left, at most 1G; with a memory profile as it says",
+    )
+    memory_profile: Path | None = setting(
+        None,
+        "file that `heddle profile --memory` has written",
+        details="the KV cache gets the smallest size that serves the most requests, and the index "
+        "gets the rest",
+        group=MODEL,
+        form="FILE",
+        none="none",
+    )
+    expected_rate: float | None = setting(
+        None,
+        "requests a second that the memory profile is read for",
+        group=MODEL,
+        form="N",
+        above=0,
+        default_words="as many as are served",
     )
     batching: Batching = setting(
         "shortest_first",

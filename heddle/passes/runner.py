@@ -12,9 +12,11 @@ from heddle.graph.verify import verify
 from heddle.passes.ask_ahead import AskAhead
 from heddle.passes.cycle_view import CycleView, Edit
 from heddle.passes.draft_answers import DraftAnswers
+from heddle.passes.edit_check import check_edits
 from heddle.passes.pipeline_decoding import PipelineDecoding
 from heddle.passes.prune_dependencies import PruneDependencies
 from heddle.passes.skip_repeats import SkipRepeats
+from heddle.passes.speculate_generation import SpeculateGeneration
 from heddle.passes.speculate_prefill import SpeculatePrefill
 from heddle.passes.split_prefill import SplitPrefill
 from heddle.passes.split_substages import SplitSubstages
@@ -57,7 +59,11 @@ GRAPH_PASSES: Final[tuple[GraphPass, ...]] = (
     SplitPrefill(),  # of the searches that begin early, the first end early
 )
 REQUESTED_PASSES: Final[tuple[GraphPass, ...]] = (AskAhead(),)
-CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (SplitSubstages(), SpeculatePrefill())
+CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (
+    SplitSubstages(),
+    SpeculatePrefill(),
+    SpeculateGeneration(),  # behind the prompts of the pass before
+)
 
 
 def check_pass_names(
@@ -101,8 +107,9 @@ class PassRunner:
         on_failure: "fail" lets a failing graph pass fail its request; "keep" goes on with the
             graph before it, and the record says so.
 
-    A cycle pass that fails serves all requests at once, and none depends on its edits: it is
-    logged, named in `failed` and left out from then on.
+    A cycle pass serves all requests at once, and none depends on its edits. One that fails, or asks
+    for an edit that can't be, is logged, named in `failed` and left out from then on; none of its
+    edits takes effect.
 
     Raises:
         ConfigError: `disabled` names a pass that doesn't exist, or `on_failure` is neither.
@@ -158,6 +165,7 @@ class PassRunner:
             started_s = self.clock.now_s()
             try:
                 found = cycle_pass.apply(view)
+                check_edits(view, (*edits, *found))
             except Exception:
                 log.exception("cycle pass %s failed and is left out from now on", cycle_pass.name)
                 self.failed.add(cycle_pass.name)

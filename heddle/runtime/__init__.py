@@ -33,6 +33,7 @@ What may run
 
 What is sent
     `lane`              one engine as the runtime sees it: its port, its queue, its last load
+    `search_meter`      what the searches of a lane have taken lately
     `engine_scheduler`  one engine's queue: which primitive is admitted next
     `batching`          the batching policies behind it (Teola Algorithm 2)
     `payload_builder`   turns a ready primitive into the payload that its engine takes
@@ -40,6 +41,7 @@ What is sent
     `long_prompts`      prompts that threads make, because tokenising them takes long
     `dispatcher`        sends ready primitives to the engines as tasks
     `task_table`        the tasks in flight, the leases, and the credits that they hold
+    `wavefront`         what waits, with its predicted cost and start, as cycle passes see it
     `steering`          runs the passes of a cycle and sends their edits to the engines
     `guess`             one prompt computed with passages that may still change
     `speculator`        starts, keeps and cancels those guesses

@@ -96,7 +96,7 @@ class Readiness:
         del runs[primitive.name]
         if run.engine:
             request.receipt.spans.append(_span(request, run, now_s))
-        ready = [runs[name] for name in run.plan.after if name in runs]
+        ready = [runs[name] for name in (*run.plan.after, *run.then) if name in runs]
         if not isinstance(primitive.config, PrefillConfig):
             for key in primitive.writes:
                 request.store.put(key, value)

@@ -97,6 +97,10 @@ class Speculation:
         gain_s: predicted saving [s].
         ahead_s: how long before the prompt itself, or before other passages were found [s].
         is_adopted: whether the passages were the final ones, and the prompt went on from there.
+        tokens_prompt: tokens of the prompt.
+        tokens_written: tokens that were written behind it, and held back until its end.
+        tokens_wasted: tokens of both that were computed for nothing; an upper bound for a prompt
+            that was cut off.
     """
 
     node: str
@@ -105,6 +109,9 @@ class Speculation:
     gain_s: float
     ahead_s: float
     is_adopted: bool
+    tokens_prompt: int = 0
+    tokens_written: int = 0
+    tokens_wasted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +157,7 @@ class Receipt:
         accepted_tokens: of these, tokens that were right: each has saved a step of the model.
         rows_ahead: texts embedded and queries searched for before the list that they are of was
             whole.
+        edits: what cycle passes changed of it while it was under way, in words.
         barriers: where a workflow function waited for a value; no pass saw its later calls before.
     """
 
@@ -189,6 +197,7 @@ class Receipt:
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     rows_ahead: int = 0
+    edits: tuple[str, ...] = ()
     barriers: tuple[str, ...] = ()
 
 
@@ -229,6 +238,7 @@ class ReceiptDraft:
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     rows_ahead: int = 0
+    edits: list[str] = field(default_factory=list)
     barriers: list[str] = field(default_factory=list)
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
@@ -308,5 +318,6 @@ class ReceiptDraft:
             drafted_tokens=self.drafted_tokens,
             accepted_tokens=self.accepted_tokens,
             rows_ahead=self.rows_ahead,
+            edits=tuple(self.edits),
             barriers=tuple(self.barriers),
         )

@@ -122,7 +122,7 @@ class Runtime:
         self._controls = Controls(
             self._readiness, self.requests, rounds, self._functions, self.clock
         )
-        self._steering = Steering(self.planner.runner, self.lanes, speculator)
+        self._steering = Steering(self.planner.runner, self.lanes, self.requests.open, speculator)
 
     def submit(
         self,

@@ -34,24 +34,31 @@ class CostModelLlmWorker:
     Args:
         device: spends the steps' time.
         slot_count: tokens of the KV cache.
+        costs_s: those of its steps [s].
         steady_share: the share of prompts behind which one and the same text is written, as loops
             often write what they have written before.
     """
 
     def __init__(
-        self, device: SimulatedDevice, slot_count: int, *, steady_share: float = 0.0
+        self,
+        device: SimulatedDevice,
+        slot_count: int,
+        costs_s: Mapping[str, float] = COSTS_S,
+        *,
+        steady_share: float = 0.0,
     ) -> None:
-        self._device, self._steady_share = device, steady_share
+        self._device, self._costs_s, self._steady_share = device, costs_s, steady_share
         self._digests = [0] * slot_count
 
     def run(self, batch: StepBatch) -> StepResult:
         """Compute one step."""
         decodes = sum(0 < row.queries == len(row.draws) for row in batch.rows)
+        costs_s = self._costs_s
         self._device.run(
-            COSTS_S["call"]
-            + COSTS_S["decode_tokens"] * batch.tokens
-            + COSTS_S["context_tokens"] * sum(row.context for row in batch.rows)
-            + (COSTS_S["prefill_tokens"] - COSTS_S["decode_tokens"]) * (batch.tokens - decodes)
+            costs_s["call"]
+            + costs_s["decode_tokens"] * batch.tokens
+            + costs_s["context_tokens"] * sum(row.context for row in batch.rows)
+            + (costs_s["prefill_tokens"] - costs_s["decode_tokens"]) * (batch.tokens - decodes)
         )
         token_ids, slots = batch.token_ids.tolist(), batch.slots.tolist()
         for row in batch.rows:

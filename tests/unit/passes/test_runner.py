@@ -5,14 +5,23 @@ import logging
 import pytest
 
 from heddle.core.errors import ConfigError, InternalError
+from heddle.core.frames import Load
 from heddle.core.primitives import PrimitiveKind
 from heddle.graph.pgraph import Edge, EdgeKind, PGraph
 from heddle.graph.primitive import EmbedConfig, Primitive
-from heddle.passes.cycle_view import CycleView, SetBudget
+from heddle.passes.cycle_view import CycleView, EngineView, SetBudget
 from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES, PassRunner
 from tests.helpers.fake_ports import ManualClock
 
 VIEW = CycleView(0.0, (), {})
+
+
+def view_of(*engines):
+    return CycleView(
+        0.0,
+        (),
+        {n: EngineView(n, frozenset(), 0, 0, Load(), None, None, None) for n in engines},
+    )
 
 
 def primitive(name, reads=(), writes=()):
@@ -116,7 +125,20 @@ class TestCyclePasses:
                 return (SetBudget(self.name, 1.0, 0.0),)
 
         both = PassRunner(ManualClock(), graph_passes=(), cycle_passes=(Ask("a"), Ask("b")))
-        assert [edit.engine for edit in both.look(VIEW)] == ["a", "b"]
+        assert [edit.engine for edit in both.look(view_of("a", "b"))] == ["a", "b"]
+
+    def test_one_that_asks_for_what_can_t_be_is_left_out_with_all_its_edits(self, caplog):
+        class Ask:
+            name = "ask"
+
+            def apply(self, view):
+                return (SetBudget("a", 1.0, 0.0), SetBudget("nowhere", 1.0, 0.0))
+
+        asking = PassRunner(ManualClock(), graph_passes=(), cycle_passes=(Ask(),))
+        with caplog.at_level(logging.ERROR):
+            assert asking.look(view_of("a")) == ()
+        assert asking.failed == {"ask"}
+        assert "there is no engine 'nowhere'; known: a" in caplog.text
 
     def test_a_failing_one_is_logged_and_left_out_from_then_on(self, caplog):
         class Explosive:
