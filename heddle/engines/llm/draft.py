@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 # Of one sequence in one step: with its newest token, the queries of one small tile.
@@ -34,6 +35,7 @@ class Draft:
     _next: int = 0
     _is_lost: bool = False
     _newest: int | None = None
+    _behind: dict[tuple[int | None, int], list[int]] | None = None
 
     def offer(self, tokens_max: int, price: float) -> tuple[int, ...]:
         """Return the tokens that should come next, as many as are worth being checked.
@@ -66,12 +68,11 @@ class Draft:
 
     def _look_for(self, token: int) -> None:
         """Find the place behind the two newest tokens: the first from here on, else the first."""
-        known = self.token_ids
-        behind = [
-            place + 2
-            for place in range(len(known) - 1)
-            if known[place] == self._newest and known[place + 1] == token
-        ]
+        if self._behind is None:  # most drafts are right, and never need it
+            self._behind = {}
+            for place, pair in enumerate(pairwise(self.token_ids), start=2):
+                self._behind.setdefault(pair, []).append(place)
+        behind = self._behind.get((self._newest, token), ())
         self._is_lost = not behind
         if behind:
             self._next = next((place for place in behind if place > self._next), behind[0])

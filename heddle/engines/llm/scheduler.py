@@ -280,7 +280,8 @@ class Scheduler:
         """Decide the next step; None when nothing can run.
 
         Args:
-            prefill_tokens_max: most prompt tokens beside the decodes, for a step's time budget.
+            prefill_tokens_max: most prompt and drafted tokens beside the decodes, for a step's
+                time budget.
             draft_price: of a drafted token, for all that are in the step, in steps of one
                 sequence; at 1 none is worth it.
 
@@ -294,7 +295,8 @@ class Scheduler:
             if sequence in self._running and self._reach(sequence, slices, from_running=True):
                 slices[sequence.id] = self._slice(sequence, 1)
         left = self.limits.max_num_batched_tokens - len(slices)
-        drafted = self._draft(slices, left // 2, draft_price)  # prompts go on beside drafts
+        # Prompts go on beside drafts, and a step keeps to its time with them, too.
+        drafted = self._draft(slices, min(left // 2, prefill_tokens_max), draft_price)
         budget = min(left - drafted, max(1, prefill_tokens_max - drafted))
         budget = self._admit(slices, self._continue_prefills(slices, budget))
         self._draft(slices, budget, draft_price)
