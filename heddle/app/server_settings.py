@@ -15,6 +15,7 @@ from heddle.app.server_config import (
     EngineHost,
     KvReuseEncoding,
     OnLaneFailure,
+    OnPassFailure,
     Rerank,
     Speculate,
 )
@@ -75,6 +76,7 @@ class ServerSettings(TypedDict, total=False):
     reprime: bool
     scrub_hours: float
     disabled_passes: frozenset[str]
+    on_pass_failure: OnPassFailure
     tool_threads: int
     requests_max: int
     bulk_share: float

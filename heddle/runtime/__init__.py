@@ -58,5 +58,6 @@ What comes back
 Beside the way
     `supervision`       decides whether a lane is dead or hangs, and when it may restart
     `step_trace`        which engine was busy when
+    `step_log`          each step of each engine, beside what its cost model gave for it
     `counters`          totals for `/health` and tests
 """

@@ -67,6 +67,7 @@ class Dispatcher:
             computed ahead with that.
         threads: make the prompts that take long; None = they are made at once.
         win_rates: how the guesses of each node have ended.
+        preferred: names of lanes that carry out their kinds alone, though others could.
         controls: the ready primitives that need no engine, oldest first.
 
     Mutates: the lanes' queues, the runs of primitives that are queued or sent, `tasks`, `controls`.
@@ -80,6 +81,7 @@ class Dispatcher:
     speculates: bool = False
     threads: WorkPool | None = None
     win_rates: WinRates = field(default_factory=WinRates)
+    preferred: frozenset[str] = frozenset()
     controls: deque[tuple[Request, PrimitiveRun]] = field(default_factory=deque)
     long_prompts: LongPrompts = field(init=False)
     _able: dict[PrimitiveKind, list[Lane]] = field(default_factory=dict)
@@ -95,6 +97,9 @@ class Dispatcher:
                 )
             for kind in port.kinds:
                 self._able.setdefault(kind, []).append(lane)
+        for kind, able in self._able.items():
+            chosen = [lane for lane in able if lane.port.name in self.preferred]
+            self._able[kind] = chosen or able
 
     def check(self, workflow: Workflow) -> None:
         """Refuse a workflow that these engines can't run.

@@ -72,7 +72,7 @@ class FrameIntake:
         lane.last = frame
         lane.searches.step(frame)
         for tracer in self.tracers:
-            tracer.step(frame.lane, now_s, frame.seconds)
+            tracer.step(frame, now_s)
         rows_done = 0
         for event in frame.events:
             task = self.tasks.open.get(event.task_id)

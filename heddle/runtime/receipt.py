@@ -45,6 +45,7 @@ class Span:
         ready_s: when everything it reads was there.
         sent_s: when it was sent to the engine.
         done_s: when its result was back.
+        rows: texts that were embedded or queries that were searched for; 1 for other kinds.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Span:
     ready_s: float
     sent_s: float
     done_s: float
+    rows: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,8 @@ class Receipt:
         rows_ahead: texts embedded and queries searched for before the list that they are of was
             whole.
         edits: what cycle passes changed of it while it was under way, in words.
-        barriers: where a workflow function waited for a value; no pass saw its later calls before.
+        barriers: where a workflow function waited for a value, and the passes that could not act
+            across it, as no pass saw its later calls before.
     """
 
     optimizations: Optimizations

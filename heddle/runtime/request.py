@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.passages import Passage
@@ -19,6 +20,7 @@ from heddle.runtime.primitive_plan import PrimitivePlan
 from heddle.runtime.receipt import ReceiptDraft
 from heddle.runtime.written_list import WrittenList
 from heddle.workflow.function_run import FunctionRun
+from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.workflow import Workflow
 
 EventSink = Callable[[RequestEvent], None]
@@ -160,6 +162,14 @@ class PrimitiveRun:
         self.told.clear()
 
 
+class OpenedPart(NamedTuple):
+    """A part of a function's workflow that was opened in a scope, behind what was there before."""
+
+    before: Workflow
+    part: RAGraph
+    scope: Scope
+
+
 @dataclass(slots=True)
 class Request:
     """A request from admission to its one terminal event.
@@ -168,7 +178,8 @@ class Request:
     decode that wrote the answer so far, chosen by `last_rank`: whether its node is an output, its
     region, its place in the region. `shown` holds what each node's newest prompt showed, `writings`
     what each node has written last. Where a workflow function runs, `authors` maps keys to the
-    primitives that wrote them; it has returned the value of `returned_key`, or `returned_text`.
+    primitives that wrote them; `opened` is its newest part, `has_waited` whether it has waited
+    since; it has returned the value of `returned_key`, or `returned_text`.
     """
 
     id: int
@@ -196,6 +207,8 @@ class Request:
     writings: dict[str, Writing] = field(default_factory=dict)
     function_run: FunctionRun | None = None
     authors: dict[str, Primitive] = field(default_factory=dict)
+    opened: OpenedPart | None = None
+    has_waited: bool = False
     returned_key: str | None = None
     returned_text: str | None = None
     is_ended: bool = False
