@@ -723,7 +723,7 @@ class LlmEngine:
         return min(max(tokens, PREFILL_TOKENS_MIN), tokens_max)
 
     def _draft_price(self) -> DraftPrice:
-        """Return what it costs all that are in the next step to check drafted tokens."""
+        """Return the price, for all that are in the next step, of checking drafted tokens."""
         if not any(s.decode and s.decode.draft.token_ids for s in self._decoding.values()):
             return NOTHING_DRAFTED
         scheduler, costs = self._scheduler, self._report.costs

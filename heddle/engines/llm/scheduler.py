@@ -290,7 +290,7 @@ class Scheduler:
         Args:
             prefill_tokens_max: most prompt and drafted tokens beside the decodes, for a step's
                 time budget.
-            draft_price: what it costs to check drafted tokens.
+            draft_price: of checking drafted tokens.
 
         Mutates: seats, pages, preemptions. Once the step has run, each slice is committed, or its
             sequence removed.
