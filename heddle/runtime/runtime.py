@@ -100,7 +100,7 @@ class Runtime:
             self.tokenizer,
             self.speculates,
             self.threads,
-            self.preferred,
+            preferred=self.preferred,
         )
         self.requests = RequestTable(
             in_flight, Admission(self.limits), self._dispatcher, self.counters, self.numerics
