@@ -23,6 +23,8 @@ from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.cache import cache_directory, read_json, write_json
 from heddle.core.errors import InputError
 from heddle.core.tasks import Optimizations
+from heddle.engines.vector.files.manifest import graph_path, read_manifest
+from heddle.engines.vector.ivf.early_stop.no_looks import why_never_of
 from heddle.exporters.perfetto import perfetto_trace
 from heddle.graph.render import render_mermaid, render_text
 from heddle.passes.ask_ahead import AskAhead
@@ -139,6 +141,7 @@ def _closing_lines(
     if is_remote(config.generator):
         lines.append(f"another server runs the model: Heddle leaves out {LEFT_OUT}")
     if explanation.measured is not None:
+        lines += _recall_lines(config)
         lengths = StageLengths.of(explanation.measured.table.rows)
         write_json(cache_directory() / "profile.json", dict(lengths.by_kind))
         lines.append(
@@ -150,3 +153,15 @@ def _closing_lines(
     else:
         lines.append("no predicted times yet: run once with --analyze DIR")
     return lines
+
+
+def _recall_lines(config: ServerConfig) -> list[str]:
+    """Say where searches of this corpus can't stop early, though a recall is promised."""
+    corpus = Path(str(config.index))
+    if config.recall is None or graph_path(corpus).exists():
+        return []
+    try:
+        why = why_never_of(read_manifest(corpus), config.nprobe)
+    except (FileNotFoundError, InputError):
+        return []  # there is no index yet: the server has made one for its run alone
+    return [f"recall {config.recall:g}: {why}"] if why else []

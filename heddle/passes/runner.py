@@ -235,7 +235,7 @@ def _reason(graph_pass: GraphPass, graph: PGraph) -> str:
         return ""
     try:
         return str(graph_pass.reason(graph))
-    except Exception:
+    except (Exception, SystemExit):  # a user's pass may do anything
         log.exception("pass %s could not say why it changed nothing", graph_pass.name)
         return ""
 
