@@ -201,9 +201,15 @@ class _Drawing:
             raise WorkflowError(
                 f"{group.where}: config of its Reranking needs 'rerank', how many are kept"
             )
-        default = " ".join(f"{{{slot}}}" for slot in self._slots_before(group))
-        query = self._named(group, config.pop("query", default), "query")
+        query = self._query(group, config)
         _call(group, drawn.add_retrieval, group.node, query, group.slot, **config)
+
+    def _query(self, group: _Group, config: dict[str, Any]) -> str:
+        """Take a retrieval's query out of its config, or make one of the slots that it reads."""
+        if "query" in config:
+            return self._named(group, config.pop("query"), "query")
+        slots = list(group.merged("in_kwargs").values()) or self._slots_before(group)
+        return " ".join(f"{{{slot}}}" for slot in slots)
 
     def _check_annotations(self, group: _Group) -> None:
         for member in group.members:
