@@ -9,12 +9,12 @@ from heddle.core.errors import EngineError
 from heddle.core.frames import Done, Event, Failed, Frame, Progress
 from heddle.core.ports import PassageSource, Tracer
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Extracted, Generated, Prefilled, Reranked, Result
+from heddle.core.results import Extracted, Generated, Hits, Prefilled, Reranked, Result
 from heddle.graph.primitive import Config, ExtractConfig, RerankConfig, SearchConfig
 from heddle.runtime.counters import Counters
 from heddle.runtime.events import TokenDelta
 from heddle.runtime.folding import fold
-from heddle.runtime.guess import note_problem
+from heddle.runtime.guess import note_ahead
 from heddle.runtime.lane import Lane
 from heddle.runtime.own_passages import OwnSource
 from heddle.runtime.pipeline import Pipeline
@@ -72,8 +72,10 @@ class FrameIntake:
             self.counters.frames_dropped += 1
             return
         lane.last = frame
+        lane.searches.step(frame)
         for tracer in self.tracers:
-            tracer.step(frame.lane, now_s, frame.seconds)
+            tracer.step(frame, now_s)
+        rows_done = 0
         for event in frame.events:
             task = self.tasks.open.get(event.task_id)
             if task is None or task.lane is not lane:
@@ -81,7 +83,9 @@ class FrameIntake:
             elif isinstance(event, Progress):
                 self._fold_progress(task, event, now_s)
             else:
+                rows_done += task.rows
                 self._end_task(event, now_s)
+        lane.learn_work(frame.seconds, rows_done)
 
     def _is_next(self, lane: Lane, frame: Frame, now_s: float) -> bool:
         """Whether a numbered frame is new; what a lost one may have held is given up loudly."""
@@ -107,8 +111,7 @@ class FrameIntake:
 
     def _end_task(self, event: Event, now_s: float) -> None:
         task = self.tasks.end(event.task_id)
-        if isinstance(event, Failed):
-            note_problem(task.run, event)
+        note_ahead(task.run, event)
         if not task.request.is_ended and not task.is_detached:
             self.requests.guard(task.request, now_s, self._use, task, event, now_s)
 
@@ -137,6 +140,8 @@ class FrameIntake:
             return
         if isinstance(run.primitive.config, SearchConfig):
             task.lane.learn_stage(now_s - task.sent_s)
+            if isinstance(result, Hits):
+                task.lane.searches.ended(task.sent_s, result.lists_scanned)
         assert run.payload is not None, f"{run.primitive.name!r} was answered before it was sent"
         run.parts[task.first_row] = result
         run.rows_done += task.rows if run.plan.is_splittable else run.payload.rows
@@ -144,7 +149,7 @@ class FrameIntake:
             self._complete(request, run, now_s)
         else:
             self.pipeline.feed(request, run, now_s)
-            self.speculator.hear_rows(request, run)
+            self.speculator.hear_rows(request, run, now_s)
 
     def _complete(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Write the value of a primitive, and those of readers that needed nothing but its end."""
@@ -176,7 +181,10 @@ class FrameIntake:
 
     def _fold_progress(self, task: TaskRun, event: Progress, now_s: float) -> None:
         request = task.request
-        if request.is_ended or task.is_detached:
+        if task.is_detached:
+            note_ahead(task.run, event)
+            return
+        if request.is_ended:
             return
         if event.labels is not None:
             self.requests.guard(request, now_s, self.speculator.hear, task, event, now_s)

@@ -20,6 +20,7 @@ from heddle.engines.vector.graph.graph_searches import NO_CLUSTERS
 from heddle.engines.vector.graph.progress import OnPhase
 from heddle.engines.vector.graph.scheduler import TOPM, TOPM_MAX
 from heddle.engines.vector.ivf.early_stop.finality import Finality
+from heddle.engines.vector.ivf.early_stop.no_looks import why_never
 from heddle.engines.vector.ivf.early_stop.target_stops import TargetStops
 from heddle.engines.vector.ivf.hot.setting import HotSettings
 from heddle.engines.vector.ivf.ivf_searches import TOPM_UNUSED, ivf_engine
@@ -59,6 +60,7 @@ class VectorSettings:
             background, isn't made where it might need more. Picklable.
         speculates: whether a partial result comes with its probability of being the final one. A
             graph can't.
+        must_speculate: whether a graph notes that.
         order: whose lists are scanned first; in a graph the search with the least slack goes first.
 
     Raises:
@@ -69,7 +71,7 @@ class VectorSettings:
     nprobe: int | None = None
     slots: int = 64
     threads: int = 1
-    substage_budget_s: float = 2e-3
+    substage_budget_s: float = 0.02
     lists_per_step: int | None = None
     topm: int | None = None
     pool: PoolSettings | None = None
@@ -77,6 +79,7 @@ class VectorSettings:
     part: Part = WHOLE
     target_recall: float | None = None
     speculates: bool = False
+    must_speculate: bool = False
     memory_left: MemoryLeft = unlimited
     order: CallOrder = SHORTEST_FIRST
 
@@ -134,7 +137,7 @@ def _unused_by_graph(settings: VectorSettings) -> tuple[str, ...]:
         "nprobe": settings.nprobe is not None,
         "hot_clusters": settings.hot is not None,
         "target recall": settings.target_recall is not None,
-        "speculative": settings.speculates,
+        "speculative": settings.must_speculate,
     }
     notes = tuple(f"{name}: {NO_CLUSTERS}" for name, is_asked in asked.items() if is_asked)
     for note in notes:
@@ -172,6 +175,10 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> SearchEngine
     compared = ComparedLists(corpus)
     check = SelfCheck(compared)
     target = settings.target_recall
+    if target is not None and live.count:
+        why = why_never(live.kind, live.count, live.nlist, settings.nprobe)
+        if why:
+            log.warning("recall: %s", why)
     if settings.topm is not None:
         log.warning("%s", TOPM_UNUSED)
     return ivf_engine(
