@@ -63,7 +63,9 @@ def analyze(
     measured = []
     for number in range(runs):
         started_s, first = server.clock.now_s(), len(log.steps)
-        how: RequestOptions = {"tenant": f"{TENANT}{number}", "documents": documents}
+        how: RequestOptions = {"tenant": f"{TENANT}{number}"}
+        if documents is not None:
+            how["documents"] = documents
         receipt = app.invoke(inputs, **how).receipt
         measured.append((receipt, started_s, tuple(log.steps[first:])))
     server.trace.log = None
