@@ -57,7 +57,7 @@ class CheckedRequest:
     """The options of one request, checked; the server's settings fill the others.
 
     `topk` and `hybrid` are checked with the workflow; see `with_searches`. `writing` is what the
-    caller gave alone. A request with `documents` reuses no chunk KV: none of theirs is ever stored.
+    caller gave alone. A request with `documents` reuses no chunk KV: theirs is never stored.
     """
 
     topk: int | None
@@ -83,6 +83,11 @@ class CheckedRequest:
         mode = _optimizations(given.get("optimizations"), config)
         documents = checked_documents(given.get("documents"))
         kv_reuse = _kv_reuse(given.get("kv_reuse"), mode, config)
+        if documents and given.get("kv_reuse") is not None and kv_reuse.is_approximate:
+            raise InputError(
+                "kv_reuse: the KV of documents that come with a request is never stored: leave it "
+                "out, or the documents"
+            )
         return cls(
             topk=given.get("topk"),
             hybrid=given.get("hybrid"),

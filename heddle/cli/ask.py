@@ -70,10 +70,8 @@ def add_arguments(parser: CommandParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Answer one question, streaming the answer to stdout and the passages after it."""
     config = server_config(options, needs=("index",), reprime=False)
-    name, connectors = (
-        options.workflow or config.default_workflow,
-        load_connectors(options.connectors),
-    )
+    name = options.workflow or config.default_workflow
+    connectors = load_connectors(options.connectors)
     workflow = drawn_workflow(name, None, connectors)
     writing = _writing(options, config, workflow)
     writers = (n for n in workflow.outputs if isinstance(workflow.nodes[n], GenerationNode))

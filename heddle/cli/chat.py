@@ -65,10 +65,8 @@ def add_arguments(parser: CommandParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Answer questions one after another, until the input ends; errors end one answer only."""
     config = server_config(options, needs=("index",), reprime=False)
-    name, connectors = (
-        options.workflow or config.default_workflow,
-        load_connectors(options.connectors),
-    )
+    name = options.workflow or config.default_workflow
+    connectors = load_connectors(options.connectors)
     workflow = drawn_workflow(name, None, connectors)
     with_writing(workflow, server_writing(config))  # refuses a prompt before the models load
     running = _running(options, config)

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     _check(options)
     connectors = load_connectors(options.connectors)
     workflow = drawn_workflow(options.workflow, options.topk, connectors)
-    if options.analyze:
+    if options.analyze is not None:
         check_connectors(options.workflow, connectors)
     config = server_config(options, index=options.analyze)
     explainer = _explainer(config)
@@ -146,9 +146,9 @@ def _analyze(
 ) -> Analysis:
     inputs = {**dict(options.input), "query": options.question}
     runs = RUNS if options.runs is None else options.runs
+    documents = document_options(options).get("documents")
     with start_server(config) as server, status("running the workflow"):
-        brought = document_options(options)
-        return analyze(server, workflow, inputs, runs, explainer.optimized, **brought)
+        return analyze(server, workflow, inputs, runs, explainer.optimized, documents)
 
 
 def _closing_lines(

@@ -25,7 +25,7 @@ _SEARCH_LINE: Final = "finds passages in the documents of the corpus"
 
 
 def agent(connectors: Connectors, steps_max: int = STEPS_MAX) -> RAGraph:
-    """Plan, use tools until the model is done or `steps_max` of them are used, and answer.
+    """Plan, use tools until the model is done or has used `steps_max` of them, and answer.
 
     The tools are `search`, which searches the corpus, and the connectors. The model is shown the
     first line of each connector's docstring.
@@ -35,6 +35,7 @@ def agent(connectors: Connectors, steps_max: int = STEPS_MAX) -> RAGraph:
     """
     if steps_max < 1:
         raise WorkflowError(f"agent: steps_max must be at least 1, got {steps_max}")
+    connectors = {name.lower(): connector for name, connector in connectors.items()}
     if SEARCH in connectors:
         raise WorkflowError(f"agent: {SEARCH!r} is the search in the corpus: name it otherwise")
     tools = _described(connectors)

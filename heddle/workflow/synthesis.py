@@ -37,16 +37,10 @@ def add_tree(
         WorkflowError: a number is below 1, or a node is there already.
     """
     spans = _spans(passages, groups, each)
-    for number, span in enumerate(spans, start=1):
-        graph.add_generation(
-            f"part_{number}",
-            ANSWER.replace("{docs}", f"{{{span}}}"),
-            output=f"part_{number}",
-            max_tokens=max_tokens,
-            role=PromptRole.ANSWER.value,
-            needs=None if number == 1 else span,
-        )
-    graph.add_join("parts", [f"part_{number}" for number in range(1, groups + 1)], "summary")
+    names = [f"part_{number}" for number in range(1, groups + 1)]
+    for name, span in zip(names, spans, strict=True):
+        _add_answer(graph, name, span, max_tokens, needs=None if span == spans[0] else span)
+    graph.add_join("parts", names, "summary")
     return graph.add_generation(
         output,
         prompt_text("merge"),
@@ -82,13 +76,7 @@ def add_refine(
     """
     spans = _spans(passages, groups, each)
     names = [*(f"draft_{number}" for number in range(1, groups)), output]
-    graph.add_generation(
-        names[0],
-        ANSWER.replace("{docs}", f"{{{spans[0]}}}"),
-        output=names[0],
-        max_tokens=max_tokens,
-        role=PromptRole.ANSWER.value,
-    )
+    _add_answer(graph, names[0], spans[0], max_tokens)
     refine = prompt_text("refine")
     for name, before, span in zip(names[1:], names, spans[1:], strict=False):
         graph.add_generation(
@@ -100,6 +88,16 @@ def add_refine(
             if_empty=f"{{{before}}}",
         )
     return graph
+
+
+def _add_answer(
+    graph: RAGraph, name: str, span: str, max_tokens: int, needs: str | None = None
+) -> None:
+    """Add the generation that answers from a span of passages."""
+    # A model's own prompt shows the slot {docs}, or a span of it.
+    role = PromptRole.ANSWER.value if span.startswith("docs[") else None
+    prompt = ANSWER.replace("{docs}", f"{{{span}}}")
+    graph.add_generation(name, prompt, name, max_tokens=max_tokens, role=role, needs=needs)
 
 
 def _spans(passages: str, groups: int, each: int) -> list[str]:

@@ -3,7 +3,7 @@
 import re
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from heddle.core.errors import WorkflowError
@@ -60,10 +60,12 @@ class Template:
         return {re.sub(r"_\d+$", "", slot.name): slot for slot in slots}
 
     def renamed(self, names: Mapping[str, Slot]) -> "Template":
-        """Return the template with others for some of its slots; those that aren't named stay."""
-        return Template(
-            tuple(names.get(p.name, p) if isinstance(p, Slot) else p for p in self.parts)
-        )
+        """Return the template with others for some of its slots; those that aren't named stay.
+
+        A span stays one, of the other slot.
+        """
+        parts = (_renamed(p, names) if isinstance(p, Slot) else p for p in self.parts)
+        return Template(tuple(parts))
 
 
 EMPTY: Final = Template(())
@@ -101,6 +103,11 @@ def parse_template(text: str, *, where: str) -> Template:
         if name is not None:
             parts.append(_slot(name, spec, conversion, where))
     return Template(tuple(parts))
+
+
+def _renamed(slot: Slot, names: Mapping[str, Slot]) -> Slot:
+    other = names.get(slot.name, slot)
+    return other if slot.span is None else replace(other, span=slot.span)
 
 
 def _slot(name: str, spec: str | None, conversion: str | None, where: str) -> Slot:

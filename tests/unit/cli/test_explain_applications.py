@@ -15,8 +15,8 @@ def test_every_application(
     monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path / "cache"))
     assert main(["explain", name]) == 0
     said = capsys.readouterr().out
-    assert f"workflow {name!r} as lowered:" in said
-    assert "after prune_dependencies" in said
+    assert f"workflow {name!r}: " in said
+    assert "where a request begins\nas lowered" in said
 
 
 def test_what_cannot_be_run_is_refused_before_anything_is_loaded(

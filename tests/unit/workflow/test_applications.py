@@ -5,6 +5,7 @@ import pytest
 from heddle.core.errors import ConfigError, EngineError, WorkflowError
 from heddle.core.payloads import PrefillPayload
 from heddle.core.primitives import PrimitiveKind
+from heddle.runtime.events import NodeFinished
 from heddle.workflow.agent import agent, input_of, tool_of
 from heddle.workflow.connectors import RESULT_CHARS_MAX, Lookup
 from heddle.workflow.ready_made import READY_MADE, ready_made
@@ -98,6 +99,13 @@ class TestAgent:
         ]
         assert "- web_search: Answer as a web search did once." in prompts(bench)[0][1]
         bench.assert_idle()
+
+    def test_joins_are_heard_by_no_caller(self):
+        bench = Bench()
+        bench.llm.texts = {"act": ["web_search: it", "done"]}
+        call = bench.submit(agent({"Web_Search": recorded}).compile())
+        heard = [event.node for event in call.events if isinstance(event, NodeFinished)]
+        assert heard == ["plan", "act", "read", "use", "act", "read", "answer"]
 
     def test_it_is_bounded(self):
         bench = Bench()

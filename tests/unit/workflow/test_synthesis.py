@@ -4,9 +4,11 @@ import pytest
 
 from heddle.core.errors import WorkflowError
 from heddle.core.payloads import PrefillPayload
+from heddle.workflow.model_prompts import model_prompts, with_model_prompts
 from heddle.workflow.nodes import GenerationNode
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.synthesis import add_refine, add_tree
+from heddle.workflow.template import Slot
 from heddle.workflow.writing import Writing, with_writing
 from tests.helpers.fake_ports import Bench
 
@@ -73,6 +75,16 @@ def test_refining_ends_where_the_passages_do():
     assert list(prompts(bench)) == ["draft_1", "draft_2"]
     assert call.answer.text == "b"
     bench.assert_idle()
+
+
+@pytest.mark.parametrize("add", [add_tree, add_refine])
+def test_passages_may_have_another_name_and_a_model_its_own_prompt(add):
+    plain = RAGraph("named").add_retrieval("find", output="found", topk=2)
+    assert Bench().submit(add(plain, "found", groups=2).compile()).answer.passages
+    own = model_prompts({"answer": {"prompt": "Q: {query}\n{docs}A:"}}, "test")
+    nodes = with_model_prompts(graph(add, 2, groups=2).compile(), own).nodes
+    first = next(node for node in generations(nodes))
+    assert first.prompt.parts == ("Q: ", Slot("query"), "\n", Slot("docs", (0, 1)), "A:")
 
 
 def test_numbers_are_checked():
