@@ -68,7 +68,8 @@ class Finality:
     hits have been the same. The probability is the share of earlier searches in that state whose
     hits were the final ones, in the same order, as if one more had ended with others; so it holds
     for any question, and for any kind of index, and needs no exact answer: every search ends.
-    As long as few searches have planned as many clusters, those of any length are counted.
+    As long as few searches have planned as many clusters, those of any length count, after as many
+    clusters or fewer: that share is too low rather than too high.
     """
 
     def __init__(self) -> None:
@@ -98,7 +99,7 @@ class Finality:
         watched.seen.append(Look(turn, stable, labels))
         seen, final = counted.counts[turn, stable].tolist()
         if seen < SEEN_MIN:
-            seen, final = watched.pooled.counts[turn, stable].tolist()
+            seen, final = watched.pooled.counts[: turn + 1, stable].sum(axis=0).tolist()
         return float(final / (seen + 1)) if seen >= SEEN_MIN else 0.0
 
     def learn(self, task_id: int, labels: NDArray[np.int64]) -> None:
