@@ -1,4 +1,4 @@
-"""What it gains to compute prompts, and write on, before their passages are certain.
+"""The gain of computing prompts, and writing on, before their passages are certain.
 
 Virtual time, a real schedule: Heddle's runtime and the schedulers of its three engines serve
 HedraRAG's five workflows over a cost model of one core for retrieval and one for the LLM. The hits
@@ -10,10 +10,9 @@ made up, so that a wrong page or an early token changes every token after it; an
 Policies: *off*; *heddle*, in which the guard decides; *unguarded*, which guesses at every look;
 *ralmspec*, like RaLMSpec: speculative retrieval from a request's local cache, verified at each
 stride; *ragcache*, like RAGCache: dynamic speculative pipelining while the engine's queue is short.
-All run on the same engines, orders and
-idle rule: guesses run in the background. The two of others run at the best of four settings each,
-by their p50 over both loads. Loads are of the capacity of off. A warm-up comes first, and counts
-for nothing.
+All run on the same engines, orders and idle rule: guesses run in the background. The two of others
+run at the best of four settings each, by their p50 over both loads. Loads are of the capacity of
+off. A warm-up comes first, and is not counted.
 
 x_* are the other's p50 over heddle's, above 1 = heddle is faster; `_low95` is the lower bound of a
 paired bootstrap over the blocks. `x_off_03` is at load 0.3, `x_off_08_low95` at 0.8; the bars over

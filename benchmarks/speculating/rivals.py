@@ -1,12 +1,12 @@
 """Two policies of others, as cycle passes over the same offers, engines and idle rule.
 
-A guess of theirs runs in the background as Heddle's do, ends when its passages change, and is told
-to decode. What differs is when they guess: neither asks how likely its passages are to stay, nor
-whether the guess pays.
+A guess of theirs runs in the background as Heddle's do, ends when its passages change, and decodes.
+What differs is when they guess: neither asks how likely its passages are to stay, nor whether the
+guess pays. The certain first passages of a prompt are computed ahead under each policy, and in off.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -32,7 +32,7 @@ class Unguarded:
 
     def apply(self, view: CycleView) -> tuple[Edit, ...]:
         """Guess all that is offered."""
-        return _edits(view.provisional)
+        return _edits(view, lambda prompt: True)
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class RalmSpecLike:
 
     def apply(self, view: CycleView) -> tuple[Edit, ...]:
         """Guess what the cache can answer, at the first look and every `stride`-th after it."""
-        return _edits([p for p in view.provisional if self._can_answer(p)])
+        return _edits(view, self._can_answer)
 
     def _can_answer(self, prompt: Provisional) -> bool:
         if prompt.request_id not in self._found and len(self._found) == CACHES_MAX:
@@ -83,9 +83,11 @@ class RagCacheLike:
     def apply(self, view: CycleView) -> tuple[Edit, ...]:
         """Guess what has stayed, while fewer than `queue_max` prompts are in the engine's queue."""
         return _edits(
-            p
-            for p in view.provisional
-            if p.looks_stable >= self.stays and _queue(view.engines[p.engine]) < self.queue_max
+            view,
+            lambda prompt: (
+                prompt.looks_stable >= self.stays
+                and _queue(view.engines[prompt.engine]) < self.queue_max
+            ),
         )
 
 
@@ -94,8 +96,9 @@ def _queue(engine: EngineView) -> float:
     return engine.pending + engine.in_flight / 2
 
 
-def _edits(chosen: Iterable[Provisional]) -> tuple[Edit, ...]:
-    prompts = list(chosen)
+def _edits(view: CycleView, wants: Callable[[Provisional], bool]) -> tuple[Edit, ...]:
+    """Return a guess and a decode for each prompt that is certain, or that a policy wants."""
+    prompts = [p for p in view.provisional if wants(p) or p.probability == 1.0]
     return (*(Speculate(p, 0.0) for p in prompts), *(SpeculateDecode(p, 0.0) for p in prompts))
 
 

@@ -34,7 +34,7 @@ class Policy:
     """When prompts are computed ahead.
 
     `rival` makes the pass that decides in the place of Heddle's own, whose guesses need no
-    probability. Without `speculates` no search tells what it has found by now.
+    probability. Without `speculates` no search reports partial hits.
     """
 
     name: str
@@ -73,7 +73,7 @@ class VirtualServer:
 
     def __post_init__(self) -> None:
         draws = random.Random(self.seed)
-        built = lanes(self.found, tells_always=self.policy.rival is not None)
+        built = lanes(self.found, always_told=self.policy.rival is not None)
         ports = [SimulatedPort(one, self.timeline, random.Random(draws.random())) for one in built]
         for port in ports:
             port.subscribe(self._wake)

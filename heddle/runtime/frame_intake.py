@@ -70,6 +70,7 @@ class FrameIntake:
             self.counters.frames_dropped += 1
             return
         lane.last = frame
+        lane.computed += frame.features.get("prefill_tokens", 0.0)
         for tracer in self.tracers:
             tracer.step(frame.lane, now_s, frame.seconds)
         for event in frame.events:
