@@ -7,8 +7,8 @@ B: whole searches: whenever it is free, FAISS searches all queries that wait, wi
    for more, in one call for each nprobe among them; the batch ends as a whole.
 C: the same, but each call's queries have their results when that call ends, the shortest first
    (reported beside, as `x_p50_by_call` and `x_p99_by_call`).
-The budget is that of `split_substages` (HedraRAG eq. 1), which follows how long searches take, as
-in a server.
+The budget is that of `split_substages`, which follows what searches and sub-stages take, as in a
+server: where sub-stages don't pay, A serves whole searches.
 Each query asks for 64 to 512 clusters, drawn evenly. All run on clocks that advance by the CPU
 time of each of their steps, so other work on the machine doesn't queue anybody, and take turns step
 by step, so it slows all of them alike. Loads are shares of the capacity of B: how fast it serves
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from benchmarks.ivf_step import Settings, prepared_index
 from benchmarks.support.fixed_source import NoSource
 from heddle.core.commands import Admit, Steer
-from heddle.core.frames import Done, Load
+from heddle.core.frames import Done, Frame, Load
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
@@ -42,7 +42,7 @@ from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.ivf.stepping_check import one_shot
 from heddle.passes.cycle_view import CycleView, EngineView, SetBudget
 from heddle.passes.split_substages import SplitSubstages
-from heddle.runtime.lane import smoothed_s
+from heddle.runtime.search_meter import SearchMeter
 
 K: Final = 10
 LOADS: Final = (0.6, 0.75, 0.9)
@@ -76,10 +76,6 @@ class Searcher(Protocol):
 
     def step(self) -> Mapping[int, Found]:
         """Work, and return the results of the queries that ended, by number."""
-        ...
-
-    def took(self, latency_s: float) -> None:
-        """Hear how long a query took that has just ended [s]."""
         ...
 
 
@@ -181,7 +177,6 @@ class Serving:
         self.now_s += time.process_time() - started_s
         for number in ended:
             self.latencies_s[number] = self.now_s - self._queries[number].arrives_s
-            self._searcher.took(self.latencies_s[number])
         self.found.update(ended)
 
     @property
@@ -210,7 +205,7 @@ class CpuClock:
 
 
 class SubStages:
-    """Our engine; the pass sets the length of its steps by how long queries took, as in a server.
+    """Our engine; the pass sets the length of its steps by what queries took, as in a server.
 
     Args:
         index: what it searches.
@@ -220,7 +215,8 @@ class SubStages:
     def __init__(self, index: faiss.IndexIVFFlat, slots: int) -> None:
         corpus = FollowedIvf(LiveIndex(index, 0), NoSource())
         self._engine = ivf_engine("vector", 0, corpus, CpuClock(), slots=slots)
-        self._stage_s: float | None = None
+        self._arrived_s: dict[int, float] = {}
+        self._meter = SearchMeter()
         self._budget_s: float | None = None
 
     @property
@@ -228,29 +224,34 @@ class SubStages:
         return self._engine.has_work
 
     def admit(self, number: int, query: Query) -> None:
+        self._arrived_s[number] = query.arrives_s
         payload = SearchPayload(query.vector, K, query.nprobe)
         identity = Identity(number, "search")
         self._engine.apply(Admit(Task(number, PrimitiveKind.SEARCHING, identity, payload), 0))
 
     def step(self) -> Mapping[int, Found]:
         ended = {}
-        for event in self._engine.step(0.0, math.inf).events:
+        frame = self._engine.step(0.0, math.inf)
+        self._meter.step(frame)
+        for event in frame.events:
             assert isinstance(event, Done), event
             assert isinstance(event.result, Hits), event
+            self._meter.ended(self._arrived_s[event.task_id], event.result.lists_scanned)
             ended[event.task_id] = (event.result.distances[0], event.result.labels[0])
+        self._steer(frame)
         return ended
 
-    def took(self, latency_s: float) -> None:
-        self._stage_s = smoothed_s(self._stage_s, latency_s)
+    def _steer(self, frame: Frame) -> None:
         view = EngineView(
             self._engine.name,
             self._engine.kinds,
             in_flight=self._engine.rows_in_flight,
             pending=0,
             load=Load(),
-            costs=None,
-            stage_s=self._stage_s,
+            costs=frame.costs,
+            stage_s=None,
             budget_s=self._budget_s,
+            calls=self._meter.take(),
         )
         for edit in SplitSubstages().apply(CycleView(0.0, (), {view.name: view})):
             assert isinstance(edit, SetBudget), edit
@@ -286,9 +287,6 @@ class Whole:
         while self._batch and not (ended and self._tells_each_call):
             ended.update(self._call(min(query.nprobe for query in self._batch.values())))
         return ended
-
-    def took(self, latency_s: float) -> None:
-        pass  # it has nothing to set
 
     def _call(self, nprobe: int) -> dict[int, Found]:
         """Search for all in the batch that ask for so many clusters."""

@@ -76,6 +76,7 @@ class VirtualServer:
         built = lanes(self.found, always_told=self.policy.rival is not None)
         ports = [SimulatedPort(one, self.timeline, random.Random(draws.random())) for one in built]
         for port in ports:
+            port.device.jitter_share = 0.0  # policies differ in their schedules alone
             port.subscribe(self._wake)
         passes = self.policy.cycle_passes()
         self._runtime = Runtime(

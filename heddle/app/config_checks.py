@@ -41,6 +41,17 @@ class Checked(Protocol):
     # fmt: on
 
 
+def check_plain_names(names: frozenset[str]) -> None:
+    """Refuse what can't be the name of a pass; which passes there are is known at start.
+
+    Raises:
+        ConfigError: one is no plain name.
+    """
+    for name in sorted(names):
+        if not name.isidentifier():
+            raise ConfigError(f"disabled_passes must be names of passes, got {name!r:.40}")
+
+
 def check_together(config: Checked) -> None:
     """Refuse settings that can't be used together.
 

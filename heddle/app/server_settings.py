@@ -15,6 +15,7 @@ from heddle.app.server_config import (
     EngineHost,
     KvReuseEncoding,
     OnLaneFailure,
+    OnPassFailure,
     Rerank,
     Speculate,
 )
@@ -63,6 +64,8 @@ class ServerSettings(TypedDict, total=False):
     system: str | None
     prompt_file: str | Path | None
     kv_cache_bytes: int | None
+    memory_profile: Path | None
+    expected_rate: float | None
     batching: Batching
     ageing: float
     optimizations: Optimizations | OptimizationsWord | None
@@ -73,6 +76,7 @@ class ServerSettings(TypedDict, total=False):
     reprime: bool
     scrub_hours: float
     disabled_passes: frozenset[str]
+    on_pass_failure: OnPassFailure
     tool_threads: int
     requests_max: int
     bulk_share: float

@@ -5,9 +5,47 @@ from dataclasses import dataclass
 
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.frames import Load
+from heddle.core.payloads import Payload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity
+from heddle.costs.substage import SearchCall
 from heddle.costs.throughput import ThroughputCurve
+
+Key = tuple[int, str]
+"""Names a primitive under way: its request's id and its own name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A primitive that could run now and waits for an engine.
+
+    Args:
+        identity: whose it is, and of which node.
+        primitive: its name.
+        engine: where it waits.
+        rows: rows that are still to be sent.
+        payload: all its rows.
+        cost_s: predicted time that the engine takes for the rows [s]; None = nothing measured yet.
+        start_s: when the engine should reach it, on the clock of `CycleView.now_s`: behind all that
+            is in flight there, as if none of that had begun, and behind what waits before it [s].
+        is_untouched: none of its rows was sent, and all of them are known.
+        may_approximate: its request allows approximate answers.
+    """
+
+    identity: Identity
+    primitive: str
+    engine: str
+    rows: int
+    payload: Payload
+    cost_s: float | None
+    start_s: float
+    is_untouched: bool
+    may_approximate: bool
+
+    @property
+    def key(self) -> Key:
+        """What edits call it by."""
+        return self.identity.request_id, self.primitive
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +64,13 @@ class EngineView:
     costs: CostSnapshot | None
     stage_s: float | None  # mean length of a whole stage (task) on this engine, measured [s]
     budget_s: float | None  # the step budget in force
+    calls: tuple[SearchCall, ...] = ()  # the newest searches, told after every 32 that have ended
     tokens: int = 0
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether it searches inverted lists: only then `calls` are told."""
+        return self.costs is not None and "lists" in self.costs.coefficients_s
 
     @property
     def curve(self) -> ThroughputCurve | None:
@@ -74,15 +118,19 @@ class Provisional:
 
 @dataclass(frozen=True, slots=True)
 class CycleView:
-    """The wavefront (primitives that can run now) and the engines, at `now_s`.
+    """The wavefront (primitives that can run now and wait) and the engines, at `now_s`.
 
-    `provisional` are the prompts that searches under way have brought forth since the last cycle.
+    The wavefront of an engine stands in the order in which its primitives would be sent.
+
+    `provisional` are the prompts that searches under way have brought forth since the last cycle;
+    where it `speculates`, partial hits are looked at between the steps of a search.
     """
 
     now_s: float
-    wavefront: tuple[Identity, ...]
+    wavefront: tuple[Ready, ...]
     engines: Mapping[str, EngineView]
     provisional: tuple[Provisional, ...] = ()
+    speculates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +138,39 @@ class SetBudget:
     """Edit: cut an engine's work into steps of this length. `gain_s` is the predicted gain."""
 
     engine: str
-    budget_s: float
+    budget_s: float  # inf: no limit
+    gain_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    """Edit: of each class that waits for an engine, send these first, in this order."""
+
+    engine: str
+    order: tuple[Key, ...]
+    gain_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AddEdge:
+    """Edit: let `consumer` wait until `producer` has ended; both wait and are untouched."""
+
+    request_id: int
+    producer: str
+    consumer: str
+    gain_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Edit: send another payload, of the same type and as many rows, for an untouched primitive.
+
+    Only for requests that allow approximate answers: a payload decides what is answered.
+    """
+
+    request_id: int
+    primitive: str
+    payload: Payload
     gain_s: float
 
 
@@ -113,4 +193,4 @@ class SpeculateDecode:
     gain_s: float
 
 
-Edit = SetBudget | Speculate | SpeculateDecode
+Edit = SetBudget | Reorder | AddEdge | Replace | Speculate | SpeculateDecode

@@ -1,26 +1,51 @@
-"""Cut retrieval stages into sub-stages of the length that pays most.
+"""Cut searches into sub-stages where that is predicted to pay, and leave them whole elsewhere.
 
-A search that just arrived then waits for the rest of a sub-stage, not of the whole batch.
+A search that just arrived then waits for the rest of a sub-stage, not of a whole batch, and short
+searches end before long ones. Each sub-stage costs an overhead, and long searches end later. What
+pays depends on the load, on how the searches differ in length and on what lists they share. So
+the newest searches are replayed under each budget, with what they and a sub-stage were measured to
+take, and the budget with the smallest mean is taken whose slow searches end no later than in whole
+batches.
 
-Source: HedraRAG §4.2, eq. 1 (node splitting).
+Source: HedraRAG §4.2 (node splitting under a time budget).
+Deviates: by that replay. Eq. 1 knows neither load nor order, and counts no overhead that others
+    wait for; it serves where nothing else is known, and where partial hits are looked at.
 Keeps: which lists are scanned for a search, hence its exact result.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
+from typing import Final
 
 from heddle.core.primitives import PrimitiveKind
-from heddle.costs.substage import substage_budget_s, substage_gain_s
+from heddle.costs.substage import (
+    SearchCall,
+    StepCost,
+    replayed_s,
+    substage_budget_s,
+    substage_gain_s,
+)
 from heddle.passes.cycle_view import CycleView, Edit, EngineView, SetBudget
 
-REFIT_SHARE = 0.2  # a budget closer than this to the one in force isn't worth a command
+REFIT_SHARE: Final = 0.2  # a budget closer than this to the one in force isn't worth a command
+SHARES: Final = (0.25, 0.5, 1.0, 2.0)  # budgets that are tried, by the mean work of a search
+WHOLE_SHARE: Final = 4.0  # a step of whole searches; it ends at some time, for other classes' sake
+WHOLE_OVERHEADS: Final = 50.0  # nor may its overhead be more than 2 % of it
+GAIN_MIN: Final = 0.05  # of the mean: less is within what a replay is wrong by
+TAIL_MAX: Final = 1.02  # the slow searches' mean, times that in whole batches
+TAIL_SHARE: Final = 0.1
+IDLE_MAX: Final = 0.25  # of the idle time, for overhead: a replay is too short to show queues grow
+MARGIN: Final = 1.15  # on a replayed budget: what just fitted a step must not be cut in the engine
 
 
 @dataclass(frozen=True, slots=True)
 class SplitSubstages:
-    """`overhead_s` is the cost of one more sub-stage, the paper's beta [s].
+    """`overhead_s` is the least that one more sub-stage counts as, the paper's beta [s].
 
     The default is about what `heddle bench ivf-step` shows for steps of 2 ms: what they add to one
-    call, by their number.
+    call, by their number. A lane's own fit may say more; less would be the engine's part alone.
     """
 
     overhead_s: float = 4e-4
@@ -29,19 +54,61 @@ class SplitSubstages:
     def apply(self, view: CycleView) -> tuple[Edit, ...]:
         """Return a new step budget for each search engine whose best budget has moved."""
         found = (
-            self._edit(engine)
+            self._edit(engine, is_watched=view.speculates)
             for engine in view.engines.values()
             if PrimitiveKind.SEARCHING in engine.kinds
         )
         return tuple(edit for edit in found if edit is not None)
 
-    def _edit(self, engine: EngineView) -> SetBudget | None:
-        if engine.stage_s is None or engine.stage_s <= 0:
-            return None  # nothing measured yet: the engine's own default stands
-        budget_s = substage_budget_s(engine.stage_s, self.overhead_s)
+    def _edit(self, engine: EngineView, *, is_watched: bool) -> SetBudget | None:
+        if engine.calls and not is_watched:
+            best = self._replayed(engine.calls, self._cost(engine))
+        elif engine.stage_s and (is_watched or not engine.has_lists):
+            best = self._by_eq_1(engine.stage_s)
+        else:
+            return None  # nothing new is known: what is in force stands
         if engine.budget_s is not None:
-            moved = abs(budget_s - engine.budget_s) / engine.budget_s
+            moved = abs(best.budget_s - engine.budget_s) / engine.budget_s
             if moved < REFIT_SHARE:
                 return None
-        gain_s = substage_gain_s(engine.stage_s, self.overhead_s, budget_s)
-        return SetBudget(engine.name, budget_s, max(0.0, gain_s))
+        return SetBudget(engine.name, best.budget_s, best.gain_s)
+
+    def _cost(self, engine: EngineView) -> StepCost:
+        costs = {} if engine.costs is None else engine.costs.coefficients_s
+        return StepCost(max(self.overhead_s, costs.get("call", 0.0)), costs.get("scans", 0.0))
+
+    def _replayed(self, calls: Sequence[SearchCall], cost: StepCost) -> "_Budget":
+        works_s = [call.work_s for call in calls]
+        work_s = fmean(works_s)
+        batches_s = replayed_s(calls, math.inf, cost)
+        beside_s = cost.step_s + cost.row_s
+        whole_s = max(WHOLE_SHARE * work_s, WHOLE_OVERHEADS * beside_s, *works_s) + beside_s
+        best, best_s = _Budget(whole_s, 0.0), fmean(replayed_s(calls, whole_s, cost))
+        enough_s = best_s * (1 - GAIN_MIN)
+        load = sum(works_s) / max(calls[-1].sent_s - calls[0].sent_s, work_s)
+        for share in SHARES:
+            if load * beside_s / (share * work_s) > IDLE_MAX * (1 - load):
+                continue
+            budget_s = share * work_s + beside_s
+            took_s = replayed_s(calls, budget_s, cost)
+            mean_s = fmean(took_s)
+            if mean_s < min(best_s, enough_s) and _tail(took_s) <= TAIL_MAX * _tail(batches_s):
+                best = _Budget(MARGIN * budget_s, fmean(batches_s) - mean_s)
+                best_s = mean_s
+        return best
+
+    def _by_eq_1(self, stage_s: float) -> "_Budget":
+        budget_s = substage_budget_s(stage_s, self.overhead_s)
+        return _Budget(budget_s, max(0.0, substage_gain_s(stage_s, self.overhead_s, budget_s)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    budget_s: float
+    gain_s: float
+
+
+def _tail(took_s: Sequence[float]) -> float:
+    """Return the mean of the slowest tenth."""
+    slowest = sorted(took_s)[-max(1, int(TAIL_SHARE * len(took_s))) :]
+    return fmean(slowest)

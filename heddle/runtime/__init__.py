@@ -25,7 +25,7 @@ What may run
     `readiness`         opens regions and finds the primitives whose inputs are complete
     `controls`          primitives that need no engine: callable edges, joined passages, rounds
     `pipeline`          readers of a list that begin with its first items
-    `repeats`           texts that are there already, for prompts that come again in a loop
+    `repeats`           texts that loops have written before: taken again, or drafts of the next
     `conditions`        calls a callable edge and reads the nodes that it names
     `function_calls`    workflow functions: the regions that they make, the values they wait for
     `rounds`            generations that retrieve while they decode: when the next round is due
@@ -33,6 +33,7 @@ What may run
 
 What is sent
     `lane`              one engine as the runtime sees it: its port, its queue, its last load
+    `search_meter`      what the searches of a lane have taken lately
     `engine_scheduler`  one engine's queue: which primitive is admitted next
     `batching`          the batching policies behind it (Teola Algorithm 2)
     `payload_builder`   turns a ready primitive into the payload that its engine takes
@@ -40,6 +41,7 @@ What is sent
     `long_prompts`      prompts that threads make, because tokenising them takes long
     `dispatcher`        sends ready primitives to the engines as tasks
     `task_table`        the tasks in flight, the leases, and the credits that they hold
+    `wavefront`         what waits, with its predicted cost and start, as cycle passes see it
     `steering`          runs the passes of a cycle and sends their edits to the engines
     `guess`             one prompt computed with passages that may still change
     `speculator`        starts, keeps and cancels those guesses
@@ -56,5 +58,6 @@ What comes back
 Beside the way
     `supervision`       decides whether a lane is dead or hangs, and when it may restart
     `step_trace`        which engine was busy when
+    `step_log`          each step of each engine, beside what its cost model gave for it
     `counters`          totals for `/health` and tests
 """

@@ -44,7 +44,7 @@ def topology_aware(
     Deviates: work-conserving. Shallower primitives fill the rows that the deepest of all
         requests leave free; as printed (`algorithm2_strict`) those rows would idle.
     """
-    order = _by_bucket(pending)
+    order = by_bucket(pending)
     deepest = _deepest(order)
     takes, left = _fill(deepest, rows_free)
     was_cut = len(takes) < len(deepest) or any(
@@ -61,7 +61,7 @@ def algorithm2_strict(
     pending: Sequence[Pending], rows_free: int, rows_in_flight: int
 ) -> tuple[Take, ...]:
     """Take only each request's deepest primitives, even when rows stay free."""
-    return _fill(_deepest(_by_bucket(pending)), rows_free)[0]
+    return _fill(_deepest(by_bucket(pending)), rows_free)[0]
 
 
 def blind(pending: Sequence[Pending], rows_free: int, rows_in_flight: int) -> tuple[Take, ...]:
@@ -127,7 +127,7 @@ def _fill(order: Sequence[Pending], rows_free: int) -> tuple[tuple[Take, ...], i
     return tuple(takes), rows_free
 
 
-def _by_bucket(pending: Sequence[Pending]) -> Sequence[Pending]:
+def by_bucket(pending: Sequence[Pending]) -> Sequence[Pending]:
     """Urgent classes first, then the oldest request, deepest primitives first."""
     if len(pending) == 1:
         return pending

@@ -28,7 +28,7 @@ from heddle.runtime.long_prompts import LongPrompt, LongPrompts
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.payload_builder import Built, build_lead, build_payload
 from heddle.runtime.receipt import FallbackKind
-from heddle.runtime.repeats import repeated
+from heddle.runtime.repeats import draft_of, repeated
 from heddle.runtime.request import Guess, PrimitiveRun, Request, TextAhead
 from heddle.runtime.task_table import TaskTable
 from heddle.runtime.values import generated
@@ -67,6 +67,7 @@ class Dispatcher:
             computed ahead with that.
         threads: make the prompts that take long; None = they are made at once.
         win_rates: how the guesses of each node have ended.
+        preferred: names of lanes that carry out their kinds alone, though others could.
         controls: the ready primitives that need no engine, oldest first.
 
     Mutates: the lanes' queues, the runs of primitives that are queued or sent, `tasks`, `controls`.
@@ -80,6 +81,7 @@ class Dispatcher:
     speculates: bool = False
     threads: WorkPool | None = None
     win_rates: WinRates = field(default_factory=WinRates)
+    preferred: frozenset[str] = frozenset()
     controls: deque[tuple[Request, PrimitiveRun]] = field(default_factory=deque)
     long_prompts: LongPrompts = field(init=False)
     _able: dict[PrimitiveKind, list[Lane]] = field(default_factory=dict)
@@ -95,6 +97,9 @@ class Dispatcher:
                 )
             for kind in port.kinds:
                 self._able.setdefault(kind, []).append(lane)
+        for kind, able in self._able.items():
+            chosen = [lane for lane in able if lane.port.name in self.preferred]
+            self._able[kind] = chosen or able
 
     def check(self, workflow: Workflow) -> None:
         """Refuse a workflow that these engines can't run.
@@ -120,6 +125,9 @@ class Dispatcher:
         Raises:
             HeddleError: the payload can't be built.
         """
+        if run.payload is not None and not run.is_growing:  # a cycle pass has held it back
+            self.requeue(request, run, now_s)
+            return
         build = partial(self._build, request, run.primitive, request.store)
         if self.long_prompts.is_long(run.primitive, request.store):
             self.long_prompts.start(request, run, build)
@@ -334,7 +342,12 @@ class Dispatcher:
         if config.written is not None:
             continues += len(generated(request.store, config.written).token_ids)
         decode.payload = DecodePayload(
-            prefill_id, config.sampling, config.pause, continues, resumes
+            prefill_id,
+            config.sampling,
+            config.pause,
+            continues,
+            resumes,
+            draft=draft_of(request, decode),
         )
         decode.ready_s = decode.sent_s = now_s
         decode.engine, decode.prefill = prefill.engine, prefill

@@ -1,5 +1,6 @@
 """One scheduler for each engine: orders admission, never runs anything. (Teola §5.2)"""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from heddle.runtime.batching import Pending, Policy, Take
@@ -9,11 +10,15 @@ from heddle.runtime.batching import Pending, Policy, Take
 class EngineScheduler:
     """The primitives that wait for one engine.
 
+    A cycle pass may have named some that go `first` of their class, in an order of its own; all
+    others go in that of the policy.
+
     Mutates: `add`, `drop` and `decide` change `pending`, keyed by (request, primitive).
     """
 
     policy: Policy
     pending: dict[tuple[int, str], Pending] = field(default_factory=dict)
+    first: tuple[tuple[int, str], ...] = ()
 
     def add(self, primitive: Pending) -> None:
         """Queue a primitive."""
@@ -28,10 +33,29 @@ class EngineScheduler:
         """Return what to send now. Reads no clock and does no I/O."""
         if not self.pending or rows_free <= 0:
             return ()
-        takes = self.policy(tuple(self.pending.values()), rows_free, rows_in_flight)
-        for take in takes:
-            self._remove(take)
-        return takes
+        takes: list[Take] = []
+        for group in self._groups():
+            rows_waiting = sum(p.rows for p in group)
+            taken = self.policy(group, rows_free, rows_in_flight)
+            for take in taken:
+                self._remove(take)
+            takes += taken
+            rows = sum(take.rows for take in taken)
+            rows_free, rows_in_flight = rows_free - rows, rows_in_flight + rows
+            if rows < rows_waiting:
+                break
+        return tuple(takes)
+
+    def _groups(self) -> Iterator[Sequence[Pending]]:
+        """Yield what waits in the order of its groups; the policy orders each group."""
+        named = [self.pending[key] for key in self.first if key in self.pending]
+        if not named:
+            yield tuple(self.pending.values())
+            return
+        others = [p for key, p in self.pending.items() if key not in self.first]
+        for priority in sorted({p.priority for p in self.pending.values()}):
+            yield from ([p] for p in named if p.priority == priority)
+            yield [p for p in others if p.priority == priority]
 
     def _remove(self, take: Take) -> None:
         key = take.request_id, take.primitive

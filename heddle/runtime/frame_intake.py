@@ -9,7 +9,7 @@ from heddle.core.errors import EngineError
 from heddle.core.frames import Done, Event, Failed, Frame, Progress
 from heddle.core.ports import PassageSource, Tracer
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Extracted, Generated, Prefilled, Reranked, Result
+from heddle.core.results import Extracted, Generated, Hits, Prefilled, Reranked, Result
 from heddle.graph.primitive import ExtractConfig, RerankConfig, SearchConfig
 from heddle.runtime.counters import Counters
 from heddle.runtime.events import TokenDelta
@@ -71,8 +71,10 @@ class FrameIntake:
             return
         lane.last = frame
         lane.computed += frame.features.get("prefill_tokens", 0.0)
+        lane.searches.step(frame)
         for tracer in self.tracers:
-            tracer.step(frame.lane, now_s, frame.seconds)
+            tracer.step(frame, now_s)
+        rows_done = 0
         for event in frame.events:
             task = self.tasks.open.get(event.task_id)
             if task is None or task.lane is not lane:
@@ -80,7 +82,9 @@ class FrameIntake:
             elif isinstance(event, Progress):
                 self._fold_progress(task, event, now_s)
             else:
+                rows_done += task.rows
                 self._end_task(event, now_s)
+        lane.learn_work(frame.seconds, rows_done)
 
     def _is_next(self, lane: Lane, frame: Frame, now_s: float) -> bool:
         """Whether a numbered frame is new; what a lost one may have held is given up loudly."""
@@ -135,6 +139,8 @@ class FrameIntake:
             return
         if isinstance(run.primitive.config, SearchConfig):
             task.lane.learn_stage(now_s - task.sent_s)
+            if isinstance(result, Hits):
+                task.lane.searches.ended(task.sent_s, result.lists_scanned)
         assert run.payload is not None, f"{run.primitive.name!r} was answered before it was sent"
         run.parts[task.first_row] = result
         run.rows_done += task.rows if run.plan.is_splittable else run.payload.rows

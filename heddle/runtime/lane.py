@@ -1,15 +1,17 @@
 """The runtime's side of an engine: what waits for it, and what is known of it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from heddle.core.frames import Frame, Load
 from heddle.core.ports import EnginePort
 from heddle.costs.throughput import ThroughputCurve
 from heddle.passes.cycle_view import EngineView
 from heddle.runtime.engine_scheduler import EngineScheduler
+from heddle.runtime.search_meter import SearchMeter
 
 STAGE_SMOOTHING = 0.1
+ROWS_REMEMBERED = 64  # the work of a row counts by 1/e as much once as many have followed it
 
 
 @dataclass(slots=True)
@@ -29,6 +31,9 @@ class Lane:
     steered: tuple[int, float] | None = None  # epoch and step budget of the newest Steer
     last: Frame | None = None
     seen: tuple[int, int] = (0, 0)  # epoch and number of the newest frame
+    searches: SearchMeter = field(default_factory=SearchMeter)
+    _worked_s: float = 0.0
+    _rows_done: float = 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -70,8 +75,28 @@ class Lane:
         """Fold in how long one task took from sending to its result [s]."""
         self.stage_s = smoothed_s(self.stage_s, seconds)
 
+    @property
+    def row_s(self) -> float | None:
+        """How long the engine has worked for a row lately; None = for none yet [s]."""
+        return self._worked_s / self._rows_done if self._rows_done else None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether more waits than its credits let through now."""
+        waiting = sum(pending.rows for pending in self.scheduler.pending.values())
+        return waiting > self.port.credits.free
+
+    def learn_work(self, seconds: float, rows: int) -> None:
+        """Fold in a step of the engine [s], and the rows of the tasks that it has done."""
+        kept = math.exp(-rows / ROWS_REMEMBERED)
+        self._worked_s = self._worked_s * kept + seconds
+        self._rows_done = self._rows_done * kept + rows
+
     def view(self) -> EngineView:
-        """Return what cycle passes see of this engine."""
+        """Return what cycle passes see of this engine.
+
+        Mutates: searches are told once.
+        """
         return EngineView(
             name=self.port.name,
             kinds=self.port.kinds,
@@ -81,6 +106,7 @@ class Lane:
             costs=self.last.costs if self.last else None,
             stage_s=self.stage_s,
             budget_s=self.budget_s,
+            calls=self.searches.take(),
             tokens=self.tokens_left,
         )
 

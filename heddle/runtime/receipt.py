@@ -45,6 +45,7 @@ class Span:
         ready_s: when everything it reads was there.
         sent_s: when it was sent to the engine.
         done_s: when its result was back.
+        rows: texts that were embedded or queries that were searched for; 1 for other kinds.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Span:
     ready_s: float
     sent_s: float
     done_s: float
+    rows: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +154,14 @@ class Receipt:
         remotes: models of other servers that wrote for it, as "model at address".
         resumed: generations that had shown tokens when they failed, and went on behind these.
         repeated: generations whose prompt came again in a loop, so that their text was there.
+        drafted_tokens: tokens of a loop's earlier texts that were checked while it wrote again;
+            0 where another server writes.
+        accepted_tokens: of these, tokens that were right: each has saved a step of the model.
         rows_ahead: texts embedded and queries searched for before the list that they are of was
             whole.
-        barriers: where a workflow function waited for a value; no pass saw its later calls before.
+        edits: what cycle passes changed of it while it was under way, in words.
+        barriers: where a workflow function waited for a value, and the passes that could not act
+            across it, as no pass saw its later calls before.
     """
 
     optimizations: Optimizations
@@ -190,7 +197,10 @@ class Receipt:
     remotes: tuple[str, ...] = ()
     resumed: int = 0
     repeated: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     rows_ahead: int = 0
+    edits: tuple[str, ...] = ()
     barriers: tuple[str, ...] = ()
 
 
@@ -228,7 +238,10 @@ class ReceiptDraft:
     remotes: list[str] = field(default_factory=list)
     resumed: int = 0
     repeated: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     rows_ahead: int = 0
+    edits: list[str] = field(default_factory=list)
     barriers: list[str] = field(default_factory=list)
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
@@ -305,6 +318,9 @@ class ReceiptDraft:
             remotes=tuple(dict.fromkeys(self.remotes)),
             resumed=self.resumed,
             repeated=self.repeated,
+            drafted_tokens=self.drafted_tokens,
+            accepted_tokens=self.accepted_tokens,
             rows_ahead=self.rows_ahead,
+            edits=tuple(self.edits),
             barriers=tuple(self.barriers),
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.passages import Passage
@@ -19,6 +20,7 @@ from heddle.runtime.primitive_plan import PrimitivePlan
 from heddle.runtime.receipt import ReceiptDraft
 from heddle.runtime.written_list import WrittenList
 from heddle.workflow.function_run import FunctionRun
+from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.workflow import Workflow
 
 EventSink = Callable[[RequestEvent], None]
@@ -28,8 +30,8 @@ EventSink = Callable[[RequestEvent], None]
 class TextAhead:
     """What a decode has written behind a guess; nothing of it is shown before the guess has won.
 
-    `token_ids` and `text` are what it has reported, `result` what it has ended with. `problem` says
-    why it failed, "" = it hasn't.
+    `token_ids` and `text` are its output so far, `result` is the whole output at its end. `problem`
+    says why it failed, "" = it hasn't.
     """
 
     task_id: int
@@ -45,7 +47,7 @@ class Guess:
 
     It shows `chunk_ids`, found by then, and was sent to `engine` in its `epoch`. `probability` and
     `gain_s` are what was predicted; `problem` says why it failed, "" = it hasn't. `prefilled` is
-    what the engine has answered, `ahead` the decode that follows, where there is one.
+    the engine's answer, `ahead` the decode that follows, where there is one.
     """
 
     task_id: int
@@ -108,6 +110,7 @@ class PrimitiveRun:
     the tokens that this try has reported so far; engines that report only text leave it empty.
     `failed_on` names the engines of failed tries.
 
+    `then` are the primitives that a cycle pass has made wait for it.
     `listed` are the items of a list that it writes, for readers that begin with them. While
     `is_growing`, its payload holds the rows that are known by now, and more may come.
     """
@@ -132,6 +135,7 @@ class PrimitiveRun:
     told: list[int] = field(default_factory=list)
     failed_on: tuple[str, ...] = ()
     parts: dict[int, Result] = field(default_factory=dict)
+    then: list[str] = field(default_factory=list)
     listed: WrittenList | None = None
     is_growing: bool = False
 
@@ -158,6 +162,14 @@ class PrimitiveRun:
         self.told.clear()
 
 
+class OpenedPart(NamedTuple):
+    """A part of a function's workflow that was opened in a scope, behind what was there before."""
+
+    before: Workflow
+    part: RAGraph
+    scope: Scope
+
+
 @dataclass(slots=True)
 class Request:
     """A request from admission to its one terminal event.
@@ -166,7 +178,8 @@ class Request:
     decode that wrote the answer so far, chosen by `last_rank`: whether its node is an output, its
     region, its place in the region. `shown` holds what each node's newest prompt showed, `writings`
     what each node has written last. Where a workflow function runs, `authors` maps keys to the
-    primitives that wrote them; it has returned the value of `returned_key`, or `returned_text`.
+    primitives that wrote them; `opened` is its newest part, `has_waited` whether it has waited
+    since; it has returned the value of `returned_key`, or `returned_text`.
     """
 
     id: int
@@ -194,6 +207,8 @@ class Request:
     writings: dict[str, Writing] = field(default_factory=dict)
     function_run: FunctionRun | None = None
     authors: dict[str, Primitive] = field(default_factory=dict)
+    opened: OpenedPart | None = None
+    has_waited: bool = False
     returned_key: str | None = None
     returned_text: str | None = None
     is_ended: bool = False

@@ -5,50 +5,89 @@ from dataclasses import dataclass
 
 from heddle.core.commands import Steer
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.tasks import Identity
-from heddle.passes.cycle_view import CycleView, Speculate, SpeculateDecode
+from heddle.passes.cycle_view import (
+    AddEdge,
+    CycleView,
+    Edit,
+    Reorder,
+    Replace,
+    SetBudget,
+    Speculate,
+    SpeculateDecode,
+)
 from heddle.passes.runner import PassRunner
 from heddle.runtime.lane import Lane
+from heddle.runtime.request import Request
 from heddle.runtime.speculator import Speculator
+from heddle.runtime.wavefront import wavefront_of
 
 
 @dataclass(slots=True)
 class Steering:
-    """Runs the cycle passes while anything searches: they cut searches into sub-stages, and choose
-    prompts to be computed ahead.
+    """Runs the cycle passes while anything searches, or waits for credits.
 
-    Mutates: `steered` of the lanes.
+    Args:
+        runner: has checked every edit that it returns against the view.
+        lanes: the engines, by name.
+        requests: those in flight, by id.
+        speculator: offers prompts to be computed ahead, and begins those that are chosen.
+
+    Mutates: `steered` of the lanes, their queues, and the runs that wait there.
     """
 
     runner: PassRunner
     lanes: Mapping[str, Lane]
+    requests: Mapping[int, Request]
     speculator: Speculator
 
     def run(self, now_s: float) -> None:
         """Show the passes the wavefront, and send what they ask for."""
-        if any(map(_searches, self.lanes.values())):
+        if any(_searches(lane) or lane.is_short for lane in self.lanes.values()):
             self._look(now_s)
         else:
             self.speculator.forget_looks()
 
     def _look(self, now_s: float) -> None:
+        provisional = self.speculator.offered(now_s)  # first: a request may end by it
         wavefront = tuple(
-            Identity(p.request_id, p.primitive, p.depth)
+            ready
             for lane in self.lanes.values()
-            for p in lane.scheduler.pending.values()
+            if lane.scheduler.pending
+            for ready in wavefront_of(lane, self.requests, now_s)
         )
         engines = {n: lane.view() for n, lane in self.lanes.items()}
-        view = CycleView(now_s, wavefront, engines, self.speculator.offered(now_s))
+        view = CycleView(
+            now_s, wavefront, engines, provisional, self.speculator.dispatcher.speculates
+        )
         for edit in self.runner.look(view):
-            if isinstance(edit, Speculate):
+            self._carry_out(edit, now_s)
+
+    def _carry_out(self, edit: Edit, now_s: float) -> None:
+        match edit:
+            case SetBudget(engine=engine, budget_s=budget_s):
+                lane = self.lanes[engine]
+                lane.steered = lane.port.epoch, budget_s
+                lane.port.send(Steer(budget_s=budget_s))
+            case Reorder(engine=engine, order=order):
+                self.lanes[engine].scheduler.first = order
+            case AddEdge():
+                self._add_edge(edit)
+            case Replace(request_id=request_id, primitive=primitive, payload=payload):
+                request = self.requests[request_id]
+                request.runs[primitive].payload = payload
+                request.receipt.edits.append(f"replace: the payload of {primitive}")
+            case Speculate():
                 self.speculator.begin(edit, now_s)
-                continue
-            if isinstance(edit, SpeculateDecode):
+            case SpeculateDecode():
                 self.speculator.write_on(edit, now_s)
-                continue
-            lane = self.lanes[edit.engine]
-            lane.steered = lane.port.epoch, edit.budget_s
-            lane.port.send(Steer(budget_s=edit.budget_s))
+
+    def _add_edge(self, edit: AddEdge) -> None:
+        request = self.requests[edit.request_id]
+        for lane in self.lanes.values():
+            lane.scheduler.pending.pop((request.id, edit.consumer), None)
+        request.runs[edit.producer].then.append(edit.consumer)
+        request.runs[edit.consumer].waits += 1
+        request.receipt.edits.append(f"add_edge: {edit.consumer} after {edit.producer}")
 
 
 def _searches(lane: Lane) -> bool:

@@ -16,6 +16,7 @@ from heddle.engines.llm.engine import LlmEngine, LlmSpec
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.vector.ivf.early_stop.finality import Finality
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
+from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES, CyclePass
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import FIRST_SERVED, POLICIES
 from heddle.simulator import cost_model_embedding, cost_model_llm, cost_model_vector
@@ -88,6 +89,7 @@ class Scenario:
     rates: FaultRates = NO_FAULTS
     policy: str = "shortest_first"
     disabled: frozenset[str] = frozenset()
+    cycle_passes: tuple[CyclePass, ...] = CYCLE_PASSES
     latency_s: float = 1e-4
     requests_max: int = 64
     shares: WorkloadShares = USUAL_SHARES
@@ -200,7 +202,18 @@ def random_scenario(seed: int) -> Scenario:
         latency_s=draws.choice((0.0, 1e-4, 5e-3)),
         requests_max=draws.choice((6, 64)),
         has_owners=draws.random() < 0.5,
+        disabled=_random_passes(draws),
+        speculates=draws.random() < 0.5,
     )
+
+
+def _random_passes(draws: random.Random) -> frozenset[str]:
+    """Return the passes that a seed leaves out: none in half of the seeds."""
+    if draws.random() < 0.5:
+        return frozenset()
+    graph_names = [one.name for one in GRAPH_PASSES]
+    names = [*graph_names, *(one.name for one in CYCLE_PASSES)]
+    return frozenset(name for name in names if draws.random() < 0.5)
 
 
 def undisturbed(scenario: Scenario) -> Scenario:
@@ -213,6 +226,7 @@ def undisturbed(scenario: Scenario) -> Scenario:
         rates=NO_FAULTS,
         strikes=None,
         policy="per_invocation",
+        cycle_passes=CYCLE_PASSES,
         disabled=frozenset({"split_substages"}),
         substage_budget_s=float("inf"),
         speculates=False,
@@ -243,6 +257,7 @@ def attempt(scenario: Scenario, log: EventLog | None = None) -> Attempt:
         crashes=scenario.faults_of(SERVER, SERVER_FAULTS),
         policy=POLICIES[scenario.policy],
         disabled=scenario.disabled,
+        cycle_passes=scenario.cycle_passes,
         speculates=scenario.speculates,
         limits=RuntimeLimits(requests_max=scenario.requests_max),
         log=log or EventLog(),

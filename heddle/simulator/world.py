@@ -11,7 +11,7 @@ from heddle.core.commands import Command
 from heddle.core.errors import Busy, InputError, InternalError
 from heddle.core.frames import Frame
 from heddle.core.ports import PassageSource, Tokenizer
-from heddle.passes.runner import PassRunner
+from heddle.passes.runner import CYCLE_PASSES, CyclePass, PassRunner
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import Policy, topology_aware
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed
@@ -52,6 +52,7 @@ class World:
         seed: where latencies, jitter and faults come from.
         policy: orders admission.
         disabled: passes to leave out.
+        cycle_passes: those that look at the wavefront.
         limits: bounds of the runtime.
         tokenizer: encodes prompts.
         passages: turns chunk ids into passages.
@@ -72,6 +73,7 @@ class World:
     crashes: FaultSource = field(default_factory=_never)
     policy: Policy = topology_aware
     disabled: frozenset[str] = frozenset()
+    cycle_passes: Sequence[CyclePass] = CYCLE_PASSES
     speculates: bool = False
     limits: RuntimeLimits = field(default_factory=RuntimeLimits)
     timeline: Timeline = field(default_factory=Timeline)
@@ -103,7 +105,9 @@ class World:
             port.subscribe(self._wake)
         self.runtime = Runtime(
             ports=self.ports,
-            planner=RegionPlanner(PassRunner(self.timeline, disabled=self.disabled)),
+            planner=RegionPlanner(
+                PassRunner(self.timeline, cycle_passes=self.cycle_passes, disabled=self.disabled)
+            ),
             policy=self.policy,
             limits=self.limits,
             tokenizer=self.tokenizer,
@@ -147,9 +151,9 @@ class World:
             return math.inf
         return self.disk.faults.harm_done + sum(port.faults.harm_done for port in self.ports)
 
-    def step(self, lane: str, ended_s: float, seconds: float) -> None:
+    def step(self, frame: Frame, ended_s: float) -> None:
         """Note a step of a lane; the runtime's tracer."""
-        self.log.add(ended_s, f"{lane} stepped {seconds:.9f}")
+        self.log.add(ended_s, f"{frame.lane} stepped {frame.seconds:.9f}")
 
     def sent(self, lane: str, command: Command) -> None:
         """Hear of a command that the runtime sends; the ports' watcher."""

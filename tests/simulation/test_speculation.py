@@ -55,7 +55,8 @@ def drawn(seed, **more):
     """Return a seed's random scenario with long searches."""
     scenario = random_scenario(seed)
     values = {name: getattr(scenario, name) for name in Scenario.__slots__}
-    return LongSearches(**{**values, "nlist": 64, "has_owners": False, "speculates": True, **more})
+    own = {"nlist": 64, "has_owners": False, "speculates": True, "disabled": frozenset()}
+    return LongSearches(**{**values, **own, **more})
 
 
 @pytest.mark.slow

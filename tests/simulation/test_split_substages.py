@@ -1,10 +1,10 @@
 """HedraRAG §4.2 on the virtual clock: short sub-stages let a search start, and end, sooner.
 
 Both runs serve the same staggered searches on the same engine, whose own sub-stage is a whole
-batch: what arrives waits for it. With the pass, the runtime steers it to the length of eq. 1.
+batch: what arrives waits for it. With the pass, the runtime steers it to the length that a replay
+of the newest searches found best.
 
-One search in eight is deep. When all are equally long, the mean does not fall: eq. 1 counts how
-much sooner a search starts, not that it then shares the engine, turn by turn, with the others.
+One search in eight is deep. When all are equally long the mean falls less: none overtakes another.
 """
 
 import random
@@ -19,7 +19,7 @@ from heddle.simulator.simulation import Scenario, simulate
 from heddle.simulator.workload import Arrival
 from heddle.workflow.ragraph import RAGraph
 
-SEARCHES = 120
+SEARCHES = 240
 NPROBE = {"quick": 2, "deep": 48}
 
 
@@ -64,4 +64,4 @@ def test_mean_search_latency_falls_and_results_stay(seed):
         assert one.end.passages == other.end.passages
     fast, slow = mean(map(searching_s, with_pass)), mean(map(searching_s, without))
     print(f"seed {seed}: mean search {1e3 * fast:.2f} ms split, {1e3 * slow:.2f} ms whole")
-    assert fast < 0.8 * slow
+    assert fast < 0.85 * slow

@@ -113,7 +113,10 @@ def serve(corpus: Corpus, passes: tuple[SplitSubstages, ...]) -> tuple[list[obje
 
         host.frames = counted
         runner = PassRunner(clock, cycle_passes=passes)
-        runtime = Runtime((TableEmbedding(queries), host), RegionPlanner(runner), topology_aware)
+        # Where partial hits are looked at, searches are cut by eq. 1.
+        planner = RegionPlanner(runner)
+        ports = (TableEmbedding(queries), host)
+        runtime = Runtime(ports, planner, topology_aware, speculates=True)
         driver = RuntimeLoop(runtime, clock, asyncio.get_running_loop())
         driver.start()
         workflow = RAGraph().add_retrieval("search", query="query", topk=5).compile()

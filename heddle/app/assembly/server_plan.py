@@ -15,6 +15,7 @@ from heddle.app.assembly.embedding_lanes import (
     plan_embedding_lanes,
     retrieval_embedder,
 )
+from heddle.app.assembly.memory_splitter import splitter
 from heddle.app.assembly.placement import Demand, Placement, plan_placement
 from heddle.app.assembly.readers import Reader, plan_readers
 from heddle.app.assembly.reranking_choice import RerankingChoice, choose_reranking
@@ -220,7 +221,8 @@ def plan_server(
         replicas=replicas_of(config.replicas).retrieval,
         llm_roles=roles,
     )
-    placement = plan_placement(machine, demand, config.kv_cache_bytes)
+    split_memory = splitter(config.memory_profile, generator, config.expected_rate)
+    placement = plan_placement(machine, demand, config.kv_cache_bytes, split_memory)
     dtype = REMOTE_DTYPE
     if remote.embedder is None:
         dtype = embedder_dtype(config.dtype, None if store is None else store.embedder, machine)

@@ -26,7 +26,6 @@ APPROX = {"optimizations": Optimizations.APPROX}
 OUT_OF_RANGE: dict[str, list[object]] = {
     "hot_clusters": ["warm", "0%", "101%"],
     "llm_lanes": ["prefill", "both,verify"],
-    "disabled_passes": [frozenset({"nope"})],
 }
 
 

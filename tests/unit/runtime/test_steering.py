@@ -47,7 +47,7 @@ def test_passes_see_the_wavefront_and_the_engines(search):
     calls = [bench.submit(search) for _ in range(3)]
     bench.cycle()
     view = ask.views[-1]
-    assert {identity.request_id for identity in view.wavefront} == {c.id for c in calls[1:]}
+    assert {ready.identity.request_id for ready in view.wavefront} == {c.id for c in calls[1:]}
     engine = view.engines["vector"]
     assert (engine.in_flight, engine.pending, engine.stage_s) == (1, 2, None)
     bench.clock.time_s += 0.5

@@ -14,7 +14,7 @@ KINDS_KEPT: Final = 64  # one is some kilobytes
 STABLE_MAX: Final = 4  # looks; hits that were the same for longer are not told apart
 SEEN_MIN: Final = 16  # searches in the same state before anything is said about it
 SEEN_MAX: Final = 512  # then the counts are halved, so that they follow what is asked
-ANY_PLANNED: Final = 0  # the kind of all searches that want as many hits, whatever they plan
+ANY_PLANNED: Final = 0  # the kind of all searches that want as many hits, of any length
 LISTS_MAX: Final = 1 << 20  # more than an index has; looks come at the same counts in any search
 
 
