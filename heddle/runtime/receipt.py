@@ -145,8 +145,8 @@ class Receipt:
         remotes: models of other servers that wrote for it, as "model at address".
         resumed: generations that had shown tokens when they failed, and went on behind these.
         repeated: generations whose prompt came again in a loop, so that their text was there.
-        rows_ahead: texts embedded and queries searched for before the list that they are of was
-            whole.
+        rows_ahead: texts embedded, queries searched for and vectors stored before the list or
+            stage that they are of was whole.
         edits: what cycle passes changed of it while it was under way, in words.
         barriers: where a workflow function waited for a value; no pass saw its later calls before.
     """
