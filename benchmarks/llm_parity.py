@@ -185,11 +185,15 @@ class Serving:
         token_ids: tuple[int, ...],
         sampling: Sampling | None = None,
         prompt: SequenceKv | None = None,
+        draft: tuple[int, ...] = (),
     ) -> None:
         """Admit a request's generation; greedy unless told otherwise."""
         self.served[number] = Served(token_ids)
         payload = DecodePayload(
-            2 * number, sampling or Sampling(max_tokens=NEW_TOKENS, ignore_eos=True), prompt=prompt
+            2 * number,
+            sampling or Sampling(max_tokens=NEW_TOKENS, ignore_eos=True),
+            prompt=prompt,
+            draft=draft,
         )
         task = Task(2 * number + 1, PrimitiveKind.DECODING, Identity(number, "parity"), payload)
         self.engine.apply(Admit(task))

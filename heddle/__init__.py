@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from heddle.app import App, Server, ServerConfig
+    from heddle.app.extensions import Extensions, OwnEngine
     from heddle.app.indexing.documents import DocumentChange
     from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport
     from heddle.app.request_options import EmbeddingOptions, RequestOptions
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from heddle.engines.embedding.long_texts import LongTexts
     from heddle.engines.vector.pool.policies import PoolPolicy
     from heddle.engines.vector.shards.port import LostShard
+    from heddle.passes.runner import CyclePass, GraphPass
     from heddle.runtime.events import (
         Answer,
         NodeFinished,
@@ -62,12 +64,15 @@ _HOMES: Final = {
     "Calls": "heddle.workflow.calls",
     "Cancelled": "heddle.core.errors",
     "ConfigError": "heddle.core.errors",
+    "CyclePass": "heddle.passes.runner",
     "DeadlineExceeded": "heddle.core.errors",
     "Deferred": "heddle.workflow.deferred",
     "DiskFull": "heddle.core.errors",
     "DocumentChange": "heddle.app.indexing.documents",
     "EmbeddingOptions": "heddle.app.request_options",
     "EngineError": "heddle.core.errors",
+    "Extensions": "heddle.app.extensions",
+    "GraphPass": "heddle.passes.runner",
     "Handle": "heddle.runtime.handle",
     "HeddleError": "heddle.core.errors",
     "InputError": "heddle.core.errors",
@@ -78,6 +83,7 @@ _HOMES: Final = {
     "NodeFinished": "heddle.runtime.events",
     "NodeStarted": "heddle.runtime.events",
     "Optimizations": "heddle.core.tasks",
+    "OwnEngine": "heddle.app.extensions",
     "Passage": "heddle.core.passages",
     "PoolPolicy": "heddle.engines.vector.pool.policies",
     "PrimingPlan": "heddle.app.priming.plan",
@@ -115,12 +121,15 @@ __all__ = [
     "Calls",
     "Cancelled",
     "ConfigError",
+    "CyclePass",
     "DeadlineExceeded",
     "Deferred",
     "DiskFull",
     "DocumentChange",
     "EmbeddingOptions",
     "EngineError",
+    "Extensions",
+    "GraphPass",
     "Handle",
     "HeddleError",
     "InputError",
@@ -131,6 +140,7 @@ __all__ = [
     "NodeFinished",
     "NodeStarted",
     "Optimizations",
+    "OwnEngine",
     "Passage",
     "PoolPolicy",
     "PrimingPlan",

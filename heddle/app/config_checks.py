@@ -19,7 +19,7 @@ class Checked(Protocol):
     @property
     def index(self) -> str | Path | None: ...
     @property
-    def speculate(self) -> bool: ...
+    def speculate(self) -> str: ...
     @property
     def shards(self) -> int: ...
     @property
@@ -39,6 +39,17 @@ class Checked(Protocol):
     @property
     def approximation(self) -> str: ...
     # fmt: on
+
+
+def check_plain_names(names: frozenset[str]) -> None:
+    """Refuse what can't be the name of a pass; which passes there are is known at start.
+
+    Raises:
+        ConfigError: one is no plain name.
+    """
+    for name in sorted(names):
+        if not name.isidentifier():
+            raise ConfigError(f"disabled_passes must be names of passes, got {name!r:.40}")
 
 
 def check_together(config: Checked) -> None:
@@ -70,10 +81,10 @@ def _check_replicas(config: Checked) -> None:
 
 
 def _check_search(config: Checked) -> None:
-    if config.speculate and config.shards > 1:
+    if config.speculate == "always" and config.shards > 1:
         raise ConfigError(
             "speculate is for an index in one piece: a shard doesn't know what the others have "
-            "found; set shards to 1, or speculate to off"
+            "found; set shards to 1, or speculate to auto or never"
         )
     if config.search_pool_slo_s is not None and config.search_pool is None:
         raise ConfigError(

@@ -11,6 +11,7 @@ from heddle.app.application import App
 from heddle.app.assembly.server_plan import ServerPlan
 from heddle.app.assembly.start import start
 from heddle.app.embedding_service import checked_texts
+from heddle.app.extensions import NO_EXTENSIONS, Extensions, OwnEngine
 from heddle.app.indexing.chunk_lengths import chunking_for
 from heddle.app.indexing.documents import (
     DocumentChange,
@@ -34,9 +35,12 @@ from heddle.app.server_settings import ServerSettings
 from heddle.app.submission import Submission, admit, compiled_workflow
 from heddle.core.errors import ConfigError
 from heddle.core.payloads import EmbedPayload
+from heddle.core.ports import EnginePort, SteppedEngine
 from heddle.core.results import Vectors
 from heddle.corpus.store import CorpusStore
 from heddle.engines.reading.installed import EXTRACT
+from heddle.graph.pgraph import PGraph
+from heddle.passes.runner import CyclePass, GraphPass
 from heddle.runtime.clock import SystemClock
 from heddle.runtime.events import Answer
 from heddle.runtime.handle import Handle
@@ -59,6 +63,15 @@ class Server:
     processes of their own unless engine_host="inline"; the runtime lives in a thread of this
     process. Use it as a context manager, or call close().
 
+    Args:
+        generator: the model that answers; None = no model does.
+        index: the corpus directory; None = no retrieval.
+        passes: optimizer passes of your own, which run behind Heddle's.
+        engines: engines of your own, which carry out their kinds of primitives alone. A
+            SteppedEngine gets a thread of the server, and at most 64 rows at once unless it
+            stands in an OwnEngine.
+        settings: the other fields of ServerConfig.
+
     Raises:
         ConfigError, InputError: the configuration, the model or the corpus can't be used.
     """
@@ -67,26 +80,38 @@ class Server:
         self,
         generator: str | Path | None = EXTRACT,
         index: str | Path | None = None,
+        *,
+        passes: Sequence[GraphPass | CyclePass] = (),
+        engines: Sequence[OwnEngine | SteppedEngine | EnginePort] = (),
         **settings: Unpack[ServerSettings],
     ) -> None:
-        self._begin(ServerConfig.of(generator, index, settings), needs_vectors=True)
+        extensions = Extensions.of(passes, engines)
+        config = ServerConfig.of(generator, index, settings)
+        self._begin(config, extensions, needs_vectors=True)
 
     @classmethod
-    def from_config(cls, config: ServerConfig, *, needs_vectors: bool = True) -> Self:
+    def from_config(
+        cls,
+        config: ServerConfig,
+        *,
+        needs_vectors: bool = True,
+        extensions: Extensions = NO_EXTENSIONS,
+    ) -> Self:
         """Start a server with this configuration.
 
         Args:
             config: every setting of the server.
             needs_vectors: refuse a corpus without vectors; indexing says False.
+            extensions: passes and engines of your own.
 
         Raises:
             ConfigError, InputError: the model or the corpus can't be used.
         """
         server = cls.__new__(cls)
-        server._begin(config, needs_vectors=needs_vectors)
+        server._begin(config, extensions, needs_vectors=needs_vectors)
         return server
 
-    def _begin(self, config: ServerConfig, *, needs_vectors: bool) -> None:
+    def _begin(self, config: ServerConfig, extensions: Extensions, *, needs_vectors: bool) -> None:
         config, words = without_auto(config)
         if words:
             log.info("model auto %s", words)
@@ -94,7 +119,13 @@ class Server:
         self.clock = SystemClock()
         self.trace = StepTrace()
         self._running = start(
-            config, self.clock, Tally(), self.trace, self.submit, needs_vectors=needs_vectors
+            config,
+            self.clock,
+            Tally(),
+            self.trace,
+            self.submit,
+            needs_vectors=needs_vectors,
+            extensions=extensions,
         )
         self._changed = ChangedWorkflows(
             self.plan.prompts, self.plan.writing, self.plan.reranking.is_on
@@ -364,6 +395,19 @@ class Server:
             return {}
         lanes = self._running.peek().lanes
         return {n: lane.reason for n, lane in lanes.items() if lane.state is LaneState.FAILED}
+
+    def lowered_regions(self, workflow: str) -> tuple[PGraph, ...]:
+        """Return the graphs, before any pass, of what requests of a workflow have opened.
+
+        Those that were opened last come last; some hundred are kept.
+
+        Args:
+            workflow: its name.
+
+        Raises:
+            HeddleError: the server is closed.
+        """
+        return self._running.lowered_regions(workflow)
 
     def state(self) -> ServerState:
         """Return what the server knows of itself, as of one moment; waits for the runtime's thread.

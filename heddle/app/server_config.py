@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from heddle.app.config_checks import check_together
+from heddle.app.config_checks import check_plain_names, check_together
 from heddle.app.models.model_names import is_extractor
 from heddle.app.models.remote_name import check_remote_name
 from heddle.app.replicas import replicas_of
@@ -23,14 +23,15 @@ from heddle.engines.vector.ivf.hot.setting import hot_settings
 from heddle.engines.vector.pool.build import PREFILL_SLO_S
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
-from heddle.passes.runner import check_pass_names
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import FIRST_SERVED
 from heddle.workflow.writing import MAX_TOKENS_MAX, TEMPERATURE_MAX
 
 EngineHost = Literal["process", "inline"]
 Rerank = Literal["auto", "always", "never"]
+Speculate = Literal["auto", "always", "never"]
 OnLaneFailure = Literal["exit", "retry"]
+OnPassFailure = Literal["fail", "keep"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 AttentionName = Literal["auto", "torch", "triton", "compiled"]
@@ -182,10 +183,12 @@ class ServerConfig:
         below=1,
         none="exact",
     )
-    speculate: bool = setting(
-        False,
-        "compute prompts while their search still runs",
-        details="the answers stay the same; not for an index in shards",
+    speculate: Speculate = setting(
+        "auto",
+        "whether prompts are computed, and answered, while their search still runs",
+        details="answers stay the same, and each guess must be predicted to pay; auto = where the "
+        "index is in one piece and the model runs in Heddle; always = there alone: other settings "
+        "are refused, and `oneshot` doesn't rerank by itself",
         group=SEARCH,
     )
     hot_clusters: str = setting(
@@ -328,7 +331,24 @@ class ServerConfig:
         form="SIZE",
         unit="bytes",
         low=1,
-        default_words="the memory that is left, at most 1G",
+        default_words="the memory that is left, at most 1G; with a memory profile as it says",
+    )
+    memory_profile: Path | None = setting(
+        None,
+        "file that `heddle profile --memory` has written",
+        details="the KV cache gets the smallest size that serves the most requests, and the index "
+        "gets the rest",
+        group=MODEL,
+        form="FILE",
+        none="none",
+    )
+    expected_rate: float | None = setting(
+        None,
+        "requests a second that the memory profile is read for",
+        group=MODEL,
+        form="N",
+        above=0,
+        default_words="as many as are served",
     )
     batching: Batching = setting(
         "shortest_first",
@@ -410,7 +430,14 @@ class ServerConfig:
         "optimizer passes to leave out",
         group=LANES,
         form="NAME[,NAME...]",
-        check=check_pass_names,
+        check=check_plain_names,
+    )
+    on_pass_failure: OnPassFailure = setting(
+        "fail",
+        "what becomes of a request whose graph an optimizer pass breaks",
+        details="fail = it fails, with the name of the pass; keep = it runs with the graph before "
+        "that pass, and its receipt says so",
+        group=LANES,
     )
     tool_threads: int = setting(8, "calls of user functions at once", group=LANES, form="N", low=1)
     requests_max: int = setting(

@@ -15,7 +15,9 @@ from heddle.app.server_config import (
     EngineHost,
     KvReuseEncoding,
     OnLaneFailure,
+    OnPassFailure,
     Rerank,
+    Speculate,
 )
 from heddle.core.kv_reuse import KvReuse
 from heddle.core.tasks import Optimizations
@@ -44,7 +46,7 @@ class ServerSettings(TypedDict, total=False):
     nprobe: int | None
     topm: int | None
     recall: float | None
-    speculate: bool
+    speculate: Speculate
     hot_clusters: str
     search_pool: PoolPolicy | PoolPolicyWord | None
     search_pool_slo_s: float | None
@@ -62,6 +64,8 @@ class ServerSettings(TypedDict, total=False):
     system: str | None
     prompt_file: str | Path | None
     kv_cache_bytes: int | None
+    memory_profile: Path | None
+    expected_rate: float | None
     batching: Batching
     ageing: float
     optimizations: Optimizations | OptimizationsWord | None
@@ -72,6 +76,7 @@ class ServerSettings(TypedDict, total=False):
     reprime: bool
     scrub_hours: float
     disabled_passes: frozenset[str]
+    on_pass_failure: OnPassFailure
     tool_threads: int
     requests_max: int
     bulk_share: float

@@ -27,6 +27,17 @@ def add_request(parser: CommandParser) -> None:
         help="search by words (BM25) as well as by meaning",
     )
     add_scope(parser)
+    add_inputs(parser)
+    parser.rare(
+        "--priority",
+        choices=PRIORITIES,
+        default=Priority.NORMAL.name.lower(),
+        help="service class of the request; default: %(default)s",
+    )
+
+
+def add_inputs(parser: CommandParser) -> None:
+    """Declare `--input`."""
     parser.rare(
         "--input",
         type=_key_and_value,
@@ -34,12 +45,6 @@ def add_request(parser: CommandParser) -> None:
         default=[],
         metavar="NAME=TEXT",
         help="value of another input of the workflow; may be repeated",
-    )
-    parser.rare(
-        "--priority",
-        choices=PRIORITIES,
-        default=Priority.NORMAL.name.lower(),
-        help="service class of the request; default: %(default)s",
     )
 
 
@@ -92,7 +97,7 @@ def add_no_server(parser: CommandParser) -> None:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Declare `--json FILE`, refused before a long run rather than after it."""
     parser.add_argument(
-        "--json", type=_result_file, metavar="FILE", help="write the result to this file"
+        "--json", type=result_file, metavar="FILE", help="write the result to this file"
     )
 
 
@@ -103,7 +108,12 @@ def _key_and_value(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _result_file(text: str) -> Path:
+def result_file(text: str) -> Path:
+    """Return the path of a file that a command writes at its end.
+
+    Raises:
+        ArgumentTypeError: it can't be written.
+    """
     path = Path(text)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

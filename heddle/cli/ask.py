@@ -12,7 +12,6 @@ from heddle.app.server_writing import server_writing
 from heddle.cli.arguments import add_no_server, add_request, request_options
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, add_index, choices, server_config
-from heddle.cli.output.primitive_times import primitive_times
 from heddle.cli.output.quote_lines import quote_lines
 from heddle.cli.running.client import RunningServer, find_server, request_settings
 from heddle.cli.start_server import start_server
@@ -21,6 +20,7 @@ from heddle.core.passages import Passage
 from heddle.core.printing.printable import printable_line, printable_text
 from heddle.core.quotations import NOT_FOUND
 from heddle.core.results import FusedKv, RecallEstimate
+from heddle.exporters.stage_times import stage_times
 from heddle.runtime.events import (
     Answer,
     NodeFinished,
@@ -246,7 +246,9 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"passes {', '.join(receipt.passes) or 'none'}, numerics {receipt.numerics}",
         f"  tokens: {receipt.prompt_tokens} prompt ({receipt.prompt_tokens_reused} reused), "
         f"{receipt.generated_tokens} generated, {receipt.preemptions} preemptions, "
-        f"texts taken from an equal prompt: {receipt.repeated}",
+        f"texts taken from an equal prompt: {receipt.repeated}, "
+        f"tokens drafted by an earlier text: {receipt.drafted_tokens} "
+        f"({receipt.accepted_tokens} right)",
         f"  embedded or searched for while their list was written: {receipt.rows_ahead}",
         f"  clusters scanned: {receipt.lists_scanned} of {receipt.lists_probed} probed, "
         f"{receipt.lists_on_device} on a device; "
@@ -275,6 +277,6 @@ def receipt_lines(receipt: Receipt) -> list[str]:
     lines += [
         f"  {took.span.name:<28} {took.span.engine:<10} waited {took.waited_s:6.3f} s, "
         f"ran {took.ran_s:6.3f} s"
-        for took in primitive_times(receipt)
+        for took in stage_times(receipt.spans)
     ]
     return lines

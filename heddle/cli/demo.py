@@ -24,7 +24,6 @@ from heddle.cli.arguments import add_json
 from heddle.cli.bench import machine_record, version_record
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import MODEL_FIELDS, add_config, server_config
-from heddle.cli.output.primitive_times import primitive_times
 from heddle.cli.progress import ProgressLines
 from heddle.core.cache import write_json
 from heddle.core.errors import HeddleError, InputError
@@ -41,6 +40,7 @@ from heddle.demo.language_reference import (
     language_reference_documents,
 )
 from heddle.demo.scoring import gold_in_context, is_right
+from heddle.exporters.stage_times import stage_times
 from heddle.runtime.events import Answer, NodeStarted, RequestFailed, TokenDelta
 from heddle.runtime.handle import Handle
 from heddle.runtime.step_trace import Overlap
@@ -271,7 +271,7 @@ def _stages(outcomes: Sequence[Outcome]) -> list[tuple[str, float, float]]:
     waited_s: dict[str, float] = defaultdict(float)
     ran_s: dict[str, float] = defaultdict(float)
     for answer in answered:
-        for took in primitive_times(answer.receipt):
+        for took in stage_times(answer.receipt.spans):
             waited_s[took.span.kind.value] += took.waited_s
             ran_s[took.span.kind.value] += took.ran_s
     return [(kind, waited_s[kind] / len(answered), ran_s[kind] / len(answered)) for kind in ran_s]

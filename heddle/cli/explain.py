@@ -1,37 +1,39 @@
-"""`heddle explain WORKFLOW [--analyze DIR]`: the graph before and after each pass."""
+"""`heddle explain WORKFLOW [--analyze DIR]`: regions, what each pass does, where time goes."""
 
 import argparse
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
+import json
 from pathlib import Path
+from typing import Final
 
+from heddle.app.assembly.pass_runner import pass_runner
+from heddle.app.explain.analysis import Analysis, analyze
+from heddle.app.explain.explanation import Explainer, Explanation
+from heddle.app.explain.predicted import StageLengths
 from heddle.app.models.remote_name import is_remote
 from heddle.app.remote.refusals import LEFT_OUT
 from heddle.app.server_config import ServerConfig
-from heddle.cli.arguments import add_topk
+from heddle.cli.arguments import add_inputs, add_topk, result_file
 from heddle.cli.command_parser import CommandParser
-from heddle.cli.config_options import add_config, choices, server_config
-from heddle.cli.output.primitive_times import primitive_times
+from heddle.cli.config_options import add_config, server_config
+from heddle.cli.output.explained.page import explanation_page
+from heddle.cli.output.explained.text import explanation_lines
 from heddle.cli.progress import status
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.cache import cache_directory, read_json, write_json
 from heddle.core.errors import InputError
+from heddle.core.tasks import Optimizations
 from heddle.engines.vector.files.manifest import graph_path, read_manifest
 from heddle.engines.vector.ivf.early_stop.no_looks import why_never_of
-from heddle.graph.pgraph import PGraph, depths, topological_order
-from heddle.graph.primitive import RoundsConfig
+from heddle.exporters.perfetto import perfetto_trace
 from heddle.graph.render import render_mermaid, render_text
-from heddle.graph.verify import verify
-from heddle.lowering.lower import lower_region
-from heddle.lowering.rounds import lower_round
-from heddle.lowering.scope import initial_scope
-from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES
-from heddle.runtime.receipt import Receipt
+from heddle.passes.ask_ahead import AskAhead
+from heddle.runtime.clock import SystemClock
 from heddle.workflow.workflow import Workflow
 
-RUNS = 3
-DEFAULT_QUESTION = "What is this about?"
+RUNS: Final = 3
+RUNS_MAX: Final = 100
+DEFAULT_QUESTION: Final = "What is this about?"
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -47,132 +49,119 @@ def add_arguments(parser: CommandParser) -> None:
         help="run the workflow on this corpus and add measured times",
     )
     parser.add_argument(
+        "--runs", type=int, metavar="N", help=f"requests of --analyze; default: {RUNS}"
+    )
+    parser.add_argument(
         "--question",
         default=DEFAULT_QUESTION,
         metavar="TEXT",
         help=f"question for --analyze; default: {DEFAULT_QUESTION}",
     )
+    parser.add_argument(
+        "--html", type=result_file, metavar="FILE", help="write all of it as one page, too"
+    )
+    parser.add_argument(
+        "--perfetto",
+        type=result_file,
+        metavar="FILE",
+        help="write the timeline of --analyze for ui.perfetto.dev",
+    )
+    add_inputs(parser)
     add_topk(parser)
     add_config(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the workflow's first region before and after each pass, and measured times."""
+    """Print what happens to a workflow, and write the files that are asked for."""
+    _check(options)
     workflow = load_workflow(options.workflow, options.topk)
-    receipts = _analyze(workflow, options) if options.analyze else ()
-    predicted = _profile()
-    graph = lower_region(
-        workflow, workflow.entries, initial_scope(dict.fromkeys(workflow.inputs, ""))
-    ).graph
-    verify(graph)
-    _print(f"workflow {workflow.name!r} as lowered", graph, predicted, options.mermaid)
-    for rewrite in GRAPH_PASSES:
-        changed = rewrite.apply(graph)
-        if changed is None:
-            print(f"\nafter {rewrite.name}: no change")
-            continue
-        verify(changed)
-        graph = changed
-        _print(f"after {rewrite.name}", graph, predicted, options.mermaid)
-    _explain_rounds(graph, options.mermaid)
-    names = ", ".join(cycle_pass.name for cycle_pass in CYCLE_PASSES)
-    print(f"\non every scheduling cycle: {names}")
-    for branch in workflow.branches:
-        ways = ", ".join(map(str, branch.targets))
-        print(f"after node {branch.source!r} a callable edge chooses among {ways} or END;")
-        print("  what it chooses is lowered when it is known")
-    chosen = choices(options, ServerConfig).get("generator")
-    if chosen is not None and is_remote(chosen.value):
-        print(f"\nanother server runs the model: Heddle leaves out {LEFT_OUT}")
-    if options.analyze:
-        _explain_recall(options)
-    if receipts:
-        print("\n".join(_measured_lines(receipts)))
-    elif predicted:
-        print("\npredicted from the times of the last run with --analyze")
-    else:
-        print("\nno predicted times yet: run once with --analyze DIR")
+    config = server_config(options, index=options.analyze)
+    explainer = _explainer(config)
+    analysis = None if options.analyze is None else _analyze(workflow, config, explainer, options)
+    explanation = explainer.explain(workflow, analysis)
+    draw = render_mermaid if options.mermaid else render_text
+    print("\n".join(explanation_lines(explanation, draw)))
+    for line in _closing_lines(config, explainer, explanation):
+        print(f"\n{line}")
+    if options.html is not None:
+        options.html.write_text(explanation_page(explanation), encoding="utf-8")
+    if options.perfetto is not None and explanation.measured is not None:
+        trace = perfetto_trace(explanation.measured.runs, workflow.name)
+        options.perfetto.write_text(json.dumps(trace), encoding="utf-8")
     return 0
 
 
-def _explain_recall(options: argparse.Namespace) -> None:
-    """Say where searches of this corpus can't stop early, though a recall is promised."""
-    config = server_config(options, index=options.analyze)
-    if config.recall is None or graph_path(options.analyze).exists():
-        return
-    try:
-        why = why_never_of(read_manifest(options.analyze), config.nprobe)
-    except (FileNotFoundError, InputError):
-        return  # there is no index yet: the server has made one for its run alone
-    if why:
-        print(f"\nrecall {config.recall:g}: {why}")
+def _check(options: argparse.Namespace) -> None:
+    for flag, given in (("--perfetto", options.perfetto), ("--runs", options.runs)):
+        if given is not None and options.analyze is None:
+            raise InputError(f"{flag} needs a corpus to run the workflow on: add --analyze DIR")
+    if options.runs is not None and not 1 <= options.runs <= RUNS_MAX:
+        raise InputError(f"--runs must be from 1 to {RUNS_MAX}, got {options.runs}")
 
 
-def _explain_rounds(graph: PGraph, as_mermaid: bool) -> None:
-    """Print what each generation that retrieves while it decodes goes on with after a pause."""
-    depth = depths(graph)
-    for primitive in graph.primitives:
-        if not isinstance(primitive.config, RoundsConfig):
-            continue
-        pause, retrievals_max = primitive.config.pause, primitive.config.retrievals_max
-        when = (
-            f"after every {pause.after} tokens"
-            if pause.after is not None
-            else f"before a token of a probability under {pause.below}"
-        )
-        following = lower_round(primitive, 1, depth[primitive.name])
-        verify(following)
-        title = f"node {primitive.node!r} retrieves {when}, at most {retrievals_max} times"
-        _print(f"{title}; the first time it goes on with", following, {}, as_mermaid)
+def _explainer(config: ServerConfig) -> Explainer:
+    """Return what explains workflows as a server with this configuration treats them."""
+    mode = config.optimizations_max
+    asks = (
+        mode is Optimizations.APPROX
+        and config.kv_reuse.asks_alone
+        and not is_remote(config.generator)
+    )
+    return Explainer(
+        pass_runner(config, SystemClock()),
+        frozenset({AskAhead().name} if asks else ()),
+        has_passes=mode is not Optimizations.OFF,
+        known=StageLengths(_known_lengths()),
+    )
 
 
-def _print(title: str, graph: PGraph, predicted: Mapping[str, float], as_mermaid: bool) -> None:
-    print(f"\n{title}:")
-    print(render_mermaid(graph) if as_mermaid else render_text(graph))
-    if predicted:
-        print(f"predicted critical path: {_critical_path_s(graph, predicted):.3f} s")
-
-
-def _critical_path_s(graph: PGraph, seconds_by_kind: Mapping[str, float]) -> float:
-    """Return the longest way through the graph, each primitive as long as its kind's mean."""
-    by_name = graph.by_name()
-    finish: dict[str, float] = {}
-    for name in topological_order(graph):
-        starts = [finish[e.producer] for e in graph.edges if e.consumer == name]
-        length_s = seconds_by_kind.get(by_name[name].kind.value, 0.0)
-        finish[name] = max(starts, default=0.0) + length_s
-    assert set(finish) == set(depths(graph)), "the graph has a cycle"
-    return max(finish.values(), default=0.0)
-
-
-def _profile() -> dict[str, float]:
+def _known_lengths() -> dict[str, float]:
+    """Return what each kind of stage took in the last analysis; none where there was none [s]."""
     known = read_json(cache_directory() / "profile.json")
-    return dict(known) if isinstance(known, dict) else {}
+    if not isinstance(known, dict):
+        return {}
+    return {kind: length_s for kind, length_s in known.items() if isinstance(length_s, float)}
 
 
-def _analyze(workflow: Workflow, options: argparse.Namespace) -> Sequence[Receipt]:
-    """Run the workflow a few times; remember the medians by kind as the profile of predictions."""
-    config = server_config(options, index=options.analyze)
+def _analyze(
+    workflow: Workflow, config: ServerConfig, explainer: Explainer, options: argparse.Namespace
+) -> Analysis:
+    inputs = {**dict(options.input), "query": options.question}
+    runs = RUNS if options.runs is None else options.runs
     with start_server(config) as server, status("running the workflow"):
-        app = server.app(workflow)
-        receipts = [app.invoke(options.question).receipt for _ in range(RUNS)]
-    write_json(cache_directory() / "profile.json", _medians(receipts, by_kind=True))
-    return receipts
+        return analyze(server, workflow, inputs, runs, explainer.optimized)
 
 
-def _measured_lines(receipts: Sequence[Receipt]) -> Iterator[str]:
-    yield f"\nmeasured, median of {len(receipts)} runs; turns of a loop count from @0:"
-    for name, seconds in _medians(receipts, by_kind=False).items():
-        yield f"  {name:<28} {seconds:.4f} s"
-    latency_s = statistics.median(receipt.latency_s for receipt in receipts)
-    yield f"  {'the whole request':<28} {latency_s:.4f} s"
+def _closing_lines(
+    config: ServerConfig, explainer: Explainer, explanation: Explanation
+) -> list[str]:
+    """Return where predictions come from; remember what was measured for those of later calls."""
+    lines = []
+    if is_remote(config.generator):
+        lines.append(f"another server runs the model: Heddle leaves out {LEFT_OUT}")
+    if explanation.measured is not None:
+        lines += _recall_lines(config)
+        lengths = StageLengths.of(explanation.measured.table.rows)
+        write_json(cache_directory() / "profile.json", dict(lengths.by_kind))
+        lines.append(
+            "longest ways and gains: by the times of these runs; the column predicted: by the "
+            "engines' own cost models, from what each step had to do"
+        )
+    elif explainer.known.by_kind:
+        lines.append("predicted from the times of the last run with --analyze")
+    else:
+        lines.append("no predicted times yet: run once with --analyze DIR")
+    return lines
 
 
-def _medians(receipts: Sequence[Receipt], *, by_kind: bool) -> dict[str, float]:
-    times: dict[str, list[float]] = {}
-    for receipt in receipts:
-        for took in primitive_times(receipt):
-            key = took.span.kind.value if by_kind else took.span.name
-            times.setdefault(key, []).append(took.ran_s)
-    return {key: statistics.median(values) for key, values in times.items()}
+def _recall_lines(config: ServerConfig) -> list[str]:
+    """Say where searches of this corpus can't stop early, though a recall is promised."""
+    corpus = Path(str(config.index))
+    if config.recall is None or graph_path(corpus).exists():
+        return []
+    try:
+        why = why_never_of(read_manifest(corpus), config.nprobe)
+    except (FileNotFoundError, InputError):
+        return []  # there is no index yet: the server has made one for its run alone
+    return [f"recall {config.recall:g}: {why}"] if why else []

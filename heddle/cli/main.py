@@ -26,7 +26,10 @@ COMMANDS: Final = {
     "search": ("heddle.cli.search", "find passages in an indexed directory"),
     "ask": ("heddle.cli.ask", "answer a question from an indexed directory"),
     "chat": ("heddle.cli.chat", "ask question after question, with follow-ups"),
-    "explain": ("heddle.cli.explain", "show a workflow's graph before and after each pass"),
+    "explain": (
+        "heddle.cli.explain",
+        "show a workflow's graph, what each pass does, and where its time goes",
+    ),
     "serve": ("heddle.cli.serve", "serve an indexed directory over HTTP"),
     "keys": ("heddle.cli.keys", "make API keys for a server's clients"),
     "eval": ("heddle.cli.eval", "measure answer quality on questions with known answers"),

@@ -1,4 +1,7 @@
-"""`heddle profile`: what each embedding lane costs, how deep it may be queued, what that saves."""
+"""`heddle profile`: what each embedding lane costs, how deep it may be queued, what that saves.
+
+With --memory instead: how KV pages and the index share the memory.
+"""
 
 import argparse
 import json
@@ -19,6 +22,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_json
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, server_config
+from heddle.cli.profiles.memory import MODEL_FIELDS, profile_memory
 from heddle.core.errors import InputError
 from heddle.costs.batch_cost import LaneDepth
 from heddle.costs.deployment_cost import Deployment, Offloading
@@ -76,13 +80,28 @@ def add_arguments(parser: CommandParser) -> None:
         metavar="N",
         help="average queries per second, for the cost model; default: 100",
     )
+    parser.add_argument(
+        "--memory",
+        type=Path,
+        metavar="DIR",
+        help="measure instead how KV pages and the index of this corpus share the memory",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=10.0,
+        metavar="N",
+        help="how long each rate is tried, with --memory; default: 10, about 5 minutes in all",
+    )
     add_json(parser)
-    add_config(parser, only=LANE_FIELDS)
+    add_config(parser, only=(*LANE_FIELDS, *MODEL_FIELDS))
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Time every lane and print the figures."""
+    if options.memory is not None:
+        return profile_memory(options)
     slos_s: tuple[float, ...] = options.slo
     config = server_config(options, only=LANE_FIELDS, index=Path())
     if options.peak < 1:

@@ -14,7 +14,7 @@ from heddle.workflow.searches import with_searches
 from heddle.workflow.workflow import Workflow
 
 WORKFLOW_HELP: Final = (
-    f"one of {', '.join(PRESETS)}, or FILE.py:NAME of a RAGraph or a function of yours"
+    f"one of {', '.join(PRESETS)}, or FILE.py:NAME, a RAGraph or a workflow function"
 )
 
 

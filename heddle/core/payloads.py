@@ -302,6 +302,9 @@ class DecodePayload:
     The last `continues` tokens of the prompt are what earlier decodes of the same answer wrote:
     text, stop strings, draws and max_tokens go on from there, and Generated holds the whole.
     The last `resumes` of these were written by a failed try of this decode: its pause counts them.
+
+    `draft` is a likely text of this decode, token by token, the part that `continues` included. The
+    lane may check several of these tokens in one step; the text doesn't depend on them.
     """
 
     prefill_task: int
@@ -310,6 +313,7 @@ class DecodePayload:
     continues: int = 0
     resumes: int = 0
     prompt: SequenceKv | None = None
+    draft: tuple[int, ...] = ()
     rows: int = 1
 
 

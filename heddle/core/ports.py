@@ -166,8 +166,8 @@ class WorkPool(Protocol):
 class Tracer(Protocol):
     """Hears of every step, to draw and count; costs nothing when absent."""
 
-    def step(self, lane: str, ended_s: float, seconds: float) -> None:
-        """Take in one step of a lane: when its frame came in, and how long it took [s]."""
+    def step(self, frame: Frame, ended_s: float) -> None:
+        """Take in one step of a lane: its frame, and when that came in [s]."""
         ...
 
 

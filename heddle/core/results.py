@@ -290,7 +290,9 @@ class Generated:
 
     Where it only pauses, `text` lacks what later tokens may still change. `tokens_left` is how
     many more tokens its sequence could have had in the lane's context. `transfer` is there where
-    another lane had prefilled its prompt, `remote` where another server wrote the text.
+    another lane had prefilled its prompt, `remote` where another server wrote the text. Of its
+    draft, `drafted` tokens were checked in steps for earlier tokens, and `accepted` of these were
+    right: each has saved a step.
     """
 
     text: str
@@ -300,6 +302,8 @@ class Generated:
     tokens_left: int = 0
     transfer: KvTransfer | None = None
     remote: RemoteRun | None = None
+    drafted: int = 0
+    accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Linear:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        self._is_packed = can_pack(weight.device)
+        self._is_packed = can_pack(weight)
         self._weight, self._bias = weight, bias
         if self._is_packed:
             self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_FOR_ROWS)
@@ -130,9 +130,16 @@ class PackedBert:
         return last(hidden, rows.lengths, wanted)
 
 
-def can_pack(device: torch.device) -> bool:
-    """Whether weights can be stored in oneDNN's blocks: on a CPU, with its operators in torch."""
-    return device.type == "cpu" and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+def can_pack(weight: Tensor) -> bool:
+    """Whether a weight can be stored in oneDNN's blocks: on a CPU, with its operators in torch.
+
+    In bfloat16 oneDNN needs AVX-512 or AVX-NE-CONVERT; elsewhere torch multiplies by other means.
+    """
+    if weight.device.type != "cpu" or not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
+        return False
+    if weight.dtype is torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return weight.dtype is torch.float32
 
 
 def attention(projected: Tensor, lengths: Sequence[int], n_heads: int) -> Tensor:

@@ -123,6 +123,7 @@ class DecodeConfig:
 
     In a generation of rounds the value is what they all have written: a Generated. `written` is
     the round before, whose tokens the prompt ends with; `pause` says where this one ends.
+    `has_draft`: its text is likely to be that of its node in the last turn.
     """
 
     prefill: str
@@ -130,6 +131,7 @@ class DecodeConfig:
     as_lines: bool
     pause: Pause = NO_PAUSE
     written: str | None = None
+    has_draft: bool = False
 
     @property
     def is_round(self) -> bool:

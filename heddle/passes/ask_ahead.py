@@ -42,6 +42,10 @@ class AskAhead:
         primitives = (*askings, *graph.primitives)
         return replace(graph, primitives=primitives, edges=graph.edges | data_edges(primitives))
 
+    def reason(self, graph: PGraph) -> str:
+        """Return why nothing changes."""
+        return "no prompt has a question behind passages that are found in the same region"
+
 
 def _asking(prefill: Primitive, passages: frozenset[str]) -> Primitive | None:
     """Return what runs a prompt's question ahead of it; None where nothing is to be waited for."""

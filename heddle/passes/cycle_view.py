@@ -9,6 +9,7 @@ from heddle.core.payloads import Payload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity
 from heddle.costs.substage import SearchCall
+from heddle.costs.throughput import ThroughputCurve
 
 Key = tuple[int, str]
 """Names a primitive under way: its request's id and its own name."""
@@ -49,7 +50,10 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
-    """One engine this cycle: what waits, what runs, what its steps cost."""
+    """One engine this cycle: what waits, what runs, what its steps cost.
+
+    `tokens` are those of the LLM tasks in flight: of each prompt and of each decode's next step.
+    """
 
     name: str
     kinds: frozenset[PrimitiveKind]
@@ -60,11 +64,26 @@ class EngineView:
     stage_s: float | None  # mean length of a whole stage (task) on this engine, measured [s]
     budget_s: float | None  # the step budget in force
     calls: tuple[SearchCall, ...] = ()  # the newest searches, told after every 32 that have ended
+    tokens: int = 0
 
     @property
     def has_lists(self) -> bool:
         """Whether it searches inverted lists: only then `calls` are told."""
         return self.costs is not None and "lists" in self.costs.coefficients_s
+
+    @property
+    def curve(self) -> ThroughputCurve | None:
+        """Its throughput by the tokens of a step; None where it computes no tokens."""
+        return ThroughputCurve.of(self.costs)
+
+    @property
+    def room_per_s(self) -> float:
+        """Tokens a second that it could compute beside its tasks, the paper's τ·T_max − T_curr.
+
+        Zero or less where it is busy, where requests wait for it, or where nothing is measured.
+        """
+        curve = self.curve
+        return 0.0 if curve is None or self.pending else curve.room_per_s(self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +91,10 @@ class Provisional:
     """A prompt of `tokens` tokens as it will be if a search finds nothing better from now on.
 
     That has this `probability`; the search goes on for about `rest_s` [s], and then `prefill` of
-    the request goes to `engine`.
+    the request goes to `engine`. `win_rate` is how often guesses of this node have won by now,
+    over how often they were predicted to, at most 1. The prompt shows `chunk_ids`; `looks` counts
+    the looks at the search, and `looks_stable` those since the passages changed. Behind the prompt
+    at most `decode_tokens` tokens can be written ahead, 0 = none.
     """
 
     request_id: int
@@ -81,6 +103,16 @@ class Provisional:
     tokens: int
     probability: float
     rest_s: float
+    win_rate: float = 1.0
+    chunk_ids: tuple[int, ...] = ()
+    looks: int = 1
+    looks_stable: int = 0
+    decode_tokens: int = 0
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """The prefill of the request, which has one guess at a time."""
+        return self.request_id, self.prefill
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,4 +181,15 @@ class Speculate:
     gain_s: float
 
 
-Edit = SetBudget | Reorder | AddEdge | Replace | Speculate
+@dataclass(frozen=True, slots=True)
+class SpeculateDecode:
+    """Edit: write on behind a prompt that is computed ahead. `gain_s` is the predicted gain.
+
+    It acts where the prompt's `Speculate` came before it in the same cycle.
+    """
+
+    provisional: Provisional
+    gain_s: float
+
+
+Edit = SetBudget | Reorder | AddEdge | Replace | Speculate | SpeculateDecode

@@ -39,6 +39,10 @@ class DecomposeStages:
         }
         return replace(graph, edges=graph.edges | items) if items else None
 
+    def reason(self, graph: PGraph) -> str:
+        """Return why nothing changes."""
+        return "no list of a tool is searched for, and no texts are stored"
+
 
 def _embeds_a_slot(primitive: Primitive) -> bool:
     config = primitive.config

@@ -1,7 +1,7 @@
 """Checks the edits of a cycle pass against the wavefront that it saw, before any takes effect."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from heddle.core.errors import InternalError
 from heddle.passes.cycle_view import (
@@ -14,35 +14,61 @@ from heddle.passes.cycle_view import (
     Replace,
     SetBudget,
     Speculate,
+    SpeculateDecode,
 )
 
 
-def check_edits(view: CycleView, edits: Iterable[Edit]) -> None:
-    """Check that every edit names what is there, and changes nothing that it must not.
+def check_edits(view: CycleView, found: object, before: Sequence[Edit] = ()) -> tuple[Edit, ...]:
+    """Return the edits that a pass has returned, once all of them are found to be right.
+
+    Args:
+        view: what the pass saw.
+        found: what it returned.
+        before: the edits of other passes in this cycle, which are checked already.
 
     Raises:
-        InternalError: one doesn't; none of them may take effect.
+        InternalError: one is no edit, names what isn't there, or changes what it must not; none of
+            them may take effect.
     """
+    if not isinstance(found, Sequence):
+        raise InternalError(f"it returned {type(found).__name__}: return a tuple of edits")
     waiting = {ready.key: ready for ready in view.wavefront}
-    held: set[Key] = set()  # consumers of new edges, which can't be producers any more
-    for edit in edits:
-        if not math.isfinite(edit.gain_s):
-            raise InternalError(f"{edit!r} predicts no finite gain_s")
-        match edit:
-            case SetBudget(engine=engine, budget_s=budget_s):
-                _check_engine(view, engine)
-                if not budget_s > 0:
-                    raise InternalError(f"budget_s must be above 0, got {budget_s}")
-            case Reorder():
-                _check_engine(view, edit.engine)
-                _check_order(waiting, edit)
-            case AddEdge():
-                _check_edge(waiting, held, edit)
-            case Replace():
-                _check_replacement(_untouched(waiting, (edit.request_id, edit.primitive)), edit)
-            case Speculate(provisional=provisional):
-                if provisional not in view.provisional:
-                    raise InternalError(f"{provisional!r} is not offered")
+    # Consumers of new edges can't be producers any more.
+    held: set[Key] = {(e.request_id, e.consumer) for e in before if isinstance(e, AddEdge)}
+    for edit in found:
+        _check_edit(view, waiting, held, edit)
+    return tuple(found)
+
+
+def _check_edit(
+    view: CycleView, waiting: Mapping[Key, Ready], held: set[Key], edit: object
+) -> None:
+    if not isinstance(edit, Edit):
+        raise InternalError(f"{edit!r:.60} is no edit of heddle.passes.cycle_view")
+    _check_number(edit, "gain_s", edit.gain_s)
+    if not math.isfinite(edit.gain_s):
+        raise InternalError(f"{edit!r} predicts no finite gain_s")
+    match edit:
+        case SetBudget(engine=engine, budget_s=budget_s):
+            _check_engine(view, engine)
+            _check_number(edit, "budget_s", budget_s)
+            if not budget_s > 0:
+                raise InternalError(f"SetBudget.budget_s must be above 0, got {budget_s}")
+        case Reorder():
+            _check_engine(view, edit.engine)
+            _check_order(waiting, edit)
+        case AddEdge():
+            _check_edge(waiting, held, edit)
+        case Replace():
+            _check_replacement(_untouched(waiting, (edit.request_id, edit.primitive)), edit)
+        case Speculate(provisional=provisional) | SpeculateDecode(provisional=provisional):
+            if provisional not in view.provisional:
+                raise InternalError(f"{provisional!r} is not offered")
+
+
+def _check_number(edit: Edit, name: str, value: object) -> None:
+    if not isinstance(value, int | float) or math.isnan(value):
+        raise InternalError(f"{type(edit).__name__}.{name} must be a number, got {value!r:.40}")
 
 
 def _check_engine(view: CycleView, engine: str) -> None:

@@ -31,6 +31,12 @@ class PipelineDecoding:
                 items.update(_to_searches(graph, embedding))
         return replace(graph, edges=graph.edges | items) if items else None
 
+    def reason(self, graph: PGraph) -> str:
+        """Return why nothing changes."""
+        if any(_writes_list(p) for p in graph.primitives):
+            return "no search takes the items of the list that is written"
+        return "no generation writes a list for a search"
+
 
 def _writes_list(primitive: Primitive) -> bool:
     config = primitive.config

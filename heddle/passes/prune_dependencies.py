@@ -19,3 +19,7 @@ class PruneDependencies:
         """Return the pruned graph, or None when there is nothing to prune."""
         kept = frozenset(edge for edge in graph.edges if edge.kind is not EdgeKind.ORDER)
         return None if kept == graph.edges else graph.with_edges(kept)
+
+    def reason(self, graph: PGraph) -> str:
+        """Return why nothing changes."""
+        return "no edge only repeats the order of the nodes"

@@ -1,21 +1,24 @@
 """Runs the passes: times each, verifies after each change, can leave any out by name."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
-from heddle.core.errors import ConfigError, InternalError
+from heddle.core.errors import ConfigError, HeddleError, InternalError
 from heddle.core.ports import Clock
 from heddle.graph.pgraph import PGraph
 from heddle.graph.verify import verify
 from heddle.passes.ask_ahead import AskAhead
 from heddle.passes.cycle_view import CycleView, Edit
 from heddle.passes.decompose_stages import DecomposeStages
+from heddle.passes.draft_answers import DraftAnswers
 from heddle.passes.edit_check import check_edits
 from heddle.passes.pipeline_decoding import PipelineDecoding
 from heddle.passes.prune_dependencies import PruneDependencies
+from heddle.passes.rewrite_check import check_rewrite
 from heddle.passes.skip_repeats import SkipRepeats
+from heddle.passes.speculate_generation import SpeculateGeneration
 from heddle.passes.speculate_prefill import SpeculatePrefill
 from heddle.passes.split_prefill import SplitPrefill
 from heddle.passes.split_substages import SplitSubstages
@@ -36,6 +39,15 @@ class GraphPass(Protocol):
         ...
 
 
+@runtime_checkable
+class ExplainsItself(Protocol):
+    """A graph pass that can say why it leaves a graph as it is. A pass may do without."""
+
+    def reason(self, graph: PGraph) -> str:
+        """Return in plain words why `apply` returns None for this graph."""
+        ...
+
+
 class CyclePass(Protocol):
     """Looks at the wavefront of all requests, every scheduling cycle."""
 
@@ -53,12 +65,17 @@ class CyclePass(Protocol):
 GRAPH_PASSES: Final[tuple[GraphPass, ...]] = (
     PruneDependencies(),
     SkipRepeats(),
+    DraftAnswers(),
     PipelineDecoding(),
     DecomposeStages(),
     SplitPrefill(),  # of the searches that begin early, the first end early
 )
 REQUESTED_PASSES: Final[tuple[GraphPass, ...]] = (AskAhead(),)
-CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (SplitSubstages(), SpeculatePrefill())
+CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (
+    SplitSubstages(),
+    SpeculatePrefill(),
+    SpeculateGeneration(),  # behind the prompts of the pass before
+)
 
 
 def check_pass_names(
@@ -82,12 +99,36 @@ def check_pass_names(
 class PassRecord:
     """One application of a pass: whether it changed anything, and how long it took [s].
 
-    `error` says why it was left out, where failing passes are.
+    `error` says why it was left out, where failing passes are. `reason` says why it changed
+    nothing; it is empty where the pass has no `reason`.
     """
 
     name: str
     changed: bool
     seconds: float
+    error: str = ""
+    reason: str = ""
+
+
+class PassStep(NamedTuple):
+    """A graph as it is behind one pass, and what the pass did."""
+
+    graph: PGraph
+    record: PassRecord
+
+
+@dataclass(slots=True)
+class CycleCount:
+    """What a cycle pass has done so far.
+
+    It was asked in `cycles` cycles and returned edits in `acted` of them; `gain_s` is the sum of
+    the gains that these edits predicted [s]. `error` says why it is left out since, where it
+    failed.
+    """
+
+    cycles: int = 0
+    acted: int = 0
+    gain_s: float = 0.0
     error: str = ""
 
 
@@ -118,6 +159,7 @@ class PassRunner:
     on_failure: str = "fail"
     seconds: dict[str, float] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
+    cycle_counts: dict[str, CycleCount] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.on_failure not in ("fail", "keep"):
@@ -133,23 +175,33 @@ class PassRunner:
 
         `requested` names the passes that the request asks for beside those that all get.
         """
-        verify(graph)
         records = []
+        for step in self.steps(graph, requested):
+            graph = step.graph
+            records.append(step.record)
+        return graph, tuple(records)
+
+    def steps(self, graph: PGraph, requested: frozenset[str] = frozenset()) -> Iterator[PassStep]:
+        """Run every enabled graph pass as `optimize` does, and yield the graph behind each."""
+        verify(graph)
         asked_for = (p for p in self.requested_passes if p.name in requested)
-        for rewrite in (*self.graph_passes, *asked_for):
-            if rewrite.name in self.disabled:
+        for graph_pass in (*self.graph_passes, *asked_for):
+            if graph_pass.name in self.disabled:
                 continue
             started_s = self.clock.now_s()
             try:
-                rewritten, error = _rewrite(rewrite, graph), ""
+                rewritten, error = _rewrite(graph_pass, graph), ""
             except InternalError as failure:
                 if self.on_failure == "fail":
                     raise
-                self.failed.add(rewrite.name)
+                self.failed.add(graph_pass.name)
                 rewritten, error = None, str(failure)
-            records.append(self._record(rewrite.name, rewritten is not None, started_s, error))
+            seconds = self._time(graph_pass.name, started_s)
+            is_idle = rewritten is None and not error
+            reason = _reason(graph_pass, graph) if is_idle else ""
             graph = graph if rewritten is None else rewritten
-        return graph, tuple(records)
+            changed = rewritten is not None
+            yield PassStep(graph, PassRecord(graph_pass.name, changed, seconds, error, reason))
 
     def look(self, view: CycleView) -> tuple[Edit, ...]:
         """Run every enabled cycle pass on the wavefront and return all edits."""
@@ -157,30 +209,46 @@ class PassRunner:
         for cycle_pass in self.cycle_passes:
             if cycle_pass.name in self.disabled or cycle_pass.name in self.failed:
                 continue
+            count = self.cycle_counts.setdefault(cycle_pass.name, CycleCount())
             started_s = self.clock.now_s()
             try:
-                found = cycle_pass.apply(view)
-                check_edits(view, (*edits, *found))
-            except Exception:
+                found = check_edits(view, cycle_pass.apply(view), edits)
+            except (Exception, SystemExit) as error:  # a user's pass may do anything
                 log.exception("cycle pass %s failed and is left out from now on", cycle_pass.name)
                 self.failed.add(cycle_pass.name)
+                count.error = f"{type(error).__name__}: {error}"
                 found = ()
-            self._record(cycle_pass.name, bool(found), started_s)
+            self._time(cycle_pass.name, started_s)
+            count.cycles += 1
+            count.acted += bool(found)
+            count.gain_s += sum(edit.gain_s for edit in found)
             edits.extend(found)
         return tuple(edits)
 
-    def _record(self, name: str, changed: bool, started_s: float, error: str = "") -> PassRecord:
+    def _time(self, name: str, started_s: float) -> float:
         seconds = self.clock.now_s() - started_s
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
-        return PassRecord(name, changed, seconds, error)
+        return seconds
+
+
+def _reason(graph_pass: GraphPass, graph: PGraph) -> str:
+    """Return why a pass changed nothing; a request never fails for want of words."""
+    if not isinstance(graph_pass, ExplainsItself):
+        return ""
+    try:
+        return str(graph_pass.reason(graph))
+    except (Exception, SystemExit):  # a user's pass may do anything
+        log.exception("pass %s could not say why it changed nothing", graph_pass.name)
+        return ""
 
 
 def _rewrite(rewrite: GraphPass, graph: PGraph) -> PGraph | None:
     """Apply a pass and verify what it returns; whatever goes wrong is an InternalError."""
     try:
         rewritten = rewrite.apply(graph)
-        if rewritten is not None:
-            verify(rewritten)
-    except Exception as error:
+        return None if rewritten is None else check_rewrite(graph, rewritten)
+    except HeddleError as error:
         raise InternalError(f"pass {rewrite.name!r} failed: {error}") from error
-    return rewritten
+    except (Exception, SystemExit) as error:  # a user's pass may do anything
+        what = f"{type(error).__name__}: {error}"
+        raise InternalError(f"pass {rewrite.name!r} failed: {what}") from error

@@ -25,6 +25,10 @@ class SkipRepeats:
         primitives = tuple(_marked(p, rounds) for p in graph.primitives)
         return None if primitives == graph.primitives else replace(graph, primitives=primitives)
 
+    def reason(self, graph: PGraph) -> str:
+        """Return why nothing changes."""
+        return "no prompt here belongs to a later turn of a loop"
+
 
 def _marked(primitive: Primitive, rounds: set[str]) -> Primitive:
     config = primitive.config

@@ -1,14 +1,15 @@
-"""Compute a prompt with the passages that a search has by now, while it goes on.
+"""Compute prompts with the passages that their searches have by now, while these go on.
 
-Source: HedraRAG §4.3 (speculative generation); its condition T_curr < τ·T_max is here an engine
-    that has nothing else to do.
-Deviates: by predicted gain, not by the distance of the hits; and only the prompt is computed.
+Source: HedraRAG §4.3 (speculative generation): guesses are added while T_curr < τ·T_max.
+Deviates: among the guesses, the predicted gain chooses, not the distance of the hits. The engine
+    runs a guess in the background, so that no request's step gets longer by it.
 Keeps: every answer. What was computed is found by its tokens or not at all.
 """
 
 from dataclasses import dataclass
 
 from heddle.costs.speculation import speculation_gain_s
+from heddle.costs.throughput import ThroughputCurve
 from heddle.passes.cycle_view import CycleView, Edit, EngineView, Provisional, Speculate
 
 
@@ -20,25 +21,42 @@ class SpeculatePrefill:
     name: str = "speculate_prefill"
 
     def apply(self, view: CycleView) -> tuple[Edit, ...]:
-        """Return the prompt with the largest gain for each engine that is idle."""
-        best: dict[str, Speculate] = {}
+        """Return the prompts with the largest gains, until their engines have no room left."""
+        offered: dict[str, list[Provisional]] = {}
         for provisional in view.provisional:
-            gain_s = self._gain_s(provisional, view.engines[provisional.engine])
-            known = best.get(provisional.engine)
-            if gain_s > (0.0 if known is None else known.gain_s):
-                best[provisional.engine] = Speculate(provisional, gain_s)
-        return tuple(best.values())
+            offered.setdefault(provisional.engine, []).append(provisional)
+        return tuple(
+            edit for name, prompts in offered.items() for edit in self._fill(view, name, prompts)
+        )
 
-    def _gain_s(self, provisional: Provisional, engine: EngineView) -> float:
-        # What is in flight may be a guess as well: one at a time.
-        if engine.in_flight or engine.pending or engine.costs is None:
-            return 0.0
-        tokens = float(provisional.tokens)
+    def _fill(self, view: CycleView, name: str, prompts: list[Provisional]) -> list[Edit]:
+        engine = view.engines[name]
+        curve = engine.curve
+        if curve is None or engine.room_per_s <= 0:
+            return []
+        edits: list[Edit] = []
+        left, tokens = list(prompts), engine.tokens
+        while left and curve.room_per_s(tokens) > 0:
+            gains = [self._gain_s(prompt, engine, curve, tokens) for prompt in left]
+            best = max(range(len(left)), key=gains.__getitem__)
+            if gains[best] <= 0:
+                break
+            prompt = left.pop(best)
+            edits.append(Speculate(prompt, gains[best]))
+            tokens += prompt.tokens
+        return edits
+
+    def _gain_s(
+        self, prompt: Provisional, engine: EngineView, curve: ThroughputCurve, tokens: int
+    ) -> float:
+        """Return the predicted gain of a prompt behind `tokens` tokens of others [s].
+
+        Those go first, so that only the rest of the search after them can be saved.
+        """
+        assert engine.costs is not None, "a curve is of costs"
         # Right or wrong, a guess takes the engine a step more than the prompt alone would.
         overhead_s = engine.costs.predict_s({"call": 1.0})
-        step = {"prefill_tokens": tokens, "context_tokens": tokens}
-        prefill_s = overhead_s + engine.costs.predict_s(step)
-        gain_s = speculation_gain_s(
-            provisional.probability, provisional.rest_s, prefill_s, self.step_s
-        )
-        return gain_s - overhead_s
+        prefill_s = overhead_s + curve.token_s * prompt.tokens
+        rest_s = max(0.0, prompt.rest_s - curve.seconds(tokens))
+        probability = prompt.probability * prompt.win_rate
+        return speculation_gain_s(probability, rest_s, prefill_s, self.step_s) - overhead_s

@@ -31,6 +31,10 @@ class SplitPrefill:
         items = frozenset(_edges(graph, hits))
         return replace(graph, edges=graph.edges | items) if items else None
 
+    def reason(self, graph: PGraph) -> str:
+        """Return why nothing changes."""
+        return "no prompt shows passages that are found for one item of a list after another"
+
 
 def _edges(graph: PGraph, hits: dict[str, str]) -> Iterator[Edge]:
     for collect in graph.primitives:

@@ -25,7 +25,7 @@ What may run
     `readiness`         opens regions and finds the primitives whose inputs are complete
     `controls`          primitives that need no engine: callable edges, joined passages, rounds
     `pipeline`          readers of a list that begin with its first items
-    `repeats`           texts that are there already, for prompts that come again in a loop
+    `repeats`           texts that loops have written before: taken again, or drafts of the next
     `conditions`        calls a callable edge and reads the nodes that it names
     `function_calls`    workflow functions: the regions that they make, the values they wait for
     `rounds`            generations that retrieve while they decode: when the next round is due
@@ -58,5 +58,6 @@ What comes back
 Beside the way
     `supervision`       decides whether a lane is dead or hangs, and when it may restart
     `step_trace`        which engine was busy when
+    `step_log`          each step of each engine, beside what its cost model gave for it
     `counters`          totals for `/health` and tests
 """

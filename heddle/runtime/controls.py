@@ -3,6 +3,7 @@
 import logging
 from dataclasses import dataclass, field
 
+from heddle.core.payloads import DecodePayload
 from heddle.core.ports import Clock
 from heddle.graph.primitive import (
     CollectConfig,
@@ -15,11 +16,11 @@ from heddle.graph.primitive import (
 )
 from heddle.runtime.conditions import choose_targets
 from heddle.runtime.events import TokenDelta
-from heddle.runtime.folding import text_value
+from heddle.runtime.folding import fold, text_value
 from heddle.runtime.function_calls import FunctionCalls
 from heddle.runtime.readiness import Readiness
-from heddle.runtime.repeats import repeated
-from heddle.runtime.request import PrimitiveRun, Request
+from heddle.runtime.repeats import remember, repeated
+from heddle.runtime.request import Guess, PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.rounds import Rounds
 from heddle.runtime.values import as_passages, resolve, unique_passages
@@ -88,11 +89,14 @@ class Controls:
         self.readiness.complete(request, run, None, now_s)
 
     def _take_again(self, request: Request, prefill: PrimitiveRun, now_s: float) -> None:
-        """End a generation with what its node has written for the same prompt before."""
-        result = repeated(request, prefill)
-        assert result is not None, f"{prefill.primitive.name!r} has no text"
+        """End a generation with what was written for the same prompt before, or ahead of it."""
         assert prefill.plan.rider is not None, f"{prefill.primitive.name!r} has no decode"
         decode = request.runs[prefill.plan.rider]
+        if prefill.won is not None:
+            self._take_ahead(request, prefill, decode, prefill.won, now_s)
+            return
+        result = repeated(request, prefill)
+        assert result is not None, f"{prefill.primitive.name!r} has no text"
         config, node, receipt = decode.primitive.config, decode.primitive.node, request.receipt
         assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
         if prefill.plan.started is not None:
@@ -103,6 +107,33 @@ class Controls:
         decode.sent_s = now_s  # its prefill's end doesn't start it
         self.readiness.complete(request, prefill, None, now_s)
         value = text_value(result.text, config.as_lines, node, receipt)
+        self.readiness.complete(request, decode, value, now_s)
+
+    def _take_ahead(
+        self,
+        request: Request,
+        prefill: PrimitiveRun,
+        decode: PrimitiveRun,
+        guess: Guess,
+        now_s: float,
+    ) -> None:
+        """End a generation with the text that was written behind its guess, which has won."""
+        ahead, config = guess.ahead, decode.primitive.config
+        assert ahead is not None, "a guess without a decode has no text"
+        assert ahead.result is not None, "the text is not whole"
+        assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
+        if prefill.plan.started is not None:
+            request.sink(prefill.plan.started)
+        if ahead.text:
+            request.sink(TokenDelta(decode.primitive.node, ahead.text))
+        if guess.prefilled is not None:
+            request.receipt.take_prompt(prefill.primitive.name, guess.prefilled)
+        for run in (prefill, decode):
+            run.engine, run.ready_s, run.sent_s = guess.engine, now_s, now_s
+        decode.prefill, decode.payload = prefill, DecodePayload(guess.task_id, config.sampling)
+        remember(request, decode, ahead.result)
+        value = fold(decode.primitive, {0: ahead.result}, None, request.receipt)
+        self.readiness.complete(request, prefill, None, now_s)
         self.readiness.complete(request, decode, value, now_s)
 
     def _watch(self, workflow: str, node: str, seconds: float) -> None:

@@ -20,16 +20,18 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import SearchScope
 from heddle.core.tasks import Priority
 from heddle.costs.micro_batch import micro_batch_rows
+from heddle.costs.win_rate import WinRates
 from heddle.graph.primitive import DecodeConfig, Primitive
 from heddle.runtime.batching import Pending, Take
+from heddle.runtime.events import TokenDelta
 from heddle.runtime.guess import end_guess, guessable
 from heddle.runtime.lane import Lane
 from heddle.runtime.long_prompts import LongPrompt, LongPrompts
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.payload_builder import Built, build_lead, build_payload
 from heddle.runtime.receipt import FallbackKind
-from heddle.runtime.repeats import repeated
-from heddle.runtime.request import PrimitiveRun, Request
+from heddle.runtime.repeats import draft_of, repeated
+from heddle.runtime.request import Guess, PrimitiveRun, Request, TextAhead
 from heddle.runtime.task_table import TaskTable
 from heddle.runtime.values import generated
 from heddle.workflow.nodes import (
@@ -66,6 +68,8 @@ class Dispatcher:
         speculates: whether searches tell what they have found by now, so that prompts can be
             computed ahead with that.
         threads: make the prompts that take long; None = they are made at once.
+        win_rates: how the guesses of each node have ended.
+        preferred: names of lanes that carry out their kinds alone, though others could.
         controls: the ready primitives that need no engine, oldest first.
 
     Mutates: the lanes' queues, the runs of primitives that are queued or sent, `tasks`, `controls`.
@@ -78,6 +82,8 @@ class Dispatcher:
     tokenizer: Tokenizer | None
     speculates: bool = False
     threads: WorkPool | None = None
+    win_rates: WinRates = field(default_factory=WinRates)
+    preferred: frozenset[str] = frozenset()
     controls: deque[tuple[Request, PrimitiveRun]] = field(default_factory=deque)
     long_prompts: LongPrompts = field(init=False)
     _able: dict[PrimitiveKind, list[Lane]] = field(default_factory=dict)
@@ -93,6 +99,9 @@ class Dispatcher:
                 )
             for kind in port.kinds:
                 self._able.setdefault(kind, []).append(lane)
+        for kind, able in self._able.items():
+            chosen = [lane for lane in able if lane.port.name in self.preferred]
+            self._able[kind] = chosen or able
 
     def check(self, workflow: Workflow) -> None:
         """Refuse a workflow that these engines can't run.
@@ -156,12 +165,19 @@ class Dispatcher:
         run.payload = built.payload
         if built.shown:
             request.shown[run.primitive.node] = built.shown
-        if repeated(request, run) is None:
+        run.won = _whole_text(run)
+        if run.won is None and repeated(request, run) is None:
             self.requeue(request, run, now_s)
             return
         self._end_asking(request, run)
-        end_guess(self.tasks, request, run, now_s, is_adopted=False)
+        self.end_guess(request, run, now_s, is_adopted=run.won is not None)
         self.controls.append((request, run))
+
+    def end_guess(
+        self, request: Request, prefill: PrimitiveRun, now_s: float, *, is_adopted: bool
+    ) -> None:
+        """End what was computed ahead for a prefill, if anything was; see `guess.end_guess`."""
+        end_guess(self.tasks, self.win_rates, request, prefill, now_s, is_adopted=is_adopted)
 
     def _go_on(self, request: Request, run: PrimitiveRun, payload: Payload, now_s: float) -> None:
         """Queue the rows that are new, or all where those that were sent are others now."""
@@ -347,17 +363,25 @@ class Dispatcher:
         self._end_asking(request, prefill)
         guess = prefill.guess
         prompt = replace(prompt, has_rider=True)
+        ahead = None if guess is None else guess.text_for(prompt.token_ids)
+        if ahead is not None and not decode.written:
+            self._show(request, decode, ahead)
         if decode.written:
             prompt = replace(prompt, segments=(*prompt.segments, Segment(decode.written)))
         is_adopted = guess is not None and guess.serves(prompt.token_ids, lane.port)
-        end_guess(self.tasks, request, prefill, now_s, is_adopted=is_adopted)
+        self.end_guess(request, prefill, now_s, is_adopted=is_adopted)
         assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
         prefill_id = self.tasks.send(lane, request, prefill, prompt, now_s=now_s)
         continues = resumes = len(decode.written)
         if config.written is not None:
             continues += len(generated(request.store, config.written).token_ids)
         decode.payload = DecodePayload(
-            prefill_id, config.sampling, config.pause, continues, resumes
+            prefill_id,
+            config.sampling,
+            config.pause,
+            continues,
+            resumes,
+            draft=draft_of(request, decode),
         )
         decode.ready_s = decode.sent_s = now_s
         decode.engine, decode.prefill = prefill.engine, prefill
@@ -365,6 +389,21 @@ class Dispatcher:
             lane, request, decode, decode.payload, report_every=1, now_s=now_s
         )
         self.tasks.lease(prefill_id, decode_id)
+
+    def _show(self, request: Request, decode: PrimitiveRun, ahead: TextAhead) -> None:
+        """Show what was written behind a guess that has won; the decode goes on behind it."""
+        decode.written = tuple(ahead.token_ids)
+        if ahead.text:
+            request.sink(TokenDelta(decode.primitive.node, ahead.text))
+
+
+def _whole_text(prefill: PrimitiveRun) -> Guess | None:
+    """Return the guess that has written the whole text of a prefill's final prompt, if one has."""
+    guess, prompt = prefill.guess, prefill.payload
+    if guess is None or not isinstance(prompt, PrefillPayload):
+        return None
+    ahead = guess.text_for(prompt.token_ids)
+    return guess if ahead is not None and ahead.result is not None else None
 
 
 def _needed_kinds(node: Node) -> tuple[PrimitiveKind, ...]:

@@ -110,6 +110,8 @@ def _fold_generated(result: Result, primitive: Primitive, receipt: ReceiptDraft)
     assert isinstance(primitive.config, DecodeConfig), f"{primitive.name!r} is no decode"
     assert isinstance(result, Generated), f"a decode was answered with {type(result).__name__}"
     receipt.preemptions += result.preemptions
+    receipt.drafted_tokens += result.drafted
+    receipt.accepted_tokens += result.accepted
     if result.transfer is not None:
         receipt.take_transfer(result.transfer)
     if result.remote is not None:

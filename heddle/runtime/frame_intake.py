@@ -14,7 +14,7 @@ from heddle.graph.primitive import ExtractConfig, RerankConfig, SearchConfig
 from heddle.runtime.counters import Counters
 from heddle.runtime.events import TokenDelta
 from heddle.runtime.folding import fold
-from heddle.runtime.guess import note_problem
+from heddle.runtime.guess import note_ahead
 from heddle.runtime.lane import Lane
 from heddle.runtime.pipeline import Pipeline
 from heddle.runtime.readiness import Readiness
@@ -72,7 +72,7 @@ class FrameIntake:
         lane.last = frame
         lane.searches.step(frame)
         for tracer in self.tracers:
-            tracer.step(frame.lane, now_s, frame.seconds)
+            tracer.step(frame, now_s)
         rows_done = 0
         for event in frame.events:
             task = self.tasks.open.get(event.task_id)
@@ -109,8 +109,7 @@ class FrameIntake:
 
     def _end_task(self, event: Event, now_s: float) -> None:
         task = self.tasks.end(event.task_id)
-        if isinstance(event, Failed):
-            note_problem(task.run, event)
+        note_ahead(task.run, event)
         if not task.request.is_ended and not task.is_detached:
             self.requests.guard(task.request, now_s, self._use, task, event, now_s)
 
@@ -151,7 +150,7 @@ class FrameIntake:
             self._complete(request, run, now_s)
         else:
             self.pipeline.feed(request, run, now_s)
-            self.speculator.hear_rows(request, run)
+            self.speculator.hear_rows(request, run, now_s)
 
     def _complete(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Write the value of a primitive, and those of readers that needed nothing but its end."""
@@ -176,7 +175,10 @@ class FrameIntake:
 
     def _fold_progress(self, task: TaskRun, event: Progress, now_s: float) -> None:
         request = task.request
-        if request.is_ended or task.is_detached:
+        if task.is_detached:
+            note_ahead(task.run, event)
+            return
+        if request.is_ended:
             return
         if event.labels is not None:
             self.requests.guard(request, now_s, self.speculator.hear, task, event, now_s)

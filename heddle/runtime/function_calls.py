@@ -1,12 +1,14 @@
 """Workflows that a function makes as it runs: its next part, and the values that it waits for."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from heddle.core.errors import WorkflowError
 from heddle.runtime.readiness import Readiness
-from heddle.runtime.request import PrimitiveRun, Request
+from heddle.runtime.request import OpenedPart, PrimitiveRun, Request
 from heddle.workflow.function_parts import FunctionParts
 from heddle.workflow.function_run import FunctionRun, Returned, Step
+from heddle.workflow.ragraph import RAGraph
 
 
 @dataclass(slots=True)
@@ -57,18 +59,42 @@ class FunctionCalls:
             if step.waits_for is not None:
                 key = _key(request, step.waits_for)
                 if key not in request.store:
-                    note = f"line {step.line} waited for {step.waits_for!r}"
+                    line = f"line {step.line}" if step.line else "its end"
+                    note = f"{line} waited for {step.waits_for!r}"
                     request.receipt.barriers.append(note)
+                    request.has_waited = True
                     self.readiness.open_wait(request, key, now_s)
                     return
                 value = request.store.get(key)
 
     def _open(self, request: Request, step: Step, now_s: float) -> None:
-        request.workflow = self._parts.with_part(request.workflow, step.part)
+        before = request.workflow
+        request.workflow = self._parts.with_part(before, step.part)
         self.readiness.dispatcher.check(request.workflow)
         for slot, earlier in step.earlier.items():
             request.scope = request.scope.with_key(slot, _key(request, earlier))
+        if request.has_waited and not step.earlier:
+            self._name_hindered(request, step.part)
+        request.opened, request.has_waited = OpenedPart(before, step.part, request.scope), False
         self.readiness.open_region(request, request.workflow.entries, now_s)
+
+    def _name_hindered(self, request: Request, part: RAGraph) -> None:
+        """Add to the newest barrier the passes that would have changed both parts as one.
+
+        Mutates: the receipt's barriers.
+        """
+        opened = request.opened
+        if opened is None:
+            return
+        joined = self._parts.joined(opened.before, opened.part, part)
+        if joined is None:
+            return
+        first = self._parts.with_part(opened.before, opened.part)
+        passes_of = partial(self.readiness.passes_of, request)
+        did_act = {*passes_of(first, opened.scope), *passes_of(request.workflow, request.scope)}
+        hindered = [name for name in passes_of(joined, opened.scope) if name not in did_act]
+        if hindered:
+            request.receipt.barriers[-1] += f": {', '.join(hindered)} could not act across it"
 
 
 def _take_answer(request: Request, returned: Returned) -> None:

@@ -1,17 +1,32 @@
 """A prompt that is computed ahead with passages that may not be its last."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from heddle.core.commands import Cancel
-from heddle.core.frames import Failed
+from heddle.core.frames import Done, Event, Failed, Progress
+from heddle.core.results import Generated, Prefilled
 from heddle.core.tasks import Optimizations
-from heddle.graph.primitive import PrefillConfig, SearchConfig
+from heddle.costs.win_rate import WinRates
+from heddle.graph.primitive import CollectConfig, PrefillConfig, SearchConfig
 from heddle.runtime.receipt import FallbackKind, Speculation
-from heddle.runtime.request import PrimitiveRun, Request
+from heddle.runtime.request import Guess, PrimitiveRun, Request
 from heddle.runtime.task_table import TaskTable
 
 
-def guessable(request: Request, search: PrimitiveRun) -> Sequence[PrimitiveRun]:
+class Reader(NamedTuple):
+    """A prefill whose prompt shows what a search finds; `collect` joins passages in between."""
+
+    prefill: PrimitiveRun
+    collect: PrimitiveRun | None = None
+
+    @property
+    def waits_alone(self) -> bool:
+        """Whether the search is all that the prompt waits for."""
+        return self.prefill.waits == 1 and (self.collect is None or self.collect.waits == 1)
+
+
+def guessable(request: Request, search: PrimitiveRun) -> Sequence[Reader]:
     """Return the prefills whose prompts show what this search finds, and may be computed ahead.
 
     Where answers may be approximate by chunk KV, a prompt is not computed from its beginning, and
@@ -20,8 +35,20 @@ def guessable(request: Request, search: PrimitiveRun) -> Sequence[PrimitiveRun]:
     config = search.primitive.config
     if not may_guess(request) or not isinstance(config, SearchConfig) or config.words:
         return ()
-    waiting = (request.runs[name] for name in search.plan.after if name in request.runs)
-    return [run for run in waiting if isinstance(run.primitive.config, PrefillConfig)]
+    found: list[Reader] = []
+    for run in _waiting(request, search):
+        if isinstance(run.primitive.config, PrefillConfig):
+            found.append(Reader(run))
+        elif isinstance(run.primitive.config, CollectConfig):
+            behind = _waiting(request, run)
+            found += [
+                Reader(p, run) for p in behind if isinstance(p.primitive.config, PrefillConfig)
+            ]
+    return found
+
+
+def _waiting(request: Request, run: PrimitiveRun) -> list[PrimitiveRun]:
+    return [request.runs[name] for name in run.plan.after if name in request.runs]
 
 
 def may_guess(request: Request) -> bool:
@@ -31,31 +58,69 @@ def may_guess(request: Request) -> bool:
     return mode is not Optimizations.OFF and not is_fused
 
 
-def note_problem(prefill: PrimitiveRun, event: Failed) -> None:
-    """Remember why what was sent ahead for a prefill failed, if that is what has failed."""
-    if prefill.guess is not None and prefill.guess.task_id == event.task_id:
-        prefill.guess.problem = event.message
+def guess_kind(request: Request, prefill: PrimitiveRun, engine: str) -> tuple[str, ...]:
+    """Return what guesses have in common whose outcomes are counted together."""
+    return engine, request.workflow.name, prefill.primitive.node
+
+
+def note_ahead(run: PrimitiveRun, event: Event) -> None:
+    """Keep what an engine says of a guess, or of the decode behind it, if the event is of these.
+
+    Mutates: the guess.
+    """
+    guess = run.guess
+    if guess is None:
+        return
+    if event.task_id == guess.task_id:
+        if isinstance(event, Failed):
+            guess.problem = event.message
+        elif isinstance(event, Done) and isinstance(event.result, Prefilled):
+            guess.prefilled = event.result
+    elif guess.ahead is not None and event.task_id == guess.ahead.task_id:
+        match event:
+            case Failed():
+                guess.ahead.problem = event.message
+            case Progress():
+                guess.ahead.token_ids += event.token_ids
+                guess.ahead.text += event.text
+            case Done(result=Generated() as result):
+                guess.ahead.result = result
 
 
 def end_guess(
-    tasks: TaskTable, request: Request, prefill: PrimitiveRun, now_s: float, *, is_adopted: bool
+    tasks: TaskTable,
+    rates: WinRates,
+    request: Request,
+    prefill: PrimitiveRun,
+    now_s: float,
+    *,
+    is_adopted: bool,
 ) -> None:
     """End what was computed ahead for a prefill, if anything was; `is_adopted`: it served.
 
     There is nothing to hand over: what was computed is in the lane's prefix index, for this prompt
     and any other that begins alike.
 
-    Mutates: the guess is gone, the receipt tells of it.
+    Mutates: the guess is gone, the receipt tells of it, and its outcome is counted.
     """
     guess, prefill.guess = prefill.guess, None
     if guess is None:
         return
-    task = tasks.open.get(guess.task_id)
-    if task is not None:
-        task.lane.port.send(Cancel(guess.task_id))
+    decode = request.runs.get(prefill.plan.rider or "")
+    if decode is not None:
+        decode.guess = None
+    for task_id in (guess.task_id, *((guess.ahead.task_id,) if guess.ahead else ())):
+        task = tasks.open.get(task_id)
+        if task is not None:
+            task.lane.port.send(Cancel(task_id))
     if guess.problem:
         note = f"{prefill.primitive.name} was not computed ahead: {guess.problem}"
         request.receipt.fall_back(FallbackKind.SPECULATION, note)
+    elif guess.ahead is not None and guess.ahead.problem:
+        note = f"nothing was written ahead behind {prefill.primitive.name}: {guess.ahead.problem}"
+        request.receipt.fall_back(FallbackKind.SPECULATION, note)
+    kind = guess_kind(request, prefill, guess.engine)
+    rates.learn(kind, guess.probability, now_s, has_won=is_adopted)
     request.receipt.speculations.append(
         Speculation(
             prefill.primitive.node,
@@ -64,5 +129,13 @@ def end_guess(
             guess.gain_s,
             now_s - guess.sent_s,
             is_adopted,
+            len(guess.token_ids),
+            guess.tokens_written,
+            0 if is_adopted else _tokens_computed(guess) + guess.tokens_written,
         )
     )
+
+
+def _tokens_computed(guess: Guess) -> int:
+    """Return how many tokens of its prompt were computed, at most."""
+    return len(guess.token_ids) - (guess.prefilled.tokens_reused if guess.prefilled else 0)

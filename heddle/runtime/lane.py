@@ -1,10 +1,11 @@
 """The runtime's side of an engine: what waits for it, and what is known of it."""
 
+import math
 from dataclasses import dataclass, field
-from math import exp
 
 from heddle.core.frames import Frame, Load
 from heddle.core.ports import EnginePort
+from heddle.costs.throughput import ThroughputCurve
 from heddle.passes.cycle_view import EngineView
 from heddle.runtime.engine_scheduler import EngineScheduler
 from heddle.runtime.search_meter import SearchMeter
@@ -15,11 +16,15 @@ ROWS_REMEMBERED = 64  # the work of a row counts by 1/e as much once as many hav
 
 @dataclass(slots=True)
 class Lane:
-    """The runtime's side of one engine."""
+    """The runtime's side of one engine.
+
+    `tokens` are those of the LLM tasks in flight (`token_count`).
+    """
 
     port: EnginePort
     scheduler: EngineScheduler
     in_flight: int = 0
+    tokens: int = 0
     stage_s: float | None = None
     steered: tuple[int, float] | None = None  # epoch and step budget of the newest Steer
     last: Frame | None = None
@@ -40,6 +45,14 @@ class Lane:
             return None
         return self.steered[1]
 
+    @property
+    def work_s(self) -> float:
+        """About how long its LLM tasks in flight take; infinite where requests wait for it [s]."""
+        if self.scheduler.pending:
+            return math.inf
+        curve = ThroughputCurve.of(self.last.costs if self.last else None)
+        return 0.0 if curve is None else curve.seconds(self.tokens)
+
     def learn_stage(self, seconds: float) -> None:
         """Fold in how long one task took from sending to its result [s]."""
         self.stage_s = smoothed_s(self.stage_s, seconds)
@@ -57,7 +70,7 @@ class Lane:
 
     def learn_work(self, seconds: float, rows: int) -> None:
         """Fold in a step of the engine [s], and the rows of the tasks that it has done."""
-        kept = exp(-rows / ROWS_REMEMBERED)
+        kept = math.exp(-rows / ROWS_REMEMBERED)
         self._worked_s = self._worked_s * kept + seconds
         self._rows_done = self._rows_done * kept + rows
 
@@ -76,6 +89,7 @@ class Lane:
             stage_s=self.stage_s,
             budget_s=self.budget_s,
             calls=self.searches.take(),
+            tokens=self.tokens,
         )
 
 

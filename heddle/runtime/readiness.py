@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from heddle.core.errors import InternalError, WorkflowError
+from heddle.core.errors import HeddleError, InternalError, WorkflowError
 from heddle.core.tasks import Optimizations
 from heddle.graph.primitive import DecodeConfig, PrefillConfig, RerankConfig, SearchConfig
 from heddle.lowering.rounds import round_key
+from heddle.lowering.scope import Scope
 from heddle.passes.ask_ahead import AskAhead
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.events import Retrieved
@@ -15,6 +16,7 @@ from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.values import as_passages
 from heddle.workflow.nodes import ExtractionNode, GenerationNode, NodeId
+from heddle.workflow.workflow import Workflow
 
 
 @dataclass(slots=True)
@@ -51,6 +53,18 @@ class Readiness:
                 f"max_steps={request.workflow.max_steps}: check the callable edge that loops"
             )
         self._open(request, plan, now_s)
+
+    def passes_of(self, request: Request, workflow: Workflow, scope: Scope) -> tuple[str, ...]:
+        """Return the passes that change a workflow's first region, as they would for a request.
+
+        A pass that fails changes nothing.
+        """
+        optimize = request.optimizations is not Optimizations.OFF
+        requested = self._requested(request)
+        try:
+            return self.planner.plan(workflow, workflow.entries, scope, optimize, requested).passes
+        except HeddleError:
+            return ()
 
     def _requested(self, request: Request) -> frozenset[str]:
         """Return the passes that run for this request beside those that all get."""
@@ -142,6 +156,7 @@ def _rank(request: Request, run: PrimitiveRun, node: NodeId) -> None:
 
 def _span(request: Request, run: PrimitiveRun, now_s: float) -> Span:
     primitive, start_s = run.primitive, request.arrival_s
+    payload = run.payload if run.plan.is_splittable else None
     return Span(
         primitive.name,
         primitive.node,
@@ -150,4 +165,5 @@ def _span(request: Request, run: PrimitiveRun, now_s: float) -> Span:
         run.ready_s - start_s,
         run.sent_s - start_s,
         now_s - start_s,
+        1 if payload is None else payload.rows,
     )

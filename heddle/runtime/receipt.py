@@ -45,6 +45,7 @@ class Span:
         ready_s: when everything it reads was there.
         sent_s: when it was sent to the engine.
         done_s: when its result was back.
+        rows: texts that were embedded or queries that were searched for; 1 for other kinds.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Span:
     ready_s: float
     sent_s: float
     done_s: float
+    rows: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,10 @@ class Speculation:
         gain_s: predicted saving [s].
         ahead_s: how long before the prompt itself, or before other passages were found [s].
         is_adopted: whether the passages were the final ones, and the prompt went on from there.
+        tokens_prompt: tokens of the prompt.
+        tokens_written: tokens that were written behind it, and held back until its end.
+        tokens_wasted: tokens of both that were computed for nothing; an upper bound for a prompt
+            that was cut off.
     """
 
     node: str
@@ -105,6 +111,9 @@ class Speculation:
     gain_s: float
     ahead_s: float
     is_adopted: bool
+    tokens_prompt: int = 0
+    tokens_written: int = 0
+    tokens_wasted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +154,14 @@ class Receipt:
         remotes: models of other servers that wrote for it, as "model at address".
         resumed: generations that had shown tokens when they failed, and went on behind these.
         repeated: generations whose prompt came again in a loop, so that their text was there.
+        drafted_tokens: tokens of a loop's earlier texts that were checked while it wrote again;
+            0 where another server writes.
+        accepted_tokens: of these, tokens that were right: each has saved a step of the model.
         rows_ahead: texts embedded, queries searched for and vectors stored before the list or
             stage that they are of was whole.
         edits: what cycle passes changed of it while it was under way, in words.
-        barriers: where a workflow function waited for a value; no pass saw its later calls before.
+        barriers: where a workflow function waited for a value, and the passes that could not act
+            across it, as no pass saw its later calls before.
     """
 
     optimizations: Optimizations
@@ -184,6 +197,8 @@ class Receipt:
     remotes: tuple[str, ...] = ()
     resumed: int = 0
     repeated: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     rows_ahead: int = 0
     edits: tuple[str, ...] = ()
     barriers: tuple[str, ...] = ()
@@ -223,6 +238,8 @@ class ReceiptDraft:
     remotes: list[str] = field(default_factory=list)
     resumed: int = 0
     repeated: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     rows_ahead: int = 0
     edits: list[str] = field(default_factory=list)
     barriers: list[str] = field(default_factory=list)
@@ -301,6 +318,8 @@ class ReceiptDraft:
             remotes=tuple(dict.fromkeys(self.remotes)),
             resumed=self.resumed,
             repeated=self.repeated,
+            drafted_tokens=self.drafted_tokens,
+            accepted_tokens=self.accepted_tokens,
             rows_ahead=self.rows_ahead,
             edits=tuple(self.edits),
             barriers=tuple(self.barriers),

@@ -22,14 +22,15 @@ PLANS_MAX = 256
 class RegionPlan:
     """Everything about a region that doesn't depend on the request.
 
-    `readers` maps keys from outside to their readers. `passes` changed the region's graph;
-    `fallbacks` tells of those that failed and were left out.
+    `readers` maps keys from outside to their readers. `lowered` is the region's graph before any
+    pass; `passes` changed it; `fallbacks` tells of those that failed and were left out.
     """
 
     primitives: Mapping[str, PrimitivePlan]
     nodes: tuple[NodeId, ...]
     scope: Scope
     readers: Mapping[str, tuple[str, ...]]
+    lowered: PGraph
     passes: tuple[str, ...]
     fallbacks: tuple[str, ...]
 
@@ -88,6 +89,17 @@ class RegionPlanner:
         )
         return self._make(PGraph((primitive,), frozenset(), frozenset({key})), (), Scope(), False)
 
+    def lowered_of(self, workflow: str) -> tuple[PGraph, ...]:
+        """Return the graphs, before any pass, of the kept regions of a workflow, by its name.
+
+        Those that requests have opened last come last. Rounds are not among them.
+        """
+        return tuple(
+            plan.lowered
+            for owner, plan in self._plans.values()
+            if isinstance(owner, Workflow) and owner.name == workflow
+        )
+
     def _known(self, key: object) -> RegionPlan | None:
         known = self._plans.get(key)
         if known is None:
@@ -110,14 +122,18 @@ class RegionPlanner:
         optimize: bool,
         requested: frozenset[str] = frozenset(),
     ) -> RegionPlan:
-        records: tuple[PassRecord, ...] = ()
+        lowered, records = graph, tuple[PassRecord, ...]()
         if optimize:
             graph, records = self.runner.optimize(graph, requested)
-        return _plan_of(graph, nodes, scope, records)
+        return _plan_of(lowered, graph, nodes, scope, records)
 
 
 def _plan_of(
-    graph: PGraph, nodes: tuple[NodeId, ...], scope: Scope, records: Sequence[PassRecord]
+    lowered: PGraph,
+    graph: PGraph,
+    nodes: tuple[NodeId, ...],
+    scope: Scope,
+    records: Sequence[PassRecord],
 ) -> RegionPlan:
     """Return the plan of an optimised graph."""
     readers: dict[str, tuple[str, ...]] = {}
@@ -130,6 +146,7 @@ def _plan_of(
         nodes=nodes,
         scope=scope,
         readers=readers,
+        lowered=lowered,
         passes=tuple(record.name for record in records if record.changed),
         fallbacks=tuple(record.error for record in records if record.error),
     )

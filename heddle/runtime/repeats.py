@@ -1,4 +1,4 @@
-"""What a request's generations have written, for prompts that come again in a loop."""
+"""What a request's generations have written, for those that come again in a loop."""
 
 from heddle.core.payloads import DecodePayload, PrefillPayload
 from heddle.core.results import Generated
@@ -34,3 +34,10 @@ def repeated(request: Request, prefill: PrimitiveRun) -> Generated | None:
     assert isinstance(rider.primitive.config, DecodeConfig), f"{rider.primitive.name!r} rides"
     asked = prompt.segments, prompt.reuse, rider.primitive.config.sampling
     return known.result if asked == (known.prompt, known.reuse, known.sampling) else None
+
+
+def draft_of(request: Request, decode: PrimitiveRun) -> tuple[int, ...]:
+    """Return a likely text of a generation: that of its node the turn before, or nothing."""
+    config, known = decode.primitive.config, request.writings.get(decode.primitive.node)
+    is_wanted = isinstance(config, DecodeConfig) and config.has_draft
+    return known.result.token_ids if is_wanted and known is not None else ()

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.passages import Passage
 from heddle.core.payloads import Payload, Sampling, Segment
 from heddle.core.ports import EnginePort
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Generated, Hits, Result, Vectors
+from heddle.core.results import Generated, Hits, Prefilled, Result, Vectors
 from heddle.core.search_scope import Where
 from heddle.core.tasks import Optimizations, Priority
 from heddle.graph.primitive import Primitive
@@ -19,9 +20,25 @@ from heddle.runtime.primitive_plan import PrimitivePlan
 from heddle.runtime.receipt import ReceiptDraft
 from heddle.runtime.written_list import WrittenList
 from heddle.workflow.function_run import FunctionRun
+from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.workflow import Workflow
 
 EventSink = Callable[[RequestEvent], None]
+
+
+@dataclass(slots=True)
+class TextAhead:
+    """What a decode has written behind a guess; nothing of it is shown before the guess has won.
+
+    `token_ids` and `text` are what it has reported, `result` what it has ended with. `problem` says
+    why it failed, "" = it hasn't.
+    """
+
+    task_id: int
+    token_ids: list[int] = field(default_factory=list)
+    text: str = ""
+    result: Generated | None = None
+    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -29,7 +46,8 @@ class Guess:
     """A prompt, or its first part, that was sent for a prefill which still waits for its search.
 
     It shows `chunk_ids`, found by then, and was sent to `engine` in its `epoch`. `probability` and
-    `gain_s` are what was predicted; `problem` says why it failed, "" = it hasn't.
+    `gain_s` are what was predicted; `problem` says why it failed, "" = it hasn't. `prefilled` is
+    what the engine has answered, `ahead` the decode that follows, where there is one.
     """
 
     task_id: int
@@ -41,6 +59,20 @@ class Guess:
     gain_s: float
     sent_s: float
     problem: str = ""
+    prefilled: Prefilled | None = None
+    ahead: TextAhead | None = None
+
+    @property
+    def tokens_written(self) -> int:
+        """Tokens that were written behind it."""
+        return 0 if self.ahead is None else len(self.ahead.token_ids)
+
+    def text_for(self, token_ids: tuple[int, ...]) -> TextAhead | None:
+        """Return what was written behind exactly this prompt; None where nothing was."""
+        ahead = self.ahead
+        if ahead is None or ahead.problem or self.problem or token_ids != self.token_ids:
+            return None
+        return ahead
 
     def serves(self, token_ids: tuple[int, ...], port: EnginePort) -> bool:
         """Whether a prompt of the same request finds there what was computed ahead of it.
@@ -71,8 +103,10 @@ class PrimitiveRun:
     `parts` collects the results of split rows by their first row; `rows_sent` and
     `rows_done` count them. `sent_s` is when the first of them was sent, -1 = not yet. `round`
     counts the retrievals of a generation that decodes in rounds; `prefill` is what a decode that
-    is on its way rides along with; `guess` is what was sent ahead for a prefill. `written` are the
-    tokens that failed tries of a decode have shown: the next one goes on behind them. `told` are
+    is on its way rides along with; `guess` is what was sent ahead for a prefill and its decode.
+    `won` is a guess with the whole text of a prompt, which ends without an engine. `written` are
+    the tokens of a decode that were shown before it was sent, by failed tries or by a guess that
+    has won: it goes on behind them. `told` are
     the tokens that this try has reported so far; engines that report only text leave it empty.
     `failed_on` names the engines of failed tries.
 
@@ -95,6 +129,7 @@ class PrimitiveRun:
     engine: str = ""
     prefill: "PrimitiveRun | None" = None
     guess: Guess | None = None
+    won: Guess | None = None
     written: tuple[int, ...] = ()
     has_emitted: bool = False
     told: list[int] = field(default_factory=list)
@@ -127,6 +162,14 @@ class PrimitiveRun:
         self.told.clear()
 
 
+class OpenedPart(NamedTuple):
+    """A part of a function's workflow that was opened in a scope, behind what was there before."""
+
+    before: Workflow
+    part: RAGraph
+    scope: Scope
+
+
 @dataclass(slots=True)
 class Request:
     """A request from admission to its one terminal event.
@@ -135,7 +178,8 @@ class Request:
     decode that wrote the answer so far, chosen by `last_rank`: whether its node is an output, its
     region, its place in the region. `shown` holds what each node's newest prompt showed, `writings`
     what each node has written last. Where a workflow function runs, `authors` maps keys to the
-    primitives that wrote them; it has returned the value of `returned_key`, or `returned_text`.
+    primitives that wrote them; `opened` is its newest part, `has_waited` whether it has waited
+    since; it has returned the value of `returned_key`, or `returned_text`.
     """
 
     id: int
@@ -163,6 +207,8 @@ class Request:
     writings: dict[str, Writing] = field(default_factory=dict)
     function_run: FunctionRun | None = None
     authors: dict[str, Primitive] = field(default_factory=dict)
+    opened: OpenedPart | None = None
+    has_waited: bool = False
     returned_key: str | None = None
     returned_text: str | None = None
     is_ended: bool = False

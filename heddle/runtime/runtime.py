@@ -59,6 +59,7 @@ class Runtime:
         clock: times callable edges; nothing is decided by it.
         speculates: whether prompts may be computed while their search still runs.
         threads: tokenise long prompts; None = they are tokenised on this thread, as in simulations.
+        preferred: names of ports that carry out their kinds alone, though others could.
 
     Mutates: everything below; only one thread may call it.
     Raises: ConfigError: an engine has fewer credits than one generation takes.
@@ -75,6 +76,7 @@ class Runtime:
     clock: Clock = field(default_factory=SystemClock)
     speculates: bool = False
     threads: WorkPool | None = None
+    preferred: frozenset[str] = frozenset()
     counters: Counters = field(default_factory=Counters)
     lanes: dict[str, Lane] = field(init=False)
     tasks: TaskTable = field(default_factory=TaskTable)
@@ -92,7 +94,13 @@ class Runtime:
         self._timed = [port for port in self.ports if isinstance(port, Timed)]
         self.lanes = {p.name: Lane(p, EngineScheduler(self.policy)) for p in self.ports}
         self._dispatcher = Dispatcher(
-            self.lanes, in_flight, self.tasks, self.tokenizer, self.speculates, self.threads
+            self.lanes,
+            in_flight,
+            self.tasks,
+            self.tokenizer,
+            self.speculates,
+            self.threads,
+            preferred=self.preferred,
         )
         self.requests = RequestTable(
             in_flight, Admission(self.limits), self._dispatcher, self.counters, self.numerics

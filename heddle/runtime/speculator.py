@@ -1,34 +1,45 @@
 """Prompts computed while their search still runs: what could be, and what is. (HedraRAG §4.3)"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from heddle.core.errors import HeddleError
 from heddle.core.frames import Progress
-from heddle.core.payloads import PrefillPayload
+from heddle.core.passages import Passage
+from heddle.core.payloads import DecodePayload, PrefillPayload
 from heddle.core.ports import PassageSource
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
-from heddle.graph.primitive import CollectConfig, SearchConfig
-from heddle.passes.cycle_view import Provisional, Speculate
+from heddle.graph.primitive import CollectConfig, DecodeConfig, SearchConfig
+from heddle.passes.cycle_view import Provisional, Speculate, SpeculateDecode
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.folding import first_passages, passages_so_far
-from heddle.runtime.guess import end_guess, guessable, may_guess
+from heddle.runtime.guess import guess_kind, guessable, may_guess
 from heddle.runtime.lane import Lane
-from heddle.runtime.request import Guess, PrimitiveRun, Request
+from heddle.runtime.object_store import ObjectStore
+from heddle.runtime.request import Guess, PrimitiveRun, Request, TextAhead
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.task_table import TaskRun
 from heddle.runtime.values import as_passages, unique_passages
 
+Key = tuple[int, str]  # the id of a request, and the prefill that waits
+
 
 class Look(NamedTuple):
-    """What a search has found by now, and a prefill that waits for it."""
+    """What a search has found by now, and a prefill that waits for it.
+
+    `collect` joins the passages behind those of earlier turns; None = the prompt shows them alone.
+    It is look `number` at this search, from 1; for the last `stable` looks the hits were the same.
+    """
 
     task: TaskRun
     event: Progress
     prefill: PrimitiveRun
+    collect: PrimitiveRun | None
     now_s: float
+    number: int
+    stable: int
 
     @property
     def request(self) -> Request:
@@ -51,21 +62,21 @@ class Look(NamedTuple):
         assert self.event.labels is not None, "a look without hits"
         return tuple(self.event.labels[0].tolist())
 
-    @property
-    def rest_s(self) -> float:
+    def rest_s(self, now_s: float) -> float:
         """About how long the search still takes [s].
 
         Waiting counts as slow scanning: a lane that has made it wait is likely to go on so.
         """
         passed_s = self.now_s - self.task.sent_s
-        return passed_s * (1 - self.event.fraction) / self.event.fraction
+        rest_s = passed_s * (1 - self.event.fraction) / self.event.fraction
+        return max(0.0, rest_s - (now_s - self.now_s))
 
 
 class Lead(NamedTuple):
     """The first passages of a prompt, which stay, while its search goes on for other queries.
 
-    `collect` joins them behind those of earlier turns; the search's parts are about `rest_s` [s]
-    from their end.
+    `collect` joins them behind those of earlier turns; at `heard_s` the search's parts were about
+    `left_s` [s] from their end.
     """
 
     request: Request
@@ -73,7 +84,10 @@ class Lead(NamedTuple):
     collect: PrimitiveRun
     prefill: PrimitiveRun
     hits: tuple[Hits, ...]
-    rest_s: float
+    heard_s: float
+    left_s: float
+    number: int = 1
+    stable: int = 0
 
     @property
     def is_open(self) -> bool:
@@ -90,14 +104,15 @@ class Lead(NamedTuple):
         """What was found, query by query."""
         return tuple(label for group in self.hits for label in group.labels.ravel().tolist())
 
+    def rest_s(self, now_s: float) -> float:
+        """About how long the search still takes [s]."""
+        return max(0.0, self.left_s - (now_s - self.heard_s))
+
 
 class Offer(NamedTuple):
-    """A prompt as it would be now, what it shows, whose it is and where it would go."""
+    """A prompt as it would be now, with the passages of a look, and where it would go."""
 
-    provisional: Provisional
-    chunk_ids: tuple[int, ...]
-    request: Request
-    prefill: PrimitiveRun
+    look: Look | Lead
     prompt: PrefillPayload
     lane: Lane
 
@@ -120,20 +135,19 @@ class Speculator:
     dispatcher: Dispatcher
     requests: RequestTable
     passages: PassageSource | None
-    _looks: dict[tuple[int, str], Look | Lead] = field(default_factory=dict)  # a prefill's newest
-    _offers: dict[tuple[int, str], Offer] = field(default_factory=dict)
+    _looks: dict[Key, Look | Lead] = field(default_factory=dict)  # the newest of each prefill
+    _offers: dict[Key, Offer | None] = field(default_factory=dict)  # None = it can't be made
 
     def hear(self, task: TaskRun, event: Progress, now_s: float) -> None:
         """Take in what a search has found by now, and how likely that is to stay."""
         if not event.probability or not 0 < event.fraction < 1:
             return
-        for prefill in guessable(task.request, task.run):
-            if prefill.waits == 1:  # the search is all that it waits for
-                self._looks[task.request.id, prefill.primitive.name] = Look(
-                    task, event, prefill, now_s
-                )
+        for reader in guessable(task.request, task.run):
+            if reader.waits_alone:
+                key = task.request.id, reader.prefill.primitive.name
+                self._take(key, Look(task, event, *reader, now_s, 1, 0))
 
-    def hear_rows(self, request: Request, search: PrimitiveRun) -> None:
+    def hear_rows(self, request: Request, search: PrimitiveRun, now_s: float) -> None:
         """Take in that some queries of a search are answered, if a prompt can begin with them."""
         if not may_guess(request):
             return
@@ -142,44 +156,93 @@ class Speculator:
         for collect in _open_readers(request, search) if hits else ():
             for prefill in _open_readers(request, collect):
                 key = request.id, prefill.primitive.name
-                self._looks[key] = Lead(request, search, collect, prefill, hits, rest_s)
+                self._take(key, Lead(request, search, collect, prefill, hits, now_s, rest_s))
+
+    def _take(self, key: Key, look: Look | Lead) -> None:
+        """Keep a look as the newest of a prefill; a prompt that shows the same stays offered."""
+        before = self._looks.get(key)
+        if before is not None:
+            is_same = before.chunk_ids == look.chunk_ids
+            stable = before.stable + 1 if is_same else 0
+            look = look._replace(number=before.number + 1, stable=stable)
+            if not is_same:
+                self._offers.pop(key, None)
+        self._looks[key] = look
 
     def offered(self, now_s: float) -> tuple[Provisional, ...]:
         """Return the prompts that could be computed ahead now, by what searches have told.
 
         They are made here, when all that has arrived is known: a prompt costs the runtime more
-        than all else, and there is none to make while its engine has something to do.
+        than all else, and none is made while its engine is busy until the search ends.
         """
-        for look in self._looks.values():
-            if look.is_open:
-                self.requests.guard(look.request, now_s, self._consider, look, now_s)
-        return tuple(offer.provisional for offer in self._offers.values())
+        for key in [key for key, look in self._looks.items() if not look.is_open]:
+            del self._looks[key]
+            self._offers.pop(key, None)
+        found: list[Provisional] = []
+        for key, look in self._looks.items():
+            self.requests.guard(look.request, now_s, self._consider, key, look, found, now_s)
+        return tuple(found)
 
     def begin(self, edit: Speculate, now_s: float) -> None:
         """Send a prompt that was offered ahead."""
-        provisional = edit.provisional
-        offer = self._offers[provisional.request_id, provisional.prefill]
-        request, prefill, prompt, port = offer.request, offer.prefill, offer.prompt, offer.lane.port
-        tasks = self.dispatcher.tasks
-        task_id = tasks.send(offer.lane, request, prefill, prompt, credit_rows=0, now_s=now_s)
-        tasks.open[task_id].is_detached = True
-        prefill.guess = Guess(
+        offer = self._offers[edit.provisional.key]
+        assert offer is not None, "a prompt that can't be made was chosen"
+        look, prompt, port = offer.look, offer.prompt, offer.lane.port
+        task_id = self._send(offer, look.prefill, prompt, 0, now_s)
+        look.prefill.guess = Guess(
             task_id,
-            offer.chunk_ids,
+            look.chunk_ids,
             prompt.token_ids,
             port.name,
             port.epoch,
-            provisional.probability,
+            edit.provisional.probability,
             edit.gain_s,
             now_s,
         )
 
+    def write_on(self, edit: SpeculateDecode, now_s: float) -> None:
+        """Send a decode behind a prompt that was sent ahead in this cycle; else do nothing."""
+        offer = self._offers[edit.provisional.key]
+        assert offer is not None, "a prompt that can't be made was chosen"
+        guess = offer.look.prefill.guess
+        decode = _rider(offer.look)
+        if guess is None or decode is None or guess.sent_s != now_s:
+            return
+        assert isinstance(decode.primitive.config, DecodeConfig), "a rider is a decode"
+        payload = DecodePayload(guess.task_id, decode.primitive.config.sampling, rows=0)
+        guess.ahead = TextAhead(self._send(offer, decode, payload, 1, now_s))
+        decode.guess = guess
+
+    def _send(
+        self,
+        offer: Offer,
+        run: PrimitiveRun,
+        payload: PrefillPayload | DecodePayload,
+        report_every: int,
+        now_s: float,
+    ) -> int:
+        """Send what takes no credit, and whose end is only noted; return its task."""
+        tasks = self.dispatcher.tasks
+        task_id = tasks.send(
+            offer.lane,
+            offer.look.request,
+            run,
+            payload,
+            credit_rows=0,
+            report_every=report_every,
+            now_s=now_s,
+        )
+        tasks.open[task_id].is_detached = True
+        return task_id
+
     def forget_looks(self) -> None:
-        """Forget what was not chosen: the next look at a search tells more."""
+        """Forget all looks: no search is under way."""
         self._looks.clear()
         self._offers.clear()
 
-    def _consider(self, look: Look | Lead, now_s: float) -> None:
+    def _consider(
+        self, key: Key, look: Look | Lead, found: list[Provisional], now_s: float
+    ) -> None:
         """Take a guess back whose hits have changed; offer a prompt where one could begin."""
         request, prefill = look.request, look.prefill
         lane = self.dispatcher.lane_for(PrimitiveKind.PREFILLING)
@@ -187,21 +250,35 @@ class Speculator:
             is_right = isinstance(look, Lead)  # the prompt goes on from it, once it is computed
             if prefill.guess.chunk_ids == look.chunk_ids or (is_right and not lane.is_idle):
                 return
-            end_guess(self.dispatcher.tasks, request, prefill, now_s, is_adopted=is_right)
-        prompt = self._prompt(look) if lane.is_idle else None
-        if prompt is None:
+            self.dispatcher.end_guess(request, prefill, now_s, is_adopted=is_right)
+        rest_s = look.rest_s(now_s)
+        if lane.work_s >= rest_s:
             return
-        name = prefill.primitive.name
-        provisional = Provisional(
-            request.id,
-            name,
-            lane.port.name,
-            len(prompt.token_ids),
-            look.probability,
-            look.rest_s,
-        )
-        self._offers[request.id, name] = Offer(
-            provisional, look.chunk_ids, request, prefill, prompt, lane
+        if key not in self._offers:
+            prompt = self._prompt(look)
+            self._offers[key] = None if prompt is None else Offer(look, prompt, lane)
+        offer = self._offers[key]
+        if offer is None:
+            return
+        self._offers[key] = offer = Offer(look, offer.prompt, lane)
+        decode = _rider(look)
+        config = None if decode is None else decode.primitive.config
+        found.append(
+            Provisional(
+                request.id,
+                prefill.primitive.name,
+                lane.port.name,
+                len(offer.prompt.token_ids),
+                look.probability,
+                rest_s,
+                self.dispatcher.win_rates.ratio(
+                    guess_kind(request, prefill, lane.port.name), now_s
+                ),
+                look.chunk_ids,
+                look.number,
+                look.stable,
+                config.sampling.max_tokens if isinstance(config, DecodeConfig) else 0,
+            )
         )
 
     def _prompt(self, look: Look | Lead) -> PrefillPayload | None:
@@ -219,6 +296,8 @@ class Speculator:
         assert isinstance(search.config, SearchConfig), f"{search.name!r} is no search"
         found = passages_so_far(look.event, search.config.topk, self.passages, request.tenant)
         store = request.store.with_value(search.writes[0], found)
+        if look.collect is not None:
+            store = _collected(store, look.collect, found)
         prefill = look.prefill.primitive
         if self.dispatcher.long_prompts.has_long_text(prefill, store):
             return None
@@ -226,14 +305,32 @@ class Speculator:
 
     def _lead(self, lead: Lead) -> PrefillPayload:
         request, search = lead.request, lead.search.primitive
-        collect = lead.collect.primitive
         assert isinstance(search.config, SearchConfig), f"{search.name!r} is no search"
-        assert isinstance(collect.config, CollectConfig), f"{collect.name!r} joins nothing"
         found = first_passages(lead.hits, search.config, self.passages, request.tenant)
-        earlier = [as_passages(request.store.get(p.key)) for p in collect.config.parts[:-1]]
-        key = collect.writes[0]
-        store = request.store.with_value(key, unique_passages([*earlier, found]))
+        store = _collected(request.store, lead.collect, found)
+        key = lead.collect.primitive.writes[0]
         return self.dispatcher.lead(request, lead.prefill.primitive, key, store)
+
+
+def _collected(store: ObjectStore, collect: PrimitiveRun, found: Sequence[Passage]) -> ObjectStore:
+    """Return a store in which passages are joined behind those of earlier turns."""
+    primitive = collect.primitive
+    assert isinstance(primitive.config, CollectConfig), f"{primitive.name!r} joins nothing"
+    earlier = [as_passages(store.get(part.key)) for part in primitive.config.parts[:-1]]
+    return store.with_value(primitive.writes[0], unique_passages([*earlier, tuple(found)]))
+
+
+def _rider(look: Look | Lead) -> PrimitiveRun | None:
+    """Return the decode that may go on behind a prompt ahead of its search.
+
+    None behind the first passages of a prompt, and where readers take its list item by item: these
+    would have to be held back as well. None, too, where it writes a part of a text.
+    """
+    decode = look.request.runs.get(look.prefill.plan.rider or "")
+    if isinstance(look, Lead) or decode is None or decode.plan.items_to:
+        return None
+    config = decode.primitive.config
+    return decode if isinstance(config, DecodeConfig) and not config.is_round else None
 
 
 def _open_readers(request: Request, run: PrimitiveRun) -> Iterator[PrimitiveRun]:

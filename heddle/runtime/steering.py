@@ -13,6 +13,7 @@ from heddle.passes.cycle_view import (
     Replace,
     SetBudget,
     Speculate,
+    SpeculateDecode,
 )
 from heddle.passes.runner import PassRunner
 from heddle.runtime.lane import Lane
@@ -43,7 +44,8 @@ class Steering:
         """Show the passes the wavefront, and send what they ask for."""
         if any(_searches(lane) or lane.is_short for lane in self.lanes.values()):
             self._look(now_s)
-        self.speculator.forget_looks()
+        else:
+            self.speculator.forget_looks()
 
     def _look(self, now_s: float) -> None:
         provisional = self.speculator.offered(now_s)  # first: a request may end by it
@@ -76,6 +78,8 @@ class Steering:
                 request.receipt.edits.append(f"replace: the payload of {primitive}")
             case Speculate():
                 self.speculator.begin(edit, now_s)
+            case SpeculateDecode():
+                self.speculator.write_on(edit, now_s)
 
     def _add_edge(self, edit: AddEdge) -> None:
         request = self.requests[edit.request_id]

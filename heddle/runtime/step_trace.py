@@ -6,6 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.frames import Frame
+from heddle.runtime.step_log import StepLog
+
 STEPS_MAX = 200_000  # an hour of steps; older ones are forgotten
 
 
@@ -22,18 +25,24 @@ class StepTrace:
 
     Args:
         steps_max: how many.
+
+    `log`, where there is one, hears of each step besides.
     """
 
     def __init__(self, steps_max: int = STEPS_MAX) -> None:
+        self.log: StepLog | None = None
         self._spans_s = np.zeros((steps_max, 2))  # start, end
         self._lanes = np.zeros(steps_max, np.int32)  # number of the step's lane
         self._numbers: dict[str, int] = {}
         self._count = 0  # of all steps so far
 
-    def step(self, lane: str, ended_s: float, seconds: float) -> None:
+    def step(self, frame: Frame, ended_s: float) -> None:
         """Take in one step."""
+        lane, seconds = frame.lane, frame.seconds
         if seconds <= 0:
             return
+        if self.log is not None:
+            self.log.step(frame, ended_s)
         place = self._count % len(self._lanes)
         self._spans_s[place] = ended_s - seconds, ended_s
         self._lanes[place] = self._numbers.setdefault(lane, len(self._numbers))

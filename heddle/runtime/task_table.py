@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from heddle.core.commands import Admit, Cancel, Release
-from heddle.core.payloads import Payload
+from heddle.core.payloads import DecodePayload, Payload, PrefillPayload
 from heddle.core.results import KvHandle
 from heddle.core.tasks import Identity, Task
 from heddle.runtime.lane import Lane
@@ -15,7 +15,8 @@ class TaskRun:
     """One task in flight: rows `first_row` and after of a primitive, holding `rows` credits.
 
     `prefill` names the lease a generation's task belongs to. `epoch` is the lane's at the time
-    of sending. The events of a task that is detached only return its credits.
+    of sending. The events of a task that is detached only return its credits. `tokens` are what
+    it adds to those of its lane.
     """
 
     request: Request
@@ -25,6 +26,7 @@ class TaskRun:
     rows: int
     first_row: int
     sent_s: float
+    tokens: int = 0
     prefill: int | None = None
     is_detached: bool = False
 
@@ -76,12 +78,16 @@ class TaskTable:
         seconds_left = request.deadline_s - now_s
         task = Task(task_id, primitive.kind, identity, payload, seconds_left, request.optimizations)
         port.credits.take(credit_rows)
+        tokens = token_count(payload)
         lane.in_flight += 1
+        lane.tokens += tokens
         request.tasks.add(task_id)
         port.send(Admit(task, report_every))
         # Read after sending: a lane that is lost in between has failed the task, while a lease of
         # the epoch before would never be released.
-        self.open[task_id] = TaskRun(request, run, lane, port.epoch, credit_rows, first_row, now_s)
+        self.open[task_id] = TaskRun(
+            request, run, lane, port.epoch, credit_rows, first_row, now_s, tokens
+        )
         return task_id
 
     def lease(self, prefill_id: int, decode_id: int) -> None:
@@ -97,6 +103,7 @@ class TaskTable:
         task.request.tasks.discard(task_id)
         task.lane.port.credits.give_back(task.rows)
         task.lane.in_flight -= 1
+        task.lane.tokens -= task.tokens
         self._close_lease(task, task_id)
         return task
 
@@ -121,3 +128,10 @@ class TaskTable:
         if not lease.tasks:
             del self.leases[lease.handle.id]
             lease.lane.port.send(Release(lease.handle))
+
+
+def token_count(payload: Payload) -> int:
+    """Return the tokens that an LLM task computes: its prompt, or one for a decode's next step."""
+    if isinstance(payload, PrefillPayload):
+        return sum(len(segment.token_ids or ()) for segment in payload.segments)
+    return int(isinstance(payload, DecodePayload))

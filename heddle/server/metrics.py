@@ -47,6 +47,12 @@ RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
     "retries": Name("heddle_retries", "Primitives of answered requests that were sent again."),
     "resumed": Name("heddle_resumed", "Generations that went on behind tokens they had shown."),
     "repeated": Name("heddle_repeated", "Generations that a loop asked for again, word for word."),
+    "drafted_tokens": Name(
+        "heddle_drafted_tokens", "Tokens of a loop's earlier texts that were checked."
+    ),
+    "accepted_tokens": Name(
+        "heddle_accepted_tokens", "Of these, tokens that were right and saved a step each."
+    ),
     "rows_ahead": Name(
         "heddle_rows_ahead", "Searches that began before the list that they are of was whole."
     ),

@@ -30,24 +30,44 @@ class CostModelLlmWorker:
 
     A wrong page, a stale prefix or a token computed twice changes every token after it, so the
     generated text checks the engine's whole bookkeeping.
+
+    Args:
+        device: spends the steps' time.
+        slot_count: tokens of the KV cache.
+        costs_s: those of its steps [s].
+        steady_share: the share of prompts behind which one and the same text is written, as loops
+            often write what they have written before.
     """
 
-    def __init__(self, device: SimulatedDevice, slot_count: int) -> None:
-        self._device = device
+    def __init__(
+        self,
+        device: SimulatedDevice,
+        slot_count: int,
+        costs_s: Mapping[str, float] = COSTS_S,
+        *,
+        steady_share: float = 0.0,
+    ) -> None:
+        self._device, self._costs_s, self._steady_share = device, costs_s, steady_share
         self._digests = [0] * slot_count
 
     def run(self, batch: StepBatch) -> StepResult:
         """Compute one step."""
-        decodes = sum(row.draw is not None and row.queries == 1 for row in batch.rows)
+        decodes = sum(0 < row.queries == len(row.draws) for row in batch.rows)
+        costs_s = self._costs_s
         self._device.run(
-            COSTS_S["call"]
-            + COSTS_S["decode_tokens"] * batch.tokens
-            + COSTS_S["context_tokens"] * sum(row.context for row in batch.rows)
-            + (COSTS_S["prefill_tokens"] - COSTS_S["decode_tokens"]) * (batch.tokens - decodes)
+            costs_s["call"]
+            + costs_s["decode_tokens"] * batch.tokens
+            + costs_s["context_tokens"] * sum(row.context for row in batch.rows)
+            + (costs_s["prefill_tokens"] - costs_s["decode_tokens"]) * (batch.tokens - decodes)
         )
         token_ids, slots = batch.token_ids.tolist(), batch.slots.tolist()
-        ends = [self._write(row, token_ids, slots) for row in batch.rows]
-        draws = [(end, row.draw) for end, row in zip(ends, batch.rows, strict=True) if row.draw]
+        for row in batch.rows:
+            self._write(row, token_ids, slots)
+        draws = [
+            (self._digests[slots[place]], draw)
+            for row in batch.rows
+            for place, draw in enumerate(row.draws, row.query_stop - len(row.draws))
+        ]
         drawn = tuple(_next_token(end) for end, _ in draws)
         probabilities = tuple(_probability(end) for end, draw in draws if draw.wants_probability)
         return StepResult(drawn, probabilities=probabilities)
@@ -64,12 +84,13 @@ class CostModelLlmWorker:
         for slot, digest in zip(slots.tolist(), block[0].tolist(), strict=True):
             self._digests[slot] = digest
 
-    def _write(self, row: BatchRow, token_ids: Sequence[int], slots: Sequence[int]) -> int:
+    def _write(self, row: BatchRow, token_ids: Sequence[int], slots: Sequence[int]) -> None:
         digest = self._digest_before(row)
         for at in range(row.query_start, row.query_stop):
             digest = (digest * 1_000_003 + token_ids[at] + 1) & MASK
+            if token_ids[at] == TAIL_ID and _probability(digest) < self._steady_share:
+                digest = TAIL_ID
             self._digests[slots[at]] = digest
-        return digest
 
     def _digest_before(self, row: BatchRow) -> int:
         position = row.context - row.queries - 1

@@ -16,7 +16,7 @@ from heddle.engines.llm.engine import LlmEngine, LlmSpec
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.vector.ivf.early_stop.finality import Finality
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
-from heddle.passes.runner import CYCLE_PASSES, CyclePass
+from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES, CyclePass
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import FIRST_SERVED, POLICIES
 from heddle.simulator import cost_model_embedding, cost_model_llm, cost_model_vector
@@ -202,7 +202,18 @@ def random_scenario(seed: int) -> Scenario:
         latency_s=draws.choice((0.0, 1e-4, 5e-3)),
         requests_max=draws.choice((6, 64)),
         has_owners=draws.random() < 0.5,
+        disabled=_random_passes(draws),
+        speculates=draws.random() < 0.5,
     )
+
+
+def _random_passes(draws: random.Random) -> frozenset[str]:
+    """Return the passes that a seed leaves out: none in half of the seeds."""
+    if draws.random() < 0.5:
+        return frozenset()
+    graph_names = [one.name for one in GRAPH_PASSES]
+    names = [*graph_names, *(one.name for one in CYCLE_PASSES)]
+    return frozenset(name for name in names if draws.random() < 0.5)
 
 
 def undisturbed(scenario: Scenario) -> Scenario:

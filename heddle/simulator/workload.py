@@ -9,6 +9,7 @@ from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.search_scope import Where
 from heddle.core.tasks import Optimizations, Priority
 from heddle.simulator.library import SHELF, SHELVES
+from heddle.simulator.random_graphs import random_function, random_graph
 from heddle.workflow.indexing import indexing_workflow
 from heddle.workflow.ragraph import END, START, RAGraph
 from heddle.workflow.workflow import State, Workflow
@@ -218,6 +219,8 @@ SHAPES: Final[Sequence[Callable[[random.Random], Workflow]]] = (
     counted_loop,
     faulty_edge,
     rounds,
+    random_graph,
+    random_function,
 )
 
 

@@ -151,9 +151,9 @@ class World:
             return math.inf
         return self.disk.faults.harm_done + sum(port.faults.harm_done for port in self.ports)
 
-    def step(self, lane: str, ended_s: float, seconds: float) -> None:
+    def step(self, frame: Frame, ended_s: float) -> None:
         """Note a step of a lane; the runtime's tracer."""
-        self.log.add(ended_s, f"{lane} stepped {seconds:.9f}")
+        self.log.add(ended_s, f"{frame.lane} stepped {frame.seconds:.9f}")
 
     def sent(self, lane: str, command: Command) -> None:
         """Hear of a command that the runtime sends; the ports' watcher."""

@@ -6,10 +6,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heddle.core.errors import WorkflowError
-from heddle.workflow.deferred import Deferred, template_text
+from heddle.workflow.deferred import Deferred, plain_text, template_text
 from heddle.workflow.ragraph import RAGraph
 
 Site = tuple[object, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A tool's argument that is known: texts and numbers compare by value, others by identity."""
+
+    value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[type, object]:
+        # 1, 1.0 and True are equal to Python; a list has no hash, and may be changed later.
+        kind = type(self.value)
+        return kind, repr(self.value) if kind in (str, int, float, bool) else id(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +36,12 @@ class ToolCall:
     """A tool's function with some of its arguments; None stands for those that are slots."""
 
     function: Callable[..., object]
-    arguments: tuple[tuple[object] | None, ...]
+    arguments: tuple[Constant | None, ...]
 
     def __call__(self, *values: object) -> object:
         """Call it with the slots' values, in order."""
         rest = iter(values)
-        return self.function(*(next(rest) if a is None else a[0] for a in self.arguments))
+        return self.function(*(next(rest) if a is None else a.value for a in self.arguments))
 
 
 @dataclass(slots=True)
@@ -60,7 +79,13 @@ class Calls:
         self.part = RAGraph(self.workflow, tuple(self.slots), self.max_steps)
         self.earlier = {}
 
-    def generate(self, prompt: str, *, name: str | None = None, **options: Any) -> Deferred:  # noqa: ANN401 - those of add_generation
+    def generate(
+        self,
+        prompt: str | Deferred,
+        *,
+        name: str | None = None,
+        **options: Any,  # noqa: ANN401 - those of add_generation
+    ) -> Deferred:
         """Have a model write: a text, or with `parse="lines"` a list.
 
         `options` are those of `RAGraph.add_generation`.
@@ -68,8 +93,9 @@ class Calls:
         Raises:
             WorkflowError: a value can't be used.
         """
+        options = self._all_known(options)
         node, slot = self._place("generate", name)
-        self.part.add_generation(node, template_text(prompt), slot, **options)
+        self.part.add_generation(node, template_text(f"{prompt}"), slot, **options)
         return self._deferred(slot)
 
     def retrieve(
@@ -88,12 +114,12 @@ class Calls:
         Raises:
             WorkflowError: a value can't be used.
         """
+        options = {"allow_fewer": True, **self._all_known(options)}
         if isinstance(collect, Deferred) and collect.slot not in self.part.inputs:
             self.hand_in()
         node, slot = self._place("retrieve", name)
         if isinstance(collect, Deferred):
             self.earlier[slot] = collect.slot
-        options = {"allow_fewer": True, **options}
         is_collected = isinstance(collect, Deferred) or collect
         text = template_text(f"{query}")
         self.part.add_retrieval(node, text, slot, collect=is_collected, **options)
@@ -112,6 +138,7 @@ class Calls:
         Raises:
             WorkflowError: a value can't be used.
         """
+        options = self._all_known(options)
         node, slot = self._place("extract", name)
         text = template_text(f"{question}")
         self.part.add_extraction(node, passages.slot, slot, question=text, **options)
@@ -127,11 +154,21 @@ class Calls:
         """
         if not callable(function):
             raise WorkflowError(f"tool: give it a function, got {function!r:.40}")
+        arguments = tuple(a if isinstance(a, Deferred) else self._known(a) for a in arguments)
         node, slot = self._place("tool", name)
-        given = tuple(None if isinstance(a, Deferred) else (a,) for a in arguments)
+        given = tuple(None if isinstance(a, Deferred) else Constant(a) for a in arguments)
         inputs = [a.slot for a in arguments if isinstance(a, Deferred)]
         self.part.add_tool(node, ToolCall(function, given), inputs, slot)
         return self._deferred(slot)
+
+    def _known(self, setting: Any) -> Any:  # noqa: ANN401 - of any type
+        """Return a setting, waited for where it is deferred, or a text that holds such values."""
+        if isinstance(setting, Deferred):
+            return setting.value
+        return plain_text(setting, self.wait) if isinstance(setting, str) else setting
+
+    def _all_known(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {name: self._known(value) for name, value in options.items()}
 
     def _place(self, kind: str, name: str | None) -> tuple[str, str]:
         """Return the node of a call, and the slot that it writes this time."""

@@ -12,9 +12,10 @@ _MARKED: Final = re.compile(re.escape(_MARK) + r"(\w+)\0")
 class Deferred:
     """Stands for a value before it is there.
 
-    In an f-string it stands for the value in a prompt or a query: nothing waits. Wherever Python
-    itself needs the value (`str`, `if`, `for`, `==`, `in`, `len`, `[...]`, or `.value`), the
-    function waits for it there. To await one gives the same one.
+    In an f-string, or joined to a text by `+`, it stands for the value in a prompt or a query:
+    nothing waits. Wherever Python itself needs the value (`str`, `if`, `for`, `==`, `<`, `in`,
+    `len`, `[...]`, a method such as `.lower()`, or `.value`), the function waits for it there. To
+    await one gives the same one.
     """
 
     __slots__ = ("_wait", "slot")
@@ -35,6 +36,17 @@ class Deferred:
         if spec:
             return format(self.value, spec)
         return f"{_MARK}{self.slot}\0"
+
+    def __add__(self, other: object) -> Any:  # noqa: ANN401 - as the value has it
+        return f"{self}{other}" if isinstance(other, str) else self.value + _value(other)
+
+    def __radd__(self, other: object) -> Any:  # noqa: ANN401 - as the value has it
+        return f"{other}{self}" if isinstance(other, str) else _value(other) + self.value
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the value's own
+        if name.startswith("_"):  # what Python and libraries look for to learn what this is
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.value, name)
 
     def __str__(self) -> str:
         return str(self.value)
@@ -57,10 +69,42 @@ class Deferred:
     def __getitem__(self, item: Any) -> Any:  # noqa: ANN401 - as the value has it
         return self.value[item]
 
-    def __eq__(self, other: object) -> bool:
-        return bool(self.value == (other.value if isinstance(other, Deferred) else other))
+    def __int__(self) -> int:
+        return int(self.value)
 
-    __hash__ = None  # type: ignore[assignment]  # equal values would need equal hashes
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.value == _value(other))
+
+    def __lt__(self, other: object) -> bool:
+        return bool(self.value < _value(other))
+
+    def __le__(self, other: object) -> bool:
+        return bool(self.value <= _value(other))
+
+    def __gt__(self, other: object) -> bool:
+        return bool(self.value > _value(other))
+
+    def __ge__(self, other: object) -> bool:
+        return bool(self.value >= _value(other))
+
+    def __hash__(self) -> int:
+        # Equal values would need equal hashes.
+        raise TypeError(
+            "a value that may not be there yet has no hash: use its .value. Calls run side by side "
+            "as they are, without asyncio.gather"
+        )
+
+
+def _value(operand: object) -> Any:  # noqa: ANN401 - of any type
+    return operand.value if isinstance(operand, Deferred) else operand
+
+
+def plain_text(text: str, wait: Callable[[str], object]) -> str:
+    """Return a text with the values in the place of deferred ones, waiting for each."""
+    return _MARKED.sub(lambda mark: str(wait(mark[1])), text)
 
 
 def template_text(text: str) -> str:

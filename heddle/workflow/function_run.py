@@ -1,5 +1,6 @@
 """One run of a workflow function: from its calls to the next part of a workflow."""
 
+import logging
 import sys
 import traceback
 from collections.abc import Coroutine
@@ -10,9 +11,11 @@ from greenlet import getcurrent, greenlet
 
 from heddle.core.errors import HeddleError, WorkflowError
 from heddle.workflow.calls import Calls
-from heddle.workflow.deferred import Deferred
+from heddle.workflow.deferred import Deferred, plain_text
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.workflow import Function, Workflow
+
+log = logging.getLogger(__name__)
 
 
 class Returned(NamedTuple):
@@ -27,7 +30,7 @@ class Step(NamedTuple):
 
     `part` holds the new nodes. `earlier` maps slots of theirs to those whose passages they go on
     from. The function waits on its `line` for the value of `waits_for`, has `returned`, or neither:
-    it can go on.
+    it can go on. Line 0 is its end: the text that it returns holds the value.
     """
 
     part: RAGraph
@@ -71,8 +74,11 @@ class FunctionRun:
         return step
 
     def close(self) -> None:
-        """End a function that waits."""
-        self._greenlet.throw()
+        """End a function that waits; an error that it raises then is logged, and nothing more."""
+        try:
+            self._greenlet.throw()
+        except HeddleError:
+            log.exception("workflow %r raised when its request had ended", self.workflow.name)
 
     def _main(self, _: object) -> Step:
         made = self.workflow
@@ -85,7 +91,7 @@ class FunctionRun:
             return self._step(returned=self._returned(end.value))
         except HeddleError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             where = self._where(error)
             raise WorkflowError(
                 f"workflow {made.name!r}, {where}: {type(error).__name__}: {error}"
@@ -96,7 +102,7 @@ class FunctionRun:
             f"tool, such as `await rag.tool(function, ...)`"
         )
 
-    def _where(self, error: Exception) -> str:
+    def _where(self, error: BaseException) -> str:
         """Return the line that raised, the last one in the function's own file."""
         code = getattr(self._function, "__code__", None)
         frames = traceback.extract_tb(error.__traceback__)
@@ -106,8 +112,10 @@ class FunctionRun:
     def _returned(self, value: object) -> Returned:
         if isinstance(value, Deferred):
             return Returned(slot=value.slot)
-        if value is None or isinstance(value, str):
-            return Returned(text=value)
+        if isinstance(value, str):
+            return Returned(text=plain_text(value, self._wait))
+        if value is None:
+            return Returned()
         raise WorkflowError(
             f"workflow {self.workflow.name!r} returned {type(value).__name__}: return what a call "
             "gave, or a text"

@@ -272,6 +272,17 @@ class RAGraph:
             self._edges.append((source, target))
         return self
 
+    def with_nodes(self, others: Mapping[NodeId, Node]) -> "RAGraph":
+        """Return a graph of this one's nodes and others, joined by data alone.
+
+        Raises:
+            WorkflowError: both have a node of one id.
+        """
+        joined = RAGraph(self.name, self.inputs, self.max_steps)
+        for node in (*self._nodes.values(), *others.values()):
+            joined._add(node)
+        return joined
+
     @property
     def nodes(self) -> Mapping[NodeId, Node]:
         """What was added, by id."""

@@ -31,6 +31,16 @@ class Template:
         return tuple(dict.fromkeys(p.name for p in self.parts if isinstance(p, Slot)))
 
     @property
+    def text(self) -> str:
+        """The text that it was parsed from, or one that means the same."""
+        return "".join(
+            f"{{{part.name}}}"
+            if isinstance(part, Slot)
+            else part.replace("{", "{{").replace("}", "}}")
+            for part in self.parts
+        )
+
+    @property
     def numbered(self) -> dict[str, str]:
         """The slots by name, without the number of a function's later call: docs -> docs_2."""
         return {re.sub(r"_\d+$", "", slot): slot for slot in self.slots}

@@ -69,7 +69,7 @@ def test_a_search_that_speculates_changes_no_answer(
     model: Path, corpus: Path, inline_server: Server
 ):
     settings = {"engine_host": "inline", "dtype": "float32", "kv_cache_bytes": 32 << 20}
-    with Server(model, corpus, speculate=True, **settings) as server:
+    with Server(model, corpus, speculate="always", **settings) as server:
         for question in QUESTIONS:
             answer = server.app("oneshot").invoke(question)
             assert shown(answer) == shown(inline_server.app("oneshot").invoke(question))

@@ -51,6 +51,16 @@ def test_workflows_as_functions(printed: tuple[Path, str]) -> None:
     assert lines[0] == "oneshot: Mary Dunn"
 
 
+def test_a_pass_of_one_s_own(printed: tuple[Path, str]) -> None:
+    lines = run("own_pass.py", "corpus", printed[0]).splitlines()
+    assert lines == ["off: 1823, 2 embedded", "exact: 1823, 1 embedded"]
+
+
+def test_an_engine_of_one_s_own(printed: tuple[Path, str]) -> None:
+    lines = run("own_engine.py", "corpus", printed[0]).splitlines()
+    assert lines == ["mill: 5 words, by word_ranker"]
+
+
 def test_the_events_of_a_request(printed: tuple[Path, str]) -> None:
     lines = run("stream_events.py", "corpus", printed[0]).splitlines()
     assert lines[0] == "[retrieve]"

@@ -130,9 +130,9 @@ class FusedServing:
             self.store.flush()
         return self.primed[number]
 
-    def decode(self, number, new_tokens):
+    def decode(self, number, new_tokens, draft=()):
         """Send a request's decode."""
-        payload = DecodePayload(number, Sampling(new_tokens, ignore_eos=True))
+        payload = DecodePayload(number, Sampling(new_tokens, ignore_eos=True), draft=draft)
         self._admit(number + 1, PrimitiveKind.DECODING, payload)
 
     def _admit(self, task_id, kind, payload):

@@ -78,7 +78,7 @@ def test_random_workloads_retrieve_add_and_drop():
     """The workloads that the checks of every simulation see have something to check."""
     splices = [
         splice
-        for seed in range(60)
+        for seed in range(80)
         for ticket in simulate(random_scenario(seed)).tickets
         if isinstance(ticket.end, Answer)
         for splice in ticket.end.receipt.splices

@@ -47,19 +47,22 @@ class Bold(Finality):
 @pytest.fixture(autouse=True)
 def _bold(monkeypatch):
     monkeypatch.setattr("heddle.simulator.simulation.Finality", Bold)
+    # Guesses that have lost don't end the guessing.
+    monkeypatch.setattr("heddle.costs.win_rate.WinRates.ratio", lambda self, kind, now_s: 1.0)
 
 
 def drawn(seed, **more):
     """Return a seed's random scenario with long searches."""
     scenario = random_scenario(seed)
     values = {name: getattr(scenario, name) for name in Scenario.__slots__}
-    return LongSearches(**{**values, "nlist": 64, "has_owners": False, "speculates": True, **more})
+    own = {"nlist": 64, "has_owners": False, "speculates": True, "disabled": frozenset()}
+    return LongSearches(**{**values, **own, **more})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(5_000, 5_060, 15))
 def test_nothing_is_lost_or_leaked_and_no_answer_changes(first):
-    ends, adopted, reused = Counter(), Counter(), 0
+    ends, adopted, written, reused = Counter(), Counter(), Counter(), 0
     for seed in range(first, first + 15):
         scenario = drawn(seed)
         tickets = simulate(scenario).tickets
@@ -70,11 +73,15 @@ def test_nothing_is_lost_or_leaked_and_no_answer_changes(first):
                 receipt = ticket.end.receipt
                 assert ticket.end.text == expected.end.text
                 adopted.update(told.is_adopted for told in receipt.speculations)
+                for told in receipt.speculations:
+                    written[told.is_adopted] += told.tokens_written
                 is_adopted = any(told.is_adopted for told in receipt.speculations)
                 reused += is_adopted and receipt.prompt_tokens_reused > 0
     assert adopted[True] > 5
     assert adopted[False] > 5
     assert reused > 3
+    assert written[True] > 2, "tokens are written ahead, and shown"
+    assert written[False] > 2, "and others dropped"
     assert all(ends[name] for name in ("Answer", "Cancelled"))
 
 

@@ -32,6 +32,7 @@ GROUPS: Final = {
         "START",
         "END",
     ),
+    "Passes and engines of your own": ("GraphPass", "CyclePass", "OwnEngine", "Extensions"),
     "Requests": (
         "RequestOptions",
         "SearchOptions",

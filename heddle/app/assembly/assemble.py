@@ -11,12 +11,15 @@ from dataclasses import dataclass
 
 from heddle.app.assembly.embedding_lanes import embedding_pool, is_ready
 from heddle.app.assembly.lanes import LLM, VECTOR, VECTOR_ROWS
+from heddle.app.assembly.pass_runner import pass_runner
 from heddle.app.assembly.server_plan import ServerPlan
 from heddle.app.embedding_service import EmbeddingService, Encoder
+from heddle.app.extensions import Extensions
 from heddle.app.replicas import replicas_of
 from heddle.app.runtime_thread import RuntimeThread
 from heddle.core.commands import KvSent, Steer
 from heddle.core.credits import Credits
+from heddle.core.errors import ConfigError
 from heddle.core.ports import Clock, EnginePort, Tokenizer, Tracer, WorkPool
 from heddle.core.primitives import PrimitiveKind
 from heddle.corpus.store import CorpusStore
@@ -26,12 +29,13 @@ from heddle.engines.llm.lanes.lane_role import lane_names
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.engines.remote.generation.prompt_text import TextPrompts
 from heddle.engines.vector.shards.port import ShardedPort
+from heddle.hosts.checked_port import CheckedPort
+from heddle.hosts.engine_thread import EngineThread
 from heddle.hosts.inline import InlineHost
 from heddle.hosts.lane_main import call_factory
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.process import ProcessLane
 from heddle.hosts.replicated_port import ReplicatedPort
-from heddle.passes.runner import PassRunner
 from heddle.runtime.batching import policy_named
 from heddle.runtime.loop import RuntimeLoop
 from heddle.runtime.region_plan import RegionPlanner
@@ -55,6 +59,7 @@ class Parts:
         tokenizing: threads that tokenise long prompts.
         remote: the ports of models that other servers run.
         tracers: what each step is reported to.
+        extensions: passes and engines of the user's own.
 
     Mutates: `ending` takes in how to close what is made; the newest is closed first.
     """
@@ -69,6 +74,7 @@ class Parts:
     tokenizing: WorkPool
     remote: Sequence[EnginePort]
     tracers: Sequence[Tracer]
+    extensions: Extensions
     ending: ExitStack
 
     def close_on_thread(self, close: Callable[[], None]) -> None:
@@ -95,9 +101,12 @@ def assemble(parts: Parts) -> Assembled:
     ports = disaggregated([*_lane_ports(parts)], plan)
     ports = sharded(replicated(ports, plan, parts.clock), plan)
     ports, embedding = _pooled([*ports, *parts.remote], parts)
+    own = _own_ports(parts)
+    ports = [*ports, parts.tools]
+    _check_own_names(own, ports)
     runtime = Runtime(
-        ports=(*ports, parts.tools),
-        planner=RegionPlanner(PassRunner(parts.clock, disabled=plan.config.disabled_passes)),
+        ports=(*ports, *own),
+        planner=RegionPlanner(pass_runner(plan.config, parts.clock, parts.extensions)),
         policy=policy_named(plan.config.batching),
         limits=plan.config.limits,
         tokenizer=_tokenizer(plan),
@@ -107,6 +116,7 @@ def assemble(parts: Parts) -> Assembled:
         clock=parts.clock,
         speculates=plan.search.speculates,
         threads=parts.tokenizing,
+        preferred=frozenset(port.name for port in own),
     )
     loop = RuntimeLoop(runtime, parts.clock, parts.thread.event_loop)
     loop.start()
@@ -160,6 +170,26 @@ def sharded(ports: Ports, plan: ServerPlan) -> Ports:
         return ports
     whole = ShardedPort(VECTOR, parts, is_ready, plan.lost_shard, Credits(VECTOR_ROWS))
     return [*(port for port in ports if port not in parts), whole]
+
+
+def _own_ports(parts: Parts) -> Ports:
+    """Return the ports of the user's own engines, each on a thread of its own where it has none."""
+    ports: Ports = list(parts.extensions.ports)
+    for own in parts.extensions.engines:
+        host = EngineThread(own.engine, own.credits_total, parts.clock)
+        parts.ending.callback(host.close)
+        ports.append(host)
+    dim = None if parts.store is None else parts.store.dims or None
+    return [CheckedPort(port, dim) for port in ports]
+
+
+def _check_own_names(own: Ports, ports: Ports) -> None:
+    taken = {port.name for port in ports}
+    for port in own:
+        if port.name in taken:
+            raise ConfigError(
+                f"engines: the name {port.name!r} is taken; {', '.join(sorted(taken))} are"
+            )
 
 
 def _lane_ports(parts: Parts) -> Iterator[EnginePort]:

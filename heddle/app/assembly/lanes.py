@@ -108,6 +108,7 @@ def _vector(plan: ServerPlan, threads: int, part: Part) -> EngineSpec:
         topm=config.topm,
         target_recall=plan.search.recall,
         speculates=plan.search.speculates,
+        must_speculate=config.speculate == "always",
         memory_left=memory_left,
         order=config.call_order,
     )

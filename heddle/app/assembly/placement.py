@@ -1,11 +1,12 @@
 """The placement plan: cores, threads and bytes of each lane. (docs/architecture.md#lanes)"""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from heddle.core.errors import ConfigError
+from heddle.costs.memory_split import MemorySplit
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names
 from heddle.hosts.machine import MachineFacts
 
@@ -78,7 +79,8 @@ class Placement:
 
     The LLM's lanes, by `llm_roles`, divide `llm_cpus`; each has `kv_bytes`. `embedding_cpus` are
     those of a CPU lane beside accelerators; where they are lent, they are the LLM's. A lane on an
-    accelerator takes one thread, on any core.
+    accelerator takes one thread, on any core. `split` says why there are `kv_bytes`, where a memory
+    profile does.
 
     Lanes are pinned only where this process may use its cores whole: under a quota of fewer
     cores than it sees, every server of the host would pin itself to the same first ones.
@@ -97,6 +99,7 @@ class Placement:
     waiting_bytes: int = WAITING_BYTES_MIN
     llm_roles: tuple[LaneRole, ...] = (LaneRole.BOTH,)
     retrieval_lanes: int = 1
+    split: MemorySplit | None = None
 
     @property
     def llm_lanes(self) -> Mapping[str, tuple[int, ...]]:
@@ -139,6 +142,12 @@ class Placement:
             f"({MEMORY_SHARE:.0%} of the limit), {_mib(self.waiting_bytes)} of it for texts that "
             f"wait for embedding, {self.waiting_tokens:,} tokens",
         ]
+        if self.split is not None:
+            lines.append(
+                f"memory split: {_mib(self.split.kv_bytes)} of KV pages for "
+                f"{self.split.requests_per_s:.2f} requests/s, bound by {self.split.bound.value}; "
+                f"{_mib(self.split.rest_bytes)} left for the index (HedraRAG eq. 2)"
+            )
         if self.is_lent:
             lines.insert(-1, "embedding-cpu: on the llm's cores, only while that has no work")
         return tuple(lines)
@@ -160,13 +169,20 @@ class Placement:
         return f"cores {', '.join(map(str, cpus))}" if cpus else "any core"
 
 
-def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None = None) -> Placement:
+def plan_placement(
+    machine: MachineFacts,
+    demand: Demand,
+    kv_bytes: int | None = None,
+    split_memory: Callable[[int], MemorySplit] | None = None,
+) -> Placement:
     """Return a plan that fits the machine.
 
     Args:
         machine: what this process may use.
         demand: what has to be loaded.
         kv_bytes: KV pages wanted for each LLM lane; None takes what is left, at most 1 GiB each.
+        split_memory: splits the bytes that are left for each LLM lane, where a memory profile says
+            how; None, or with `kv_bytes`, nothing does.
 
     Raises:
         ConfigError: it doesn't fit; the message says what takes how much.
@@ -184,8 +200,11 @@ def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None =
     models = lanes * demand.llm_bytes
     fixed = processes + models + embedders + index + WAITING_BYTES_MIN
     wanted = lanes * (KV_BYTES_MIN if kv_bytes is None else kv_bytes)
-    kv = 0
-    if lanes:
+    kv, split = 0, None
+    if lanes and kv_bytes is None and split_memory is not None:
+        split = split_memory(max(KV_BYTES_MIN, (limit - fixed) // lanes))
+        kv = split.kv_bytes
+    elif lanes:
         spare = max(KV_BYTES_MIN, (limit - fixed) // (2 * lanes))
         kv = min(KV_BYTES_MAX, spare) if kv_bytes is None else kv_bytes
     if fixed + wanted > limit:
@@ -214,6 +233,7 @@ def plan_placement(machine: MachineFacts, demand: Demand, kv_bytes: int | None =
         waiting_bytes=waiting,
         llm_roles=demand.llm_roles,
         retrieval_lanes=demand.retrieval_lanes,
+        split=split,
     )
 
 

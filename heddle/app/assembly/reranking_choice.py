@@ -62,7 +62,7 @@ def choose_reranking(
                 "--reranker extract"
             )
         return RerankingChoice(True, "rerank is always")
-    if config.speculate:
+    if config.speculate == "always":
         return RerankingChoice(False, "prompts are computed while their search still runs")
     if generator is None or not llm_on_cpu or not ranking:
         return RerankingChoice(False, "no model on the LLM's own processor ranks")

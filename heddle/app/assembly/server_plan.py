@@ -15,6 +15,7 @@ from heddle.app.assembly.embedding_lanes import (
     plan_embedding_lanes,
     retrieval_embedder,
 )
+from heddle.app.assembly.memory_splitter import splitter
 from heddle.app.assembly.placement import Demand, Placement, plan_placement
 from heddle.app.assembly.readers import Reader, plan_readers
 from heddle.app.assembly.reranking_choice import RerankingChoice, choose_reranking
@@ -220,7 +221,8 @@ def plan_server(
         replicas=replicas_of(config.replicas).retrieval,
         llm_roles=roles,
     )
-    placement = plan_placement(machine, demand, config.kv_cache_bytes)
+    split_memory = splitter(config.memory_profile, generator, config.expected_rate)
+    placement = plan_placement(machine, demand, config.kv_cache_bytes, split_memory)
     dtype = REMOTE_DTYPE
     if remote.embedder is None:
         dtype = embedder_dtype(config.dtype, None if store is None else store.embedder, machine)
@@ -240,7 +242,7 @@ def plan_server(
             config, generator, readers, placement, llm_on_cpu=decodes_on is None
         ),
         roles=roles,
-        search=SearchSettings(config.recall, config.speculate),
+        search=SearchSettings(config.recall, _speculates(config, generator is not None)),
         hot=_hot_clusters(config, machine),
         pool=_pool(config, roles),
         lost_shard=config.lost_shard,
@@ -290,6 +292,12 @@ def _index_bytes(store: CorpusStore | None) -> int:
     if store is None or not store.dims:
         return 0
     return index_bytes(mode_of(store.directory), store.vector_count, store.dims)
+
+
+def _speculates(config: ServerConfig, has_own_llm: bool) -> bool:
+    """Whether prompts may be computed ahead of their searches."""
+    can = has_own_llm and config.index is not None and config.shards == 1
+    return config.speculate == "always" or (config.speculate == "auto" and can)
 
 
 def _hot_clusters(config: ServerConfig, machine: MachineFacts) -> HotSettings | None:

@@ -13,6 +13,7 @@ from heddle.app.assembly.lanes import lane_specs
 from heddle.app.assembly.remote_ports import start_remote_ports
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.embedding_service import EmbeddingService
+from heddle.app.extensions import NO_EXTENSIONS, Extensions
 from heddle.app.observe.scrubbing import Scrubbing
 from heddle.app.observe.server_state import CorpusState, EngineState, ServerState
 from heddle.app.observe.tally import Tally
@@ -22,9 +23,11 @@ from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.ports import Clock, Tracer
 from heddle.corpus.store import CorpusStore
+from heddle.graph.pgraph import PGraph
 from heddle.hosts.process import ProcessLane, start_lanes
 from heddle.hosts.tool_threads import ToolThreads
 from heddle.hosts.work_threads import WorkThreads
+from heddle.passes.runner import check_pass_names
 from heddle.runtime.handle import Handle
 from heddle.runtime.loop import RuntimeLoop
 from heddle.runtime.supervision import LaneLimits
@@ -75,7 +78,7 @@ class RunningServer:
     def peek(self) -> ServerState:
         """Return the state without waiting, and without the corpus's revision.
 
-        Its parts may be a step apart, and its tally goes on counting.
+        Its parts may be a step apart, and its tally and its passes go on counting.
         """
         runtime = self.loop.runtime
         return ServerState(
@@ -91,6 +94,8 @@ class RunningServer:
             corpus=self._corpus_state(),
             repriming=None if self.repriming is None else self.repriming.state(),
             predicted_wait_s=runtime.requests.admission.between_s or 0.0,
+            failed_passes=tuple(sorted(runtime.planner.runner.failed)),
+            cycle_passes=runtime.planner.runner.cycle_counts,
         )
 
     def _corpus_state(self) -> CorpusState | None:
@@ -103,7 +108,21 @@ class RunningServer:
 
     def _whole_state(self) -> ServerState:
         revision = None if self.store is None else self.store.revision
-        return replace(self.peek(), tally=deepcopy(self.tally), corpus_revision=revision)
+        now = self.peek()
+        return replace(
+            now,
+            tally=deepcopy(self.tally),
+            cycle_passes=deepcopy(now.cycle_passes),
+            corpus_revision=revision,
+        )
+
+    def lowered_regions(self, workflow: str) -> tuple[PGraph, ...]:
+        """Return the graphs, before any pass, of what requests of a workflow have opened.
+
+        Raises:
+            HeddleError: the server is closed.
+        """
+        return self.thread.call(lambda: self.loop.runtime.planner.lowered_of(workflow))
 
     def close(self) -> None:
         """Cancel what is in flight and end every piece. Can be called twice."""
@@ -121,6 +140,7 @@ def start(
     submit: Callable[..., Handle],
     *,
     needs_vectors: bool,
+    extensions: Extensions = NO_EXTENSIONS,
 ) -> RunningServer:
     """Start a server; what was started before an error is ended again.
 
@@ -144,10 +164,12 @@ def start(
         tracer: sees every step, too.
         submit: Server.submit, for chunks that are primed again.
         needs_vectors: whether a corpus without vectors is refused.
+        extensions: passes and engines of the user's own.
 
     Raises:
         ConfigError, InputError: the configuration, a model or the corpus can't be used.
     """
+    check_pass_names(config.disabled_passes, extensions.all_passes)
     with ExitStack() as ending:
         thread = RuntimeThread()
         ending.callback(thread.dispose)
@@ -181,6 +203,7 @@ def start(
             tokenizing,
             remote,
             (tracer, tally),
+            extensions,
             ending,
         )
         runtime = thread.call(lambda: assemble(parts))

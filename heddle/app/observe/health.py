@@ -11,13 +11,19 @@ def health_of(state: ServerState) -> dict[str, object]:
     """Return the state of every lane and of the runtime, as plain values.
 
     The status is "degraded" where somebody should act: a lane is not ready, or an engine lacks
-    something, such as disk space, or chunks of the corpus are damaged. Then `ready` stays true, and
-    the answers are the same but for the damaged passages, which are left out.
+    something, such as disk space, chunks of the corpus are damaged, or a pass has failed. Then
+    `ready` stays true, and the answers are the same but for the damaged passages, which are left
+    out.
     """
     last = {name: engine.last for name, engine in state.engines.items() if engine.last is not None}
     notes = {name: list(frame.notes) for name, frame in last.items() if frame.notes}
     if state.corpus is not None and (found := _corpus_notes(state.corpus)):
         notes["corpus"] = found
+    if state.failed_passes:
+        notes["passes"] = [
+            f"optimizer pass {name} has failed: what it changes is left out"
+            for name in state.failed_passes
+        ]
     is_ready = all(lane.state is LaneState.READY for lane in state.lanes.values())
     embedding = {} if state.embedding is None else state.embedding.lanes
     return {

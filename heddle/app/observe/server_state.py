@@ -1,11 +1,12 @@
 """What a server knows of itself at one moment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from heddle.app.observe.tally import Outcome, Tally
 from heddle.core.frames import Frame
+from heddle.passes.runner import CycleCount
 from heddle.runtime.counters import Counters
 from heddle.runtime.supervision import LaneHealth
 
@@ -82,6 +83,8 @@ class ServerState:
 
     `embedding`, `corpus` and `corpus_revision` are None where there is no corpus, `repriming` where
     nothing is primed anew. A request that is refused now may be let in after `predicted_wait_s`.
+    `failed_passes` are left out, by name. `cycle_passes` counts what each pass of the scheduling
+    cycles has done, by name.
     """
 
     engines: Mapping[str, EngineState]
@@ -94,3 +97,5 @@ class ServerState:
     corpus_revision: int | None = None
     repriming: ReprimingState | None = None
     predicted_wait_s: float = 0.0
+    failed_passes: tuple[str, ...] = ()
+    cycle_passes: Mapping[str, CycleCount] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from heddle.core.errors import (
     InputError,
     WorkflowError,
 )
+from heddle.core.frames import Frame
 from heddle.core.ports import Clock
 from heddle.core.tasks import Priority
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed, TokenDelta
@@ -32,6 +33,8 @@ RECEIPT_COUNTS: Final = (
     "retries",
     "resumed",
     "repeated",
+    "drafted_tokens",
+    "accepted_tokens",
     "rows_ahead",
     "texts_truncated",
     "texts_windowed",
@@ -104,10 +107,11 @@ class Tally:
     chunks: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
 
-    def step(self, lane: str, ended_s: float, seconds: float) -> None:
+    def step(self, frame: Frame, ended_s: float) -> None:
         """Take in one step of an engine."""
-        if seconds > 0:
-            self.steps.setdefault(lane, Histogram(STEP_BOUNDS_S)).observe(seconds)
+        if frame.seconds > 0:
+            steps = self.steps.setdefault(frame.lane, Histogram(STEP_BOUNDS_S))
+            steps.observe(frame.seconds)
 
     def answered(self, priority: Priority, receipt: Receipt) -> None:
         """Count a request that has its answer, and what was done for it."""

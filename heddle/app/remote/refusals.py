@@ -25,8 +25,9 @@ OF_OWN_LLM: Final = (
     "background_step_s",
 )
 LEFT_OUT: Final = (
-    "reuse of chunk KV, prompts computed ahead of their search, the step budget, retrieval while "
-    "the model writes, and the count of a prompt's tokens before it is sent"
+    "reuse of chunk KV, prompts computed ahead of their search, drafts from a loop's earlier "
+    "texts, the step budget, retrieval while the model writes, and the count of a prompt's tokens "
+    "before it is sent"
 )
 
 

@@ -45,13 +45,14 @@ from heddle.core.results import (
 from heddle.core.tasks import Optimizations, Task
 from heddle.costs.prefill import prefill_token_s
 from heddle.costs.step_report import StepReport
+from heddle.engines.llm.draft import Draft
 from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ScoredAhead
 from heddle.engines.llm.fusion.ratio_choice import RatioChoice, chosen_ratio
 from heddle.engines.llm.requests import change_segment, refusal
 from heddle.engines.llm.reuse.fuser import Fuser
 from heddle.engines.llm.reuse.primer import Primer, fitting
-from heddle.engines.llm.scheduler import Scheduler, SchedulerLimits, StepPlan
+from heddle.engines.llm.scheduler import Scheduler, SchedulerLimits, Slice, StepPlan
 from heddle.engines.llm.sequence import Decode, Sequence
 from heddle.engines.llm.step_batch import StepBatch, StepResult
 
@@ -238,7 +239,7 @@ class LlmEngine:
         budget_s = min(budget_s, self._budget_s)
         if not self._scheduler.has_queries:
             budget_s = min(budget_s, self._spec.background_step_s)
-        plan = self._scheduler.plan(self._prefill_tokens_within(budget_s))
+        plan = self._scheduler.plan(self._prefill_tokens_within(budget_s), self._draft_price())
         if plan is not None:
             self._run(plan)
         frame = self._report.frame(
@@ -306,7 +307,7 @@ class LlmEngine:
             self._forget_if_over(sequence)
         else:
             decode = Decode(task_id, payload.sampling, command.report_every, payload.pause)
-            decode.transfer = transfer
+            decode.transfer, decode.draft = transfer, Draft(payload.draft)
             self._start_decode(sequence, decode, payload)
 
     def _admit_transfer(self, task: Task, payload: TransferPayload) -> None:
@@ -591,17 +592,17 @@ class LlmEngine:
         step_s = self._clock.now_s() - started_s
         drawn, probabilities = iter(result.token_ids), iter(result.probabilities)
         for row, part in enumerate(plan.slices):
-            draw = plan.batch.rows[row].draw
-            token = next(drawn) if part.samples else None
-            is_judged = draw is not None and draw.wants_probability
-            probability = next(probabilities) if is_judged else 1.0
+            tokens = [
+                (next(drawn), next(probabilities) if draw.wants_probability else 1.0)
+                for draw in plan.batch.rows[row].draws
+            ]
             if row in result.broken_rows:
                 self._fail_sequence(part.sequence, "the model gave numbers that are not finite")
                 continue
             self._scheduler.commit(part, result.measured.get(row, ()), step_s)
             self._report_prefill(part.sequence)
-            if token is not None:
-                self._take_token(part.sequence, token, probability)
+            if tokens:
+                self._take_tokens(part, tokens)
             else:
                 self._forget_if_over(part.sequence)
 
@@ -637,17 +638,32 @@ class LlmEngine:
         if sequence.transfer is not None:
             self._hand_over(sequence)
 
-    def _take_token(self, sequence: Sequence, token: int, probability: float) -> None:
-        decode = sequence.decode
+    def _take_tokens(self, part: Slice, drawn: Items[tuple[int, float]]) -> None:
+        """Take the next token; and the one behind it, as long as the draft has foreseen each."""
+        sequence, decode = part.sequence, part.sequence.decode
         if decode is None:
             return
+        decode.draft.offered += len(part.draft)
+        for number, (token, probability) in enumerate(drawn):
+            self._take_token(sequence, decode, token, probability)
+            if sequence.decode is not decode or number == len(part.draft):
+                return
+            is_right = token == part.draft[number]
+            decode.draft.judge(is_right=is_right)
+            if not is_right:
+                return
+            self._scheduler.accept(sequence)
+
+    def _take_token(
+        self, sequence: Sequence, decode: Decode, token: int, probability: float
+    ) -> None:
         if decode.doubts(probability):
             self._finish(sequence, decode, FinishReason.LOW_CONFIDENCE)
             return
         if token in self._spec.eos_ids and not decode.sampling.ignore_eos:
             self._finish(sequence, decode, FinishReason.STOP)
             return
-        decode.output_ids.append(token)
+        decode.write(token)
         sequence.token_ids.append(token)
         output = self._outputs[decode.task_id]
         text, is_stopped = output.stream.push((token,))
@@ -679,6 +695,8 @@ class LlmEngine:
             sequence.preemptions,
             self._spec.limits.context_tokens_max - len(sequence.token_ids),
             decode.transfer,
+            drafted=decode.draft.offered,
+            accepted=decode.draft.accepted,
         )
         self._report.done(decode.task_id, generated)
         self._end_decode(sequence)
@@ -703,6 +721,18 @@ class LlmEngine:
         left_s = budget_s - self._report.costs.predict_s(fixed)
         tokens = int(left_s / one_s) if one_s > 0 else tokens_max
         return min(max(tokens, PREFILL_TOKENS_MIN), tokens_max)
+
+    def _draft_price(self) -> float:
+        """Return what a drafted token costs all that are in a step, in steps of one of them."""
+        if not any(s.decode and s.decode.draft.token_ids for s in self._decoding.values()):
+            return math.inf  # nothing is drafted
+        scheduler, costs = self._scheduler, self._report.costs
+        wanted = scheduler.running_count + scheduler.waiting_count
+        seated = min(wanted, self._spec.limits.max_num_seqs)
+        step = scheduler.backlog()
+        step |= {"prefill_tokens": 0.0, "decode_tokens": max(1.0, step["decode_tokens"])}
+        step_s = costs.predict_s(step)
+        return seated * costs.predict_s({"prefill_tokens": 1.0}) / step_s if step_s else math.inf
 
     # Ends -------------------------------------------------------------------------------------
 

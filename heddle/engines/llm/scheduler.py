@@ -1,8 +1,9 @@
 """Which tokens of which sequences the next step computes, and which pages hold them."""
 
+import math
 from bisect import insort
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 
@@ -73,21 +74,36 @@ class SchedulerLimits:
 class Slice:
     """Tokens [start, stop) of a sequence in one step; `samples`: its next token is drawn.
 
-    While a prompt is fused they are counted among the positions of its present sweep.
+    While a prompt is fused they are counted among the positions of its present sweep. The tokens
+    of `draft` are computed behind them, and what follows each is drawn, too: the sequence has only
+    those of them that turn out to be its own.
     """
 
     sequence: Sequence
     start: int
     stop: int
     samples: bool
+    draft: tuple[int, ...] = ()
 
     @property
     def positions(self) -> NDArray[np.int64]:
-        """Where the tokens stand. Shapes: [stop - start] int64, ascending."""
+        """Where the tokens stand, drafted ones last. Shapes: [queries] int64, ascending."""
         fusion = self.sequence.fusing
         if fusion is not None:
             return fusion.now.positions[self.start : self.stop]
-        return np.arange(self.start, self.stop, dtype=np.int64)
+        return np.arange(self.start, self.start + self.queries, dtype=np.int64)
+
+    @property
+    def queries(self) -> int:
+        """Tokens that the step computes for it."""
+        return self.stop - self.start + len(self.draft)
+
+    @property
+    def token_ids(self) -> list[int]:
+        """These tokens."""
+        known = self.sequence.token_ids
+        kept = self.positions[: self.stop - self.start].tolist()
+        return [*(known[place] for place in kept), *self.draft]
 
     @property
     def is_checked(self) -> bool:
@@ -260,29 +276,32 @@ class Scheduler:
             "context_tokens": float(context),
         }
 
-    def plan(self, prefill_tokens_max: int) -> StepPlan | None:
+    def plan(self, prefill_tokens_max: int, draft_price: float = math.inf) -> StepPlan | None:
         """Decide the next step; None when nothing can run.
 
         Args:
             prefill_tokens_max: most prompt tokens beside the decodes, for a step's time budget.
+            draft_price: of a drafted token, for all that are in the step, in steps of one
+                sequence; at 1 none is worth it.
 
         Mutates: seats, pages, preemptions. Once the step has run, each slice is committed, or its
             sequence removed.
         """
         slices: dict[int, Slice] = {}
         self._unseat_background()
-        budget = self.limits.max_num_batched_tokens
         for sequence in [s for s in self._running if s.is_decoding]:
             # An earlier one may have preempted this one for its pages.
             if sequence in self._running and self._reach(sequence, slices, from_running=True):
                 slices[sequence.id] = self._slice(sequence, 1)
-        budget = min(budget - len(slices), max(1, prefill_tokens_max))
-        budget = self._continue_prefills(slices, budget)
-        self._admit(slices, budget)
+        left = self.limits.max_num_batched_tokens - len(slices)
+        drafted = self._draft(slices, left // 2, draft_price)  # prompts go on beside drafts
+        budget = min(left - drafted, max(1, prefill_tokens_max - drafted))
+        budget = self._admit(slices, self._continue_prefills(slices, budget))
+        self._draft(slices, budget, draft_price)
         if not slices:
             return None
-        # Stable: decodes stay first. Rows that leave after the first layers come last.
-        parts = tuple(sorted(slices.values(), key=lambda part: part.is_checked))
+        # Stable: decodes of one token stay first. Rows that leave after the first layers come last.
+        parts = tuple(sorted(slices.values(), key=lambda p: (p.is_checked, bool(p.draft))))
         return StepPlan(parts, _pack(parts))
 
     def commit(self, part: Slice, measured: Measured, step_s: float) -> None:
@@ -305,6 +324,11 @@ class Scheduler:
         fusion.advance(part.stop, measured, step_s)
         if fusion.stage is Stage.DONE:
             self._end_fusion(sequence)
+
+    def accept(self, sequence: Sequence) -> None:
+        """Note that its newest token was drafted, and that its KV is there since this step."""
+        sequence.num_computed_tokens += 1
+        self._publish(sequence)
 
     def _end_fusion(self, sequence: Sequence) -> None:
         """Count a fused prompt as computed; only its exact part can be found by others."""
@@ -352,6 +376,33 @@ class Scheduler:
         samples = is_end and stop == end and sequence.decode is not None
         return Slice(sequence, start, stop, samples)
 
+    def _draft(self, slices: dict[int, Slice], tokens_max: int, price: float) -> int:
+        """Let slices that draw a token check drafted ones, too; return how many tokens these are.
+
+        They take no seat and no page that another sequence holds.
+        """
+        left = tokens_max
+        for key, part in slices.items():
+            decode, fusing = part.sequence.decode, part.sequence.fusing
+            if not part.samples or part.draft or fusing is not None or decode is None:
+                continue
+            room = self.limits.context_tokens_max - len(part.sequence.token_ids)
+            useful = min(left, decode.num_tokens_left - 1, room - 1)
+            draft = decode.draft.offer(useful, price)
+            draft = draft[: self._room_behind(part.sequence, len(draft))]
+            slices[key] = replace(part, draft=draft)
+            left -= len(draft)
+        return tokens_max - left
+
+    def _room_behind(self, sequence: Sequence, tokens: int) -> int:
+        """Get slots for tokens behind those that a sequence has; return for how many there are."""
+        row, page_size = sequence.row, self.limits.page_size
+        own = row.own_count(len(sequence.token_ids))
+        missing = -(-(own + tokens - row.capacity) // page_size)
+        if missing > 0 and self.ledger.make_room(missing):
+            row.extend(self.ledger.allocate(missing, row.pages[-1] if row.pages else None))
+        return min(tokens, row.capacity - own)
+
     @property
     def has_queries(self) -> bool:
         """Whether anything but the background has a seat or wants one."""
@@ -374,7 +425,7 @@ class Scheduler:
                 budget -= slices[sequence.id].stop - slices[sequence.id].start
         return budget
 
-    def _admit(self, slices: dict[int, Slice], budget: int) -> None:
+    def _admit(self, slices: dict[int, Slice], budget: int) -> int:
         while self._waiting and len(self._running) < self.limits.max_num_seqs and budget > 0:
             sequence = self._waiting[0]
             if sequence.is_background and self.has_queries:
@@ -390,6 +441,7 @@ class Scheduler:
             insort(self._running, sequence, key=_ORDER)
             slices[sequence.id] = self._slice(sequence, budget)
             budget -= slices[sequence.id].stop - slices[sequence.id].start
+        return budget
 
     def _reuse_prefix(self, sequence: Sequence) -> None:
         """Start from the cached pages of the same prefix; the last token is always computed."""
@@ -564,7 +616,7 @@ def _pack(slices: tuple[Slice, ...]) -> StepBatch:
     for part in slices:
         sequence, places = part.sequence, part.positions
         query_start = len(token_ids)
-        token_ids.extend(sequence.token_ids[place] for place in places.tolist())
+        token_ids.extend(part.token_ids)
         positions.append(places)
         slots.append(sequence.row.slots(places))
         rows.append(_row(part, query_start))
@@ -584,17 +636,20 @@ def _pack(slices: tuple[Slice, ...]) -> StepBatch:
 
 def _row(part: Slice, query_start: int) -> BatchRow:
     sequence, fusion = part.sequence, part.sequence.fusing
-    draw = sequence.decode.next_draw() if part.samples and sequence.decode else None
-    visible = fusion.visible(part.stop) if fusion is not None else ((0, part.stop),)
+    decode = sequence.decode if part.samples else None
+    draws = [] if decode is None else [decode.draw_after(n) for n in range(1 + len(part.draft))]
+    whole = ((0, part.start + part.queries),)
+    visible = fusion.visible(part.stop) if fusion is not None else whole
     return BatchRow(
         query_start=query_start,
-        query_stop=query_start + part.stop - part.start,
+        query_stop=query_start + part.queries,
         context=sum(stop - start for start, stop in visible),
         runs=tuple(run for start, stop in visible for run in sequence.row.runs(start, stop)),
-        draw=draw,
+        draw=draws[0] if draws else None,
         places=fusion.places(part.start, part.stop) if fusion is not None else None,
         measure=_measure(part),
         shared=sequence.row.shared(visible),
+        draft_draws=tuple(draws[1:]),
     )
 
 

@@ -9,6 +9,7 @@ from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling, Segment
 from heddle.core.results import FusedKv, KvTransfer, Primed
 from heddle.core.tasks import Priority
+from heddle.engines.llm.draft import Draft
 from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.fusion.attention_log import AttentionLog
 from heddle.engines.llm.fusion.fusion import Fusion, Stage
@@ -23,9 +24,9 @@ class Decode:
     """A decode task that continues a sequence.
 
     The first `num_continued_tokens` of `output_ids` were written by earlier decodes. `transfer`
-    says how its prompt came from another lane.
+    says how its prompt came from another lane. `draft` is a likely text of it.
 
-    Mutates: the engine appends to `output_ids` and moves `reported` along.
+    Mutates: `write` adds to `output_ids`; the engine moves `reported` along.
     """
 
     task_id: int
@@ -36,12 +37,20 @@ class Decode:
     num_continued_tokens: int = 0
     reported: int = 0
     transfer: KvTransfer | None = None
+    draft: Draft = field(default_factory=Draft)
 
     def take_over(self, token_ids: list[int], resumes: int) -> None:
         """Go on after what was written and reported; the last `resumes` tokens count as its own."""
         self.output_ids = token_ids
         self.reported = len(token_ids)
         self.num_continued_tokens = len(token_ids) - resumes
+        for token in token_ids:
+            self.draft.write(token)
+
+    def write(self, token: int) -> None:
+        """Add a token."""
+        self.output_ids.append(token)
+        self.draft.write(token)
 
     @property
     def is_at_interval(self) -> bool:
@@ -49,17 +58,28 @@ class Decode:
         own = len(self.output_ids) - self.num_continued_tokens
         return self.pause.after is not None and own >= self.pause.after
 
+    @property
+    def num_tokens_left(self) -> int:
+        """How many more tokens it may write before it ends or pauses."""
+        left = self.sampling.max_tokens - len(self.output_ids)
+        if self.pause.after is None:
+            return left
+        return min(left, self.pause.after + self.num_continued_tokens - len(self.output_ids))
+
     def doubts(self, probability: float) -> bool:
         """Whether it should pause before a token of this probability."""
         has_begun = len(self.output_ids) > self.num_continued_tokens
         return has_begun and self.pause.below is not None and probability < self.pause.below
 
-    def next_draw(self) -> Draw:
-        """Return how the next token is chosen; depends on the seed and its number only."""
+    def draw_after(self, ahead: int) -> Draw:
+        """Return how the token behind the next `ahead` ones is chosen.
+
+        It depends on the seed and on the token's number only.
+        """
         sampling, wants_probability = self.sampling, self.pause.below is not None
         if sampling.temperature <= 0.0:
             return Draw(wants_probability=wants_probability)
-        bits = np.random.Philox(key=sampling.seed, counter=[0, 0, 0, len(self.output_ids)])
+        bits = np.random.Philox(key=sampling.seed, counter=[0, 0, 0, len(self.output_ids) + ahead])
         uniform = float(np.random.Generator(bits).random())
         return Draw(
             sampling.temperature, sampling.top_p, sampling.top_k, uniform, wants_probability

@@ -75,8 +75,9 @@ class BatchRow:
     It shows the keys of `context` positions. Those in `shared` lie in pages of others; `runs` says
     where the rest lie, in their order. A query attends to every position before and at its own.
     Mostly the queries are the last of these positions; `places` says which ones they are where
-    they have gaps between them. `draw` None: no token is wanted from this row. `measure`: what
-    else is wanted of it.
+    they have gaps between them. `draw` None: no token is wanted from this row. `draft_draws`: its
+    last queries are drafted, and how the token behind each of them is chosen; `draw` then is for
+    the query before these. `measure`: what else is wanted of it.
 
     Shapes: places [queries] int64, ascending.
     """
@@ -89,6 +90,12 @@ class BatchRow:
     places: NDArray[np.int64] | None = None
     measure: Measure | None = None
     shared: tuple[SharedKeys, ...] = ()
+    draft_draws: tuple[Draw, ...] = ()
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """How the tokens behind its last queries are chosen, as many as there are here."""
+        return () if self.draw is None else (self.draw, *self.draft_draws)
 
     @property
     def queries(self) -> int:
@@ -162,7 +169,7 @@ class StepBatch:
 class StepResult:
     """What a step gave.
 
-    `token_ids` are the chosen tokens of the rows with a draw, in order. `broken_rows` are the
+    `token_ids` are the chosen tokens, one for each draw, row by row. `broken_rows` are the
     indices of rows whose hidden states or logits are not finite: neither their token nor the KV
     that the step wrote for them may be used. `measured` holds what was wanted of rows with a
     measure, by the row's index. `probabilities` are those of the chosen tokens whose draw wants

@@ -60,6 +60,7 @@ class VectorSettings:
             background, isn't made where it might need more. Picklable.
         speculates: whether a partial result comes with its probability of being the final one. A
             graph can't.
+        must_speculate: whether a graph notes that.
         order: whose lists are scanned first; in a graph the search with the least slack goes first.
 
     Raises:
@@ -78,6 +79,7 @@ class VectorSettings:
     part: Part = WHOLE
     target_recall: float | None = None
     speculates: bool = False
+    must_speculate: bool = False
     memory_left: MemoryLeft = unlimited
     order: CallOrder = SHORTEST_FIRST
 
@@ -135,7 +137,7 @@ def _unused_by_graph(settings: VectorSettings) -> tuple[str, ...]:
         "nprobe": settings.nprobe is not None,
         "hot_clusters": settings.hot is not None,
         "target recall": settings.target_recall is not None,
-        "speculative": settings.speculates,
+        "speculative": settings.must_speculate,
     }
     notes = tuple(f"{name}: {NO_CLUSTERS}" for name, is_asked in asked.items() if is_asked)
     for note in notes:

@@ -56,13 +56,13 @@ def test_every_field_has_a_variable_and_a_key(field, here: Path):
 
 def test_numbers_switches_and_lists_of_toml(here: Path):
     (here / "heddle.toml").write_text(
-        'shards = 2\nrecall = 0.9\nspeculate = true\ndisabled_passes = ["ask_ahead"]\n'
+        'shards = 2\nrecall = 0.9\nspeculate = "always"\ndisabled_passes = ["ask_ahead"]\n'
         'kv_cache_bytes = 1000\nsearch_pool = "none"\n'
     )
     assert {name: choice.value for name, choice in chosen().items()} == {
         "shards": 2,
         "recall": 0.9,
-        "speculate": True,
+        "speculate": "always",
         "disabled_passes": {"ask_ahead"},
         "kv_cache_bytes": 1000,
         "search_pool": None,

@@ -26,7 +26,6 @@ APPROX = {"optimizations": Optimizations.APPROX}
 OUT_OF_RANGE: dict[str, list[object]] = {
     "hot_clusters": ["warm", "0%", "101%"],
     "llm_lanes": ["prefill", "both,verify"],
-    "disabled_passes": [frozenset({"nope"})],
 }
 
 
@@ -51,7 +50,7 @@ OUT_OF_RANGE: dict[str, list[object]] = {
         ({"kv_cache_bytes": -1}, "kv_cache_bytes must be .* at least 1"),
         ({"search_pool_slo_s": 0.1}, "search_pool_slo_s .* there is none: set search_pool .*adapt"),
         ({"recall": 2.0}, "recall must be a number above 0 and below 1"),
-        ({"speculate": True, "shards": 2}, "set shards to 1, or speculate to off"),
+        ({"speculate": "always", "shards": 2}, "set shards to 1, or speculate to auto or never"),
         ({"llm_lanes": "prefill"}, "llm_lanes is 'prefill': no lane decodes .* add decode"),
         ({"llm_lanes": "prefill,verify"}, "llm_lanes .* 'verify' is no role; name one of both"),
         ({"llm_lanes": "both,both", **APPROX}, "can't share one folder .* kv_reuse_disk_bytes"),

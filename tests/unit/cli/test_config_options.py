@@ -144,7 +144,7 @@ def test_what_approximates_allows_approximate_answers(parser: CommandParser):
     for flag in ("--recall=0.9", "--kv-reuse=epic"):
         config = server_config(parser.parse([flag]))
         assert config.optimizations_max is Optimizations.APPROX
-    config = server_config(parser.parse(["--recall=exact", "--speculate"]))
+    config = server_config(parser.parse(["--recall=exact", "--speculate=always"]))
     assert config.optimizations_max is Optimizations.EXACT
     with pytest.raises(ConfigError, match=r"recall 0\.9 gives approximate answers"):
         server_config(parser.parse(["--recall=0.9", "--optimizations=exact"]))

@@ -10,10 +10,10 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.graph.pgraph import Edge, EdgeKind, PGraph
 from heddle.graph.primitive import EmbedConfig, Primitive
 from heddle.passes.cycle_view import CycleView, EngineView, SetBudget
-from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES, PassRunner
+from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES, CycleCount, PassRunner
 from tests.helpers.fake_ports import ManualClock
 
-VIEW = CycleView(0.0, (), {})
+VIEW = CycleView(0.0, (), {"a": None, "b": None})
 
 
 def view_of(*engines):
@@ -103,6 +103,41 @@ class TestGraphPasses:
         assert "pass 'bad' failed" in record.error
         assert keeping.failed == {"bad"}
 
+    def test_one_that_can_says_why_it_changed_nothing(self):
+        class Explained(Rewrite):
+            def reason(self, graph):
+                return f"{len(graph.primitives)} is enough"
+
+        unchanged, changing = lambda graph: None, lambda graph: graph.with_edges({DATA})
+        passes = Rewrite("x", unchanged), Explained("y", unchanged), Explained("z", changing)
+        _, records = runner(*passes).optimize(GRAPH)
+        assert [record.reason for record in records] == ["", "2 is enough", ""]
+
+    def test_a_request_does_not_fail_for_want_of_words(self):
+        class Confused(Rewrite):
+            def reason(self, graph):
+                raise KeyError("a bug")
+
+        logging.disable(logging.CRITICAL)
+        try:
+            _, (record,) = runner(Confused("x", lambda graph: None)).optimize(GRAPH)
+        finally:
+            logging.disable(logging.NOTSET)
+        assert (record.changed, record.reason, record.error) == (False, "", "")
+
+    def test_a_failing_one_has_an_error_and_no_reason(self):
+        class Broken(Rewrite):
+            def reason(self, graph):
+                return "never asked"
+
+        _, (record,) = runner(Broken("x", crash), on_failure="keep").optimize(GRAPH)
+        assert record.reason == ""
+
+    def test_steps_hold_the_graph_behind_each(self):
+        pruned = GRAPH.with_edges({DATA})
+        passes = Rewrite("x", lambda graph: None), Rewrite("y", lambda graph: pruned)
+        assert [step.graph for step in runner(*passes).steps(GRAPH)] == [GRAPH, pruned]
+
     def test_a_bad_graph_is_refused_before_any_pass(self):
         with pytest.raises(InternalError, match="without a data edge"):
             runner().optimize(cut_data(GRAPH))
@@ -140,6 +175,20 @@ class TestCyclePasses:
         assert asking.failed == {"ask"}
         assert "there is no engine 'nowhere'; known: a" in caplog.text
 
+    def test_what_they_did_is_counted(self):
+        class Now:
+            name = "now"
+            edits = ()
+
+            def apply(self, view):
+                return self.edits
+
+        counted = PassRunner(ManualClock(), graph_passes=(), cycle_passes=(Now(),))
+        counted.look(VIEW)
+        Now.edits = (SetBudget("a", 1.0, 0.25), SetBudget("b", 1.0, 0.5))
+        counted.look(VIEW)
+        assert counted.cycle_counts == {"now": CycleCount(2, 1, 0.75)}
+
     def test_a_failing_one_is_logged_and_left_out_from_then_on(self, caplog):
         class Explosive:
             name = "explosive"
@@ -155,6 +204,7 @@ class TestCyclePasses:
             assert once.look(VIEW) == once.look(VIEW) == ()
         assert explosive.calls == 1
         assert "explosive" in caplog.text
+        assert once.cycle_counts == {"explosive": CycleCount(1, 0, 0.0, "KeyError: 'a bug'")}
 
 
 class TestConfiguration:

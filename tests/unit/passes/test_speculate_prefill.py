@@ -43,9 +43,32 @@ def test_a_guess_has_to_gain_more_than_the_step_it_takes():
     assert edit.gain_s == pytest.approx(0.9 * 0.008 - 0.1 * 0.1011 / 2 - 1e-4)
 
 
-@pytest.mark.parametrize("busy", [{"in_flight": 1}, {"pending": 1}, {"costs": None}])
+@pytest.mark.parametrize("busy", [{"tokens": 100}, {"pending": 1}, {"costs": None}])
 def test_an_engine_that_is_busy_or_not_known_is_left_alone(busy):
     assert edits(LIKELY, engine=replace(IDLE, **busy)) == ()
+
+
+def test_an_engine_is_filled_up_to_its_room_by_the_largest_gains():
+    wide = COSTS._replace(coefficients_s={"call": 0.02, "prefill_tokens": 1e-5})
+    engine = replace(IDLE, costs=wide)  # 0.8 of the peak is at 8,000 tokens a step
+    sure = replace(LIKELY, tokens=3_000, rest_s=1.0)
+    prompts = [replace(sure, request_id=n, probability=0.9 - n / 20) for n in range(5)]
+    chosen = [edit.provisional for edit in edits(*reversed(prompts), engine=engine)]
+    assert chosen == prompts[:3], "the third fills it"
+    (alone,) = edits(*prompts, engine=replace(engine, tokens=7_999))
+    assert alone.provisional is prompts[0]
+
+
+def test_what_others_have_in_flight_goes_first():
+    fast = COSTS._replace(coefficients_s={"call": 1e-3, "prefill_tokens": 1e-4})
+    short = replace(LIKELY, rest_s=0.011)
+    (idle,) = edits(short, engine=replace(IDLE, costs=fast))
+    (later,) = edits(short, engine=replace(IDLE, costs=fast, tokens=1))
+    assert later.gain_s < idle.gain_s
+
+
+def test_guesses_that_lose_more_than_predicted_are_not_made():
+    assert edits(replace(LIKELY, win_rate=0.3)) == ()
 
 
 def test_an_engine_gets_one_prompt_the_one_with_the_largest_gain():

@@ -1,16 +1,22 @@
 """Workflows written as functions: they run as graphs do, and errors name their lines."""
 
+import asyncio
+import logging
+
 import pytest
 
-from heddle.core.errors import WorkflowError
+from heddle.core.errors import Cancelled, WorkflowError
 from heddle.core.payloads import EmbedPayload, PrefillPayload
+from heddle.core.tasks import Optimizations, Priority
+from heddle.passes.runner import PassRunner
 from heddle.runtime.events import NodeStarted
 from heddle.workflow.function import as_workflow
 from tests.helpers.fake_ports import Bench
 
 
-def submit(bench, function, **inputs):
-    return bench.submit(function.compile(), {"query": "why", **inputs})
+def submit(bench, function, optimizations=Optimizations.EXACT, **inputs):
+    workflow, values = function.compile(), {"query": "why", **inputs}
+    return bench.submit(workflow, values, optimizations=optimizations)
 
 
 def prompts_of(bench):
@@ -114,6 +120,31 @@ def test_a_list_is_searched_for_item_by_item_or_used_in_python(bench):
     bench.assert_idle()
 
 
+@as_workflow
+async def counted(rag, query):
+    items = await rag.generate(f"Split {query}", name="parts", parse="lines")
+    if len(items) < 9:
+        docs = await rag.retrieve(f"{query} {items}", name="docs")
+    return await rag.generate(f"{docs}{query}")
+
+
+def test_a_barrier_names_the_passes_that_could_not_act_across_it(bench):
+    bench.llm.texts["parts"] = ["who\nwhen it was"]
+    for optimizations in (Optimizations.EXACT, Optimizations.OFF, Optimizations.EXACT):
+        (barrier,) = submit(bench, counted, optimizations=optimizations).answer.receipt.barriers
+        could_not = ": pipeline_decoding could not act across it"
+        assert "waited for 'parts'" in barrier
+        assert barrier.endswith(could_not) is (optimizations is Optimizations.EXACT)
+    bench.assert_idle()
+
+
+def test_no_disabled_pass_is_named(bench):
+    disabled = frozenset({"pipeline_decoding"})
+    own = Bench(runner=PassRunner(bench.clock, disabled=disabled))
+    (barrier,) = submit(own, counted).answer.receipt.barriers
+    assert barrier.endswith("waited for 'parts'")
+
+
 def test_a_tool_gets_values_and_constants(bench):
     @as_workflow
     async def tools(rag, query):
@@ -121,6 +152,89 @@ def test_a_tool_gets_values_and_constants(bench):
         return f"{doubled.value}!"
 
     assert submit(bench, tools).answer.text == "whywhy!"
+
+
+def test_arguments_that_are_known_are_each_request_s_own(bench):
+    @as_workflow
+    async def keeps(rag, query):
+        return str(await rag.tool(lambda *values: values, [1], {"a": 2}, f"{query}?"))
+
+    assert submit(bench, keeps).answer.text == "([1], {'a': 2}, 'why?')"
+
+
+def test_equal_numbers_of_other_types_are_other_arguments(bench):
+    values = [1, True, 1.0, 0.0, -0.0, "1"]
+    given = list(values)
+
+    @as_workflow
+    async def told(rag, query):
+        return str(await rag.tool(repr, given.pop(0)))
+
+    assert [submit(bench, told).answer.text for _ in values] == [repr(v) for v in values]
+    bench.assert_idle()
+
+
+def test_a_text_that_it_returns_holds_the_values(bench):
+    @as_workflow
+    async def quoted(rag, query):
+        answer = await rag.generate(f"{query}", name="answer")
+        return f"{query}: {answer}!"
+
+    answer = submit(bench, quoted).answer
+    assert answer.text == "why: hello!"
+    assert answer.receipt.barriers[0].startswith("its end waited for 'answer'")
+    bench.assert_idle()
+
+
+def test_settings_of_a_call_may_hold_values(bench):
+    @as_workflow
+    async def styled(rag, query):
+        style = await rag.generate(f"{query}", name="style")
+        count = await rag.tool(lambda: 2)
+        docs = await rag.retrieve(style, topk=count)
+        return await rag.generate(docs, system=f"Be {style}.")
+
+    call = submit(bench, styled)
+    assert "Be hello." in prompts_of(bench)[-1]
+    assert len(call.answer.passages) == 2
+
+
+def test_a_deferred_value_is_used_as_the_value(bench):
+    bench.llm.texts["count"] = ["3 mills"]
+
+    @as_workflow
+    async def used(rag, query):
+        count = await rag.generate("Count: " + query + "?", name="count")
+        number = await rag.tool(lambda text: int(text[0]), count)
+        assert count.upper().split() == ["3", "MILLS"]
+        assert (int(number), float(number), number + 1, 1 + number) == (3, 3.0, 4, 4)
+        assert [number > 2, number <= 3, number >= 3, number > 3] == [True, True, True, False]
+        assert not hasattr(number, "_anything")
+        return "yes"
+
+    assert submit(bench, used).answer.text == "yes"
+    assert prompts_of(bench) == [p for p in prompts_of(bench) if "Count: why?" in p]
+    assert len(submit(bench, used).answer.receipt.barriers) == 2
+
+
+def test_what_a_call_tells_its_engine_is_as_in_a_graph(oneshot_graph):
+    own, drawn = Bench(), Bench()
+    for one, workflow in ((own, named.compile()), (drawn, oneshot_graph)):
+        one.submit(workflow, deadline_s=7.0, tenant="t", priority=Priority.INTERACTIVE)
+
+    def told(one):
+        tasks = [task for port in one.ports for task in port.tasks()]
+        return [(t.kind, t.identity, t.seconds_left, t.optimizations) for t in tasks]
+
+    assert told(own) == told(drawn)
+    assert {identity.node for _, identity, _, _ in told(own)} == {"find", "answer"}
+    assert {seconds_left for _, _, seconds_left, _ in told(own)} == {7.0}
+
+
+@as_workflow
+async def named(rag, query):
+    docs = await rag.retrieve(query, topk=2, name="find")
+    return await rag.generate(f"Notes: {docs}Question: {query}!", name="answer")
 
 
 def test_it_may_return_passages_and_further_inputs_are_slots(bench):
@@ -180,6 +294,14 @@ async def raises_after_a_value(rag, query):
         raise ValueError("no good")
 
 
+async def leaves(rag, query):
+    raise SystemExit(3)
+
+
+async def gathers(rag, query):
+    await asyncio.gather(rag.generate(f"{query}"), rag.generate(f"{query}"))
+
+
 async def asks_too_much(rag, query):
     return await rag.generate(f"{query}", max_tokens=0)
 
@@ -192,6 +314,8 @@ async def asks_too_much(rag, query):
         (returns_a_number, "returned int: return what a call gave"),
         (awaits_another, "do that in a tool"),
         (raises_after_a_value, "ValueError: no good"),
+        (leaves, "SystemExit: 3"),
+        (gathers, "as they are, without asyncio.gather"),
         (asks_too_much, "max_tokens must be at least 1"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
@@ -228,6 +352,24 @@ def test_a_function_that_waits_ends_with_its_request(bench):
     call = submit(bench, waiting)
     bench.cancel(call)
     assert ended == [True]
+    bench.assert_idle()
+
+
+def test_what_it_raises_when_its_request_ends_ends_there(bench, caplog):
+    bench.llm.holds = lambda task: True
+
+    @as_workflow
+    async def raises_late(rag, query):
+        try:
+            return str(await rag.generate(f"{query}"))
+        finally:
+            raise ValueError("too late")
+
+    call = submit(bench, raises_late)
+    with caplog.at_level(logging.ERROR):
+        bench.cancel(call)
+    assert isinstance(call.error, Cancelled)
+    assert "raised when its request had ended" in caplog.text
     bench.assert_idle()
 
 

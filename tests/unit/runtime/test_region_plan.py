@@ -1,5 +1,6 @@
 """Regions are planned once for each workflow, scope and configuration."""
 
+from heddle.graph.pgraph import EdgeKind
 from heddle.lowering.scope import initial_scope
 from heddle.passes.runner import PassRunner
 from heddle.runtime.events import NodeFinished, NodeStarted
@@ -74,3 +75,13 @@ def test_plans_are_bounded_and_the_least_used_goes_first():
     plan(known, workflows[-1])
     assert plan(known, workflows[0]) is first
     assert plan(known, workflows[1]) is not second
+
+
+def test_the_graphs_before_any_pass_are_known_by_workflow(hyde, search):
+    known = planner()
+    plan(known, hyde)
+    plan(known, search)
+    (graph,) = known.lowered_of(hyde.name)
+    assert {p.name for p in graph.primitives} == set(plan(known, hyde).primitives)
+    assert any(edge.kind is EdgeKind.ORDER for edge in graph.edges)
+    assert known.lowered_of("another") == ()

@@ -7,12 +7,13 @@ from heddle.core.commands import Admit, Cancel
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.frames import Frame, Progress
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
-from heddle.core.payloads import PrefillPayload
+from heddle.core.payloads import DecodePayload, PrefillPayload
 from heddle.core.tasks import Optimizations
 from heddle.passes.runner import PassRunner
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import per_invocation
 from heddle.runtime.dispatcher import Dispatcher
+from heddle.runtime.events import TokenDelta
 from heddle.workflow.ragraph import RAGraph
 from tests.helpers.fake_ports import LLM, Bench, FakePort, ManualClock, hits_of, is_search
 
@@ -27,7 +28,10 @@ class Searching(Bench):
     """A bench whose searches run on until they are told to end; guesses, too, where `held`."""
 
     def __init__(self, *, held=False, **options):
-        super().__init__(speculates=True, **options)
+        writes = options.pop("writes", False)
+        disabled = frozenset() if writes else frozenset({"speculate_generation"})
+        runner = PassRunner(ManualClock(), disabled=disabled)
+        super().__init__(**{"speculates": True, "runner": runner, **options})
         self.vector.holds = is_search
         self.llm.holds = is_guess if held else (lambda task: False)
         self.llm.costs = COSTS
@@ -240,7 +244,7 @@ def test_one_guess_at_a_time(oneshot):
     bench.assert_idle()
 
 
-def test_no_prompt_is_made_while_its_engine_is_busy(oneshot, monkeypatch):
+def test_a_prompt_is_made_once_for_the_same_hits(oneshot, monkeypatch):
     made = []
     guess = Dispatcher.guess
     monkeypatch.setattr(Dispatcher, "guess", lambda *args: made.append(1) or guess(*args))
@@ -252,8 +256,46 @@ def test_no_prompt_is_made_while_its_engine_is_busy(oneshot, monkeypatch):
         bench.look(fraction=fraction)
     assert len(made) == 2
     bench.look(fraction=0.9, worse=5)  # other hits: the guess is taken back
-    assert (len(made), len(bench.llm.sent(Cancel))) == (2, 1)
+    assert (len(made), len(bench.llm.sent(Cancel))) == (4, 1)
     bench.ended(calls[0])
+
+
+def test_no_prompt_is_made_whose_engine_is_busy_until_the_search_ends(oneshot, monkeypatch):
+    made = []
+    guess = Dispatcher.guess
+    monkeypatch.setattr(Dispatcher, "guess", lambda *args: made.append(1) or guess(*args))
+    bench = Searching()
+    bench.llm.holds = lambda task: True
+    first = bench.submit(oneshot, {"query": "why" * 30})  # its prompt takes the engine a while
+    bench.vector.answer_all()
+    bench.cycle()
+    second = bench.submit(oneshot)
+    bench.look(after_s=0.1, fraction=0.9)
+    assert (made, bench.guesses()) == ([], [])
+    bench.look(after_s=0.1, fraction=0.1)  # now the search is the longer one
+    assert made == [1]
+    bench.llm.answer_all()
+    bench.cycle()
+    assert len(bench.guesses()) == 1, "it waits for the engine, not for another look"
+    bench.llm.holds = lambda task: False
+    bench.llm.answer_all()
+    bench.ended(second)
+    assert first.answer.text == "hello"
+
+
+def test_a_node_whose_guesses_lose_is_not_guessed_until_a_while_has_passed(oneshot):
+    bench = Searching()
+    for _ in range(30):
+        call = bench.submit(oneshot)
+        bench.look(worse=5)
+        bench.ended(call)
+    lost = len(bench.guesses())
+    assert 4 < lost < 30
+    bench.clock.time_s += 600.0
+    call = bench.submit(oneshot)
+    bench.look()
+    assert bench.ended(call).receipt.speculations[0].is_adopted
+    assert len(bench.guesses()) == lost + 1
 
 
 def test_an_engine_that_became_idle_in_the_same_cycle_is_idle(oneshot):
@@ -389,3 +431,110 @@ def test_hits_that_nobody_may_see_stay_out_of_the_prompt(oneshot):
     bench.vector.post(Progress(task_id, (), "", none, far, 0.5, 0.9))
     bench.cycle()
     assert bench.ended(call).text == "hello"
+
+
+# -- text written ahead ---------------------------------------------------------------------------
+
+
+def is_ahead(task):
+    """Whether a task is a guess, or a decode behind one, while no decode of a request is sent."""
+    return is_guess(task) or isinstance(task.payload, DecodePayload)
+
+
+def deltas(call):
+    return "".join(event.text for event in call.events if isinstance(event, TokenDelta))
+
+
+def decodes(bench):
+    return [task for task in bench.llm.tasks() if isinstance(task.payload, DecodePayload)]
+
+
+def test_a_whole_text_that_was_written_ahead_needs_no_engine_and_is_shown_at_the_end(oneshot):
+    bench = Searching(writes=True)
+    call = bench.submit(oneshot)
+    bench.look()
+    assert deltas(call) == "", "the passages are not final"
+    answer = bench.ended(call)
+    assert prompts(bench) == []
+    assert (answer.text, deltas(call)) == ("hello", "hello")
+    (told,) = answer.receipt.speculations
+    assert (told.is_adopted, told.tokens_written, told.tokens_wasted) == (True, 2, 0)
+    receipt = answer.receipt
+    assert (receipt.prompt_tokens, receipt.prompt_tokens_reused) == (10, 4)
+    assert (receipt.generated_tokens, receipt.repeated) == (2, 0)
+    assert {"answer.prefilling@0", "answer.decoding@0"} <= {s.name for s in receipt.spans}
+
+
+def test_a_text_written_behind_other_passages_is_dropped_unseen(oneshot):
+    bench = Searching(writes=True)
+    bench.llm.texts = {"answer": ["wrong", "right"]}
+    call = bench.submit(oneshot)
+    bench.look(worse=5)
+    answer = bench.ended(call)
+    assert (answer.text, deltas(call)) == ("right", "right")
+    (told,) = answer.receipt.speculations
+    assert not told.is_adopted
+    assert told.tokens_wasted == told.tokens_prompt - 4 + 2
+
+
+def test_what_is_written_so_far_streams_at_once_and_the_decode_goes_on_behind_it(oneshot):
+    bench = Searching(writes=True)
+    bench.llm.holds = is_ahead
+    call = bench.submit(oneshot)
+    bench.look()
+    (ahead,) = decodes(bench)
+    bench.llm.answer(bench.guesses()[0].task_id)
+    bench.llm.post(Progress(ahead.task_id, (104,), "he"))
+    bench.cycle()
+    assert deltas(call) == ""
+    bench.llm.shown["answer"] = "he"
+    bench.vector.answer_all()
+    bench.cycle()
+    assert deltas(call) == "he", "shown before the engine has said anything"
+    assert [command.task_id for command in bench.llm.sent(Cancel)] == [ahead.task_id]
+    (prompt,), decode = prompts(bench), decodes(bench)[-1]
+    assert prompt.segments[-1].token_ids == (104,)
+    assert (decode.payload.continues, decode.payload.resumes) == (1, 1)
+    bench.llm.answer_all()
+    bench.cycle()
+    assert (call.answer.text, deltas(call)) == ("hello", "hello")
+    bench.assert_idle()
+
+
+def test_a_decode_ahead_that_fails_is_noted_and_costs_nothing_else(oneshot):
+    bench = Searching(writes=True)
+    bench.llm.holds = is_ahead
+    call = bench.submit(oneshot)
+    bench.look()
+    (ahead,) = decodes(bench)
+    bench.llm.answer(bench.guesses()[0].task_id)
+    bench.llm.fail(ahead.task_id)
+    bench.cycle()
+    bench.llm.holds = lambda task: False
+    answer = bench.ended(call)
+    assert answer.text == "hello"
+    assert answer.receipt.speculations[0].is_adopted, "its prompt was computed"
+    assert [note.partition(":")[2].strip() for note in answer.receipt.fallbacks] == ["it broke"]
+
+
+def test_a_text_is_held_back_from_a_request_that_ends(oneshot):
+    bench = Searching(writes=True)
+    bench.llm.holds = is_ahead
+    call = bench.submit(oneshot)
+    bench.look()
+    bench.cancel(call)
+    assert deltas(call) == ""
+    bench.assert_idle()
+
+
+def test_a_lane_that_dies_takes_the_text_with_it(oneshot):
+    bench = Searching(writes=True)
+    bench.llm.holds = is_ahead
+    call = bench.submit(oneshot)
+    bench.look()
+    bench.llm.lose_lane()
+    bench.cycle()
+    bench.llm.holds = lambda task: False
+    answer = bench.ended(call)
+    assert (answer.text, deltas(call)) == ("hello", "hello")
+    assert not answer.receipt.speculations[0].is_adopted

@@ -174,7 +174,10 @@ class DisaggregatedPort:
 
     def _admit_decode(self, command: Admit, payload: DecodePayload) -> None:
         task_id = command.task.task_id
-        prompt = self._prompts[payload.prefill_task]
+        prompt = self._prompts.get(payload.prefill_task)
+        if prompt is None:  # a guess has no lease
+            self._admit_ahead(command, payload)
+            return
         if self.lanes[prompt.lane].role.decodes:
             self._tasks[task_id] = _Placed(prompt.lane, command.task.identity.request_id)
             self._choice.hold(payload.prefill_task, prompt.lane, payload.sampling.max_tokens)
@@ -182,6 +185,17 @@ class DisaggregatedPort:
             return
         self._decodes[task_id] = _Decode(command, payload, prompt)
         self._start_transfers()
+
+    def _admit_ahead(self, command: Admit, payload: DecodePayload) -> None:
+        """Send a decode behind a guess where the guess's own lane decodes; else it fails."""
+        task_id, guess = command.task.task_id, self._tasks.get(payload.prefill_task)
+        if guess is not None and self.lanes[guess.lane].role.decodes:
+            self._tasks[task_id] = _Placed(guess.lane, command.task.identity.request_id)
+            self.lanes[guess.lane].port.send(command)
+            return
+        message = "no decode follows a guess on a lane that only prefills"
+        self._events.append(Failed(task_id, message))
+        self._wake()
 
     def _start_transfers(self) -> None:
         """Ask for the prompts of decodes that wait, while there are seats for them."""

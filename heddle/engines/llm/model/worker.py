@@ -67,8 +67,8 @@ class TransformersWorker:
     """An `LlmWorker` over a causal language model of transformers.
 
     The linear layers see all tokens of a step at once, packed into one sequence [1, t]; only
-    the attention treats rows separately. The last norm and the vocabulary head see the last token
-    of the rows that want one.
+    the attention treats rows separately. The last norm and the vocabulary head see only the
+    tokens behind which one is drawn.
 
     Args:
         model: an AutoModelForCausalLM of a supported architecture, in evaluation mode.
@@ -101,7 +101,7 @@ class TransformersWorker:
         context = self._attention_context(batch)
         hidden, deviation = self._through_layers(batch, context)
         logits = self.logits(hidden, batch.rows)
-        draws = [row.draw for row in batch.rows if row.draw is not None]
+        draws = [draw for row in batch.rows for draw in row.draws]
         # What holds a NaN or an infinity has a sum that is not finite: one pass for all tokens.
         sums = torch.cat([hidden.sum(dim=-1, dtype=torch.float32), deviation])
         broken_rows = _broken_rows(sums, logits, batch.rows)
@@ -243,11 +243,15 @@ class TransformersWorker:
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor, rows: Sequence[BatchRow]) -> Tensor:
-        """Return the logits of the rows with a draw.
+        """Return the logits behind the queries that a draw is for.
 
-        Shapes: hidden [t, hidden]; result [rows with a draw, vocabulary] float32.
+        Shapes: hidden [t, hidden]; result [draws of all rows, vocabulary] float32.
         """
-        last = [row.query_stop - 1 for row in rows if row.draw is not None]
+        last = [
+            place
+            for row in rows
+            for place in range(row.query_stop - len(row.draws), row.query_stop)
+        ]
         wanted = hidden[torch.tensor(last, dtype=torch.long, device=self._device)]
         logits: Tensor = self._head(self._core.norm(wanted)).float()
         return logits
@@ -338,14 +342,14 @@ class TransformersWorker:
 def _broken_rows(sums: Tensor, logits: Tensor, rows: Sequence[BatchRow]) -> frozenset[int]:
     """Return the rows whose states or logits are not finite.
 
-    Shapes: sums [t], of each token's states; logits [rows with a draw, vocabulary].
+    Shapes: sums [t], of each token's states; logits [draws of all rows, vocabulary].
     """
     states = torch.isfinite(sums).tolist()
     ends = iter(torch.isfinite(logits.sum(dim=-1)).tolist())
     broken = set()
     for index, row in enumerate(rows):
-        is_end_finite = row.draw is None or next(ends)
-        if not (is_end_finite and all(states[row.query_start : row.query_stop])):
+        are_ends_finite = [next(ends) for _ in row.draws]
+        if not (all(are_ends_finite) and all(states[row.query_start : row.query_stop])):
             broken.add(index)
     return frozenset(broken)
 

@@ -19,6 +19,7 @@ from heddle.app.assembly.placement import (
     share_cores,
 )
 from heddle.core.errors import ConfigError
+from heddle.costs.memory_split import Bound, MemorySplit
 from heddle.engines.llm.lanes.lane_role import LaneRole
 from heddle.hosts.machine import MachineFacts
 
@@ -226,3 +227,19 @@ def test_more_llm_lanes_than_cores_are_refused():
     with pytest.raises(ConfigError, match=r"names 3 lanes, .* may use 2 cores"):
         plan_placement(machine(8, quota=2.0), Demand(1, 0, 0, llm_roles=DISAGGREGATED))
     plan_placement(machine(2), Demand(0, 1, 1, llm_roles=DISAGGREGATED))  # no LLM, no lanes
+
+
+def test_a_memory_split_says_how_much_kv_there_is():
+    budgets = []
+
+    def split(budget_bytes: int) -> MemorySplit:
+        budgets.append(budget_bytes)
+        return MemorySplit(64 << 20, budget_bytes - (64 << 20), 3.5, Bound.RETRIEVAL)
+
+    demand = Demand(GIB, 0, 0, llm_roles=(LaneRole.BOTH, LaneRole.BOTH))
+    placement = plan_placement(machine(4), demand, None, split)
+    assert placement.kv_bytes == 64 << 20
+    assert 2 * budgets[0] < placement.limit_bytes
+    assert "64 MiB of KV pages for 3.50 requests/s, bound by retrieval" in placement.lines()[-1]
+    assert plan_placement(machine(4), demand, 32 << 20, split).split is None
+    assert plan_placement(machine(4), Demand(0, GIB, GIB), None, split).split is None

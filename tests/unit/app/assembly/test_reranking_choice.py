@@ -68,7 +68,7 @@ def test_it_depends_on_the_size_of_the_llm(tmp_path: Path):
     ("settings", "words"),
     [
         ({"rerank": "never"}, "rerank is never"),
-        ({"speculate": True}, "computed while their search still runs"),
+        ({"speculate": "always"}, "computed while their search still runs"),
         ({"reranker": None}, "no model on the LLM's own processor ranks"),
         ({"llm_on_cpu": False}, "no model on the LLM's own processor ranks"),
     ],

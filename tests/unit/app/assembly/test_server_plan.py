@@ -2,21 +2,23 @@
 
 import json
 import math
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
 
 from heddle.app.assembly import server_plan
 from heddle.app.assembly.server_plan import ServerPlan, embedder_dtype, plan_server
+from heddle.app.memory_profile import MemoryProfile, write_profile
 from heddle.app.models.model_source import model_directory
 from heddle.app.replicas import roles_of
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
-from heddle.core.errors import InputError
+from heddle.core.errors import ConfigError, InputError
 from heddle.core.tasks import Optimizations
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
+from heddle.costs.memory_split import Bound, RatePoint, StageMix, ThroughputCurves
 from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.llm.lanes.lane_role import LaneRole
 from heddle.engines.vector.ivf.hot.setting import hot_settings
@@ -81,7 +83,7 @@ def test_texts_become_settings(model: Path, encoder: Path):
         optimizations=Optimizations.APPROX,
     )
     assert plan.roles == (LaneRole.PREFILL, LaneRole.DECODE)
-    assert (plan.search.recall, plan.search.speculates) == (0.9, False)
+    assert (plan.search.recall, plan.search.speculates) == (0.9, True)
     assert plan.pool is not None
     assert (plan.pool.policy, plan.pool.prefill_lanes) == (PoolPolicy.ADAPTIVE, 1)
     assert plan.lost_shard is LostShard.DEGRADE
@@ -129,7 +131,7 @@ def test_the_dtype_of_questions_is_that_of_the_passages():
 
 def test_the_plan_in_words_and_as_json(model: Path, encoder: Path):
     settings = {"generator": model, "index": "corpus", "embedder": encoder, "reranker": None}
-    plan = planned(machine(gpus=("a GPU",)), **settings, speculate=True)
+    plan = planned(machine(gpus=("a GPU",)), **settings, speculate="always")
     lines = list(plan.lines())
     assert lines[0].endswith("of weights, lanes llm (both)")
     assert lines[1].endswith("of weights, computed in bfloat16")
@@ -197,3 +199,19 @@ def test_each_fact_is_looked_up_once(
     assert sorted(calls.pop("model_directory")) == [(encoder,), (model,)]
     assert {name: len(made) for name, made in calls.items()} == dict.fromkeys(calls, 1)
     assert (len(opened), len(directories)) == (1, 1)
+
+
+def test_a_memory_profile_of_this_model_decides_how_much_kv_there_is(model: Path, tmp_path: Path):
+    points = (RatePoint(1.0, 1.0), RatePoint(4.0, 2.0))
+    curves = ThroughputCurves({48 << 20: points, 96 << 20: points}, points)
+    file, own = tmp_path / "memory.json", planned(generator=model).generator
+    assert own is not None
+    profile = MemoryProfile(curves, StageMix(1.0, 1.0), "oneshot", own.fingerprint, "Test")
+    write_profile(profile, file)
+    plan = planned(generator=model, memory_profile=file, expected_rate=1.0)
+    assert plan.placement.kv_bytes == 48 << 20
+    assert plan.placement.split is not None
+    assert plan.placement.split.bound is Bound.LOAD
+    write_profile(replace(profile, generator="another"), file)
+    with pytest.raises(ConfigError, match="was measured with another"):
+        planned(generator=model, memory_profile=file)

@@ -14,6 +14,7 @@ from heddle.core.errors import (
     InternalError,
     WorkflowError,
 )
+from heddle.core.frames import Frame
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import FusedKv, KvHandle, Prefilled
 from heddle.core.tasks import Optimizations, Priority
@@ -118,7 +119,7 @@ def test_chunks_and_fallbacks_add_up_by_kind():
 def test_steps_are_told_apart_by_engine_and_empty_ones_left_out():
     tally = Tally()
     for engine, seconds in (("llm", 0.25), ("vector", 0.125), ("llm", 0.5), ("tools", 0.0)):
-        tally.step(engine, 7.0, seconds)
+        tally.step(Frame(engine, 1, seconds, ()), 7.0)
     assert {name: (sum(h.counts), h.total) for name, h in tally.steps.items()} == {
         "llm": (2, 0.75),
         "vector": (1, 0.125),

@@ -74,11 +74,11 @@ class FakeWorker:
             ids = tuple(self.tokens[slots].tolist())
             if self.bad_token in ids:
                 broken.add(index)
-            if row.draw is not None:
-                default = next_token(ids, row.draw.uniform)
-                drawn.append(self.next_ids.get(ids, default))
-                if row.draw.wants_probability:
-                    probabilities.append(self.unsure.get(ids, 1.0))
+            for seen, draw in enumerate(row.draws, row.context - len(row.draft_draws)):
+                known = ids[:seen]
+                drawn.append(self.next_ids.get(known, next_token(known, draw.uniform)))
+                if draw.wants_probability:
+                    probabilities.append(self.unsure.get(known, 1.0))
         return StepResult(tuple(drawn), frozenset(broken), probabilities=tuple(probabilities))
 
     def pack_kv(self, slots, rotations=None):
@@ -123,12 +123,15 @@ class Lane:
             frozenset({EOS}),
             more.pop("fingerprint", "fake"),
             page_bytes=100,
-            prior_s={
-                "call": 1e-3,
-                "decode_tokens": 1e-3,
-                "prefill_tokens": 1e-3,
-                "context_tokens": 1e-9,
-            },
+            prior_s=more.pop(
+                "prior_s",
+                {
+                    "call": 1e-3,
+                    "decode_tokens": 1e-3,
+                    "prefill_tokens": 1e-3,
+                    "context_tokens": 1e-9,
+                },
+            ),
             background_step_s=more.pop("background_step_s", BACKGROUND_STEP_S),
         )
         self.worker = FakeWorker(pages * page_size)
@@ -170,10 +173,11 @@ class Lane:
         continues=0,
         resumes=0,
         prompt=None,
+        draft=(),
         **sampling,
     ):
         how = Sampling(max_tokens=max_tokens, **sampling)
-        payload = DecodePayload(prefill, how, pause, continues, resumes, prompt)
+        payload = DecodePayload(prefill, how, pause, continues, resumes, prompt, tuple(draft))
         task = Task(task_id, PrimitiveKind.DECODING, Identity(task_id, "node"), payload)
         self.engine.apply(Admit(task, report_every))
 

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from heddle.engines.vector.ivf.early_stop.looks import looks_at
 
-KINDS_KEPT: Final = 8
+KINDS_KEPT: Final = 64  # one is some kilobytes
 STABLE_MAX: Final = 4  # looks; hits that were the same for longer are not told apart
 SEEN_MIN: Final = 16  # searches in the same state before anything is said about it
 SEEN_MAX: Final = 512  # then the counts are halved, so that they follow what is asked
+ANY_PLANNED: Final = 0  # the kind of all searches that want as many hits, whatever they plan
+LISTS_MAX: Final = 1 << 20  # more than an index has; looks come at the same counts in any search
 
 
 class Kind(NamedTuple):
@@ -52,9 +54,10 @@ class Counted:
 
 @dataclass(slots=True, eq=False)
 class Watched:
-    """A search on its way, and what was seen of it."""
+    """A search on its way, and what was seen of it; `pooled` counts those of any length."""
 
     counted: Counted
+    pooled: Counted
     seen: list[Look] = field(default_factory=list)
 
 
@@ -65,6 +68,7 @@ class Finality:
     hits have been the same. The probability is the share of earlier searches in that state whose
     hits were the final ones, in the same order, as if one more had ended with others; so it holds
     for any question, and for any kind of index, and needs no exact answer: every search ends.
+    As long as few searches have planned as many clusters, those of any length are counted.
     """
 
     def __init__(self) -> None:
@@ -75,7 +79,8 @@ class Finality:
         """Whether a search has come to a look since the last one at it."""
         watched = self._watched.get(task_id)
         if watched is None:
-            watched = self._watched[task_id] = Watched(self._counted(kind))
+            pooled = self._counted(kind._replace(planned=ANY_PLANNED))
+            watched = self._watched[task_id] = Watched(self._counted(kind), pooled)
         last = watched.seen[-1].turn if watched.seen else -1
         return bisect_right(watched.counted.looks, scanned) - 1 > last
 
@@ -92,6 +97,8 @@ class Finality:
             stable = min(before.stable + turn - before.turn, STABLE_MAX)
         watched.seen.append(Look(turn, stable, labels))
         seen, final = counted.counts[turn, stable].tolist()
+        if seen < SEEN_MIN:
+            seen, final = watched.pooled.counts[turn, stable].tolist()
         return float(final / (seen + 1)) if seen >= SEEN_MIN else 0.0
 
     def learn(self, task_id: int, labels: NDArray[np.int64]) -> None:
@@ -99,12 +106,13 @@ class Finality:
         watched = self._watched.pop(task_id, None)
         if watched is None:
             return
-        counts = watched.counted.counts
         for look in watched.seen:
-            state = counts[look.turn, look.stable]
-            state += 1, np.array_equal(look.labels, labels)
-            if state[0] >= SEEN_MAX:
-                state //= 2
+            is_final = np.array_equal(look.labels, labels)
+            for counted in (watched.counted, watched.pooled):
+                state = counted.counts[look.turn, look.stable]
+                state += 1, is_final
+                if state[0] >= SEEN_MAX:
+                    state //= 2
 
     def forget(self, task_id: int) -> None:
         """Give up a search that never ended; others are left alone."""
@@ -115,6 +123,6 @@ class Finality:
             if len(self._kinds) == KINDS_KEPT:
                 self._kinds.popitem(last=False)
             # After all its clusters a search is over.
-            self._kinds[kind] = Counted(looks_at(kind.planned, 1)[:-1].tolist())
+            self._kinds[kind] = Counted(looks_at(kind.planned or LISTS_MAX, 1)[:-1].tolist())
         self._kinds.move_to_end(kind)
         return self._kinds[kind]

@@ -275,3 +275,22 @@ def test_a_prompt_that_would_not_fit_beside_its_chunks_reads_copies():
     serving.drain()
     assert serving.prefilled[number].fused.tokens_shared == 0
     assert len(serving.tokens[number]) == 20
+
+
+@pytest.mark.parametrize("fuses", [False, True])
+def test_drafts_behind_shared_chunks_change_no_token(fuses):
+    model = tiny_model("llama")
+    if fuses:
+        fuse_layers(model)
+    asked, steps, written = segments(PREFIX, [C, A, B], QUESTION), [], []
+    serving = served(model)
+    for draft in ((), "the same"):
+        number = serving.start(asked, SOME, decodes=False)
+        serving.decode(number, 12, written[0] if draft else ())
+        with patch.object(serving.worker, "run", wraps=serving.worker.run) as run:
+            serving.drain()
+            steps.append(run.call_count)
+        assert serving.prefilled[number].fused.tokens_shared > 0
+        written.append(serving.tokens[number])
+    assert written[0] == written[1]
+    assert steps[1] <= steps[0] - 10

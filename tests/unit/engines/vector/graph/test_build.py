@@ -81,6 +81,7 @@ def test_what_a_graph_has_no_use_for_is_told_with_every_search(tools, corpus, ca
         hot=HotSettings(0.2, "cpu"),
         target_recall=0.9,
         speculates=True,
+        must_speculate=True,
     )
     engine = build_engine("vector", 1, settings)
     told = ("nprobe", "hot_clusters", "target recall", "speculative")

@@ -1,0 +1,1 @@
+"""The parts of `heddle bench speculation`: recorded searches, a virtual world, rival policies."""

@@ -1,0 +1,125 @@
+"""How the hits of real searches change, list by list: recorded once from the heavy index."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.coscheduling.asks import NPROBES
+from benchmarks.coscheduling.heavy_index import heavy_index, lists_of
+from benchmarks.support.data import made_from, rows
+from benchmarks.support.question_vectors import text_vectors
+from benchmarks.support.wiki_index import WikiIndex
+from heddle.app.models.model_source import model_directory
+from heddle.corpus.store import CorpusStore
+from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
+
+HITS: Final = 6  # the most that a ready-made workflow asks for
+LISTS_SHARE: Final = 8.29 / 8_000  # of the lists, for each unit of an nprobe (docs/results)
+QUESTIONS_MAX: Final = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a recording is made from."""
+
+    vectors: int
+    questions: int
+    passages: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """Searches of one index, each in the order of its own lists, nearest first.
+
+    Entry i of a search came among its best `HITS` when list `at[i]` was scanned. `starts[q]` is the
+    first entry of search q. `tokens` are the lengths of passages for the reader, by id.
+
+    Shapes: starts [n + 1], at [m], labels [m], tokens [passages] int64; distances [m] float32.
+    """
+
+    nlist: int
+    starts: NDArray[np.int64]
+    at: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    distances: NDArray[np.float32]
+    tokens: NDArray[np.int64]
+
+    @property
+    def searches(self) -> int:
+        """Searches that were recorded."""
+        return len(self.starts) - 1
+
+    @property
+    def nprobes(self) -> list[int]:
+        """How many lists searches scan: the shares of `heddle bench workflows`, heavy corpus."""
+        return [round(nprobe * LISTS_SHARE * self.nlist) for nprobe in NPROBES]
+
+
+def recording(wiki: WikiIndex, vectors: int, seed: int) -> Recording:
+    """Return the recording of the heavy index of `vectors` vectors, made first if need be."""
+    asked = [row["question"] for name in (wiki.single, wiki.multihop) for row in rows(name)]
+    asked = asked[:QUESTIONS_MAX]
+    shape = Shape(vectors, len(asked), wiki.passages, seed)
+    path = made_from("hit-evolution", asdict(shape)) / "recording.npz"
+    if not path.is_file():
+        found = _recorded(heavy_index(wiki, vectors, seed), text_vectors(asked))
+        part = path.with_name("part.npz")
+        np.savez(part, tokens=_tokens(wiki.directory), **found)
+        part.replace(path)
+    kept = np.load(path)
+    return Recording(lists_of(vectors), **{name: kept[name] for name in kept.files})
+
+
+def _recorded(path: Path, queries: NDArray[np.float32]) -> dict[str, NDArray[np.generic]]:
+    """Scan the lists of each query, the nearest first, and note what comes among the best."""
+    index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    lists_max = round(max(NPROBES) * LISTS_SHARE * index.nlist)
+    _, order = index.quantizer.search(queries, lists_max)
+    starts, at, labels, distances = [0], [], [], []
+    for query, lists in zip(queries, order.tolist(), strict=True):
+        best = np.full(HITS, np.inf, np.float32)
+        for place, number in enumerate(lists):
+            ids, squares = _distances(index, number, query)
+            near = np.argsort(squares, kind="stable")[:HITS]
+            near = near[squares[near] < best[-1]]
+            if len(near):
+                best = np.sort(np.concatenate([best, squares[near]]))[:HITS]
+                at += [place] * len(near)
+                labels += ids[near].tolist()
+                distances += squares[near].tolist()
+        starts.append(len(at))
+    return {
+        "starts": np.array(starts, np.int64),
+        "at": np.array(at, np.int64),
+        "labels": np.array(labels, np.int64),
+        "distances": np.array(distances, np.float32),
+    }
+
+
+def _distances(
+    index: faiss.IndexIVFFlat, number: int, query: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the ids and squared distances of the vectors of a list, [n] each."""
+    count = index.invlists.list_size(number)
+    if not count:
+        return np.empty(0, np.int64), np.empty(0, np.float32)
+    codes = faiss.rev_swig_ptr(index.invlists.get_codes(number), count * index.code_size)
+    vectors = codes.view(np.float32).reshape(count, index.d)
+    squares: NDArray[np.float32] = ((vectors - query) ** 2).sum(axis=1)
+    return faiss.rev_swig_ptr(index.invlists.get_ids(number), count).copy(), squares
+
+
+def _tokens(directory: Path) -> NDArray[np.int64]:
+    """Return how many tokens of the reader each passage has, by its id; 0 = there is none."""
+    tokenizer = PromptTokenizer.from_directory(model_directory("reader"))
+    with CorpusStore.open(directory) as store:
+        ids = np.concatenate([batch.chunk_ids for batch in store.vectors()])
+        tokens = np.zeros(int(ids.max()) + 1, np.int64)
+        for passage in store.passages(ids.tolist()):
+            tokens[passage.chunk_id] = len(tokenizer.encode_slot(passage.render()))
+    return tokens

@@ -1,0 +1,19 @@
+"""Which passes a server runs: one place for the server and for what explains it."""
+
+from heddle.app.extensions import NO_EXTENSIONS, Extensions
+from heddle.app.server_config import ServerConfig
+from heddle.core.ports import Clock
+from heddle.passes.runner import PassRunner
+
+
+def pass_runner(
+    config: ServerConfig, clock: Clock, extensions: Extensions = NO_EXTENSIONS
+) -> PassRunner:
+    """Return the passes of a server with this configuration and these extensions."""
+    return PassRunner(
+        clock,
+        graph_passes=extensions.all_graph_passes,
+        cycle_passes=extensions.all_cycle_passes,
+        disabled=config.disabled_passes,
+        on_failure=config.on_pass_failure,
+    )

@@ -1,0 +1,1 @@
+"""What happens to a workflow: its regions, what each pass does to them, what a run measures."""

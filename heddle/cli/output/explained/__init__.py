@@ -1,0 +1,1 @@
+"""An explained workflow as text and as a page."""

@@ -1,0 +1,1 @@
+"""What `heddle profile` measures beside the embedding lanes."""

@@ -1,0 +1,35 @@
+"""Write on behind a prompt that is computed ahead, and show nothing before its hits are final.
+
+Source: HedraRAG §4.3 (speculative generation).
+Deviates: the decode goes on only where its prompt is expected to be ready before the search ends.
+Keeps: every answer. Tokens are shown only if the final prompt has the same tokens.
+"""
+
+from dataclasses import dataclass
+
+from heddle.costs.speculation import speculation_gain_s
+from heddle.passes.cycle_view import CycleView, Edit, EngineView, Provisional, SpeculateDecode
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculateGeneration:
+    """Asks for a decode behind each prompt whose search outlasts the prompt."""
+
+    name: str = "speculate_generation"
+
+    def apply(self, view: CycleView) -> tuple[Edit, ...]:
+        """Return the decodes that pay, if their prompts are computed ahead at all."""
+        found = ((p, self._gain_s(p, view.engines[p.engine])) for p in view.provisional)
+        return tuple(SpeculateDecode(p, gain_s) for p, gain_s in found if gain_s > 0)
+
+    def _gain_s(self, prompt: Provisional, engine: EngineView) -> float:
+        """Return how much of the decode is expected to fit before the search ends [s]."""
+        curve = engine.curve
+        if curve is None or engine.costs is None or not prompt.decode_tokens:
+            return 0.0
+        prompt_s = curve.seconds(engine.tokens) + curve.seconds(prompt.tokens)
+        rest_s = max(0.0, prompt.rest_s - prompt_s)
+        step = {"call": 1.0, "decode_tokens": 1.0, "context_tokens": float(prompt.tokens)}
+        token_s = engine.costs.predict_s(step)
+        probability = prompt.probability * prompt.win_rate
+        return speculation_gain_s(probability, rest_s, prompt.decode_tokens * token_s, token_s)
