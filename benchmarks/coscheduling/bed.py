@@ -23,6 +23,7 @@ from benchmarks.coscheduling.heavy_index import lists_of
 from benchmarks.coscheduling.journal import Journal
 from benchmarks.coscheduling.lane_set import LaneSet, lane_set
 from benchmarks.coscheduling.search_calls import SearchCalls
+from benchmarks.coscheduling.tried_twice import tried_twice
 from heddle.app.assembly.lanes import VECTOR
 
 IN_FLIGHT: Final = 16
@@ -31,7 +32,7 @@ CALIBRATIONS: Final = 2
 FIFO: Final = "asyncio_fifo"
 SAME: Final = "asyncio_same"
 OWN: Final = "heddle"
-_runs = itertools.count()  # each saturated run has a prefix cache of its own
+_runs = itertools.count()  # each has a prefix cache of its own
 
 
 @dataclass(slots=True)
@@ -134,31 +135,49 @@ class Bed:
         return setting
 
     async def capacity_per_s(self, contender: Contender, asks: Sequence[Ask]) -> float:
-        """Return a contender's throughput with sixteen questions in flight [1/s]."""
-        driver = contender.make(contender.lanes, f"saturated-{next(_runs)}", Generations())
-        per_s = await capacity_per_s(driver, asks, min(IN_FLIGHT, max(1, len(asks) // 2)))
-        await driver.end()
+        """Return a contender's throughput with sixteen questions in flight [1/s].
+
+        Raises:
+            InternalError: it failed twice.
+        """
+
+        async def run() -> float:
+            driver = contender.make(contender.lanes, f"saturated-{next(_runs)}", Generations())
+            per_s = await capacity_per_s(driver, asks, min(IN_FLIGHT, max(1, len(asks) // 2)))
+            await driver.end()
+            return per_s
+
+        per_s = await tried_twice(f"{self.name} capacity of {contender.name}", run, self.journal)
         self.journal.note(
             "capacity", {"cell": self.name, "contender": contender.name, "per_s": per_s}
         )
         return per_s
 
-    async def search_share(self, contender: Contender, salt: str) -> float:
-        """Return the share of search in the engines' time of oneshots, one after the other."""
-        generations = Generations()
-        driver = contender.make(contender.lanes, salt, generations)
+    async def search_share(self, contender: Contender) -> float:
+        """Return the share of search in the engines' time of oneshots, one after the other.
+
+        Raises:
+            InternalError: it failed twice.
+        """
         asks = self.asks(self.alone, 1, 0.0, 1)[0]
-        for ask, nprobe in zip(asks, itertools.cycle(self.nprobes), strict=False):
-            await driver.answer(Ask("oneshot", ask.question, nprobe, 0.0))
-        await driver.end()
-        return generations.worked_s[VECTOR] / sum(generations.worked_s.values())
+
+        async def run() -> float:
+            generations = Generations()
+            driver = contender.make(contender.lanes, f"alone-{next(_runs)}", generations)
+            for ask, nprobe in zip(asks, itertools.cycle(self.nprobes), strict=False):
+                await driver.answer(Ask("oneshot", ask.question, nprobe, 0.0))
+            await driver.end()
+            return generations.worked_s[VECTOR] / sum(generations.worked_s.values())
+
+        what = f"{self.name} search share of {contender.name}"
+        return await tried_twice(what, run, self.journal)
 
     async def _make_heavy(self, contender: Contender) -> None:
         """Find how many lists searches have to scan to take their share of a oneshot."""
         self.nprobes = NPROBES
         most, factor = lists_of(self.vectors), 1.0
-        for attempt in range(CALIBRATIONS):
-            share = await self.search_share(contender, f"calibration {attempt}")
+        for _ in range(CALIBRATIONS):
+            share = await self.search_share(contender)
             factor *= SEARCH_SHARE / (1 - SEARCH_SHARE) / (share / (1 - share))
             self.nprobes = [min(most, round(factor * nprobe)) for nprobe in NPROBES]
             print(f"search share {share:.3f}, so lists scanned: {self.nprobes}", flush=True)

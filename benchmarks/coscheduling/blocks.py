@@ -1,5 +1,6 @@
 """Blocks: the same arrivals for each contender, one contender after the other."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -12,10 +13,11 @@ from benchmarks.coscheduling.journal import Journal
 from benchmarks.coscheduling.lane_set import LaneSet
 from benchmarks.coscheduling.ratios import median
 from benchmarks.coscheduling.stolen import Stolen
+from benchmarks.coscheduling.tried_twice import tried_twice
 from heddle.core.errors import HeddleError
 
 STOLEN_MAX: Final = 0.05
-ATTEMPTS: Final = 2
+_runs = itertools.count()  # each has a prefix cache of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +75,22 @@ async def run_block(
     """Run a block; one that was disturbed, or that failed, is run again, once.
 
     Raises:
-        HeddleError, ExceptionGroup: it failed both times.
+        InternalError: it failed both times.
     """
-    disturbed: Ran | None = None
-    for attempt in range(ATTEMPTS):
-        try:
-            ran = await _once(contender, cell, number, attempt, asks)
-        except (HeddleError, ExceptionGroup) as error:
-            journal.note("failed", {"cell": cell, "contender": contender.name, "why": repr(error)})
-            print(f"{cell} {contender.name} block {number} failed: {error!r}", flush=True)
-            if attempt == ATTEMPTS - 1 and disturbed is None:
-                raise
-            continue
+    what = f"{cell} {contender.name} block {number}"
+
+    async def run() -> Ran:
+        ran = await _once(contender, cell, number, asks)
         journal.note("block", asdict(ran.block))
         _print(ran.block)
-        if ran.block.stolen <= STOLEN_MAX:
-            return ran
-        disturbed = ran
-    assert disturbed is not None, "each attempt returns, raises, or was disturbed"
-    return disturbed
+        return ran
+
+    ran = await tried_twice(what, run, journal)
+    return ran if ran.block.stolen <= STOLEN_MAX else await tried_twice(what, run, journal)
 
 
-async def _once(
-    contender: Contender, cell: str, number: int, attempt: int, asks: Sequence[Ask]
-) -> Ran:
-    salt = f"{cell}-{number}-{attempt}-{contender.name}"
+async def _once(contender: Contender, cell: str, number: int, asks: Sequence[Ask]) -> Ran:
+    salt = f"{cell}-{number}-{contender.name}-{next(_runs)}"
     driver = contender.make(contender.lanes, salt, contender.generations)
     try:
         with Stolen() as stolen:

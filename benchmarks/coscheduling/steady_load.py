@@ -20,7 +20,7 @@ from benchmarks.coscheduling.primed_corpus import PrimedCorpus
 from benchmarks.coscheduling.ratios import median, p99, ratio
 from benchmarks.coscheduling.same_work import SameWork, same_work
 from benchmarks.coscheduling.sizes import size_of
-from heddle.core.errors import InternalError
+from heddle.core.errors import HeddleError, InternalError
 from heddle.evals.metrics.token_f1 import token_f1
 
 LOAD: Final = 0.8
@@ -56,7 +56,11 @@ def measured(quick: bool, seed: int) -> dict[str, Any]:
         bed = corpora.bed(cell.name, journal)
         # What the default kind shows beside needs no calibration of its own.
         known = setting if cell.name == HEAVY_DEFAULT else None
-        setting = asyncio.run(_measure(cell, bed, corpora, primed, known))
+        try:
+            setting = asyncio.run(_measure(cell, bed, corpora, primed, known))
+        except HeddleError as error:  # the other corpora are worth measuring all the same
+            cell.problem = f"{cell.name}: {error}"
+            print(cell.problem, flush=True)
         cell.tried = [one.record() for one in bed.tried]
         journal.note("cell", {"cell": cell.name, "facts": cell.facts, "problem": cell.problem})
         print(f"{cell.name}: {', '.join(f'{k} {v:.3g}' for k, v in cell.facts.items())}")
@@ -103,8 +107,7 @@ async def _measure(
         exact = [fifo, asyncio_same(own), heddle(own)]
         reuse = Reuse()
         for one in exact:
-            share = await bed.search_share(one, f"alone-{one.name}")
-            cell.facts[f"search_share_{one.name}"] = share
+            cell.facts[f"search_share_{one.name}"] = await bed.search_share(one)
         capacity = await bed.capacity_per_s(fifo, bed.asks(size.saturating, 1, 0.0, 2)[0])
         cell.facts["capacity_per_s"] = capacity
         count = size.reported if cell.name == HEAVY_DEFAULT else size.blocks
@@ -123,11 +126,7 @@ async def _measure(
                 exact, cell.name, blocks[with_approx:], bed.journal, first=with_approx
             )
             _note_reuse(cell, reuse)
-    try:
-        cell.same = same_work(exact[-1], exact[:-1])
-    except InternalError as error:  # the other corpora are worth measuring all the same
-        cell.problem = f"{cell.name}: {error}"
-        print(cell.problem, flush=True)
+    cell.same = same_work(exact[-1], exact[:-1])
     return setting
 
 
