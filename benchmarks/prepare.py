@@ -5,7 +5,7 @@ a million synthetic vectors, one of codes as a corpus saves it, the heavy corpor
 its store of chunk KV (4,096 chunks, by far the longest part), and the medical passages.
 
 Everything lands in the cache ($HEDDLE_CACHE, else the user's cache folder), keyed by the hash of
-what it is made from. Stopped and run again, it goes on. With --quick: only the small index.
+its ingredients. Stopped and run again, it goes on. With --quick: only the small index.
 """
 
 import resource

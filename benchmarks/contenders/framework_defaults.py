@@ -1,4 +1,4 @@
-"""What a framework does unless it is told otherwise, where it can cost throughput."""
+"""The defaults of frameworks that can cost throughput."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -22,7 +22,7 @@ RECOMP_TOPK: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What a request has so far; `searches` are the texts that its next retrieval looks for."""
+    """The state of a request; `searches` are the texts that its next retrieval looks for."""
 
     client: Client
     query: str
@@ -32,12 +32,12 @@ class Notes:
     answer: str = ""
 
     def __deepcopy__(self, memo: object) -> Self:
-        """Return itself: Haystack copies what its components hand on, and notes don't change."""
+        """Return itself: Haystack copies the outputs of components, and notes don't change."""
         return self
 
 
 def notes_of(client: Client, query: str) -> Notes:
-    """Return a request that has only its question, which is what it would search for."""
+    """Return a request that has only its question, and would search for it."""
     return Notes(client, query, (query,))
 
 
@@ -50,7 +50,7 @@ class StepKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One node; `run` returns the notes with what it has added."""
+    """One node; `run` returns the notes with its additions."""
 
     name: str
     kind: StepKind

@@ -1,4 +1,4 @@
-"""One corpus under load: its lanes, how many lists its searches scan, and what it can take."""
+"""One corpus under load: its lanes, the lists that its searches scan, and its capacity."""
 
 import itertools
 from collections.abc import Iterator, Sequence

@@ -130,7 +130,7 @@ class HeddleDriver:
     """Heddle's runtime, as a server has it.
 
     Args:
-        lanes: what it drives.
+        lanes: the engines.
         salt: names its prefix cache.
         generations: takes in what is generated.
         kv_reuse: how prompts use stored chunk KV; None = exact, they don't.

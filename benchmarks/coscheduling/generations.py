@@ -1,7 +1,7 @@
 """What was generated from which prompt: contenders that do the same work agree on all of it."""
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -23,7 +23,7 @@ class Generations:
     """
 
     outputs: dict[Tokens, Tokens] = field(default_factory=dict)
-    worked_s: Counter[str] = field(default_factory=Counter)
+    worked_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     _prompts: dict[int, Tokens] = field(default_factory=dict)  # by the prefill's task
     _decodes: dict[int, int] = field(default_factory=dict)  # the prefill of each decode
 
@@ -72,9 +72,9 @@ def differences(one: Generations, other: Generations) -> list[Difference]:
     return found
 
 
-def unmatched(one: Generations, other: Generations) -> int:
-    """Return how many prompts only one of the two has."""
-    return len(one.outputs.keys() ^ other.outputs.keys())
+def lacking(one: Generations, other: Generations) -> int:
+    """Return how many of the other's prompts one hasn't."""
+    return len(other.outputs.keys() - one.outputs.keys())
 
 
 class _NotedPort:

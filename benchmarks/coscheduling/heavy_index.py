@@ -89,7 +89,7 @@ def heavy_index(wiki: WikiIndex, count: int, seed: int) -> Path:
 
 
 def default_kind_index(heavy: Path) -> Path:
-    """Return the folder of the same vectors in the kind that `heddle index` chooses for so many.
+    """Return the folder of the same vectors in the kind that `heddle index` chooses for them.
 
     It is made first where it isn't there.
     """

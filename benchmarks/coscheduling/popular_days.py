@@ -1,10 +1,10 @@
 """Two days of questions whose popularity, and what they have in common, are a real trace's.
 
 RAGPulse has no text: a request has ids, of its question and of the passages that it retrieved.
-Requests with one first passage ask about one thing, in many words. A thing stands for so many
-passages of ours, neighbours in one article, that each of its questions is another one. So two days
-have as many questions in common as in the trace. What is asked about one passage there is asked
-about several here: both days read fewer of the same passages than in the trace, never more.
+Requests with one first passage ask about one thing, in many words. A thing stands for enough
+passages of ours, neighbours in one article, to have a question of ours for each of its questions.
+So two days have as many questions in common as in the trace. One passage there is several here:
+both days read fewer of the same passages than in the trace, never more.
 """
 
 import random
@@ -21,7 +21,7 @@ Question = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request of the trace: its day, what it is about, and its question, as ids."""
+    """A request of the trace: its day, its first passage, and its question, as ids."""
 
     day: int
     thing: int

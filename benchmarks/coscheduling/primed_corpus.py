@@ -2,7 +2,7 @@
 
 What a day's questions retrieve most is primed: raw KV, and KV on top of each chunk's neighbours
 (docs/kv-reuse.md). It is made once and kept in the cache; a run works on a copy, whose files are
-links, so that what it stores besides is gone with it.
+links, and the files that it adds end with the copy.
 """
 
 import os

@@ -27,4 +27,4 @@ PIECES: Final = {
     SearchCalls.WHOLE_BATCHES: Pieces(64, math.inf),
     SearchCalls.SUBSTAGES: Pieces(64, 2e-3),
 }
-"""Sub-stages are as long as those of the engine that nobody steers."""
+"""Sub-stages are as long as those of an engine without `Steer` commands."""

@@ -19,7 +19,7 @@ from benchmarks.coscheduling.journal import Journal
 from benchmarks.coscheduling.primed_corpus import PrimedCorpus
 from benchmarks.coscheduling.ratios import median, p99, ratio
 from benchmarks.coscheduling.same_work import SameWork, same_work
-from benchmarks.coscheduling.sizes import size_of
+from benchmarks.coscheduling.sizes import Size, size_of
 from heddle.core.errors import HeddleError, InternalError
 from heddle.evals.metrics.token_f1 import token_f1
 
@@ -55,7 +55,7 @@ def measured(quick: bool, seed: int) -> dict[str, Any]:
     for cell in cells:
         bed = corpora.bed(cell.name, journal)
         # What the default kind shows beside needs no calibration of its own.
-        known = setting if cell.name == HEAVY_DEFAULT else None
+        known = setting or FifoSetting() if cell.name == HEAVY_DEFAULT else None
         try:
             setting = asyncio.run(_measure(cell, bed, corpora, primed, known))
         except HeddleError as error:  # the other corpora are worth measuring all the same
@@ -104,36 +104,35 @@ async def _measure(
     with ExitStack() as started:
         fifo = asyncio_fifo(started.enter_context(bed.fifo_lanes(setting)))
         own = started.enter_context(bed.own_lanes(setting))
-        exact = [fifo, asyncio_same(own), heddle(own)]
-        reuse = Reuse()
-        for one in exact:
+        same, exact, reuse = asyncio_same(own), heddle(own), Reuse()
+        for one in (fifo, exact):
             cell.facts[f"search_share_{one.name}"] = await bed.search_share(one)
         capacity = await bed.capacity_per_s(fifo, bed.asks(size.saturating, 1, 0.0, 2)[0])
         cell.facts["capacity_per_s"] = capacity
-        count = size.reported if cell.name == HEAVY_DEFAULT else size.blocks
-        blocks = bed.asks(size.asks, count, LOAD * capacity, 3)
-        if cell.name == HEAVY_DEFAULT:
-            cell.ran += await in_turns(exact, cell.name, blocks, bed.journal)
-        else:
+        everyone, counts = [fifo, same, exact], _blocks_of_each(cell.name, size)
+        if counts[APPROX]:
             copy = started.enter_context(primed.for_a_run())
             lanes = started.enter_context(bed.own_lanes(setting, copy, **primed.settings))
-            approx = Contender(APPROX, lanes, approximate(reuse))
-            # On the heavy corpus, whose hits are drawn at random, reuse is only reported.
-            with_approx = len(blocks) if cell.name == LIGHT else size.reported
-            everyone = [*exact, approx]
-            cell.ran += await in_turns(everyone, cell.name, blocks[:with_approx], bed.journal)
-            cell.ran += await in_turns(
-                exact, cell.name, blocks[with_approx:], bed.journal, first=with_approx
-            )
-            _note_reuse(cell, reuse)
-    cell.same = same_work(exact[-1], exact[:-1])
+            everyone.append(Contender(APPROX, lanes, approximate(reuse)))
+        blocks = bed.asks(size.asks, counts[OWN], LOAD * capacity, 3)
+        for number, asks in enumerate(blocks):
+            present = [one for one in everyone if counts[one.name] > number]
+            cell.ran += await in_turns(present, cell.name, [asks], bed.journal, first=number)
+    if counts[APPROX]:
+        chunks = max(1, reuse.chunks.total())
+        cell.facts["approx_tokens_reused"] = reuse.share
+        cell.facts.update({f"approx_{kind}": n / chunks for kind, n in reuse.chunks.items()})
+    cell.same = same_work(exact, [fifo], [same])
     return setting
 
 
-def _note_reuse(cell: Cell, reuse: Reuse) -> None:
-    cell.facts["approx_tokens_reused"] = reuse.share
-    chunks = max(1, reuse.chunks.total())
-    cell.facts.update({f"approx_{kind}": n / chunks for kind, n in reuse.chunks.items()})
+def _blocks_of_each(cell: str, size: Size) -> dict[str, int]:
+    """Return how many blocks each contender has: few where its figure has no bar."""
+    few = size.reported
+    if cell == HEAVY_DEFAULT:
+        return {FIFO: few, SAME: few, OWN: few, APPROX: 0}
+    everything = dict.fromkeys((FIFO, SAME, OWN, APPROX), size.blocks)
+    return everything | ({SAME: few} if cell == LIGHT else {APPROX: few})
 
 
 def _print_days(corpora: Corpora) -> None:
@@ -167,10 +166,11 @@ def _figures(cells: Sequence[Cell], corpora: Corpora, seed: int) -> dict[str, fl
         corpus, taken = cell.name.replace(" ", "_"), latencies_of(cell.ran, cell.name)
         for name in (FIFO, SAME):
             short = name.removeprefix("asyncio_")
-            p50 = ratio(taken[OWN], taken[name], median, seed)
+            own = taken[OWN][: len(taken[name])]
+            p50 = ratio(own, taken[name], median, seed)
             found[f"x_{short}_p50_{corpus}"] = p50.value
             found[f"x_{short}_p50_{corpus}_low95"] = p50.low95
-            found[f"x_{short}_p99_{corpus}"] = ratio(taken[OWN], taken[name], p99, seed).value
+            found[f"x_{short}_p99_{corpus}"] = ratio(own, taken[name], p99, seed).value
         if APPROX in taken:
             fifo = taken[FIFO][: len(taken[APPROX])]
             found[f"x_approx_p50_{corpus}"] = ratio(taken[APPROX], fifo, median, seed).value
