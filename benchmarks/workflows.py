@@ -18,6 +18,9 @@ The run fails where contenders' generations differ anywhere but at a near-tie, w
 that another lacks, where a frame was lost, or where anything was retried. x_* are the other's
 latency over heddle's, above 1 = heddle is faster; `_low95` is the lower bound of a paired bootstrap
 over the blocks. `search_share_*`: of the engines' time of an unloaded oneshot, that of its search.
+
+`--simulated` runs the contenders on the virtual clock instead, over more workflows and loads; see
+`benchmarks/virtual/simulated.py`. It is calibrated by the work that a run here records.
 """
 
 import asyncio
@@ -39,6 +42,7 @@ from benchmarks.coscheduling.ratios import median, p99, ratio
 from benchmarks.coscheduling.stolen import Stolen
 from benchmarks.support.data import rows
 from benchmarks.support.wiki_index import WikiIndex, wiki_index
+from benchmarks.virtual.simulated import run_simulated
 from heddle.app.assembly.lanes import VECTOR
 from heddle.app.models.model_source import model_directory
 from heddle.core.errors import InternalError
@@ -80,13 +84,18 @@ class Block:
     stolen: float
 
 
-def run(quick: bool, seed: int) -> dict[str, object]:
-    """Measure all contenders on both corpora, in turns."""
+def run(
+    quick: bool, seed: int, simulated: bool = False, calibration: Path | None = None
+) -> dict[str, object]:
+    """Measure all contenders on both corpora, in turns, or simulate them."""
+    if simulated:
+        return run_simulated(quick, seed, calibration)
     size = QUICK if quick else FULL
     wiki = wiki_index(quick)
     questions = [row["question"] for name in (wiki.single, wiki.multihop) for row in rows(name)]
     table: list[Block] = []
     facts: dict[str, dict[str, float]] = {}
+    recorded: dict[str, object] = {"questions": len(questions)}
     for corpus in CORPORA:
         heavy = heavy_index(wiki, size.vectors, seed) if corpus == "heavy" else None
         with ExitStack() as started:
@@ -95,9 +104,16 @@ def run(quick: bool, seed: int) -> dict[str, object]:
             asyncio.run(cell.measure())
         table += cell.blocks
         facts[corpus] = cell.facts
+        recorded[corpus] = cell.recorded
         print(f"{corpus}: {', '.join(f'{name} {value:.3g}' for name, value in cell.facts.items())}")
     return {
-        "settings": {**asdict(size), "load": LOAD, **SHARED, "corpora": facts},
+        "settings": {
+            **asdict(size),
+            "load": LOAD,
+            **SHARED,
+            "corpora": facts,
+            "recorded": recorded,
+        },
         "rows": [asdict(block) for block in table],
         "headline": _headline(table, facts, seed),
     }
@@ -137,6 +153,11 @@ class Cell:
         self._size, self._seed = size, seed
         self._nprobes: Nprobes = DEFAULT_NPROBES
         self._generations = {name: Generations() for name in DRIVERS}
+
+    @property
+    def recorded(self) -> dict[str, object]:
+        """What Heddle's blocks made the engines do, and what that took."""
+        return self._generations[OWN].work.as_json()
 
     async def measure(self) -> None:
         """Find the capacity, then run the blocks, and compare what was generated.

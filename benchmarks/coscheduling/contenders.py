@@ -67,7 +67,7 @@ class HeddleDriver:
     """Heddle's runtime, as a server has it."""
 
     def __init__(self, lanes: LaneSet, salt: str, generations: Generations) -> None:
-        self._lanes, self._salt = lanes, salt
+        self._lanes, self._salt, self._work = lanes, salt, generations.work
         self._clock = SystemClock()
         self._runtime = Runtime(
             ports=[generations.seen(port) for port in lanes.ports],
@@ -84,13 +84,14 @@ class HeddleDriver:
 
     async def answer(self, ask: Ask) -> None:
         handle = Handle(lambda: None)
-        self._runtime.submit(
+        request_id = self._runtime.submit(
             compiled(ask.workflow, ask.nprobe, self._lanes),
             {"query": ask.question},
             handle.push,
             now_s=self._clock.now_s(),
             tenant=self._salt,
         )
+        self._work.begins(request_id, ask.workflow)
         self._loop.wake()
         await handle
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from benchmarks.coscheduling.recorded_work import RecordedWork
 from heddle.core.commands import Admit, Command
 from heddle.core.frames import Done, Frame
 from heddle.core.payloads import DecodePayload, PrefillPayload
@@ -19,11 +20,12 @@ Tokens = tuple[int, ...]
 class Generations:
     """The output of each prompt, as the ports have seen them go by.
 
-    `worked_s` is how long each engine's steps took [s].
+    `worked_s` is how long each engine's steps took [s], `work` what requests made them do.
     """
 
     outputs: dict[Tokens, Tokens] = field(default_factory=dict)
     worked_s: Counter[str] = field(default_factory=Counter)
+    work: RecordedWork = field(default_factory=RecordedWork)
     _prompts: dict[int, Tokens] = field(default_factory=dict)  # by the prefill's task
     _decodes: dict[int, int] = field(default_factory=dict)  # the prefill of each decode
 
@@ -33,6 +35,7 @@ class Generations:
 
     def sent(self, command: Command) -> None:
         """Note a command."""
+        self.work.sent(command)
         if not isinstance(command, Admit):
             return
         task = command.task
@@ -43,6 +46,7 @@ class Generations:
 
     def told(self, frame: Frame) -> None:
         """Note a step, and the generations that end with it."""
+        self.work.told(frame)
         self.worked_s[frame.lane] += frame.seconds
         for event in frame.events:
             if isinstance(event, Done) and isinstance(event.result, Generated):

@@ -20,7 +20,16 @@ from heddle.hosts.machine import read_machine
 REPORTED = ("heddle", "torch", "transformers", "faiss-cpu", "numpy", "tokenizers")
 PREPARE = "prepare"
 # What some benchmarks take besides: keyword arguments of their `run`, explained in their files.
-OWN_OPTIONS: Final = ("model", "dataset", "questions", "bar", "device", "tier")
+OWN_OPTIONS: Final = (
+    "model",
+    "dataset",
+    "questions",
+    "bar",
+    "device",
+    "tier",
+    "simulated",
+    "calibration",
+)
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -39,6 +48,15 @@ def add_arguments(parser: CommandParser) -> None:
     own.add_argument("--tier", metavar="host|disk", help="tier of stored KV; default: both")
     own.add_argument(
         "--bar", action="store_true", default=None, help="run only what the acceptance bar needs"
+    )
+    own.add_argument(
+        "--simulated", action="store_true", default=None, help="run on the virtual clock"
+    )
+    own.add_argument(
+        "--calibration",
+        type=Path,
+        metavar="FILE",
+        help="result of `bench workflows` to calibrate the virtual clock by",
     )
     parser.set_defaults(run=run)
 
