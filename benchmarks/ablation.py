@@ -1,8 +1,8 @@
 """Each lever of co-scheduling by itself, on the virtual clock.
 
-The levers are the passes (of a request and of a cycle) and the engines' order. Each pass is left
-out of Heddle (`off`), added to what asyncio does on Heddle's engines (`alone`), and, where it is off
-by default, added to Heddle (`added`). Each order takes the place of Heddle's. HedraRAG's five
+The levers are the passes (of a request and of a cycle) and the engines' order. Each pass is added
+to what asyncio does on Heddle's engines (`alone`), and left out of Heddle (`off`) or, where it is
+off by default, added to it (`added`). Each order takes the place of Heddle's. HedraRAG's five
 workflows, Poisson, the same arrivals for all, on the machines of `workflows --simulated`: light,
 heavy and gpu.
 

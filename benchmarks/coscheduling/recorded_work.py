@@ -1,13 +1,12 @@
 """What requests made the engines do, and what that took: `workflows --simulated` replays it."""
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
 from heddle.core.commands import Admit, Command
 from heddle.core.frames import Done, Frame
 from heddle.core.payloads import DecodePayload, EmbedPayload, PrefillPayload, SearchPayload
-from heddle.core.results import Generated, Vectors
+from heddle.core.results import Generated, Result, Vectors
 from heddle.core.tasks import Task
 
 REQUESTS_MAX: Final = 400  # of one driver; more would only make the record longer
@@ -19,15 +18,15 @@ class RecordedWork:
     """The calls of each request of a Heddle driver, and every engine's costs.
 
     `requests` has a workflow's name and its calls, in the order in which they were sent. A prompt
-    has the role and length of each segment and the length of its text [tokens], a search its queries, an embedding the
-    tokens of all its texts. `sums` adds up the features, steps and seconds of each engine,
-    `costs` is its newest cost model [s].
+    has the role and length of each segment and the length of its text [tokens], a search its
+    queries, an embedding the tokens of all its texts. `sums` adds up the features, steps and
+    seconds of each engine, `costs` is its newest cost model [s].
 
     Mutates: every method adds to it.
     """
 
     requests: list[tuple[str, list[Call]]] = field(default_factory=list)
-    sums: dict[str, Counter[str]] = field(default_factory=dict)
+    sums: dict[str, dict[str, float]] = field(default_factory=dict)
     costs: dict[str, dict[str, float]] = field(default_factory=dict)
     _open: dict[int, Call] = field(default_factory=dict)  # by task
     _under_way: dict[int, list[Call]] = field(default_factory=dict)  # by the driver's request
@@ -45,18 +44,14 @@ class RecordedWork:
 
     def told(self, frame: Frame) -> None:
         """Note a step and what it ended."""
-        sums = self.sums.setdefault(frame.lane, Counter())
-        sums.update({"seconds": frame.seconds, "steps": 1, **frame.features})
+        sums = self.sums.setdefault(frame.lane, {})
+        for name, value in {"seconds": frame.seconds, "steps": 1.0, **frame.features}.items():
+            sums[name] = sums.get(name, 0.0) + value
         if frame.costs is not None:
             self.costs[frame.lane] = dict(frame.costs.coefficients_s)
         for event in frame.events:
-            call = self._open.pop(event.task_id, None) if isinstance(event, Done) else None
-            if call is None:
-                continue
-            if isinstance(event.result, Generated):
-                call["written"] = len(event.result.token_ids)
-            elif isinstance(event.result, Vectors):
-                call["tokens"] = event.result.tokens
+            if isinstance(event, Done) and event.task_id in self._open:
+                self._ended(self._open.pop(event.task_id), event.result)
 
     def as_json(self) -> dict[str, object]:
         """Return all of it as JSON values."""
@@ -81,3 +76,9 @@ class RecordedWork:
         self._open[task.task_id] = call
         if task.identity.request_id in self._under_way:
             self._under_way[task.identity.request_id].append(call)
+
+    def _ended(self, call: Call, result: Result) -> None:
+        if isinstance(result, Generated):
+            call["written"] = len(result.token_ids)
+        elif isinstance(result, Vectors):
+            call["tokens"] = result.tokens

@@ -25,7 +25,7 @@ from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES
 from heddle.runtime.batching import FIRST_SERVED
 
 GATHER: Final = "prune_dependencies"
-PASSES: Final = tuple(one.name for one in (*GRAPH_PASSES, *CYCLE_PASSES))
+PASSES: Final = (*(one.name for one in GRAPH_PASSES), *(one.name for one in CYCLE_PASSES))
 """Those of REQUESTED_PASSES act only for requests that ask for them: none does here."""
 LEVERS: Final = tuple(name for name in PASSES if name != GATHER)
 """What can be switched off, in the order of the runner; passes that come later appear here."""

@@ -10,6 +10,7 @@ from benchmarks.virtual.delay_port import DelayPort
 from benchmarks.virtual.machine import Machine
 from heddle.core.call_order import CallOrder
 from heddle.core.errors import InternalError
+from heddle.core.ports import EnginePort
 from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.llm.engine import LlmEngine, LlmSpec
 from heddle.engines.vector.ivf.early_stop.finality import Finality
@@ -81,7 +82,7 @@ class VirtualServer:
 
     def __post_init__(self) -> None:
         self._build_engines()
-        ports = (*self.ports, DelayPort(self.timeline, TOOL_S))
+        ports: list[EnginePort] = [*self.ports, DelayPort(self.timeline, TOOL_S)]
         for port in ports:
             port.subscribe(self._wake)
         self.runtime = Runtime(
@@ -89,7 +90,7 @@ class VirtualServer:
             planner=RegionPlanner(PassRunner(self.timeline, disabled=self.way.disabled)),
             policy=POLICIES[self.way.batching],
             limits=RuntimeLimits(requests_max=1 << 20, deadline_s=DEADLINE_S),
-            tokenizer=CountingTokenizer(),
+            tokenizer=CountingTokenizer(self.machine.llm.context_tokens_max),
             passages=ScriptedPassages(self.passages),
             clock=self.timeline,
             speculates=self.way.speculates,

@@ -40,6 +40,8 @@ class CountingTokenizer:
     A word "lines:5" is no token: the generation of that prompt ends a line after each 5 tokens.
     """
 
+    context_tokens_max: int
+
     def encode_prompt(self, parts: Sequence[PromptPart]) -> tuple[Segment, ...]:
         """Return the segments of a prompt."""
         texts = [_text(part) for part in parts]
