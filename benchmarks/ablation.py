@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.virtual.calibration import Calibration, RealRun
+from benchmarks.virtual.cells import LOAD, Cell, cells, x_p50, x_p99
 from benchmarks.virtual.contenders import (
     FIFO,
     LEVERS,
@@ -34,33 +34,16 @@ from benchmarks.virtual.contenders import (
     with_lever_off,
     with_order,
 )
+from benchmarks.virtual.corpora import Corpora
 from benchmarks.virtual.server import Way
-from benchmarks.virtual.simulated import (
-    LOAD,
-    REAL,
-    RECORD,
-    Cell,
-    cells,
-    on_gpu,
-    refuse,
-    x_p50,
-    x_p99,
-)
 
 MIX: Final = "five"
-LOADS: Final = (0.3, LOAD)
 OFF, ALONE, ADDED, ORDER = "off", "alone", "added", "order"
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """Seeds and requests of each cell, by its load."""
-
-    by_load: Mapping[float, tuple[int, int]]
-
-
-FULL: Final = Size({0.3: (1, 80), LOAD: (1, 200)})
-QUICK: Final = Size({LOAD: (1, 20)})
+FULL: Final = {0.3: (1, 80), LOAD: (2, 120)}
+"""Seeds and requests of each cell, by its load."""
+QUICK: Final = {LOAD: (1, 20)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +64,11 @@ def run(quick: bool, seed: int, calibration: Path | None = None) -> dict[str, ob
     Raises:
         InternalError: the virtual machine does not reproduce the real cells.
     """
-    size, real = QUICK if quick else FULL, calibration or REAL
-    found = Calibration.of(RealRun.read(real, RECORD))
-    checks = [check for one in found.values() for check in one.checks()]
-    refuse(checks)
-    corpora = {name: one.corpus for name, one in found.items()}
-    corpora["gpu"] = on_gpu(corpora["light"])
+    size, corpora = QUICK if quick else FULL, Corpora.calibrated(calibration)
     table: list[Cell] = []
     effects: list[Effect] = []
-    for name, load in itertools.product(corpora, size.by_load):
-        done = cells(corpora[name], name, MIX, load, size.by_load[load], seed, ways())
+    for (name, corpus), load in itertools.product(corpora.by_name.items(), size):
+        done = cells(corpus, name, MIX, load, size[load], seed, ways())
         table += done
         effects += effects_of({cell.contender: cell for cell in done})
     for effect in effects:
@@ -100,9 +78,8 @@ def run(quick: bool, seed: int, calibration: Path | None = None) -> dict[str, ob
         )
     return {
         "settings": {
-            "calibration": str(real),
-            "checks": [asdict(check) for check in checks],
-            "size": {str(load): cut for load, cut in size.by_load.items()},
+            **corpora.facts,
+            "size": {str(load): cut for load, cut in size.items()},
         },
         "rows": [*map(asdict, effects), *map(asdict, table)],
         "headline": {

@@ -268,7 +268,6 @@ def _machine(record: Mapping[str, Any], step_tokens: int, unit: int) -> Machine:
         nlist=NLIST // unit,
         nprobe_default=LIGHT_NPROBE,
         llm=llm_limits(SEATS, step_tokens, KV_TOKENS),
-        lists_unit=unit,
     )
 
 

@@ -19,7 +19,6 @@ class Machine:
         embedding_s: of embedding.
         vector_s: of searching; a list's vectors are part of `lists`.
         nlist: inverted lists; searches scan `nprobe_default` where a request doesn't say.
-        lists_unit: real lists that one of these stands for, so that fewer are counted.
         llm: the LLM's seats, prompt tokens a step and pages.
         latency_s: how long a message between runtime and lane takes [s].
         shares_core: whether embedding and search have one core between them.
@@ -31,7 +30,6 @@ class Machine:
     nlist: int
     nprobe_default: int
     llm: SchedulerLimits
-    lists_unit: int = 1
     floor_s: float = 0.0
     latency_s: float = 3e-4
     shares_core: bool = True
@@ -77,6 +75,6 @@ GPU: Final = Machine(
     nlist=2048,
     nprobe_default=256,
     llm=llm_limits(256, 256, 460_000),
-    lists_unit=1,
     floor_s=7e-3,
+    shares_core=False,
 )

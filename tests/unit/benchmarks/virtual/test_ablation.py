@@ -1,6 +1,6 @@
 from benchmarks.ablation import effects_of, ways
+from benchmarks.virtual.cells import Cell
 from benchmarks.virtual.contenders import FIFO, LEVERS, OWN, SAME
-from benchmarks.virtual.simulated import Cell
 
 
 def cell(contender, p50_s):

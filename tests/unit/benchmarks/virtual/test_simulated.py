@@ -1,7 +1,8 @@
 import pytest
 
 from benchmarks.virtual.calibration import Check
-from benchmarks.virtual.simulated import Cell, refuse, x_p50, x_p99
+from benchmarks.virtual.cells import Cell, x_p50, x_p99
+from benchmarks.virtual.corpora import refuse
 from heddle.core.errors import InternalError
 
 
