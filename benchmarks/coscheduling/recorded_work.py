@@ -43,7 +43,7 @@ class RecordedWork:
             self._called(command.task)
 
     def told(self, frame: Frame) -> None:
-        """Note a step and what it ended."""
+        """Note a step, and the calls that ended with it."""
         sums = self.sums.setdefault(frame.lane, {})
         for name, value in {"seconds": frame.seconds, "steps": 1.0, **frame.features}.items():
             sums[name] = sums.get(name, 0.0) + value

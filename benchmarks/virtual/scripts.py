@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from benchmarks.virtual.recorded_requests import CHUNK, SLOT, RecordedPrompt, RecordedRequest
-from heddle.simulator.counted_text import LINES_MARK
+from heddle.simulator.scripted.counted_text import LINES_MARK
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import GenerationNode, IndexingNode, Node, Parse, RetrievalNode
 from heddle.workflow.presets import PRESETS

@@ -23,15 +23,15 @@ from heddle.runtime.events import Answer, RequestEvent, RequestFailed
 from heddle.runtime.region_plan import RegionPlanner
 from heddle.runtime.runtime import Runtime
 from heddle.simulator.cost_model_vector import SimulatedCorpus
-from heddle.simulator.counted_text import CountingTokenizer, WrittenDecoder
 from heddle.simulator.device import SimulatedDevice
-from heddle.simulator.scripted_llm import ScriptedLlmWorker
-from heddle.simulator.scripted_retrieval import (
+from heddle.simulator.scripted.counted_text import CountingTokenizer, WrittenDecoder
+from heddle.simulator.scripted.llm import ScriptedLlmWorker
+from heddle.simulator.scripted.retrieval import (
     ScriptedEmbeddingWorker,
     ScriptedPassages,
     ScriptedScanner,
 )
-from heddle.simulator.shared_core import CorePort, SharedCore
+from heddle.simulator.scripted.shared_core import CorePort, SharedCore
 from heddle.simulator.timeline import Timeline
 from heddle.workflow.workflow import Workflow
 

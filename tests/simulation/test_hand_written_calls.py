@@ -17,8 +17,8 @@ from heddle.app.models.model_source import model_directory
 from heddle.app.models.prompt_files import prompts_of
 from heddle.core.commands import Admit
 from heddle.core.payloads import DecodePayload, EmbedPayload, PrefillPayload, SearchPayload
-from heddle.simulator.counted_text import CountingTokenizer
-from heddle.simulator.scripted_retrieval import ScriptedPassages
+from heddle.simulator.scripted.counted_text import CountingTokenizer
+from heddle.simulator.scripted.retrieval import ScriptedPassages
 from heddle.workflow.model_prompts import with_model_prompts
 from heddle.workflow.presets import PRESETS
 

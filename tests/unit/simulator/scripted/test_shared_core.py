@@ -7,7 +7,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Asked
 from heddle.core.tasks import Identity, Task
 from heddle.simulator.device import SimulatedDevice
-from heddle.simulator.shared_core import SharedCore
+from heddle.simulator.scripted.shared_core import SharedCore
 from heddle.simulator.timeline import Timeline
 
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.engines.llm.step_batch import StepBatch, StepResult
-from heddle.simulator.counted_text import next_written
 from heddle.simulator.device import SimulatedDevice
+from heddle.simulator.scripted.counted_text import next_written
 
 
 class ScriptedLlmWorker:

@@ -1,5 +1,5 @@
 from heddle.core.passages import Passage
-from heddle.simulator.counted_text import (
+from heddle.simulator.scripted.counted_text import (
     CountingTokenizer,
     WrittenDecoder,
     next_written,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from heddle.simulator.device import SimulatedDevice
-from heddle.simulator.scripted_retrieval import (
+from heddle.simulator.scripted.retrieval import (
     ScriptedEmbeddingWorker,
     ScriptedPassages,
     ScriptedScanner,

@@ -17,8 +17,8 @@ from heddle.core.passages import Passage
 from heddle.encoder.tokenized_text import TokenizedText
 from heddle.engines.vector.corpus.allowed import Allowed
 from heddle.engines.vector.search import SortedHits, ascending
-from heddle.simulator.counted_text import token_count
 from heddle.simulator.device import SimulatedDevice
+from heddle.simulator.scripted.counted_text import token_count
 
 DIMS: Final = 3  # of a vector: question, share of other hits [%], words that follow
 VARIATIONS: Final = 1 << 20
