@@ -9,7 +9,6 @@ from benchmarks.virtual.contenders import FIFO, WAYS
 from benchmarks.virtual.machine import Machine
 from benchmarks.virtual.scripts import Script
 from benchmarks.virtual.server import VirtualAsk, VirtualServer, Way
-from heddle.workflow.workflow import Workflow
 
 WARM_UP_SHARE: Final = 0.1  # of a run, after which requests count
 SATURATING: Final = 160
@@ -53,11 +52,10 @@ class Corpus:
         """Return a request: `draw` picks its script, `number` its question."""
         pick = draw % len(self.scripts[name])
         key = name, pick, nprobe
-        if key not in self._scanning:  # one workflow each: the runtime keeps what it has planned
+        if key not in self._scanning:  # equal requests share a workflow, and so their plans
             self._scanning[key] = self.scripts[name][pick].scanning(nprobe)
         script = self._scanning[key]
-        workflow: Workflow = script.workflow
-        return VirtualAsk(workflow, script.inputs(number), at_s)
+        return VirtualAsk(script.workflow, script.inputs(number), at_s)
 
     def asks(
         self, mix: Sequence[str], count: int, rate_per_s: float, seed: int

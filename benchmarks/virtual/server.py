@@ -109,7 +109,7 @@ class VirtualServer:
         return taken_s
 
     def serve_in_turn(self, asks: Sequence[VirtualAsk], in_flight: int) -> list[float]:
-        """Answer asks, so many at a time, whenever they come; return when each ended [s]."""
+        """Answer asks, `in_flight` at a time, without a look at their times; return when each ended [s]."""
         ends_s: list[float] = []
         left = iter(asks)
 

@@ -48,7 +48,7 @@ class Size:
 
 
 UNCUT: Final = Size((5, 1_000), (5, 1_000))
-"""What every cell would have if time were no matter; the run says what it has instead."""
+"""What every cell would have if time were no matter; the run prints its own."""
 FULL: Final = Size((5, 200), (1, 80))
 QUICK: Final = Size((1, 30), (1, 20), (LOAD,))
 

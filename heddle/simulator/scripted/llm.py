@@ -1,4 +1,4 @@
-"""The LLM on virtual time, where only lengths count: what steps cost, and what it writes."""
+"""The LLM on virtual time, where only lengths count: the time of steps, and a script of texts."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from heddle.simulator.scripted.counted_text import next_written
 
 
 class ScriptedLlmWorker:
-    """An LlmWorker that keeps no KV: what it writes follows from the last token alone.
+    """An LlmWorker that keeps no KV: the next token follows from the last one alone.
 
     Args:
         device: spends the steps' time.

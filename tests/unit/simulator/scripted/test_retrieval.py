@@ -25,7 +25,7 @@ def vectors(*texts):
 
 
 def found(queries, parts, topk=5):
-    """Search in so many parts of the same length; return the labels of each row."""
+    """Search in this number of equal parts; return the labels of each row."""
     scanner = ScriptedScanner(device(), COSTS_S, nlist=64, nprobe_default=8)
     queries = scanner.prepared(queries)
     lists = scanner.coarse(queries, NPROBE)
