@@ -64,6 +64,8 @@ class RecordedWork:
             if payload.prefill_task in self._open:
                 self._open[task.task_id] = self._open.pop(payload.prefill_task)
             return
+        if isinstance(payload, PrefillPayload) and payload.is_speculative:
+            return  # its prompt comes again, and is written behind
         call: Call = {"node": task.identity.node}
         if isinstance(payload, PrefillPayload):
             call["segments"] = [

@@ -10,6 +10,7 @@ checked by.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +33,9 @@ from heddle.core.errors import InputError
 from heddle.engines.vector.ivf.step_counts import PRIOR_S
 
 CORPORA: Final = ("light", "heavy")
-NLIST: Final = 8_000
+LISTS_PER_ROOT: Final = 4  # lists of the heavy corpus, by the root of its vectors
 LISTS_UNIT: Final = 16  # real lists of the heavy corpus that are counted as one
-LIGHT_NPROBE: Final = 8
+LIGHT_NPROBE: Final = 8  # their time is found, so their number only says how finely one is cut
 SEATS: Final = 16
 KV_TOKENS: Final = 1 << 16
 ROUNDS: Final = 3  # of finding both factors, as each moves the other a little
@@ -63,6 +64,7 @@ class RealRun:
     alone: int
     load: float
     step_tokens: int
+    vectors: int
     questions: int
     has_own_record: bool
     cells: Mapping[str, RealCell]
@@ -92,6 +94,7 @@ class RealRun:
                 settings["alone"],
                 settings["load"],
                 settings["max_num_batched_tokens"],
+                settings["vectors"],
                 record["questions"],
                 "recorded" in settings,
                 cells,
@@ -100,6 +103,15 @@ class RealRun:
             raise InputError(
                 f"{path} has no field {error}: write it with `heddle bench workflows --json FILE`"
             ) from error
+
+    @property
+    def nlist(self) -> int:
+        """Inverted lists of the heavy corpus."""
+        return _nlist(self.vectors)
+
+
+def _nlist(vectors: int) -> int:
+    return round(LISTS_PER_ROOT * math.sqrt(vectors))
 
 
 def _read(path: Path) -> Any:
@@ -112,7 +124,8 @@ def _cell(name: str, run: Mapping[str, Any], record: Mapping[str, Any], path: Pa
     facts = run["settings"]["corpora"][name]
     nprobes: Nprobes = DEFAULT_NPROBES
     if "nprobe_factor" in facts:
-        nprobes = [min(NLIST, round(facts["nprobe_factor"] * nprobe)) for nprobe in NPROBES]
+        most = _nlist(run["settings"]["vectors"])
+        nprobes = [min(most, round(facts["nprobe_factor"] * nprobe)) for nprobe in NPROBES]
     taken_s = {
         contender: tuple(
             seconds
@@ -170,7 +183,7 @@ class Calibration:
         scripts = scripts_of(requests)
         unit = LISTS_UNIT if self._cell.nprobes is not DEFAULT_NPROBES else 1
         self._nprobes: Nprobes = [n and max(1, round(n / unit)) for n in self._cell.nprobes]
-        machine = _machine(self._cell.record, run.step_tokens, unit)
+        machine = _machine(self._cell.record, run, unit)
         self.corpus = Corpus(machine, scripts, self._nprobes, passage_lengths(requests))
         self.factors = {"models": 1.0, "lists": 1.0}
 
@@ -257,21 +270,18 @@ def scripts_of(requests: Sequence[RecordedRequest]) -> dict[str, list[Script]]:
     return {**recorded, **drawn}
 
 
-def _machine(record: Mapping[str, Any], step_tokens: int, unit: int) -> Machine:
+def _machine(record: Mapping[str, Any], run: RealRun, unit: int) -> Machine:
     costs = {name: _as_worked(record, name) for name in ("llm", "embedding", "vector")}
     vector_s = {**PRIOR_S, **costs["vector"]}
-    list_s = unit * (vector_s["lists"] + VECTORS_PER_LIST * vector_s["vectors"])
+    list_s = unit * (vector_s["lists"] + run.vectors / run.nlist * vector_s["vectors"])
     return Machine(
         llm_s=costs["llm"],
         embedding_s=costs["embedding"],
         vector_s=MappingProxyType({**vector_s, "lists": list_s}),
-        nlist=NLIST // unit,
+        nlist=run.nlist // unit,
         nprobe_default=LIGHT_NPROBE,
-        llm=llm_limits(SEATS, step_tokens, KV_TOKENS),
+        llm=llm_limits(SEATS, run.step_tokens, KV_TOKENS),
     )
-
-
-VECTORS_PER_LIST: Final = 500
 
 
 def _as_worked(record: Mapping[str, Any], lane: str) -> Mapping[str, float]:

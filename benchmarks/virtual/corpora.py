@@ -12,8 +12,9 @@ from benchmarks.virtual.machine import GPU
 from benchmarks.virtual.scripts import Script
 from heddle.core.errors import InternalError
 
-REAL: Final = Path("docs/results/coscheduling.json")
-RECORD: Final = Path("benchmarks/virtual/recorded_work.json")
+REAL: Final = Path(__file__).parents[2] / "docs" / "results" / "coscheduling.json"
+RECORD: Final = Path(__file__).with_name("recorded_work.json")
+"""The work of requests, for runs that have not recorded theirs."""
 ERROR_MAX: Final = 0.15
 GPU_IN_FLIGHT: Final = 64
 GPU_NPROBES: Final = (256,)
@@ -37,13 +38,17 @@ class Corpora:
             InputError: the file can't be read.
         """
         path = real or REAL
-        found = Calibration.of(RealRun.read(path, RECORD))
+        run = RealRun.read(path, RECORD)
+        if not run.has_own_record:
+            print(f"{path.name} has no record of its work: that of {RECORD.name} stands in")
+        found = Calibration.of(run)
         checks = [check for one in found.values() for check in one.checks()]
         refuse(checks)
         by_name = {name: one.corpus for name, one in found.items()}
         by_name["gpu"] = on_gpu(by_name["light"])
         facts: dict[str, object] = {
-            "calibration": str(path),
+            "calibration": path.name,
+            "has_own_record": run.has_own_record,
             "factors": {name: one.factors for name, one in found.items()},
             "checks": [asdict(check) for check in checks],
         }

@@ -109,7 +109,7 @@ class VirtualServer:
         return taken_s
 
     def serve_in_turn(self, asks: Sequence[VirtualAsk], in_flight: int) -> list[float]:
-        """Answer asks, `in_flight` at a time, without a look at their times; return when each ended [s]."""
+        """Answer asks, `in_flight` at a time; return when each ended [s]. Arrivals don't count."""
         ends_s: list[float] = []
         left = iter(asks)
 
@@ -137,8 +137,9 @@ class VirtualServer:
         core = SharedCore(self.timeline, machine.latency_s)
         device = self._device()
         worker = ScriptedEmbeddingWorker(device, machine.embedding_s)
-        priors_s = dict(machine.embedding_s)
-        embedding = EmbeddingEngine("embedding", 1, worker, device, prior_s=priors_s, order=order)
+        embedding = EmbeddingEngine(
+            "embedding", 1, worker, device, prior_s=machine.embedding_s, order=order
+        )
         self.ports.append(core.add(embedding, device, EMBEDDING_ROWS))
         if not machine.shares_core:
             core = SharedCore(self.timeline, machine.latency_s)
