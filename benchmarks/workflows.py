@@ -31,12 +31,17 @@ answers minus that of heddle_approx's, over the light corpus's blocks.
 Other runs, each by its option: --frameworks (LangGraph, Haystack, LlamaIndex Workflows, the stage
 barrier), --teola (LlamaDist, LlamaDistPC), --ratio (mixes of workflows), --nprobe (lists scanned),
 --offline (all questions at once). Their files in benchmarks/coscheduling/ say what they measure.
+--simulated runs contenders on the virtual clock, over more workflows and loads; see
+benchmarks/virtual/simulated.py. It is calibrated by the work that a run here records, which
+--calibration names.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.coscheduling import at_once, framework_load, steady_load, sweeps, teola_load
+from benchmarks.virtual.simulated import run_simulated
 from heddle.core.errors import InputError
 
 Measured = Callable[[bool, int], dict[str, Any]]
@@ -58,6 +63,8 @@ def run(
     ratio: bool = False,
     nprobe: bool = False,
     offline: bool = False,
+    simulated: bool = False,
+    calibration: Path | None = None,
 ) -> dict[str, Any]:
     """Run what an option names; without one, Heddle beside asyncio.
 
@@ -70,10 +77,15 @@ def run(
         "ratio": ratio,
         "nprobe": nprobe,
         "offline": offline,
+        "simulated": simulated,
     }
     named = [name for name, is_asked in asked.items() if is_asked]
     if len(named) > 1:
         raise InputError(f"--{named[0]} and --{named[1]} are runs of their own: give one")
+    if calibration is not None and not simulated:
+        raise InputError("--calibration is of --simulated: give both")
+    if simulated:
+        return run_simulated(quick, seed, calibration)
     measure = MODES[named[0]] if named else steady_load.measured
     return measure(quick, seed)
 

@@ -145,7 +145,7 @@ class HeddleDriver:
         kv_reuse: KvReuse | None = None,
         reuse: Reuse | None = None,
     ) -> None:
-        self._lanes, self._salt = lanes, salt
+        self._lanes, self._salt, self._work = lanes, salt, generations.work
         self._kv_reuse, self._reuse = kv_reuse, Reuse() if reuse is None else reuse
         self._clock = SystemClock()
         self._runtime = Runtime(
@@ -166,7 +166,7 @@ class HeddleDriver:
         """Answer one."""
         is_exact = self._kv_reuse is None
         handle = Handle(lambda: None)
-        self._runtime.submit(
+        request_id = self._runtime.submit(
             compiled(ask.workflow, ask.nprobe, self._lanes),
             {"query": ask.question},
             handle.push,
@@ -175,6 +175,7 @@ class HeddleDriver:
             optimizations=Optimizations.EXACT if is_exact else Optimizations.APPROX,
             kv_reuse=self._kv_reuse or FULL_ATTENTION,
         )
+        self._work.begins(request_id, ask.workflow)
         self._loop.wake()
         answer = await handle
         self._reuse.note(answer.receipt)

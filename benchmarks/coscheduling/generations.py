@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from benchmarks.coscheduling.recorded_work import RecordedWork
 from heddle.core.commands import Admit, Command
 from heddle.core.frames import Done, Frame
 from heddle.core.payloads import DecodePayload, PrefillPayload
@@ -19,13 +20,15 @@ Tokens = tuple[int, ...]
 class Generations:
     """The output of each prompt, as the ports have seen them go by.
 
-    `worked_s` is how long each engine's steps took [s]. `ahead` are outputs that were written
-    before the passages of their prompts were certain: some are never used.
+    `worked_s` is how long each engine's steps took [s], `work` what requests made them do. `ahead`
+    are outputs that were written before the passages of their prompts were certain: some are never
+    used.
     """
 
     outputs: dict[Tokens, Tokens] = field(default_factory=dict)
     ahead: dict[Tokens, Tokens] = field(default_factory=dict)
     worked_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    work: RecordedWork = field(default_factory=RecordedWork)
     _prompts: dict[int, Tokens] = field(default_factory=dict)  # by the prefill's task
     _guesses: set[int] = field(default_factory=set)  # the prefills that are sent ahead
     _decodes: dict[int, int] = field(default_factory=dict)  # the prefill of each decode
@@ -36,6 +39,7 @@ class Generations:
 
     def sent(self, command: Command) -> None:
         """Note a command."""
+        self.work.sent(command)
         if not isinstance(command, Admit):
             return
         task = command.task
@@ -51,6 +55,7 @@ class Generations:
 
     def told(self, frame: Frame) -> None:
         """Note a step, and the generations that end with it."""
+        self.work.told(frame)
         self.worked_s[frame.lane] += frame.seconds
         for event in frame.events:
             if isinstance(event, Done) and isinstance(event.result, Generated):

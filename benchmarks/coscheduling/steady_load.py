@@ -37,6 +37,7 @@ class Cell:
     tried: list[dict[str, object]] = field(default_factory=list)
     same: SameWork | None = None
     problem: str = ""
+    recorded: dict[str, object] = field(default_factory=dict)
 
 
 def measured(quick: bool, seed: int) -> dict[str, Any]:
@@ -78,6 +79,10 @@ def measured(quick: bool, seed: int) -> dict[str, Any]:
             "corpora": {cell.name: cell.facts for cell in cells},
             "tried": {cell.name: cell.tried for cell in cells},
             "figures": figures,
+            "recorded": {
+                "questions": len(corpora.questions),
+                **{cell.name: cell.recorded for cell in cells},
+            },
         },
         "rows": [asdict(ran.block) for cell in cells for ran in cell.ran],
         "headline": {name: figures[name] for name in HEADLINE},
@@ -122,7 +127,7 @@ async def _measure(
         chunks = max(1, reuse.chunks.total())
         cell.facts["approx_tokens_reused"] = reuse.share
         cell.facts.update({f"approx_{kind}": n / chunks for kind, n in reuse.chunks.items()})
-    cell.same = same_work(exact, [fifo], [same])
+    cell.same, cell.recorded = same_work(exact, [fifo], [same]), exact.generations.work.as_json()
     return setting
 
 

@@ -26,9 +26,19 @@ RUNS: Final = {
     "ratio": "mixes of workflows",
     "nprobe": "searches of several lengths",
     "offline": "all questions at once",
+    "simulated": "on the virtual clock",
 }
 """Runs of `workflows` beside its main one."""
-OWN_OPTIONS: Final = ("model", "dataset", "questions", "bar", "device", "tier", *RUNS)
+OWN_OPTIONS: Final = (
+    "model",
+    "dataset",
+    "questions",
+    "bar",
+    "device",
+    "tier",
+    "calibration",
+    *RUNS,
+)
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -52,6 +62,12 @@ def add_arguments(parser: CommandParser) -> None:
         own.add_argument(
             f"--{name}", action="store_true", default=None, help=f"of workflows: run {words}"
         )
+    own.add_argument(
+        "--calibration",
+        type=Path,
+        metavar="FILE",
+        help="result of `bench workflows` to calibrate the virtual clock by",
+    )
     parser.set_defaults(run=run)
 
 

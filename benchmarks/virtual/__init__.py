@@ -1,0 +1,1 @@
+"""The parts of what runs on the virtual clock: `workflows --simulated` and `ablation`."""

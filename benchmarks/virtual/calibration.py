@@ -1,0 +1,292 @@
+"""A virtual machine that costs what the real one did, from a run of `heddle bench workflows`.
+
+From the run come the lengths of prompts, texts and passages, the engines' cost models, and the
+share of search in an unloaded oneshot: a factor on the lists is found that gives a virtual oneshot
+that share. Where the run has recorded its work, its cost models are scaled to what its engines have
+worked. Where the record is another run's, one factor on the costs of both models is found, with
+which the virtual asyncio_fifo has the capacity of the run, by the geometric mean of both corpora:
+the LLM is the same in both. The latencies of the run are not used: they are what the machine is
+checked by.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import geometric_mean, median
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+from benchmarks.coscheduling.asks import DEFAULT_NPROBES, NPROBES, Ask, Nprobes, blocks_of
+from benchmarks.virtual.contenders import FIFO, WAYS
+from benchmarks.virtual.load import Corpus, throughput_per_s
+from benchmarks.virtual.machine import Machine, llm_limits
+from benchmarks.virtual.recorded_requests import (
+    RecordedRequest,
+    passage_lengths,
+    recorded_requests,
+)
+from benchmarks.virtual.scripts import DRAWN, FIVE, Script, drawn_scripts, means, recorded_script
+from benchmarks.virtual.server import VirtualAsk
+from heddle.core.errors import InputError
+from heddle.engines.vector.ivf.step_counts import PRIOR_S
+
+CORPORA: Final = ("light", "heavy")
+LISTS_PER_ROOT: Final = 4  # lists of the heavy corpus, by the root of its vectors
+LISTS_UNIT: Final = 16  # real lists of the heavy corpus that are counted as one
+LIGHT_NPROBE: Final = 8  # their time is found, so their number only says how finely one is cut
+SEATS: Final = 16
+KV_TOKENS: Final = 1 << 16
+ROUNDS: Final = 3  # of finding both factors, as each moves the other a little
+SCRIPTS_MAX: Final = 24  # of a workflow: enough to spread its lengths
+
+
+@dataclass(frozen=True, slots=True)
+class RealCell:
+    """One corpus of a real run; `latencies_s` of each contender, all blocks in one."""
+
+    capacity_per_s: float
+    search_share: float
+    nprobes: Nprobes
+    record: Mapping[str, Any]
+    latencies_s: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class RealRun:
+    """A run of `heddle bench workflows`, with the record of its work."""
+
+    seed: int
+    blocks: int
+    asks: int
+    saturating: int
+    alone: int
+    load: float
+    step_tokens: int
+    vectors: int
+    questions: int
+    has_own_record: bool
+    cells: Mapping[str, RealCell]
+
+    @classmethod
+    def read(cls, path: Path, record_path: Path) -> Self:
+        """Read a run; where it has no record of its work, that of `record_path` is taken.
+
+        A record without the heavy corpus has the requests of the light one stand for both.
+
+        Raises:
+            InputError: a file isn't there, or has no such fields.
+        """
+        run = _read(path)
+        try:
+            settings = run["settings"]
+            record = settings.get("recorded") or _read(record_path)
+            cells = {
+                name: _cell(name, run, record.get(name) or record["light"], path)
+                for name in CORPORA
+            }
+            return cls(
+                run["seed"],
+                settings["blocks"],
+                settings["asks"],
+                settings["saturating"],
+                settings["alone"],
+                settings["load"],
+                settings["max_num_batched_tokens"],
+                settings["vectors"],
+                record["questions"],
+                "recorded" in settings,
+                cells,
+            )
+        except KeyError as error:
+            raise InputError(
+                f"{path} has no field {error}: write it with `heddle bench workflows --json FILE`"
+            ) from error
+
+    @property
+    def nlist(self) -> int:
+        """Inverted lists of the heavy corpus."""
+        return _nlist(self.vectors)
+
+
+def _nlist(vectors: int) -> int:
+    return round(LISTS_PER_ROOT * math.sqrt(vectors))
+
+
+def _read(path: Path) -> Any:
+    if not path.is_file():
+        raise InputError(f"{path} isn't there: name a result of `heddle bench workflows`")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _cell(name: str, run: Mapping[str, Any], record: Mapping[str, Any], path: Path) -> RealCell:
+    facts = run["settings"]["corpora"][name]
+    nprobes: Nprobes = DEFAULT_NPROBES
+    if "nprobe_factor" in facts:
+        most = _nlist(run["settings"]["vectors"])
+        nprobes = [min(most, round(facts["nprobe_factor"] * nprobe)) for nprobe in NPROBES]
+    taken_s = {
+        contender: tuple(
+            seconds
+            for row in run["rows"]
+            if (row["corpus"], row["contender"]) == (name, contender)
+            for seconds in row["latencies_s"]
+        )
+        for contender in WAYS
+    }
+    if not all(taken_s.values()):
+        raise InputError(f"{path} has no latencies of {', '.join(WAYS)} on the corpus {name}")
+    share = facts[f"search_share_{FIFO}"]
+    return RealCell(facts["capacity_per_s"], share, nprobes, record, taken_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The p50 of a contender in a real cell and in the virtual one [s]."""
+
+    corpus: str
+    contender: str
+    real_s: float
+    virtual_s: float
+
+    @property
+    def error(self) -> float:
+        """How far the virtual one is off, as a share of the real one."""
+        return self.virtual_s / self.real_s - 1.0
+
+
+class Calibration:
+    """Finds the virtual machine of a real cell, and checks it by the cell's latencies.
+
+    Attributes:
+        corpus: the machine, and requests as they were recorded.
+        factors: what the recorded costs were multiplied by.
+    """
+
+    @classmethod
+    def of(cls, run: RealRun) -> dict[str, Self]:
+        """Return the machines of both corpora, found."""
+        found = {name: cls(name, run) for name in CORPORA}
+        for _ in range(ROUNDS):
+            for one in found.values():
+                one.find_lists()
+            if not run.has_own_record:
+                factor = geometric_mean(one.slowness() for one in found.values())
+                for one in found.values():
+                    one.scale("models", factor)
+        return found
+
+    def __init__(self, name: str, run: RealRun) -> None:
+        self._name, self._run, self._cell = name, run, run.cells[name]
+        requests = recorded_requests(self._cell.record, f"corpus {name}")
+        scripts = scripts_of(requests)
+        unit = LISTS_UNIT if self._cell.nprobes is not DEFAULT_NPROBES else 1
+        self._nprobes: Nprobes = [n and max(1, round(n / unit)) for n in self._cell.nprobes]
+        machine = _machine(self._cell.record, run, unit)
+        self.corpus = Corpus(machine, scripts, self._nprobes, passage_lengths(requests))
+        self.factors = {"models": 1.0, "lists": 1.0}
+
+    def find_lists(self) -> None:
+        """Find what lists cost, so that an unloaded oneshot has the real one's share of search."""
+        share, wanted = self.search_share(), self._cell.search_share
+        self.scale("lists", wanted / (1 - wanted) / (share / (1 - share)))
+
+    def slowness(self) -> float:
+        """Return the virtual capacity over the real one: what models should cost more."""
+        return self.capacity_per_s() / self._cell.capacity_per_s
+
+    def checks(self) -> list[Check]:
+        """Serve the real cell's arrivals on the virtual machine, by every contender."""
+        rate_per_s = self._run.load * self._cell.capacity_per_s
+        blocks = [
+            self._virtual(asks)
+            for asks in self._asks(self._run.asks, self._run.blocks, rate_per_s, 3)
+        ]
+        found = []
+        for contender, way in WAYS.items():
+            taken_s = [s for asks in blocks for s in self.corpus.server(way).serve(asks)]
+            real_s = median(self._cell.latencies_s[contender])
+            found.append(Check(self._name, contender, real_s, median(taken_s)))
+        return found
+
+    def scale(self, what: str, factor: float) -> None:
+        """Multiply the costs of both `models`, or of the `lists`."""
+        machine = self.corpus.machine
+        scaled = machine.with_models(factor) if what == "models" else machine.with_lists(factor)
+        self.factors[what] *= factor
+        self.corpus = Corpus(scaled, self.corpus.scripts, self.corpus.nprobes, self.corpus.passages)
+
+    def _asks(self, count: int, blocks: int, rate_per_s: float, draw: int) -> list[list[Ask]]:
+        """Return the arrivals of the real run: the same draws from as many questions."""
+        questions = [str(number) for number in range(self._run.questions)]
+        seed = self._run.seed + draw
+        return blocks_of(questions, count, blocks, rate_per_s, seed, self._nprobes)
+
+    def _virtual(self, asks: Sequence[Ask]) -> list[VirtualAsk]:
+        numbered = ((ask, int(ask.question)) for ask in asks)
+        return [
+            self.corpus.ask(ask.workflow, number, ask.nprobe, number, ask.at_s)
+            for ask, number in numbered
+        ]
+
+    def capacity_per_s(self) -> float:
+        """Return the throughput of asyncio_fifo on the real run's requests."""
+        (asks,) = self._asks(self._run.saturating, 1, 0.0, 2)
+        server = self.corpus.server(WAYS[FIFO])
+        return throughput_per_s(server.serve_in_turn(self._virtual(asks), self.corpus.in_flight))
+
+    def search_share(self) -> float:
+        """Return the share of search in the engines' time of oneshots, one after the other."""
+        (asks,) = self._asks(self._run.alone, 1, 0.0, 1)
+        oneshots = [
+            Ask("oneshot", ask.question, self._nprobes[place % len(self._nprobes)], 0.0)
+            for place, ask in enumerate(asks)
+        ]
+        server = self.corpus.server(WAYS[FIFO])
+        server.serve_in_turn(self._virtual(oneshots), 1)
+        worked_s = server.worked_s()
+        return worked_s["vector"] / sum(worked_s.values())
+
+
+def scripts_of(requests: Sequence[RecordedRequest]) -> dict[str, list[Script]]:
+    """Return the scripts of all ten workflows.
+
+    The five are recorded ones. The drawn ones take their lengths from them, and for each question
+    its length.
+    """
+    recorded = {
+        name: [recorded_script(one) for one in requests if one.workflow == name][:SCRIPTS_MAX]
+        for name in FIVE
+    }
+    lengths = means(requests)
+    other_share = round(
+        sum(s.other_share for s in recorded["multistep"]) / len(recorded["multistep"])
+    )
+    drawn: dict[str, list[Script]] = {name: [] for name in DRAWN}
+    for script in recorded["oneshot"]:
+        for name, one in drawn_scripts(lengths, script.question_tokens, other_share).items():
+            drawn[name].append(one)
+    return {**recorded, **drawn}
+
+
+def _machine(record: Mapping[str, Any], run: RealRun, unit: int) -> Machine:
+    costs = {name: _as_worked(record, name) for name in ("llm", "embedding", "vector")}
+    vector_s = {**PRIOR_S, **costs["vector"]}
+    list_s = unit * (vector_s["lists"] + run.vectors / run.nlist * vector_s["vectors"])
+    return Machine(
+        llm_s=costs["llm"],
+        embedding_s=costs["embedding"],
+        vector_s=MappingProxyType({**vector_s, "lists": list_s}),
+        nlist=run.nlist // unit,
+        nprobe_default=LIGHT_NPROBE,
+        llm=llm_limits(SEATS, run.step_tokens, KV_TOKENS),
+    )
+
+
+def _as_worked(record: Mapping[str, Any], lane: str) -> Mapping[str, float]:
+    """Return an engine's cost model, scaled so that it predicts in all what the engine worked."""
+    costs_s, sums = record["costs"][lane], record["sums"].get(lane, {})
+    predicted_s = sum(costs_s.get(name, 0.0) * count for name, count in sums.items())
+    factor = sums["seconds"] / predicted_s if predicted_s > 0 else 1.0
+    return MappingProxyType({name: factor * seconds for name, seconds in costs_s.items()})

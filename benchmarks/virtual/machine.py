@@ -1,0 +1,80 @@
+"""What engines cost on a virtual machine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, Self
+
+from heddle.engines.llm.scheduler import SchedulerLimits
+
+PAGE_TOKENS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Costs of the engines of a server, all in seconds for one unit of a feature.
+
+    Args:
+        llm_s: of the LLM's steps; `floor_s` is the least that one takes, beside `call`.
+        embedding_s: of embedding.
+        vector_s: of searching; a list's vectors are part of `lists`.
+        nlist: inverted lists; searches scan `nprobe_default` where a request doesn't say.
+        llm: the LLM's seats, prompt tokens a step and pages.
+        latency_s: how long a message between runtime and lane takes [s].
+        shares_core: whether embedding and search have one core between them.
+    """
+
+    llm_s: Mapping[str, float]
+    embedding_s: Mapping[str, float]
+    vector_s: Mapping[str, float]
+    nlist: int
+    nprobe_default: int
+    llm: SchedulerLimits
+    floor_s: float = 0.0
+    latency_s: float = 3e-4
+    shares_core: bool = True
+
+    def with_models(self, factor: float) -> Self:
+        """Return the machine whose LLM and embedder take `factor` times as long."""
+        return replace(
+            self,
+            llm_s=_scaled(self.llm_s, factor),
+            floor_s=factor * self.floor_s,
+            embedding_s=_scaled(self.embedding_s, factor),
+        )
+
+    def with_lists(self, factor: float) -> Self:
+        """Return the machine whose lists take `factor` times as long."""
+        lists_s = factor * self.vector_s["lists"]
+        return replace(self, vector_s=MappingProxyType({**self.vector_s, "lists": lists_s}))
+
+
+def _scaled(costs_s: Mapping[str, float], factor: float) -> Mapping[str, float]:
+    return MappingProxyType({name: factor * value for name, value in costs_s.items()})
+
+
+def llm_limits(seats: int, step_tokens: int, kv_tokens: int) -> SchedulerLimits:
+    """Return the limits of an LLM engine on a virtual machine."""
+    return SchedulerLimits(
+        max_num_seqs=seats,
+        max_num_batched_tokens=step_tokens,
+        page_size=PAGE_TOKENS,
+        page_count=kv_tokens // PAGE_TOKENS,
+        context_tokens_max=8192,
+    )
+
+
+# One H100, a model of 8 billion parameters in 16 bits: by roofline (docs/development/simulator.md),
+# not measured. 7 ms to read the weights, 33 us a token, 50 ns a token of context.
+GPU: Final = Machine(
+    llm_s=MappingProxyType(
+        {"call": 1e-3, "decode_tokens": 33e-6, "prefill_tokens": 33e-6, "context_tokens": 5e-8}
+    ),
+    embedding_s=MappingProxyType({"call": 3e-3, "tokens": 2e-5, "texts": 5e-5}),
+    vector_s=MappingProxyType({"call": 1e-4, "lists": 1.95e-4, "scans": 1e-5, "rows": 1e-4}),
+    nlist=2048,
+    nprobe_default=256,
+    llm=llm_limits(256, 256, 460_000),
+    floor_s=7e-3,
+    shares_core=False,
+)

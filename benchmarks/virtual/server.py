@@ -1,0 +1,205 @@
+"""A server on the virtual clock: the real runtime and the real engines, over costs."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from benchmarks.virtual.delay_port import DelayPort
+from benchmarks.virtual.machine import Machine
+from heddle.core.call_order import CallOrder
+from heddle.core.errors import InternalError
+from heddle.core.ports import EnginePort
+from heddle.engines.embedding.engine import EmbeddingEngine
+from heddle.engines.llm.engine import LlmEngine, LlmSpec
+from heddle.engines.vector.ivf.early_stop.finality import Finality
+from heddle.engines.vector.ivf.ivf_searches import ivf_engine
+from heddle.engines.vector.ivf.step_counts import PRIOR_S
+from heddle.passes.runner import PassRunner
+from heddle.runtime.admission import RuntimeLimits
+from heddle.runtime.batching import FIRST_SERVED, POLICIES
+from heddle.runtime.events import Answer, RequestEvent, RequestFailed
+from heddle.runtime.region_plan import RegionPlanner
+from heddle.runtime.runtime import Runtime
+from heddle.simulator.cost_model_vector import SimulatedCorpus
+from heddle.simulator.device import SimulatedDevice
+from heddle.simulator.scripted.counted_text import CountingTokenizer, WrittenDecoder
+from heddle.simulator.scripted.llm import ScriptedLlmWorker
+from heddle.simulator.scripted.retrieval import (
+    ScriptedEmbeddingWorker,
+    ScriptedPassages,
+    ScriptedScanner,
+)
+from heddle.simulator.scripted.shared_core import CorePort, SharedCore
+from heddle.simulator.timeline import Timeline
+from heddle.workflow.workflow import Workflow
+
+EMBEDDING_ROWS: Final = 256
+VECTOR_ROWS: Final = 256
+TOOL_S: Final = 0.3  # a call to a web search
+DEADLINE_S: Final = 1e6  # no request of these ends before its answer
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a server schedules: its order, the passes it leaves out, whether it speculates."""
+
+    batching: str = "shortest_first"
+    disabled: frozenset[str] = frozenset()
+    speculates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualAsk:
+    """A request: its workflow and inputs, when it comes [s]."""
+
+    workflow: Workflow
+    inputs: Mapping[str, object]
+    at_s: float
+
+
+@dataclass(slots=True)
+class VirtualServer:
+    """One server from its start until all requests are answered.
+
+    Args:
+        machine: what its engines cost.
+        way: how it schedules.
+        passages: lengths of the corpus's passages [tokens].
+
+    Mutates: everything, in `serve`.
+    """
+
+    machine: Machine
+    way: Way
+    passages: Sequence[int]
+    timeline: Timeline = field(default_factory=Timeline)
+    ports: list[CorePort] = field(default_factory=list)
+    runtime: Runtime = field(init=False)
+    _is_woken: bool = False
+    _timer_at_s: float = float("inf")
+
+    def __post_init__(self) -> None:
+        self._build_engines()
+        ports: list[EnginePort] = [*self.ports, DelayPort(self.timeline, TOOL_S)]
+        for port in ports:
+            port.subscribe(self._wake)
+        self.runtime = Runtime(
+            ports=ports,
+            planner=RegionPlanner(PassRunner(self.timeline, disabled=self.way.disabled)),
+            policy=POLICIES[self.way.batching],
+            limits=RuntimeLimits(requests_max=1 << 20, deadline_s=DEADLINE_S),
+            tokenizer=CountingTokenizer(self.machine.llm.context_tokens_max),
+            passages=ScriptedPassages(self.passages),
+            clock=self.timeline,
+            speculates=self.way.speculates,
+        )
+
+    def serve(self, asks: Sequence[VirtualAsk]) -> list[float]:
+        """Answer asks as they come; return how long each took [s]."""
+        taken_s = [0.0] * len(asks)
+
+        def ended(number: int, now_s: float) -> None:
+            taken_s[number] = now_s - asks[number].at_s
+
+        for number, ask in enumerate(asks):
+            self.timeline.at(ask.at_s, partial(self._submit, ask, partial(ended, number)))
+        self._run()
+        return taken_s
+
+    def serve_in_turn(self, asks: Sequence[VirtualAsk], in_flight: int) -> list[float]:
+        """Answer asks, `in_flight` at a time; return when each ended [s]. Arrivals don't count."""
+        ends_s: list[float] = []
+        left = iter(asks)
+
+        def begin() -> None:
+            ask = next(left, None)
+            if ask is not None:
+                self._submit(ask, ended)
+
+        def ended(now_s: float) -> None:
+            ends_s.append(now_s)
+            begin()
+
+        for _ in range(in_flight):
+            begin()
+        self._run()
+        return ends_s
+
+    def worked_s(self) -> dict[str, float]:
+        """Return how long each engine's steps took in all [s]."""
+        return {port.name: port.worked_s for port in self.ports}
+
+    def _build_engines(self) -> None:
+        machine, order = self.machine, CallOrder(FIRST_SERVED[self.way.batching])
+        llm_core = SharedCore(self.timeline, machine.latency_s)
+        core = SharedCore(self.timeline, machine.latency_s)
+        device = self._device()
+        worker = ScriptedEmbeddingWorker(device, machine.embedding_s)
+        embedding = EmbeddingEngine(
+            "embedding", 1, worker, device, prior_s=machine.embedding_s, order=order
+        )
+        self.ports.append(core.add(embedding, device, EMBEDDING_ROWS))
+        if not machine.shares_core:
+            core = SharedCore(self.timeline, machine.latency_s)
+        device = self._device()
+        scanner = ScriptedScanner(
+            device, machine.vector_s, nlist=machine.nlist, nprobe_default=machine.nprobe_default
+        )
+        vector = ivf_engine(
+            "vector",
+            1,
+            SimulatedCorpus(scanner, device),
+            device,
+            prior_s={**PRIOR_S, **machine.vector_s, "vectors": 0.0},
+            finality=Finality() if self.way.speculates else None,
+            order=order,
+        )
+        self.ports.append(core.add(vector, device, VECTOR_ROWS))
+        device = self._device()
+        spec = LlmSpec(
+            limits=machine.llm,
+            eos_ids=frozenset(),
+            fingerprint="virtual",
+            page_bytes=1,
+            prior_s=machine.llm_s,
+            order=order,
+        )
+        llm_worker = ScriptedLlmWorker(device, machine.llm_s, machine.floor_s)
+        llm = LlmEngine("llm", 1, llm_worker, spec, WrittenDecoder(), device)
+        self.ports.append(llm_core.add(llm, device, 4 * machine.llm.max_num_seqs))
+
+    def _device(self) -> SimulatedDevice:
+        return SimulatedDevice(self.timeline, random.Random(0), jitter_share=0.0)
+
+    def _submit(self, ask: VirtualAsk, ended: Callable[[float], None]) -> None:
+        def hear(event: RequestEvent) -> None:
+            if isinstance(event, RequestFailed):
+                raise InternalError(
+                    f"{ask.workflow.name} on the virtual clock failed: {event.error}"
+                )
+            if isinstance(event, Answer):
+                ended(self.timeline.now_s())
+
+        self.runtime.submit(ask.workflow, ask.inputs, hear, now_s=self.timeline.now_s())
+        self._wake()
+
+    def _run(self) -> None:
+        while self._is_woken or self.timeline.step():
+            if self._is_woken:
+                self._cycle()
+
+    def _wake(self) -> None:
+        self._is_woken = True
+
+    def _cycle(self) -> None:
+        self._is_woken = False
+        wake_at_s = self.runtime.cycle(self.timeline.now_s())
+        if wake_at_s < min(self._timer_at_s, DEADLINE_S):
+            self._timer_at_s = wake_at_s
+            self.timeline.at(wake_at_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer_at_s = float("inf")
+        self._wake()

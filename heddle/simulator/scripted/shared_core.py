@@ -1,0 +1,122 @@
+"""A lane whose engines share one core on virtual time, without faults."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from heddle.core.commands import Command
+from heddle.core.credits import Credits
+from heddle.core.frames import Frame
+from heddle.core.ports import SteppedEngine
+from heddle.core.primitives import PrimitiveKind
+from heddle.simulator.device import SimulatedDevice
+from heddle.simulator.timeline import Timeline
+
+STEP_S_MIN: Final = 1e-5  # a step that only reports events takes time too
+
+
+@dataclass(slots=True, eq=False)
+class CorePort:
+    """An EnginePort of an engine on a shared core. Mutates: itself, from actions on the timeline.
+
+    `worked_s` is how long its engine's steps took in all [s].
+    """
+
+    core: "SharedCore"
+    engine: SteppedEngine
+    device: SimulatedDevice
+    credits: Credits
+    name: str = field(init=False)
+    kinds: frozenset[PrimitiveKind] = field(init=False)
+    epoch: int = 1
+    worked_s: float = 0.0
+    inbox: list[Command] = field(default_factory=list)
+    _wake: Callable[[], None] = field(default=lambda: None)
+    _arrived: list[Frame] = field(default_factory=list)
+    _number: int = 0
+
+    def __post_init__(self) -> None:
+        self.name, self.kinds = self.engine.name, self.engine.kinds
+
+    def send(self, command: Command) -> None:
+        """Put a command on its way to the engine."""
+        self.core.timeline.after(self.core.latency_s, partial(self._take_in, command))
+
+    def frames(self) -> Sequence[Frame]:
+        """Return and forget the frames that have arrived, oldest first."""
+        frames, self._arrived = self._arrived, []
+        return frames
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever a frame has arrived."""
+        self._wake = wake
+
+    def post(self, frame: Frame) -> None:
+        """Put the frame of a step on its way to the runtime."""
+        self._number += 1
+        numbered = frame._replace(number=self._number)
+        self.core.timeline.after(self.core.latency_s, partial(self._arrive, numbered))
+
+    def _take_in(self, command: Command) -> None:
+        self.inbox.append(command)
+        self.core.turn()
+
+    def _arrive(self, frame: Frame) -> None:
+        self._arrived.append(frame)
+        if frame.events:  # the others say only what steps cost: the next cycle reads them as well
+            self._wake()
+
+
+@dataclass(slots=True, eq=False)
+class SharedCore:
+    """Steps its engines one after the other, each for the time that its device has spent.
+
+    As in a lane's process: commands are applied between two steps, and engines that have work
+    take turns. All tasks are of one class here.
+
+    Args:
+        timeline: the virtual time.
+        latency_s: how long a message takes, either way [s].
+
+    Mutates: the engines, from actions on the timeline.
+    """
+
+    timeline: Timeline
+    latency_s: float
+    ports: list[CorePort] = field(default_factory=list)
+    _is_busy: bool = False
+    _last: int = -1
+
+    def add(self, engine: SteppedEngine, device: SimulatedDevice, credits_total: int) -> CorePort:
+        """Put an engine on this core and return its port."""
+        port = CorePort(self, engine, device, Credits(credits_total))
+        self.ports.append(port)
+        return port
+
+    def turn(self) -> None:
+        """Apply what has arrived, and step the next engine with work; none while one steps."""
+        if self._is_busy:
+            return
+        for port in self.ports:
+            for command in port.inbox:
+                port.engine.apply(command)
+            port.inbox.clear()
+        count = len(self.ports)
+        for place in range(self._last + 1, self._last + 1 + count):
+            if self.ports[place % count].engine.has_work:
+                self._last = place % count
+                self._step(self.ports[self._last])
+                return
+
+    def _step(self, port: CorePort) -> None:
+        frame = port.engine.step(self.timeline.now_s(), float("inf"))
+        seconds = max(STEP_S_MIN, port.device.take_spent_s())
+        port.worked_s += seconds
+        self._is_busy = True
+        self.timeline.after(seconds, partial(self._end, port, frame))
+
+    def _end(self, port: CorePort, frame: Frame) -> None:
+        self._is_busy = False
+        port.post(frame)
+        self.turn()

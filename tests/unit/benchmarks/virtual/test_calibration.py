@@ -1,0 +1,73 @@
+import json
+
+import pytest
+
+from benchmarks.virtual.calibration import Calibration, RealRun
+from benchmarks.virtual.contenders import FIFO, WAYS
+from benchmarks.virtual.corpora import RECORD
+from heddle.core.errors import InputError
+
+SHARES = {"light": 0.02, "heavy": 0.4}
+
+
+@pytest.fixture
+def real(tmp_path):
+    """The path of a short real run, of which only facts and latencies are made up."""
+    corpora = {
+        name: {f"search_share_{FIFO}": share, "capacity_per_s": 4.0}
+        for name, share in SHARES.items()
+    }
+    corpora["heavy"]["nprobe_factor"] = 8.0
+    settings = {
+        "blocks": 1,
+        "asks": 5,
+        "saturating": 20,
+        "alone": 7,
+        "load": 0.8,
+        "max_num_batched_tokens": 512,
+        "vectors": 4_000_000,
+        "corpora": corpora,
+    }
+    rows = [
+        {"corpus": corpus, "contender": contender, "latencies_s": [0.5, 1.0]}
+        for corpus in SHARES
+        for contender in WAYS
+    ]
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"seed": 0, "settings": settings, "rows": rows}))
+    return path
+
+
+def test_a_machine_gets_the_real_share_of_search_and_the_mean_capacity(real) -> None:
+    found = Calibration.of(RealRun.read(real, RECORD))
+    for name, share in SHARES.items():
+        assert found[name].search_share() == pytest.approx(share, rel=0.1)
+    light, heavy = (found[name].slowness() for name in SHARES)
+    assert light * heavy == pytest.approx(1.0, rel=0.1)
+    assert found["light"].factors["models"] == found["heavy"].factors["models"]
+
+
+def test_each_contender_is_checked_on_the_real_arrivals(real) -> None:
+    checks = Calibration("light", RealRun.read(real, RECORD)).checks()
+    assert [check.contender for check in checks] == list(WAYS)
+    assert {check.real_s for check in checks} == {0.75}
+    assert all(check.virtual_s > 0 for check in checks)
+
+
+def test_a_run_without_a_contender_is_refused(real) -> None:
+    run = json.loads(real.read_text())
+    run["rows"] = [row for row in run["rows"] if row["contender"] != FIFO]
+    real.write_text(json.dumps(run))
+    with pytest.raises(InputError, match="has no latencies of"):
+        RealRun.read(real, RECORD)
+
+
+def test_a_result_of_another_benchmark_is_refused_by_its_field(real) -> None:
+    real.write_text(json.dumps({"seed": 0, "settings": {}, "rows": []}))
+    with pytest.raises(InputError, match="has no field"):
+        RealRun.read(real, RECORD)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"missing\.json isn't there"):
+        RealRun.read(tmp_path / "missing.json", RECORD)
