@@ -192,6 +192,10 @@ class IngestPayload:
         """Vectors to store."""
         return int(self.chunk_ids.shape[0])
 
+    def part(self, start: int, stop: int) -> "IngestPayload":
+        """Return rows [start, stop) as a payload of their own."""
+        return IngestPayload(self.chunk_ids[start:stop], self.vectors[start:stop])
+
 
 @dataclass(frozen=True, slots=True)
 class PrefillPayload:
@@ -347,18 +351,20 @@ Payload = (
 
 
 def begins_with(payload: Payload, first: Payload) -> bool:
-    """Whether the first rows of a payload are those of another; both embed, or both search."""
+    """Whether the first rows of a payload are those of another, of the same kind."""
     if isinstance(payload, EmbedPayload) and isinstance(first, EmbedPayload):
         return payload.texts[: first.rows] == first.texts
     if isinstance(payload, SearchPayload) and isinstance(first, SearchPayload):
         return np.array_equal(payload.queries[: first.rows], first.queries)
+    if isinstance(payload, IngestPayload) and isinstance(first, IngestPayload):
+        return np.array_equal(payload.vectors[: first.rows], first.vectors)
     raise InternalError(f"{type(payload).__name__} doesn't go on from {type(first).__name__}")
 
 
 def split_rows(payload: Payload, start: int, stop: int) -> Payload:
-    """Return rows [start, stop) of a payload; only embedding and search can be split."""
+    """Return rows [start, stop) of a payload that embeds, searches or stores."""
     if (start, stop) == (0, payload.rows):
         return payload
-    if isinstance(payload, EmbedPayload | SearchPayload):
+    if isinstance(payload, EmbedPayload | SearchPayload | IngestPayload):
         return payload.part(start, stop)
     raise InternalError(f"{type(payload).__name__} can't be split into rows {start}:{stop}")

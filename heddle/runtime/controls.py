@@ -103,7 +103,10 @@ class Controls:
         self.readiness.complete(request, run, None, now_s)
 
     def _take_text(self, request: Request, prefill: PrimitiveRun, now_s: float) -> None:
-        """End a generation with a stand-in, with its text for the same prompt, or ahead of it."""
+        """End a generation whose text is known.
+
+        It is a stand-in, or was written behind a guess that has won, or for the same prompt before.
+        """
         assert prefill.plan.rider is not None, f"{prefill.primitive.name!r} has no decode"
         decode = request.runs[prefill.plan.rider]
         if prefill.won is not None:

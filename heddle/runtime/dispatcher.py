@@ -18,6 +18,8 @@ from heddle.core.payloads import (
 from heddle.core.ports import Tokenizer, WorkPool
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import SearchScope
+from heddle.core.tasks import Priority
+from heddle.costs.micro_batch import micro_batch_rows
 from heddle.costs.win_rate import WinRates
 from heddle.graph.primitive import DecodeConfig, Primitive
 from heddle.runtime.batching import Pending, Take
@@ -127,11 +129,11 @@ class Dispatcher:
         Raises:
             HeddleError: the payload can't be built.
         """
-        if run.payload is not None and not run.is_growing:  # a cycle pass has held it back
-            self.requeue(request, run, now_s)
-            return
         if stand_in(request, run) is not None:
             self._take_text(request, run, now_s)
+            return
+        if run.payload is not None and not run.is_growing:  # a cycle pass has held it back
+            self.requeue(request, run, now_s)
             return
         build = partial(self._build, request, run.primitive, request.store)
         if self.long_prompts.is_long(run.primitive, request.store):
@@ -297,10 +299,42 @@ class Dispatcher:
         if run.plan.rider is not None:
             self._send_pair(lane, request, run, request.runs[run.plan.rider], now_s)
             return
+        if not run.plan.is_splittable:
+            self._send_rows(lane, request, run, run.payload.rows - run.rows_sent, take.rows, now_s)
+            return
+        rows_max = self._micro_batch(lane, request, run) or max(1, take.rows)
+        for first in range(0, max(1, take.rows), rows_max):  # what has no row is a task, too
+            rows = min(rows_max, take.rows - first)
+            self._send_rows(lane, request, run, rows, rows, now_s)
+
+    def _micro_batch(self, lane: Lane, request: Request, run: PrimitiveRun) -> int | None:
+        """Return how many rows are a task, for stages whose readers begin with parts; None = all.
+
+        What is indexed in bulk is not waited for, and each part would be a commit of its own.
+        """
+        costs = None if lane.last is None else lane.last.costs
+        is_stage = run.primitive.kind is PrimitiveKind.EMBEDDING and bool(run.plan.items_to)
+        if not is_stage or costs is None or lane.row_s is None or run.is_growing:
+            return None
+        if request.priority is Priority.BULK:
+            return None
+        return micro_batch_rows(costs.coefficients_s.get("call", 0.0), lane.row_s)
+
+    def _send_rows(
+        self,
+        lane: Lane,
+        request: Request,
+        run: PrimitiveRun,
+        rows: int,
+        credit_rows: int,
+        now_s: float,
+    ) -> None:
+        """Send the next rows of a primitive as one task."""
+        assert run.payload is not None, f"{run.primitive.name!r} is sent without a payload"
         if run.is_growing:
-            request.receipt.rows_ahead += take.rows
+            request.receipt.rows_ahead += rows
         first_row = run.rows_sent
-        run.rows_sent += take.rows if run.plan.is_splittable else run.payload.rows
+        run.rows_sent += rows
         part = split_rows(run.payload, first_row, run.rows_sent)
         # One row of several finds a part of the passages.
         is_alone = run.payload.rows == 1 and not run.is_growing
@@ -310,7 +344,7 @@ class Dispatcher:
             request,
             run,
             part,
-            credit_rows=take.rows,
+            credit_rows=credit_rows,
             first_row=first_row,
             report_every=int(is_watched),
             now_s=now_s,

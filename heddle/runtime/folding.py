@@ -93,7 +93,10 @@ def _fold_plain(results: Sequence[Result], receipt: ReceiptDraft) -> object:
         receipt.texts_truncated += sum(v.truncated for v in vectors)
         receipt.texts_windowed += sum(v.windowed for v in vectors)
         return first if len(vectors) == 1 else Vectors(np.vstack([v.values for v in vectors]))
-    if isinstance(first, Ingested | Primed):
+    if isinstance(first, Ingested):
+        stored = [r for r in results if isinstance(r, Ingested)]
+        return Ingested(sum(s.count for s in stored), max(s.revision for s in stored))
+    if isinstance(first, Primed):
         return first
     if isinstance(first, Asked):
         if first.problem:

@@ -9,7 +9,7 @@ from heddle.core.errors import EngineError
 from heddle.core.frames import Done, Event, Failed, Frame, Progress
 from heddle.core.ports import PassageSource, Tracer
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Extracted, Generated, Hits, Prefilled, Reranked, Result
+from heddle.core.results import Extracted, Generated, Hits, Ingested, Prefilled, Reranked, Result
 from heddle.graph.primitive import Config, ExtractConfig, RerankConfig, SearchConfig
 from heddle.runtime.counters import Counters
 from heddle.runtime.events import TokenDelta
@@ -72,6 +72,7 @@ class FrameIntake:
             self.counters.frames_dropped += 1
             return
         lane.last = frame
+        lane.computed += frame.features.get("prefill_tokens", 0.0)
         lane.searches.step(frame)
         for tracer in self.tracers:
             tracer.step(frame, now_s)
@@ -144,7 +145,10 @@ class FrameIntake:
                 task.lane.searches.ended(task.sent_s, result.lists_scanned)
         assert run.payload is not None, f"{run.primitive.name!r} was answered before it was sent"
         run.parts[task.first_row] = result
-        run.rows_done += task.rows if run.plan.is_splittable else run.payload.rows
+        if isinstance(result, Ingested):
+            run.rows_done += result.count  # whatever its credits
+        else:
+            run.rows_done += task.rows if run.plan.is_splittable else run.payload.rows
         if run.is_answered:
             self._complete(request, run, now_s)
         else:

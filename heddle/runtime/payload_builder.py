@@ -103,7 +103,9 @@ def build_payload(
         return Built(_build_priming(config, store, tokenizer, cache_salt))
     if isinstance(config, IngestConfig):
         chunk_ids = np.asarray(store.get(config.chunk_ids), dtype=np.int64)
-        return Built(IngestPayload(chunk_ids, _vectors(store, config.vectors)))
+        vectors = _vectors(store, config.vectors)
+        # Of a stage under way only the first rows are there.
+        return Built(IngestPayload(chunk_ids[: len(vectors)], vectors))
     if isinstance(config, ToolConfig):
         values = (
             resolve(a, store, primitive.node) if isinstance(a, Read) else a

@@ -1,4 +1,7 @@
-"""Texts that no model has to write: of a prompt that comes again, or of one with nothing in it."""
+"""Texts that no model has to write: of a prompt that comes again, or of one with nothing in it.
+
+And texts of a loop's earlier turns, as drafts of those that come again.
+"""
 
 from heddle.core.payloads import DecodePayload, PrefillPayload
 from heddle.core.results import FinishReason, Generated

@@ -27,11 +27,11 @@ class Slot:
 
     @property
     def text(self) -> str:
-        """The placeholder as a template has it."""
+        """The placeholder as it is written."""
         if self.span is None:
             return f"{{{self.name}}}"
-        first, stop = self.span
-        return f"{{{self.name}[{first}:{'' if stop is None else stop}]}}"
+        start, stop = ("" if at is None else at for at in self.span)
+        return f"{{{self.name}[{start}:{stop}]}}"
 
 
 @dataclass(frozen=True, slots=True)

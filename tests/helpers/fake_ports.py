@@ -278,6 +278,7 @@ class Bench:
         more=(),
         speculates=False,
         threads=None,
+        preferred=(),
         **sizes,
     ):
         self.clock = ManualClock()
@@ -298,6 +299,7 @@ class Bench:
             clock=self.clock,
             speculates=speculates,
             threads=threads,
+            preferred=frozenset(preferred),
         )
 
     def submit(self, workflow, inputs=None, *, cycle=True, **options):
