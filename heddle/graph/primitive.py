@@ -195,9 +195,13 @@ class CollectConfig:
 
 @dataclass(frozen=True, slots=True)
 class JoinConfig:
-    """Join texts, lists and passages of several keys to one list, without what is empty."""
+    """Join texts, lists and passages of several keys to one list, without what is empty.
+
+    The text of `before` stands before each text that is no passage.
+    """
 
     parts: tuple[Read, ...]
+    before: tuple[Part, ...] = ()
 
 
 class SoFar(Enum):

@@ -61,6 +61,7 @@ def _to_readers(graph: PGraph, embedding: Primitive, *, has_list: bool) -> Itera
             and isinstance(config, SearchConfig)
             and config.vectors in embedding.writes
             and not config.words  # a search by words reads the list itself
+            and config.within is None  # a Matching waits for the documents' vectors, too
         )
         if is_stored or is_searched:
             yield Edge(embedding.name, reader.name, EdgeKind.ITEMS)

@@ -24,7 +24,14 @@ from heddle.runtime.repeats import remember, repeated, stand_in
 from heddle.runtime.request import Guess, PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.rounds import Rounds
-from heddle.runtime.values import as_passages, joined, resolve, unique_passages
+from heddle.runtime.values import (
+    as_passages,
+    as_text,
+    joined,
+    prompt_parts,
+    resolve,
+    unique_passages,
+)
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +85,9 @@ class Controls:
             return
         if isinstance(config, JoinConfig):
             values = (resolve(part, request.store, node) for part in config.parts)
-            self.readiness.complete(request, run, joined(values), now_s)
+            before = prompt_parts(config.before, request.store, node)
+            value = joined(values, "".join(map(as_text, before)))
+            self.readiness.complete(request, run, value, now_s)
             return
         if isinstance(config, ResumeConfig):
             started_s = self.clock.now_s()

@@ -89,14 +89,18 @@ def as_text(value: object) -> str:
     return str(value)
 
 
-def joined(values: Iterable[object]) -> tuple[object, ...]:
-    """Return texts, and the items of lists and passages, without what is empty or there already."""
+def joined(values: Iterable[object], before: str) -> tuple[object, ...]:
+    """Return texts, and the items of lists and passages, without what is empty or there already.
+
+    `before` stands before each text.
+    """
     found: dict[object, object] = {}
     for value in values:
         for item in value if isinstance(value, tuple | list) else (value,):
             key = item.chunk_id if isinstance(item, Passage) else as_text(item)
             if as_text(item).strip():
-                found.setdefault(key, item)
+                shown = item if isinstance(item, Passage) else f"{before}{as_text(item)}"
+                found.setdefault(key, shown)
     return tuple(found.values())
 
 

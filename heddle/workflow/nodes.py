@@ -145,16 +145,20 @@ class ExtractionNode:
 
 @dataclass(frozen=True, slots=True)
 class JoinNode:
-    """Texts, lists and passages of some slots as one list into `output`, without empty ones."""
+    """Texts, lists and passages of some slots as one list into `output`, without empty ones.
+
+    `before` stands before each text.
+    """
 
     id: NodeId
     slots: tuple[str, ...]
     output: str
+    before: Template = EMPTY
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The slots joined, in order."""
-        return self.slots
+        """The slots joined, in order, and those of the text before each."""
+        return tuple(dict.fromkeys((*self.slots, *self.before.slots)))
 
 
 @dataclass(frozen=True, slots=True)

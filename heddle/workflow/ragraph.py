@@ -283,18 +283,23 @@ class RAGraph:
         self._add(ExtractionNode(node, _query(question, place), passages, output, quotes_max))
         return self
 
-    def add_join(self, node: NodeId, slots: Sequence[str], output: str) -> "RAGraph":
+    def add_join(
+        self, node: NodeId, slots: Sequence[str], output: str, *, before: str = ""
+    ) -> "RAGraph":
         """Join texts, lists and passages of slots to one list; no model is asked.
 
         What is empty is left out, and so is a text or a passage that the list has already. A join
-        in a loop may read its own slot: it adds to the turn before.
+        in a loop may read its own slot: it adds to the turn before. The template `before`, such as
+        "{query} ", stands before each text.
 
         Raises:
-            WorkflowError: a taken id, or no slot.
+            WorkflowError: a taken id, no slot, or a bad template.
         """
+        where = f"join node {node!r}"
         if not slots:
-            raise WorkflowError(f"join node {node!r}: give it at least one slot")
-        self._add(JoinNode(node, tuple(_question(slot) for slot in slots), output))
+            raise WorkflowError(f"{where}: give it at least one slot")
+        template = parse_template(before, where=f"{where}, before") if before else EMPTY
+        self._add(JoinNode(node, tuple(_question(slot) for slot in slots), output, template))
         return self
 
     def add_tool(

@@ -26,7 +26,8 @@ def add_tree(
     Where only one group has passages, or all answers are equal, nothing has to be merged.
 
     Args:
-        graph: gets the nodes `part_1`, `part_2`, ..., `parts` and the last one, named as `output`.
+        graph: gets the nodes `part_1`, `part_2`, ..., `parts`, `summary` and the last one, named as
+            `output`.
         passages: the slot of a retrieval.
         output: the slot of the merged answer.
         groups: how many groups there are at most.
@@ -40,15 +41,16 @@ def add_tree(
     names = [f"part_{number}" for number in range(1, groups + 1)]
     for name, span in zip(names, spans, strict=True):
         _add_answer(graph, name, span, max_tokens, needs=None if span == spans[0] else span)
-    graph.add_join("parts", names, "summary")
+    graph.add_join("parts", names, "parts")
+    graph.add_join("summary", names, "summary", before="{query} ")
     return graph.add_generation(
         output,
         prompt_text("merge"),
         output=output,
         max_tokens=max_tokens,
         role=PromptRole.ANSWER_FROM_SUMMARY.value,
-        needs="summary[1:]",
-        if_empty="{summary}",
+        needs="parts[1:]",
+        if_empty="{parts}",
     )
 
 

@@ -1,6 +1,8 @@
 """The applications on real engines: they end, leave nothing behind, and are exact."""
 
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -90,3 +92,32 @@ def test_flare_searches_while_it_writes(inline_server: Server):
     assert len(inline_server.app(graph).invoke(QUESTION).receipt.splices) == 2
     node = ready_made("flare").compile().nodes["answer"]
     assert node.decode_retrieval.pause.below == 0.4
+
+
+@pytest.fixture(scope="module")
+def answering(corpus: Path) -> Iterator[Server]:
+    """A server whose model answers."""
+    pytest.importorskip("heddle_reader")
+    with Server("reader", corpus, engine_host="inline", kv_cache_bytes=32 << 20) as running:
+        yield running
+
+
+def test_a_model_that_answers_does_so_from_the_documents(answering: Server):
+    documents = [
+        {"title": "The mill at Vik", "text": "The mill at Vik was built in 1790 by the parish."},
+        {"title": "Who works at Vik", "text": "The keeper of the mill at Vik is Solveig."},
+        "The barn at Nes was painted green in 1911 by Gunnar.",
+    ]
+    question = "Who is the keeper of the mill at Vik?"
+    answer = answering.app("doc_qa_naive").invoke(question, documents=documents)
+    assert answer.slots["part_1"] == answer.text == "Solveig"
+    assert answer.slots["part_2"] != "Solveig"
+
+
+def test_a_model_that_answers_does_so_from_the_web(answering: Server):
+    def web(words: str) -> list[str]:
+        return ["The keeper of the mill at Vik is Solveig."]
+
+    graph = ready_made("search_engine", {"web_search": web})
+    answer = answering.app(graph).invoke("Who is the keeper of the mill at Vik?")
+    assert "Solveig" in answer.text

@@ -130,3 +130,22 @@ def test_a_function_searches_in_the_documents_of_its_request():
 
     with pytest.raises(WorkflowError, match="the function's parameter 'documents'"):
         raise bench.submit(wrong.compile()).error
+
+
+@pytest.mark.parametrize("writer", ["tool", "model"])
+def test_a_list_of_queries_is_matched_once_it_is_whole(writer: str):
+    bench = Bench()
+    graph = RAGraph("listed").add_documents("index")
+    if writer == "tool":
+        graph.add_tool("list", lambda query: ("a", "bb"), ["query"], "queries")
+    else:
+        graph.add_generation("list", "{query}", "queries", parse="lines")
+        bench.llm.texts["list"] = ["a\nbb"]
+    graph.add_retrieval("find", "{queries}", topk=1, collect=True, within="indexed")
+    graph.add_generation("answer", "{docs}{query}")
+    call = bench.submit(graph.compile(), {"query": "why", "documents": own("a", "bb", "ccc")})
+    assert call.answer.passages
+    assert all(p.is_own for p in call.answer.passages)
+    matchings = [t for t in bench.tools.tasks() if t.kind is PrimitiveKind.MATCHING]
+    assert [len(t.payload.arguments[0]) for t in matchings] == [2]
+    bench.assert_idle()

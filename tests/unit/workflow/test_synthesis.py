@@ -40,7 +40,7 @@ def test_a_tree_asks_all_groups_at_once_and_then_merges():
     shown = prompts(bench)
     assert ("x3" in shown["part_1"], "x4" in shown["part_1"]) == (True, False)
     assert all(text in shown["part_2"] for text in ("x4", "x5"))  # the last has all that are left
-    assert "one\ntwo" in shown["answer"]
+    assert "why one\nwhy two\n" in shown["answer"]
     assert [p.text for p in call.answer.passages] == ["x3", "x4", "x5"]
     bench.assert_idle()
 
