@@ -1,14 +1,14 @@
 """From joined components to a RAGraph: a template is another way to write one. (ADR 35)"""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import EllipsisType
 from typing import Any, Final
 
 from heddle.core.errors import WorkflowError
 from heddle.workflow.component import Component, joined_to
 from heddle.workflow.ragraph import END, START, RAGraph
-from heddle.workflow.template import QUESTION, parse_template
+from heddle.workflow.template import QUESTION, Slot, Template, parse_template
 
 LLM: Final = "LLM"
 EMBEDDING: Final = "Embedding"
@@ -235,7 +235,11 @@ class _Drawing:
                 f"{group.where}: in_kwargs has {unknown[0]!r}, and its {what} reads "
                 f"{', '.join(template.slots) or 'no slot'}"
             )
-        return template.renamed(names).text
+        parts = (
+            replace(p, name=names.get(p.name, p.name)) if isinstance(p, Slot) else p
+            for p in template.parts
+        )
+        return Template(tuple(parts)).text
 
     def _before(self, group: _Group) -> list[_Group]:
         """Return the nodes that come before one, each once."""
