@@ -96,20 +96,20 @@ class Server:
         config: ServerConfig,
         *,
         needs_vectors: bool = True,
-        extensions: Extensions = NO_EXTENSIONS,
+        extensions: Extensions | None = None,
     ) -> Self:
         """Start a server with this configuration.
 
         Args:
             config: every setting of the server.
             needs_vectors: refuse a corpus without vectors; indexing says False.
-            extensions: passes and engines of your own.
+            extensions: passes and engines of your own; None = there are none.
 
         Raises:
             ConfigError, InputError: the model or the corpus can't be used.
         """
         server = cls.__new__(cls)
-        server._begin(config, extensions, needs_vectors=needs_vectors)
+        server._begin(config, extensions or NO_EXTENSIONS, needs_vectors=needs_vectors)
         return server
 
     def _begin(self, config: ServerConfig, extensions: Extensions, *, needs_vectors: bool) -> None:
