@@ -12,17 +12,31 @@ from heddle.app.explain.predicted import StageLengths
 from heddle.app.models.remote_name import is_remote
 from heddle.app.remote.refusals import LEFT_OUT
 from heddle.app.server_config import ServerConfig
-from heddle.cli.arguments import add_inputs, add_topk, result_file
+from heddle.cli.arguments import (
+    add_connectors,
+    add_documents,
+    add_inputs,
+    add_topk,
+    document_options,
+    result_file,
+)
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, server_config
 from heddle.cli.output.explained.page import explanation_page
 from heddle.cli.output.explained.text import explanation_lines
 from heddle.cli.progress import status
 from heddle.cli.start_server import start_server
-from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
+from heddle.cli.workflow_source import (
+    WORKFLOW_HELP,
+    check_connectors,
+    drawn_workflow,
+    load_connectors,
+)
 from heddle.core.cache import cache_directory, read_json, write_json
 from heddle.core.errors import InputError
 from heddle.core.tasks import Optimizations
+from heddle.engines.vector.files.manifest import graph_path, read_manifest
+from heddle.engines.vector.ivf.early_stop.no_looks import why_never_of
 from heddle.exporters.perfetto import perfetto_trace
 from heddle.graph.render import render_mermaid, render_text
 from heddle.passes.ask_ahead import AskAhead
@@ -66,6 +80,8 @@ def add_arguments(parser: CommandParser) -> None:
     )
     add_inputs(parser)
     add_topk(parser)
+    add_documents(parser)
+    add_connectors(parser)
     add_config(parser)
     parser.set_defaults(run=run)
 
@@ -73,7 +89,10 @@ def add_arguments(parser: CommandParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what happens to a workflow, and write the files that are asked for."""
     _check(options)
-    workflow = load_workflow(options.workflow, options.topk)
+    connectors = load_connectors(options.connectors)
+    workflow = drawn_workflow(options.workflow, options.topk, connectors)
+    if options.analyze is not None:
+        check_connectors(options.workflow, connectors)
     config = server_config(options, index=options.analyze)
     explainer = _explainer(config)
     analysis = None if options.analyze is None else _analyze(workflow, config, explainer, options)
@@ -127,8 +146,9 @@ def _analyze(
 ) -> Analysis:
     inputs = {**dict(options.input), "query": options.question}
     runs = RUNS if options.runs is None else options.runs
+    documents = document_options(options).get("documents")
     with start_server(config) as server, status("running the workflow"):
-        return analyze(server, workflow, inputs, runs, explainer.optimized)
+        return analyze(server, workflow, inputs, runs, explainer.optimized, documents)
 
 
 def _closing_lines(
@@ -139,6 +159,7 @@ def _closing_lines(
     if is_remote(config.generator):
         lines.append(f"another server runs the model: Heddle leaves out {LEFT_OUT}")
     if explanation.measured is not None:
+        lines += _recall_lines(config)
         lengths = StageLengths.of(explanation.measured.table.rows)
         write_json(cache_directory() / "profile.json", dict(lengths.by_kind))
         lines.append(
@@ -150,3 +171,15 @@ def _closing_lines(
     else:
         lines.append("no predicted times yet: run once with --analyze DIR")
     return lines
+
+
+def _recall_lines(config: ServerConfig) -> list[str]:
+    """Say where searches of this corpus can't stop early, though a recall is promised."""
+    corpus = Path(str(config.index))
+    if config.recall is None or graph_path(corpus).exists():
+        return []
+    try:
+        why = why_never_of(read_manifest(corpus), config.nprobe)
+    except (FileNotFoundError, InputError):
+        return []  # there is no index yet: the server has made one for its run alone
+    return [f"recall {config.recall:g}: {why}"] if why else []

@@ -23,6 +23,10 @@ class DraftAnswers:
         primitives = tuple(map(_marked, graph.primitives))
         return None if primitives == graph.primitives else replace(graph, primitives=primitives)
 
+    def reason(self, graph: PGraph) -> str:
+        """Return why nothing changes."""
+        return "no text here is written again in a later turn of a loop"
+
 
 def _marked(primitive: Primitive) -> Primitive:
     config = primitive.config

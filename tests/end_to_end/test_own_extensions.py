@@ -1,5 +1,6 @@
 """Users' own passes and engines in a server: they act, and a bad one breaks its requests alone."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -8,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from heddle import ConfigError, CyclePass, EngineError, GraphPass, InternalError, RAGraph, Server
+from heddle.core.commands import Steer
 from heddle.core.frames import Done, Frame
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Reranked
 from heddle.passes.cycle_view import SetBudget
+from heddle.passes.runner import PassRunner
+from tests.helpers.fake_ports import Bench, ManualClock
 
 QUESTION = "Who is the keeper of Rock 3?"
 
@@ -98,6 +102,23 @@ def test_it_can_be_disabled_by_name(corpus: Path):
         assert len(found(server, 5).passages) == 5
     with pytest.raises(ConfigError, match="disabled_passes: breaking don't exist"):
         Server(None, corpus, disabled_passes=disabled)
+
+
+def test_the_cycle_pass_of_the_docs_cuts_searches_while_many_wait() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+    (code,) = (c for c in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "view" in c)
+    namespace: dict[str, type[CyclePass]] = {}
+    exec(code, namespace)
+    documented = namespace["ShortSearchSteps"]()
+    bench = Bench(runner=PassRunner(ManualClock(), cycle_passes=(documented,)), vector=1)
+    bench.vector.holds = lambda task: True
+    search = RAGraph("search").add_retrieval("find", topk=2).compile()
+    for waiting in range(12):
+        bench.submit(search)
+        bench.cycle()
+        steered = [c.budget_s for c in bench.vector.sent(Steer) if c.budget_s is not None]
+        assert bool(steered) is (waiting >= 10)  # one is in flight
+    assert set(steered) == {0.005}
 
 
 def test_an_engine_of_one_s_own_ranks_and_a_bad_result_fails_its_request_alone(corpus: Path):

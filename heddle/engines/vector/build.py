@@ -20,6 +20,7 @@ from heddle.engines.vector.graph.graph_searches import NO_CLUSTERS
 from heddle.engines.vector.graph.progress import OnPhase
 from heddle.engines.vector.graph.scheduler import TOPM, TOPM_MAX
 from heddle.engines.vector.ivf.early_stop.finality import Finality
+from heddle.engines.vector.ivf.early_stop.no_looks import why_never
 from heddle.engines.vector.ivf.early_stop.target_stops import TargetStops
 from heddle.engines.vector.ivf.hot.setting import HotSettings
 from heddle.engines.vector.ivf.ivf_searches import TOPM_UNUSED, ivf_engine
@@ -70,7 +71,7 @@ class VectorSettings:
     nprobe: int | None = None
     slots: int = 64
     threads: int = 1
-    substage_budget_s: float = 2e-3
+    substage_budget_s: float = 0.02
     lists_per_step: int | None = None
     topm: int | None = None
     pool: PoolSettings | None = None
@@ -174,6 +175,10 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> SearchEngine
     compared = ComparedLists(corpus)
     check = SelfCheck(compared)
     target = settings.target_recall
+    if target is not None and live.count:
+        why = why_never(live.kind, live.count, live.nlist, settings.nprobe)
+        if why:
+            log.warning("recall: %s", why)
     if settings.topm is not None:
         log.warning("%s", TOPM_UNUSED)
     return ivf_engine(

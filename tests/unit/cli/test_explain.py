@@ -12,6 +12,7 @@ from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.frames import Frame
 from heddle.core.primitives import PrimitiveKind as Kind
 from heddle.core.tasks import Optimizations
+from heddle.engines.vector.files.manifest import IndexManifest
 from heddle.graph.pgraph import PGraph
 from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES, REQUESTED_PASSES, CycleCount
 from heddle.runtime.events import Answer
@@ -282,3 +283,18 @@ def test_what_is_no_workflow(name: str, words: str, capsys, tmp_path: Path, monk
     Path("README.md").write_text("text")
     assert main(["explain", name]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("count", "is_told"), [(46_000, True), (90_000_000, False)])
+def test_a_recall_that_saves_nothing_here_is_told(
+    count: int, is_told: bool, started: object, capsys, tmp_path: Path
+):
+    manifest = IndexManifest("f", 1, "", 429, count, 384, "e", "pq", "auto", "r", "")
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index/manifest.json").write_text(manifest.to_json())
+    arguments = ("--analyze", str(tmp_path), "--embedder", "e", "--model", "m")
+    assert main(["explain", "oneshot", *arguments, "--recall", "0.9"]) == 0
+    said = capsys.readouterr().out
+    assert ("recall 0.9: a promised recall saves nothing here" in said) is is_told
+    assert main(["explain", "oneshot", *arguments]) == 0
+    assert "saves nothing" not in capsys.readouterr().out

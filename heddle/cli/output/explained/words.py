@@ -78,6 +78,9 @@ def early_work(measured: Measured) -> Iterator[str]:
     receipt = measured.middle.receipt
     if receipt.repeated:
         yield f"texts taken from an equal prompt of an earlier turn: {receipt.repeated}"
+    if receipt.drafted_tokens:
+        counts = f"{receipt.drafted_tokens}, of which {receipt.accepted_tokens} were right"
+        yield f"tokens of earlier texts that were checked: {counts}"
     if receipt.rows_ahead:
         yield f"embedded or searched for while their list was written: {receipt.rows_ahead}"
     if receipt.speculations:

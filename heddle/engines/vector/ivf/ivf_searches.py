@@ -311,7 +311,7 @@ def ivf_engine(
     clock: Clock,
     *,
     slots: int = 64,
-    substage_budget_s: float = 2e-3,
+    substage_budget_s: float = 0.02,
     lists_per_step: int | None = None,
     prior_s: Mapping[str, float] = PRIOR_S,
     check: SelfCheck | None = None,

@@ -33,6 +33,7 @@ def test_every_pass_says_what_it_did():
     assert list(found) == [
         "prune_dependencies",
         "skip_repeats",
+        "draft_answers",
         "pipeline_decoding",
         "split_prefill",
         "ask_ahead",

@@ -137,7 +137,8 @@ class TestSearches:
     def found(self, *, tenant="", topk=3, nprobe=12, where=()):
         """Return what a check expects of a search, nearest first."""
         check = SearchCheck(scanner=self.scanner(), has_owners=True)
-        return check._expected([SearchPayload(QUERY, topk, nprobe)], SearchScope(tenant, where))
+        found = check._expected([SearchPayload(QUERY, topk, nprobe)], SearchScope(tenant, where))
+        return None if found is None else found[0]
 
     def problems(self, chunk_ids, *, tenant="", where=()):
         check = SearchCheck(scanner=self.scanner(), has_owners=True)

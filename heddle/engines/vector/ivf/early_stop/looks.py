@@ -1,11 +1,18 @@
 """After how many clusters a search asks whether it may stop. Pure."""
 
+import math
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+LOOKS_PER_DOUBLING: Final = 4  # of the lists scanned: with fewer, searches stop later than they may
 FIRST: Final = 4  # clusters before the first question: after fewer the answer is no
+
+
+def lists_per_look(vectors_per_look: int, vectors_per_list: float) -> int:
+    """Return how many lists are scanned in the time that a look takes."""
+    return math.ceil(vectors_per_look / max(1.0, vectors_per_list))
 
 
 def looks_at(lists: int, lists_per_look: int, per_doubling: int = 2) -> NDArray[np.int64]:

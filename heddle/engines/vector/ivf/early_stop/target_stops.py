@@ -1,6 +1,5 @@
 """Searches that stop as soon as a promised recall allows it. Pure."""
 
-import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
@@ -14,7 +13,11 @@ from heddle.engines.vector.ivf.early_stop.compared_index import ComparedIndex
 from heddle.engines.vector.ivf.early_stop.course import Course, Record, Start
 from heddle.engines.vector.ivf.early_stop.course_table import NO_COURSE, CourseTable
 from heddle.engines.vector.ivf.early_stop.known_hits import with_known
-from heddle.engines.vector.ivf.early_stop.looks import looks_at
+from heddle.engines.vector.ivf.early_stop.looks import (
+    LOOKS_PER_DOUBLING,
+    lists_per_look,
+    looks_at,
+)
 from heddle.engines.vector.ivf.early_stop.orders import (
     CACHED_HITS,
     Order,
@@ -30,7 +33,6 @@ from heddle.engines.vector.recall.self_check import Sample, SelfCheck
 from heddle.engines.vector.search import SortedHits
 
 CALIBRATIONS_KEPT: Final = 8
-LOOKS_PER_DOUBLING: Final = 4  # of the lists scanned: with fewer, searches stop later than they may
 
 
 class Begun(NamedTuple):
@@ -184,10 +186,11 @@ class TargetStops:
         if key not in self._calibrations:
             if len(self._calibrations) == CALIBRATIONS_KEPT:
                 self._calibrations.popitem(last=False)
-            vectors = max(1.0, float(self._index.list_sizes.mean()))
-            lists_per_look = math.ceil(self._index.vectors_per_look / vectors)
+            apart = lists_per_look(
+                self._index.vectors_per_look, float(self._index.list_sizes.mean())
+            )
             self._calibrations[key] = Calibration(
-                self._target, looks_at(planned, lists_per_look, LOOKS_PER_DOUBLING)
+                self._target, looks_at(planned, apart, LOOKS_PER_DOUBLING)
             )
         self._calibrations.move_to_end(key)
         return self._calibrations[key]

@@ -42,6 +42,8 @@ def run_of(start_s: float) -> MeasuredRun:
         barriers=[f"line 3 waited for {EVIL!r}"],
         repeated=1,
         rows_ahead=3,
+        drafted_tokens=8,
+        accepted_tokens=5,
         speculations=guesses,
     )
     steps = (

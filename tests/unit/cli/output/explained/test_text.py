@@ -65,6 +65,7 @@ def test_what_passes_began_early_is_told(measured: Explanation):
     text = said(measured)
     assert "texts taken from an equal prompt of an earlier turn: 1" in text
     assert "embedded or searched for while their list was written: 3" in text
+    assert "tokens of earlier texts that were checked: 8, of which 5 were right" in text
     assert "prompts computed ahead: 2, of which 1 were used" in text
 
 
