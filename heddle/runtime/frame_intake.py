@@ -143,7 +143,7 @@ class FrameIntake:
         assert run.payload is not None, f"{run.primitive.name!r} was answered before it was sent"
         run.parts[task.first_row] = result
         if isinstance(result, Ingested):
-            run.rows_done += result.count  # whatever its credits
+            run.rows_done += result.count  # a part takes one credit
         else:
             run.rows_done += task.rows if run.plan.is_splittable else run.payload.rows
         if run.is_answered:

@@ -94,7 +94,7 @@ def test_the_first_part_is_stored_while_the_second_is_embedded():
     bench.cycle()
     (part,) = [task.payload for task in bench.vector.tasks()[1:]]
     assert part.chunk_ids.tolist() == [0, 1]
-    for task_id in (third, second):  # whatever their order
+    for task_id in (third, second):  # in any order
         bench.embedding.answer(task_id)
         bench.cycle()
     assert [t.payload.chunk_ids.tolist() for t in bench.vector.tasks()[2:]] == [[2, 3, 4, 5]]
