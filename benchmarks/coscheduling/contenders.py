@@ -75,6 +75,7 @@ class HeddleDriver:
             policy=topology_aware,
             tokenizer=lanes.tokenizer,
             passages=lanes.store,
+            speculates=lanes.speculates,
         )
         for name, lane in self._runtime.lanes.items():
             # These lanes have served other drivers: frames are counted on from there.

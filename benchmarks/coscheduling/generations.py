@@ -19,12 +19,15 @@ Tokens = tuple[int, ...]
 class Generations:
     """The output of each prompt, as the ports have seen them go by.
 
-    `worked_s` is how long each engine's steps took [s].
+    `worked_s` is how long each engine's steps took [s]. `ahead` are outputs that were written
+    before the passages of their prompts were certain: some are never used.
     """
 
     outputs: dict[Tokens, Tokens] = field(default_factory=dict)
+    ahead: dict[Tokens, Tokens] = field(default_factory=dict)
     worked_s: Counter[str] = field(default_factory=Counter)
     _prompts: dict[int, Tokens] = field(default_factory=dict)  # by the prefill's task
+    _guesses: set[int] = field(default_factory=set)  # the prefills that are sent ahead
     _decodes: dict[int, int] = field(default_factory=dict)  # the prefill of each decode
 
     def seen(self, port: EnginePort) -> EnginePort:
@@ -38,16 +41,22 @@ class Generations:
         task = command.task
         if isinstance(task.payload, PrefillPayload):
             self._prompts[task.task_id] = task.payload.token_ids
+            if task.payload.is_speculative:
+                self._guesses.add(task.task_id)
         elif isinstance(task.payload, DecodePayload):
-            self._decodes[task.task_id] = task.payload.prefill_task
+            prefill = task.payload.prefill_task
+            self._decodes[task.task_id] = prefill
+            if task.payload.resumes:  # behind what was written ahead: that is no prompt
+                self._prompts[prefill] = self._prompts[prefill][: -task.payload.resumes]
 
     def told(self, frame: Frame) -> None:
         """Note a step, and the generations that end with it."""
         self.worked_s[frame.lane] += frame.seconds
         for event in frame.events:
             if isinstance(event, Done) and isinstance(event.result, Generated):
-                prompt = self._prompts.pop(self._decodes.pop(event.task_id))
-                self.outputs[prompt] = event.result.token_ids
+                prefill = self._decodes.pop(event.task_id)
+                outputs = self.ahead if prefill in self._guesses else self.outputs
+                outputs[self._prompts.pop(prefill)] = event.result.token_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +71,9 @@ class Difference:
 def differences(one: Generations, other: Generations) -> list[Difference]:
     """Return where the outputs of prompts that both have differ."""
     found = []
-    for prompt in one.outputs.keys() & other.outputs.keys():
-        mine, theirs = one.outputs[prompt], other.outputs[prompt]
+    all_of_one, all_of_other = (each.ahead | each.outputs for each in (one, other))
+    for prompt in all_of_one.keys() & all_of_other.keys():
+        mine, theirs = all_of_one[prompt], all_of_other[prompt]
         if mine == theirs:
             continue
         pairs = itertools.zip_longest(mine, theirs)
@@ -73,8 +83,9 @@ def differences(one: Generations, other: Generations) -> list[Difference]:
 
 
 def unmatched(one: Generations, other: Generations) -> int:
-    """Return how many prompts only one of the two has."""
-    return len(one.outputs.keys() ^ other.outputs.keys())
+    """Return how many prompts only one of the two has; what was written ahead may be unused."""
+    lacking = one.outputs.keys() - other.outputs.keys() - other.ahead.keys()
+    return len(lacking) + len(other.outputs.keys() - one.outputs.keys() - one.ahead.keys())
 
 
 class _NotedPort:

@@ -22,6 +22,7 @@ from benchmarks.support.wiki_index import WikiIndex
 from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.corpus.store import CorpusStore
 from heddle.engines.vector.engine import SearchEngine
+from heddle.engines.vector.ivf.early_stop.finality import Finality
 from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
@@ -48,11 +49,12 @@ class HeavyShape:
 
 @dataclass(frozen=True, slots=True)
 class HeavySettings:
-    """What a lane over such an index is made of."""
+    """What a lane over such an index is made of; `speculates` as in `VectorSettings`."""
 
     path: Path
     threads: int = 1
     order: CallOrder = SHORTEST_FIRST
+    speculates: bool = False
 
 
 def heavy_index(wiki: WikiIndex, count: int, seed: int) -> Path:
@@ -84,7 +86,8 @@ def build_engine(name: str, epoch: int, settings: HeavySettings) -> SearchEngine
     # A search that waited for the disk, or for its pages to be mapped, would be measured.
     _touch(index)
     corpus = FollowedIvf(LiveIndex(index, 0), NoSource(), threads=settings.threads)
-    return ivf_engine(name, epoch, corpus, PerfClock(), order=settings.order)
+    finality = Finality() if settings.speculates else None
+    return ivf_engine(name, epoch, corpus, PerfClock(), order=settings.order, finality=finality)
 
 
 def _touch(index: faiss.IndexIVFFlat) -> None:

@@ -26,6 +26,8 @@ QUIET_S: Final = 0.3
 class LaneSet:
     """Lanes under way; `seen` is the newest frame of each engine.
 
+    `speculates`: their server computes prompts ahead of searches (`speculate`).
+
     Mutates: `drain` reads the frames that are left over.
     """
 
@@ -33,6 +35,7 @@ class LaneSet:
     tokenizer: PromptTokenizer
     store: CorpusStore
     prompts: ModelPrompts
+    speculates: bool = False
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     async def drain(self) -> None:
@@ -64,7 +67,7 @@ def lane_set(index: Path, heavy: Path | None, **settings: object) -> Iterator[La
             assert plan.generator is not None, "the settings name one"
             ports = tuple(port for lane in lanes for port in lane.ports.values())
             tokenizer = PromptTokenizer.from_directory(plan.generator.directory)
-            yield LaneSet(ports, tokenizer, store, plan.prompts)
+            yield LaneSet(ports, tokenizer, store, plan.prompts, plan.search.speculates)
         finally:
             for lane in lanes:
                 lane.close()
@@ -83,6 +86,11 @@ def _specs(plan: ServerPlan, heavy: Path | None) -> Sequence[LaneSpec]:
 def _heavy(engine: EngineSpec, plan: ServerPlan, path: Path) -> EngineSpec:
     if engine.name != VECTOR:
         return engine
-    settings = HeavySettings(path, plan.placement.retrieval_threads, plan.config.call_order)
+    settings = HeavySettings(
+        path,
+        plan.placement.retrieval_threads,
+        plan.config.call_order,
+        plan.search.speculates,
+    )
     factory = "benchmarks.coscheduling.heavy_index:build_engine"
     return replace(engine, factory=factory, settings=settings)

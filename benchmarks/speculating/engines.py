@@ -43,7 +43,7 @@ LLM_LIMITS: Final = SchedulerLimits(
 )
 TOKENS_WRITTEN: Final = 9  # of the cost model's texts, on average
 SEARCH_SHARE: Final = 0.4  # of a oneshot's engine time, as `heddle bench workflows` sets it
-STEP_S: Final = 1e-4  # of a search step, whatever it scans
+STEP_S: Final = 1e-4  # of a search step, beside its lists
 NEVER: Final = 1e-9  # likelier than nothing: a policy that doesn't ask is shown all hits
 
 
@@ -184,14 +184,14 @@ def _passage(chunk_id: int, tokens: int) -> Passage:
     return Passage(chunk_id, f"document {chunk_id}", "", text)
 
 
-def lanes(found: Recording, *, tells_always: bool) -> tuple[SimulatedLane, ...]:
+def lanes(found: Recording, *, always_told: bool) -> tuple[SimulatedLane, ...]:
     """Return the lanes of a server over a recorded index.
 
     Args:
         found: what its searches find, and when.
-        tells_always: whether hits are told of that nothing is known about.
+        always_told: whether searches report hits of unknown probability, too.
     """
-    vector = partial(_vector, found, tells_always)
+    vector = partial(_vector, found, always_told)
     embedding = partial(_embedding, found.searches)
     return tuple(
         SimulatedLane(name, build, 512)
@@ -200,11 +200,11 @@ def lanes(found: Recording, *, tells_always: bool) -> tuple[SimulatedLane, ...]:
 
 
 def _vector(
-    found: Recording, tells_always: bool, name: str, epoch: int, device: SimulatedDevice
+    found: Recording, always_told: bool, name: str, epoch: int, device: SimulatedDevice
 ) -> SteppedEngine:
     scanner = RecordedScanner(device, found)
     corpus = SimulatedCorpus(scanner, device)
-    finality = ToldAlways() if tells_always else Finality()
+    finality = ToldAlways() if always_told else Finality()
     return ivf_engine(
         name, epoch, corpus, device, prior_s=scanner.costs_s, finality=finality, slots=64
     )

@@ -9,8 +9,10 @@ from typing import Final
 from benchmarks.coscheduling.asks import Ask
 from benchmarks.speculating.engines import LLM_LIMITS, LongPassages, lanes
 from benchmarks.speculating.recorded import Recording
+from benchmarks.speculating.rivals import MakePass, Unguarded
 from heddle.core.errors import InternalError
 from heddle.passes.runner import CYCLE_PASSES, CyclePass, PassRunner
+from heddle.passes.split_substages import SplitSubstages
 from heddle.runtime.batching import topology_aware
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed
 from heddle.runtime.receipt import Receipt
@@ -29,18 +31,24 @@ PAUSE_S: Final = 1.0  # between blocks
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When prompts are computed ahead; `cycle_passes` None = never.
+    """When prompts are computed ahead.
 
-    `tells_always`: it wants hits of which nothing is known.
+    `rival` makes the pass that decides in the place of Heddle's own, whose guesses need no
+    probability. Without `speculates` no search reports partial hits.
     """
 
     name: str
-    cycle_passes: Sequence[CyclePass] | None
-    tells_always: bool = False
+    speculates: bool = True
+    rival: MakePass | None = None
+
+    def cycle_passes(self) -> Sequence[CyclePass]:
+        """Return the passes of one server."""
+        return CYCLE_PASSES if self.rival is None else (SplitSubstages(), self.rival())
 
 
-OFF: Final = Policy("off", None)
-OWN: Final = Policy("heddle", CYCLE_PASSES)
+OFF: Final = Policy("off", speculates=False)
+OWN: Final = Policy("heddle")
+UNGUARDED: Final = Policy("unguarded", rival=Unguarded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +73,12 @@ class VirtualServer:
 
     def __post_init__(self) -> None:
         draws = random.Random(self.seed)
-        built = lanes(self.found, tells_always=self.policy.tells_always)
+        built = lanes(self.found, always_told=self.policy.rival is not None)
         ports = [SimulatedPort(one, self.timeline, random.Random(draws.random())) for one in built]
         for port in ports:
+            port.device.jitter_share = 0.0  # policies differ in their schedules alone
             port.subscribe(self._wake)
-        passes = CYCLE_PASSES if self.policy.cycle_passes is None else self.policy.cycle_passes
+        passes = self.policy.cycle_passes()
         self._runtime = Runtime(
             ports=ports,
             planner=RegionPlanner(PassRunner(self.timeline, cycle_passes=passes)),
@@ -77,7 +86,7 @@ class VirtualServer:
             tokenizer=WordTokenizer(LLM_LIMITS.context_tokens_max),
             passages=LongPassages(self.found),
             clock=self.timeline,
-            speculates=self.policy.cycle_passes is not None,
+            speculates=self.policy.speculates,
         )
 
     def serve(self, asks: Sequence[Ask]) -> list[Served]:

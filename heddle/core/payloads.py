@@ -1,5 +1,6 @@
 """What an engine is asked to do: one frozen payload for each kind of primitive."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -90,12 +91,14 @@ class EmbedPayload:
     """Embed texts; answered by Vectors [len(texts), d].
 
     `in_windows` says whether texts longer than the model takes are read in windows of that length
-    or cut to it; None = as the lane does.
+    or cut to it; None = as the lane does. `may_keep`: the lane may keep the vectors for equal texts
+    of this tenant.
     """
 
     texts: tuple[str, ...]
     role: TextRole = TextRole.PLAIN
     in_windows: bool | None = None
+    may_keep: bool = True
 
     @property
     def rows(self) -> int:
@@ -319,10 +322,16 @@ class DecodePayload:
 
 @dataclass(frozen=True, slots=True)
 class ToolPayload:
-    """Call a function of this process; answered by ToolResult. Never crosses a process."""
+    """Call a function of this process; answered by ToolResult. Never crosses a process.
+
+    After `timeout_s` it fails [s]. With a `batch_max` above 1 the function takes a list of the
+    arguments of at most that many calls, and returns a result, or an exception, for each.
+    """
 
     function: Callable[..., object]
     arguments: tuple[object, ...]
+    timeout_s: float = math.inf
+    batch_max: int = 1
     rows: int = 1
 
 

@@ -52,7 +52,8 @@ class Ready:
 class EngineView:
     """One engine this cycle: what waits, what runs, what its steps cost.
 
-    `tokens` are those of the LLM tasks in flight: of each prompt and of each decode's next step.
+    `tokens` are those that the LLM tasks in flight still compute: the rest of each prompt, and one
+    for each decode.
     """
 
     name: str

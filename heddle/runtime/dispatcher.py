@@ -30,13 +30,15 @@ from heddle.runtime.long_prompts import LongPrompt, LongPrompts
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.payload_builder import Built, build_lead, build_payload
 from heddle.runtime.receipt import FallbackKind
-from heddle.runtime.repeats import draft_of, repeated
+from heddle.runtime.repeats import draft_of, repeated, stand_in
 from heddle.runtime.request import Guess, PrimitiveRun, Request, TextAhead
 from heddle.runtime.task_table import TaskTable
 from heddle.runtime.values import generated
 from heddle.workflow.nodes import (
+    DocumentsNode,
     ExtractionNode,
     GenerationNode,
+    JoinNode,
     Node,
     PrimingNode,
     RetrievalNode,
@@ -122,11 +124,14 @@ class Dispatcher:
         """Let a primitive that is ready wait for an engine.
 
         A long prompt is built by a thread; `take` queues its primitive then. One whose text is
-        there by an equal prompt needs no engine.
+        there by an equal prompt needs no engine, nor does one whose needed value is empty.
 
         Raises:
             HeddleError: the payload can't be built.
         """
+        if stand_in(request, run) is not None:
+            self._take_text(request, run, now_s)
+            return
         if run.payload is not None and not run.is_growing:  # a cycle pass has held it back
             self.requeue(request, run, now_s)
             return
@@ -168,7 +173,11 @@ class Dispatcher:
         run.won = _whole_text(run)
         if run.won is None and repeated(request, run) is None:
             self.requeue(request, run, now_s)
-            return
+        else:
+            self._take_text(request, run, now_s)
+
+    def _take_text(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
+        """Let a generation end without an engine: its text is known."""
         self._end_asking(request, run)
         self.end_guess(request, run, now_s, is_adopted=run.won is not None)
         self.controls.append((request, run))
@@ -237,11 +246,12 @@ class Dispatcher:
         Raises:
             HeddleError: the payload can't be built.
         """
-        return build_lead(prefill, key, store, self.tokenizer, request.tenant)
+        return build_lead(prefill, key, store, self.tokenizer, request.cache_salt)
 
     def _build(self, request: Request, primitive: Primitive, store: ObjectStore) -> Built:
         scope = SearchScope(request.tenant, request.where)
-        return build_payload(primitive, store, self.tokenizer, scope, request.kv_reuse)
+        salt = request.cache_salt
+        return build_payload(primitive, store, self.tokenizer, scope, request.kv_reuse, salt)
 
     def can_ask(self) -> bool:
         """Whether an engine runs questions ahead of their prompts."""
@@ -411,11 +421,16 @@ def _needed_kinds(node: Node) -> tuple[PrimitiveKind, ...]:
         return (PrimitiveKind.PREFILLING, PrimitiveKind.DECODING)
     if isinstance(node, RetrievalNode):
         ranking = () if node.rerank is None else (PrimitiveKind.RERANKING,)
-        return (PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING, *ranking)
+        search = PrimitiveKind.SEARCHING if node.within is None else PrimitiveKind.MATCHING
+        return (PrimitiveKind.EMBEDDING, search, *ranking)
     if isinstance(node, ExtractionNode):
         return (PrimitiveKind.EXTRACTING,)
     if isinstance(node, ToolNode):
         return (PrimitiveKind.TOOL,)
+    if isinstance(node, JoinNode):
+        return ()
+    if isinstance(node, DocumentsNode):
+        return (PrimitiveKind.EMBEDDING,)
     if isinstance(node, PrimingNode):
         searching = (PrimitiveKind.SEARCHING,) if node.neighbours_max else ()
         return (*searching, PrimitiveKind.PRIMING)

@@ -44,7 +44,8 @@ def fold(
     """
     results = [parts[first_row] for first_row in sorted(parts)]
     if isinstance(primitive.config, SearchConfig):
-        hits = [r for r in results if isinstance(r, Hits)]
+        found = [r.value if isinstance(r, ToolResult) else r for r in results]
+        hits = [r for r in found if isinstance(r, Hits)]
         return _fold_hits(hits, primitive.config, passages, receipt, tenant)
     if isinstance(primitive.config, DecodeConfig):
         return _fold_generated(results[0], primitive, receipt)

@@ -18,13 +18,15 @@ ROWS_REMEMBERED = 64  # the work of a row counts by 1/e as much once as many hav
 class Lane:
     """The runtime's side of one engine.
 
-    `tokens` are those of the LLM tasks in flight (`token_count`).
+    `tokens` are those of the LLM tasks in flight (`token_count`), `computed` how many of them its
+    steps have computed.
     """
 
     port: EnginePort
     scheduler: EngineScheduler
     in_flight: int = 0
     tokens: int = 0
+    computed: float = 0.0
     stage_s: float | None = None
     steered: tuple[int, float] | None = None  # epoch and step budget of the newest Steer
     last: Frame | None = None
@@ -46,12 +48,28 @@ class Lane:
         return self.steered[1]
 
     @property
+    def tokens_left(self) -> int:
+        """Tokens of its LLM tasks that are still to be computed, at most."""
+        return max(0, self.tokens - int(self.computed))
+
+    def begin(self, tokens: int) -> None:
+        """Count a task that was sent."""
+        self.in_flight += 1
+        self.tokens += tokens
+
+    def end(self, tokens: int) -> None:
+        """Count a task that has ended."""
+        self.in_flight -= 1
+        self.tokens -= tokens
+        self.computed = max(0.0, self.computed - tokens) if self.in_flight else 0.0
+
+    @property
     def work_s(self) -> float:
         """About how long its LLM tasks in flight take; infinite where requests wait for it [s]."""
         if self.scheduler.pending:
             return math.inf
         curve = ThroughputCurve.of(self.last.costs if self.last else None)
-        return 0.0 if curve is None else curve.seconds(self.tokens)
+        return 0.0 if curve is None else curve.seconds(self.tokens_left)
 
     def learn_stage(self, seconds: float) -> None:
         """Fold in how long one task took from sending to its result [s]."""
@@ -89,7 +107,7 @@ class Lane:
             stage_s=self.stage_s,
             budget_s=self.budget_s,
             calls=self.searches.take(),
-            tokens=self.tokens,
+            tokens=self.tokens_left,
         )
 
 

@@ -30,7 +30,8 @@ class PrimitivePlan:
     runtime carries out itself.
 
     `started` and `finished` are what callers hear: when its node begins with it, and when the
-    value of a node is written with it. That node is `value_of`, the region's `place`-th.
+    value of a node is written with it. That node is `value_of`, the region's `place`-th. Of a node
+    without work for an engine, such as a join, they hear nothing.
     """
 
     primitive: Primitive
@@ -59,6 +60,7 @@ def plan_primitives(graph: PGraph, nodes: tuple[NodeId, ...]) -> dict[str, Primi
     askings = {
         p.config.prefill: p.name for p in graph.primitives if isinstance(p.config, AskConfig)
     }
+    begun = {primitive.node for primitive in graph.primitives if primitive.kind in STARTING}
     plans = {}
     for primitive in graph.primitives:
         name, node = primitive.name, primitive.node
@@ -78,7 +80,7 @@ def plan_primitives(graph: PGraph, nodes: tuple[NodeId, ...]) -> dict[str, Primi
             grows=primitive.kind in GROWING,
             is_control=primitive.kind.is_control,
             started=NodeStarted(node, turn) if nodes and primitive.kind in STARTING else None,
-            finished=None if value_of is None else NodeFinished(node, turn),
+            finished=NodeFinished(node, turn) if value_of is not None and node in begun else None,
             value_of=value_of,
             place=0 if value_of is None else nodes.index(value_of),
         )

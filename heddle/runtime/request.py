@@ -30,8 +30,8 @@ EventSink = Callable[[RequestEvent], None]
 class TextAhead:
     """What a decode has written behind a guess; nothing of it is shown before the guess has won.
 
-    `token_ids` and `text` are what it has reported, `result` what it has ended with. `problem` says
-    why it failed, "" = it hasn't.
+    `token_ids` and `text` are its output so far, `result` is the whole output at its end. `problem`
+    says why it failed, "" = it hasn't.
     """
 
     task_id: int
@@ -47,7 +47,7 @@ class Guess:
 
     It shows `chunk_ids`, found by then, and was sent to `engine` in its `epoch`. `probability` and
     `gain_s` are what was predicted; `problem` says why it failed, "" = it hasn't. `prefilled` is
-    what the engine has answered, `ahead` the decode that follows, where there is one.
+    the engine's answer, `ahead` the decode that follows, where there is one.
     """
 
     task_id: int
@@ -179,7 +179,8 @@ class Request:
     region, its place in the region. `shown` holds what each node's newest prompt showed, `writings`
     what each node has written last. Where a workflow function runs, `authors` maps keys to the
     primitives that wrote them; `opened` is its newest part, `has_waited` whether it has waited
-    since; it has returned the value of `returned_key`, or `returned_text`.
+    since; it has returned the value of `returned_key`, or `returned_text`. Prompts of requests with
+    the same `cache_salt` share their KV.
     """
 
     id: int
@@ -193,6 +194,7 @@ class Request:
     sink: EventSink
     kv_reuse: KvReuse = FULL_ATTENTION
     where: Where = ()
+    cache_salt: str = ""
     inputs: Mapping[str, object] = field(default_factory=dict)
     store: ObjectStore = field(default_factory=ObjectStore)
     runs: dict[str, PrimitiveRun] = field(default_factory=dict)

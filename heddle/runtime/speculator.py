@@ -18,6 +18,7 @@ from heddle.runtime.folding import first_passages, passages_so_far
 from heddle.runtime.guess import guess_kind, guessable, may_guess
 from heddle.runtime.lane import Lane
 from heddle.runtime.object_store import ObjectStore
+from heddle.runtime.repeats import draft_of
 from heddle.runtime.request import Guess, PrimitiveRun, Request, TextAhead
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.task_table import TaskRun
@@ -209,7 +210,12 @@ class Speculator:
         if guess is None or decode is None or guess.sent_s != now_s:
             return
         assert isinstance(decode.primitive.config, DecodeConfig), "a rider is a decode"
-        payload = DecodePayload(guess.task_id, decode.primitive.config.sampling, rows=0)
+        payload = DecodePayload(
+            guess.task_id,
+            decode.primitive.config.sampling,
+            draft=draft_of(offer.look.request, decode),
+            rows=0,
+        )
         guess.ahead = TextAhead(self._send(offer, decode, payload, 1, now_s))
         decode.guess = guess
 

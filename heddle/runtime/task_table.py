@@ -79,8 +79,7 @@ class TaskTable:
         task = Task(task_id, primitive.kind, identity, payload, seconds_left, request.optimizations)
         port.credits.take(credit_rows)
         tokens = token_count(payload)
-        lane.in_flight += 1
-        lane.tokens += tokens
+        lane.begin(tokens)
         request.tasks.add(task_id)
         port.send(Admit(task, report_every))
         # Read after sending: a lane that is lost in between has failed the task, while a lease of
@@ -102,8 +101,7 @@ class TaskTable:
         task = self.open.pop(task_id)
         task.request.tasks.discard(task_id)
         task.lane.port.credits.give_back(task.rows)
-        task.lane.in_flight -= 1
-        task.lane.tokens -= task.tokens
+        task.lane.end(task.tokens)
         self._close_lease(task, task_id)
         return task
 

@@ -23,12 +23,12 @@ def test_the_gain_is_what_of_the_decode_fits_between_the_prompt_and_the_end_of_t
     (edit,) = edits(LONG)
     assert edit.provisional is LONG
     assert edit.gain_s == pytest.approx(0.9 * 8 * 0.02 - 0.1 * 0.02 / 2)
-    (edit,) = edits(replace(LONG, rest_s=0.16))
-    assert edit.gain_s == pytest.approx(0.9 * (0.16 - 0.11) - 0.1 * 0.02 / 2)
+    (edit,) = edits(replace(LONG, rest_s=0.08))
+    assert edit.gain_s == pytest.approx(0.9 * (2 * 0.08 - 0.11) - 0.1 * 0.02 / 2)
 
 
 @pytest.mark.parametrize(
-    "changed", [{"rest_s": 0.1}, {"decode_tokens": 0}, {"probability": 0.0}, {"win_rate": 0.0}]
+    "changed", [{"rest_s": 0.05}, {"decode_tokens": 0}, {"probability": 0.0}, {"win_rate": 0.0}]
 )
 def test_nothing_is_written_where_nothing_is_gained(changed):
     assert edits(replace(LONG, **changed)) == ()

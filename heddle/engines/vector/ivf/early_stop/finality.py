@@ -14,7 +14,7 @@ KINDS_KEPT: Final = 64  # one is some kilobytes
 STABLE_MAX: Final = 4  # looks; hits that were the same for longer are not told apart
 SEEN_MIN: Final = 16  # searches in the same state before anything is said about it
 SEEN_MAX: Final = 512  # then the counts are halved, so that they follow what is asked
-ANY_PLANNED: Final = 0  # the kind of all searches that want as many hits, whatever they plan
+ANY_PLANNED: Final = 0  # the kind of all searches that want as many hits, of any length
 LISTS_MAX: Final = 1 << 20  # more than an index has; looks come at the same counts in any search
 
 
@@ -68,7 +68,8 @@ class Finality:
     hits have been the same. The probability is the share of earlier searches in that state whose
     hits were the final ones, in the same order, as if one more had ended with others; so it holds
     for any question, and for any kind of index, and needs no exact answer: every search ends.
-    As long as few searches have planned as many clusters, those of any length are counted.
+    As long as few searches have planned as many clusters, those of any length count, after as many
+    clusters or fewer: that share is too low rather than too high.
     """
 
     def __init__(self) -> None:
@@ -98,7 +99,7 @@ class Finality:
         watched.seen.append(Look(turn, stable, labels))
         seen, final = counted.counts[turn, stable].tolist()
         if seen < SEEN_MIN:
-            seen, final = watched.pooled.counts[turn, stable].tolist()
+            seen, final = watched.pooled.counts[: turn + 1, stable].sum(axis=0).tolist()
         return float(final / (seen + 1)) if seen >= SEEN_MIN else 0.0
 
     def learn(self, task_id: int, labels: NDArray[np.int64]) -> None:

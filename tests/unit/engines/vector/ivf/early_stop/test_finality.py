@@ -77,9 +77,20 @@ def test_kinds_are_told_apart_and_bounded():
     assert searched(finality, 90, [(4, FINAL)], kind=Kind(1, 32)) == [0.0]
     assert searched(finality, 91, [(4, FINAL)])[0] > 0.9
     assert searched(finality, 94, [(4, FINAL)], kind=Kind(3, 32, is_filtered=True)) == [0.0]
-    for planned in range(40, 40 + KINDS_KEPT):
-        searched(finality, 92, [(4, FINAL)], kind=Kind(3, planned))
+    for k in range(40, 40 + KINDS_KEPT):
+        searched(finality, 92, [(4, FINAL)], kind=Kind(k, 32))
     assert searched(finality, 93, [(4, FINAL)]) == [0.0], "the kind used longest ago is forgotten"
+
+
+def test_searches_of_any_length_are_counted_while_those_of_one_are_few():
+    finality = Finality()
+    for number in range(SEEN_MIN):
+        searched(finality, number, [(4, FINAL)], kind=Kind(3, 64))
+    assert searched(finality, 90, [(4, FINAL)], kind=Kind(3, 128))[0] > 0.9
+    for number in range(100, 100 + SEEN_MIN):
+        searched(finality, number, [(4, OTHER)], kind=Kind(3, 128))
+    told = [searched(finality, 91, [(4, FINAL)], kind=Kind(3, n))[0] for n in (64, 128)]
+    assert told[0] > 0.9 > told[1], "each has its own by now"
 
 
 def test_it_follows_what_is_asked():
