@@ -122,6 +122,19 @@ def test_a_part_that_fails_is_stored_again_with_the_rest():
     bench.assert_idle()
 
 
+def test_a_stage_stays_whole_where_its_reader_takes_little():
+    bench, _ = served(indexing_workflow(), TEXTS)
+    bench.embedding.answer_all()
+    bench.cycle()
+    bench.embedding.post()  # 1 ms more for the same rows
+    for _ in range(20):
+        bench.embedding.post()
+    bench.cycle()
+    before = len(rows_of(bench.embedding))
+    bench.submit(indexing_workflow(), TEXTS)
+    assert rows_of(bench.embedding)[before:] == [6]
+
+
 def test_what_is_indexed_in_bulk_stays_whole():
     bench, call = served(indexing_workflow(), TEXTS, priority=Priority.BULK)
     assert rows_of(bench.embedding) == [6]
