@@ -64,12 +64,12 @@ class EngineView:
     costs: CostSnapshot | None
     stage_s: float | None  # mean length of a whole stage (task) on this engine, measured [s]
     budget_s: float | None  # the step budget in force
-    calls: tuple[SearchCall, ...] = ()  # the newest searches, told after every 32 that have ended
+    calls: tuple[SearchCall, ...] = ()  # the newest searches, after every 32 that have ended
     tokens: int = 0
 
     @property
     def has_lists(self) -> bool:
-        """Whether it searches inverted lists: only then `calls` are told."""
+        """Whether it searches inverted lists: only then it has `calls`."""
         return self.costs is not None and "lists" in self.costs.coefficients_s
 
     @property

@@ -4,7 +4,9 @@ Source: Teola §4.2, pass 2 (stage decomposition).
 Deviates: how many rows a stage has is known only when it runs, so it stays one primitive. The
     runtime sends its rows in micro-batches of the size that the lane is measured to be efficient
     at, each of its readers goes on with the rows that are there, and the Aggregate of the paper is
-    where the parts are joined to one value.
+    where the parts are joined to one value. A stage stays whole where its readers take little time
+    beside it: on the virtual clock parts gain 0 to 3 %, but cost 2 % where
+    rows are stored in a sixth of the time that they are embedded in.
 Keeps: every value, and the order of its rows.
 """
 

@@ -318,7 +318,10 @@ class Dispatcher:
             return None
         if request.priority is Priority.BULK:
             return None
-        return micro_batch_rows(costs.coefficients_s.get("call", 0.0), lane.row_s)
+        readers = [request.runs[name] for name in run.plan.items_to if name in request.runs]
+        rows_s = [self.lane_for(reader.primitive.kind).row_s or 0.0 for reader in readers]
+        call_s = costs.coefficients_s.get("call", 0.0)
+        return micro_batch_rows(call_s, lane.row_s, max(rows_s, default=0.0))
 
     def _send_rows(
         self,

@@ -84,7 +84,7 @@ class FrameIntake:
             elif isinstance(event, Progress):
                 self._fold_progress(task, event, now_s)
             else:
-                rows_done += task.rows
+                rows_done += _rows_of(task, event)
                 self._end_task(event, now_s)
         lane.learn_work(frame.seconds, rows_done)
 
@@ -146,7 +146,7 @@ class FrameIntake:
         assert run.payload is not None, f"{run.primitive.name!r} was answered before it was sent"
         run.parts[task.first_row] = result
         if isinstance(result, Ingested):
-            run.rows_done += result.count  # whatever its credits
+            run.rows_done += result.count
         else:
             run.rows_done += task.rows if run.plan.is_splittable else run.payload.rows
         if run.is_answered:
@@ -200,3 +200,9 @@ class FrameIntake:
             self.requests.guard(
                 request, now_s, self.pipeline.hear, request, task.run, event.text, now_s
             )
+
+
+def _rows_of(task: TaskRun, event: Event) -> int:
+    """Return the rows of a task that has ended: its credits, but what is stored takes only one."""
+    stored = event.result if isinstance(event, Done) else None
+    return stored.count if isinstance(stored, Ingested) else task.rows

@@ -95,7 +95,7 @@ class Lane:
     def view(self) -> EngineView:
         """Return what cycle passes see of this engine.
 
-        Mutates: searches are told once.
+        Mutates: the newest searches are handed out once.
         """
         return EngineView(
             name=self.port.name,

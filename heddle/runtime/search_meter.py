@@ -18,7 +18,7 @@ class SearchMeter:
 
     Where searches share the scan of a list, its time is shared out too.
 
-    Mutates: `step` and `ended` add what they are given, `take` forgets that it has told.
+    Mutates: `step` and `ended` add what they are given; `take` counts anew from there.
     """
 
     _ended: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=CALLS_KEPT))

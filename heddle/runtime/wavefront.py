@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from heddle.core.payloads import Payload, PrefillPayload
+from heddle.core.payloads import IngestPayload, Payload, PrefillPayload
 from heddle.core.tasks import Identity, Optimizations, Priority
 from heddle.passes.cycle_view import Ready
 from heddle.runtime.batching import Pending, by_bucket
@@ -49,6 +49,8 @@ def _cost_s(lane: Lane, payload: Payload, rows: int) -> float | None:
     if lane.row_s is None:
         return None
     costs = None if lane.last is None else lane.last.costs
+    if isinstance(payload, IngestPayload):
+        return payload.rows * lane.row_s  # it takes one credit, however many they are
     if not isinstance(payload, PrefillPayload) or costs is None:
         return rows * lane.row_s
     tokens = float(len(payload.token_ids))

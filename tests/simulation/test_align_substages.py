@@ -2,7 +2,7 @@
 
 The paper cuts both stages to one length, because its workers meet in each cycle. Our lanes don't
 meet: the LLM lane never waits for a search, and a prompt waits for the rest of one of its steps. So
-no pass sets the budget of LLM steps; a user's pass can, as here, and this is what it would gain.
+no pass sets the budget of LLM steps. A pass of a user can, as here; the test measures its gain.
 """
 
 import random

@@ -94,7 +94,7 @@ def test_the_first_part_is_stored_while_the_second_is_embedded():
     bench.cycle()
     (part,) = [task.payload for task in bench.vector.tasks()[1:]]
     assert part.chunk_ids.tolist() == [0, 1]
-    for task_id in (third, second):  # whatever their order
+    for task_id in (third, second):  # in any order
         bench.embedding.answer(task_id)
         bench.cycle()
     assert [t.payload.chunk_ids.tolist() for t in bench.vector.tasks()[2:]] == [[2, 3, 4, 5]]
@@ -120,6 +120,19 @@ def test_a_part_that_fails_is_stored_again_with_the_rest():
     stored = call.answer.slots["stored"]
     assert stored.count == 6
     bench.assert_idle()
+
+
+def test_a_stage_stays_whole_where_its_reader_takes_little():
+    bench, _ = served(indexing_workflow(), TEXTS)
+    bench.embedding.answer_all()
+    bench.cycle()
+    bench.embedding.post()  # 1 ms more for the same rows
+    for _ in range(20):
+        bench.embedding.post()
+    bench.cycle()
+    before = len(rows_of(bench.embedding))
+    bench.submit(indexing_workflow(), TEXTS)
+    assert rows_of(bench.embedding)[before:] == [6]
 
 
 def test_what_is_indexed_in_bulk_stays_whole():
