@@ -17,16 +17,15 @@ capacities from 48 questions.
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
 from benchmarks.contenders.framework_defaults import LIFTED, Default, Defaults, MakePrograms
-from benchmarks.coscheduling.asks import Ask
 from benchmarks.coscheduling.bed import OWN, asyncio_fifo, heddle
-from benchmarks.coscheduling.blocks import Contender, Ran, in_turns, latencies_of, run_block
+from benchmarks.coscheduling.blocks import Contender, in_turns, latencies_of, run_block
 from benchmarks.coscheduling.contenders import programmed
 from benchmarks.coscheduling.heavy_load import (
     LOAD,
@@ -74,19 +73,25 @@ async def _measure(quick: bool, seed: int) -> dict[str, Any]:
         ]
         blocks = bed.asks(size.asks, size.framework_blocks, LOAD * load.capacity_per_s, 3)
         ran = await in_turns([own, *others], CELL, blocks, bed.journal)
-        figures = check_same_work(own, others)
         taken = latencies_of(ran, CELL)
-        figures |= figures_of(taken)
+        figures = figures_of(taken)
         for one in others:
             name = one.name if one.name in FRAMEWORKS else ""
             p50 = ratio(taken[OWN], taken[one.name], median, seed)
             key = f"x_lifted_{name}_heavy" if name else f"x_{one.name}_p50_heavy"
             figures |= {key: p50.value, f"{key}_low95": p50.low95}
             figures[f"x_p99_{one.name}"] = ratio(taken[OWN], taken[one.name], p99, seed).value
+        shipped = []
         for name in FRAMEWORKS:
-            shipped, found = await _as_shipped(name, load, blocks[0])
-            ran.append(shipped)
-            figures |= found
+            defaults = import_module(f"benchmarks.contenders.{name}_workflows").DEFAULTS
+            shipped.append(_on(name, frozenset(defaults), load, " as shipped"))
+            figures |= await _capacities(name, defaults, load)
+            slower = LOAD * load.capacity_per_s / (SHIPPED_LOAD * figures[f"capacity_{name}"])
+            later = [replace(ask, at_s=ask.at_s * slower) for ask in blocks[0]]
+            one = await run_block(shipped[-1], f"{CELL} as shipped", 0, later, bed.journal)
+            figures[f"p50_s_{name}_shipped"] = median(one.block.latencies_s)
+            ran.append(one)
+        figures |= check_same_work(own, others, shipped)
         return result(load, ran, figures, HEADLINE)
 
 
@@ -96,18 +101,11 @@ def _on(name: str, defaults: Defaults, load: HeavyLoad, suffix: str = "") -> Con
     return Contender(f"{name}{suffix}", load.fifo, programmed(partial(make, defaults)))
 
 
-async def _as_shipped(
-    name: str, load: HeavyLoad, asks: list[Ask]
-) -> tuple[Ran, Mapping[str, float]]:
-    """Measure a framework as it ships, and which of its defaults costs most.
+async def _capacities(name: str, defaults: Sequence[Default], load: HeavyLoad) -> dict[str, float]:
+    """Return a framework's throughput as it ships, lifted, and with each default alone [1/s].
 
-    Args:
-        name: of the framework.
-        load: the engines.
-        asks: come at half of its capacity instead of when they would.
+    The default that leaves the least is printed. A timeout limits no throughput.
     """
-    module = import_module(f"benchmarks.contenders.{name}_workflows")
-    defaults: tuple[Default, ...] = module.DEFAULTS
     saturating = load.bed.asks(load.size.shipped, 1, 0.0, 5)[0]
 
     async def capacity(*in_force: Default) -> float:
@@ -115,21 +113,15 @@ async def _as_shipped(
         contender = _on(name, frozenset(in_force), load, f" {suffix or 'lifted'}")
         return await load.bed.capacity_per_s(contender, saturating)
 
-    found = {f"capacity_{name}_lifted": await capacity()}
+    lifted_per_s = await capacity()
     alone = {one: await capacity(one) for one in defaults if one is not Default.TIMEOUT}
     shipped_per_s = await capacity(*defaults)
     costs_most = min(alone, key=lambda one: alone[one])
-    listed = ", ".join(f"{one.value} alone: {per_s:.2f}" for one, per_s in alone.items())
+    listed = ", ".join(f"{one.value}: {per_s:.2f}" for one, per_s in alone.items())
     print(
-        f"{name} as shipped: {shipped_per_s:.2f} questions/s (lifted "
-        f"{found[f'capacity_{name}_lifted']:.2f}; {listed}); costs most: {costs_most.value}",
+        f"{name} as shipped: {shipped_per_s:.2f} questions/s, lifted {lifted_per_s:.2f}; with one "
+        f"default alone: {listed}; costs most: {costs_most.value}",
         flush=True,
     )
-    slower = LOAD * load.capacity_per_s / (SHIPPED_LOAD * shipped_per_s)
-    later = [replace(ask, at_s=ask.at_s * slower) for ask in asks]
-    contender = _on(name, frozenset(defaults), load, " as shipped")
-    ran = await run_block(contender, f"{CELL} as shipped", 0, later, load.bed.journal)
-    found |= {f"capacity_{name}_{one.name.lower()}": per_s for one, per_s in alone.items()}
-    found[f"capacity_{name}_shipped"] = shipped_per_s
-    found[f"p50_s_{name}_shipped"] = median(ran.block.latencies_s)
-    return ran, found
+    found = {f"capacity_{name}_{one.name.lower()}": per_s for one, per_s in alone.items()}
+    return {f"capacity_{name}": shipped_per_s, f"capacity_{name}_lifted": lifted_per_s, **found}

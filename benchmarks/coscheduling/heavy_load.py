@@ -80,13 +80,20 @@ def result(
     }
 
 
-def check_same_work(own: Contender, others: Sequence[Contender]) -> dict[str, float]:
+def check_same_work(
+    own: Contender, others: Sequence[Contender], some: Sequence[Contender] = ()
+) -> dict[str, float]:
     """Compare all generations; return how many there were and how many part at a near-tie.
+
+    Args:
+        own: whom the others are compared with.
+        others: ran the same blocks.
+        some: ran some of these blocks.
 
     Raises:
         InternalError: contenders did not do the same work.
     """
-    same = same_work(own, others)
+    same = same_work(own, others, some)
     return {"generations": float(same.generations), "near_ties": same.near_ties / same.generations}
 
 
