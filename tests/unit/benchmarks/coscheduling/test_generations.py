@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.coscheduling.generations import Difference, Generations, differences, unmatched
+from benchmarks.coscheduling.generations import Difference, Generations, differences, lacking
 from heddle.core.commands import Admit
 from heddle.core.frames import Done, Frame
 from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
@@ -34,7 +34,7 @@ def test_what_goes_by_is_noted_by_its_prompt() -> None:
 def test_equal_work_has_no_difference() -> None:
     one, other = noted(((1,), (7, 8)), ((2,), ())), noted(((2,), ()), ((1,), (7, 8)))
     assert differences(one, other) == []
-    assert unmatched(one, other) == 0
+    assert lacking(one, other) == lacking(other, one) == 0
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,6 @@ def test_a_difference_says_where_two_outputs_part(
 
 
 def test_a_prompt_that_one_lacks_is_counted() -> None:
-    assert unmatched(noted(((1,), (7,)), ((2,), (7,))), noted(((1,), (7,)), ((3,), (7,)))) == 2
+    one, other = noted(((1,), (7,)), ((2,), (7,))), noted(((1,), (7,)))
+    assert lacking(other, one) == 1
+    assert lacking(one, other) == 0
