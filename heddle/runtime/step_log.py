@@ -15,7 +15,7 @@ class EngineStep:
     """One step of an engine, by the runtime's clock [s].
 
     `predicted_s` is what the engine's cost model gave for it, fitted to earlier steps alone; None =
-    there was none yet. `lane` tells apart the lanes behind one engine's name; empty = not known.
+    there was none yet. `lane` names one of the lanes behind the engine; empty = not known.
     """
 
     engine: str
