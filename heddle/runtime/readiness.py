@@ -62,9 +62,12 @@ class Readiness:
         optimize = request.optimizations is not Optimizations.OFF
         requested = self._requested(request)
         try:
-            return self.planner.plan(workflow, workflow.entries, scope, optimize, requested).passes
+            plan = self.planner.plan(
+                workflow, workflow.entries, scope, optimize, requested, opens=False
+            )
         except HeddleError:
             return ()
+        return plan.passes
 
     def _requested(self, request: Request) -> frozenset[str]:
         """Return the passes that run for this request beside those that all get."""

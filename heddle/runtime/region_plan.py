@@ -36,6 +36,15 @@ class RegionPlan:
 
 
 @dataclass(slots=True)
+class _Kept:
+    """A plan in the cache, and whose it is; `is_opened`: a request has run it."""
+
+    owner: object
+    plan: RegionPlan
+    is_opened: bool = False
+
+
+@dataclass(slots=True)
 class RegionPlanner:
     """Lowers, optimises and caches regions by workflow and scope.
 
@@ -43,7 +52,7 @@ class RegionPlanner:
     """
 
     runner: PassRunner
-    _plans: OrderedDict[object, tuple[object, RegionPlan]] = field(default_factory=OrderedDict)
+    _plans: OrderedDict[object, _Kept] = field(default_factory=OrderedDict)
 
     def plan(
         self,
@@ -52,18 +61,22 @@ class RegionPlanner:
         scope: Scope,
         optimize: bool,
         requested: frozenset[str] = frozenset(),
+        *,
+        opens: bool = True,
     ) -> RegionPlan:
         """Return the region that starts at `entries`, from the cache where it is known.
 
-        `requested` names the passes that run for this request beside those that all get.
+        `requested` names the passes that run for this request beside those that all get; where it
+        `opens` the region, the request runs it.
         """
         key = id(workflow), entries, scope, optimize, requested
-        known = self._known(key)
-        if known is not None:
-            return known
-        region = lower_region(workflow, entries, scope)
-        plan = self._make(region.graph, region.nodes, region.scope, optimize, requested)
-        return self._keep(key, workflow, plan)
+        kept = self._known(key)
+        if kept is None:
+            region = lower_region(workflow, entries, scope)
+            plan = self._make(region.graph, region.nodes, region.scope, optimize, requested)
+            kept = self._keep(key, workflow, plan)
+        kept.is_opened |= opens
+        return kept.plan
 
     def plan_round(self, rounds: Primitive, number: int, depth: int, optimize: bool) -> RegionPlan:
         """Return round `number` of a generation that decodes in rounds; no node begins in it.
@@ -71,11 +84,11 @@ class RegionPlanner:
         `rounds` is the primitive that waits for it, at depth `depth`.
         """
         key = id(rounds), number, depth, optimize
-        known = self._known(key)
-        if known is not None:
-            return known
-        plan = self._make(lower_round(rounds, number, depth), (), Scope(), optimize)
-        return self._keep(key, rounds, plan)
+        kept = self._known(key)
+        if kept is None:
+            plan = self._make(lower_round(rounds, number, depth), (), Scope(), optimize)
+            kept = self._keep(key, rounds, plan)
+        return kept.plan
 
     def plan_wait(self, function: str, key: str, number: int) -> RegionPlan:
         """Return the `number`-th wait of a workflow function, for the value of a key."""
@@ -95,24 +108,23 @@ class RegionPlanner:
         Those that requests have opened last come last. Rounds are not among them.
         """
         return tuple(
-            plan.lowered
-            for owner, plan in self._plans.values()
-            if isinstance(owner, Workflow) and owner.name == workflow
+            kept.plan.lowered
+            for kept in self._plans.values()
+            if kept.is_opened and _is_named(kept.owner, workflow)
         )
 
-    def _known(self, key: object) -> RegionPlan | None:
-        known = self._plans.get(key)
-        if known is None:
-            return None
-        self._plans.move_to_end(key)
-        return known[1]
+    def _known(self, key: object) -> _Kept | None:
+        kept = self._plans.get(key)
+        if kept is not None:
+            self._plans.move_to_end(key)
+        return kept
 
-    def _keep(self, key: object, owner: object, plan: RegionPlan) -> RegionPlan:
+    def _keep(self, key: object, owner: object, plan: RegionPlan) -> _Kept:
         # Whose id is in the key is kept beside the plan, so no other object can get that id.
-        self._plans[key] = owner, plan
+        kept = self._plans[key] = _Kept(owner, plan)
         if len(self._plans) > PLANS_MAX:
             self._plans.popitem(last=False)
-        return plan
+        return kept
 
     def _make(
         self,
@@ -126,6 +138,10 @@ class RegionPlanner:
         if optimize:
             graph, records = self.runner.optimize(graph, requested)
         return _plan_of(lowered, graph, nodes, scope, records)
+
+
+def _is_named(owner: object, workflow: str) -> bool:
+    return isinstance(owner, Workflow) and owner.name == workflow
 
 
 def _plan_of(

@@ -11,7 +11,7 @@ from heddle.exporters.measured_run import MeasuredRun
 from heddle.exporters.stage_times import Producers
 from heddle.graph.pgraph import PGraph
 from heddle.passes.runner import CycleCount
-from heddle.runtime.step_log import StepLog
+from heddle.runtime.step_log import StepLog, one_by_one
 from heddle.workflow.workflow import Workflow
 
 TENANT: Final = "heddle-explain-"
@@ -67,7 +67,7 @@ def analyze(
         if documents is not None:
             how["documents"] = documents
         receipt = app.invoke(inputs, **how).receipt
-        measured.append((receipt, started_s, tuple(log.steps[first:])))
+        measured.append((receipt, started_s, one_by_one(log.steps[first:])))
     server.trace.log = None
     opened = server.lowered_regions(workflow.name)
     producers = producers_in(map(optimized, opened))

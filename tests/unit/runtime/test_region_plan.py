@@ -85,3 +85,12 @@ def test_the_graphs_before_any_pass_are_known_by_workflow(hyde, search):
     assert {p.name for p in graph.primitives} == set(plan(known, hyde).primitives)
     assert any(edge.kind is EdgeKind.ORDER for edge in graph.edges)
     assert known.lowered_of("another") == ()
+
+
+def test_a_graph_that_was_only_tried_is_not_among_them(hyde):
+    known = planner()
+    tried = known.plan(hyde, hyde.entries, SCOPE, True, opens=False)
+    assert known.lowered_of(hyde.name) == ()
+    assert plan(known, hyde) is tried
+    known.plan(hyde, hyde.entries, SCOPE, True, opens=False)
+    assert known.lowered_of(hyde.name) == (tried.lowered,)

@@ -2,7 +2,7 @@
 
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.frames import Frame
-from heddle.runtime.step_log import EngineStep, StepLog
+from heddle.runtime.step_log import EngineStep, StepLog, one_by_one
 
 
 def frame(seconds: float, token_s: float | None, lane: str = "llm", tokens: float = 2.0) -> Frame:
@@ -14,7 +14,10 @@ def test_a_step_is_predicted_by_the_costs_before_it():
     log = StepLog()
     log.step(frame(1.0, 0.25), ended_s=1.0)
     log.step(frame(0.5, 9.0), ended_s=2.0)
-    assert log.steps == [EngineStep("llm", 0.0, 1.0, None), EngineStep("llm", 1.5, 2.0, 0.5)]
+    assert log.steps == [
+        EngineStep("llm", 0.0, 1.0, None, "llm"),
+        EngineStep("llm", 1.5, 2.0, 0.5, "llm"),
+    ]
 
 
 def test_lanes_behind_one_engine_have_costs_of_their_own():
@@ -37,3 +40,20 @@ def test_steps_beyond_the_last_that_is_kept_are_counted():
         log.step(frame(0.5, 0.25), ended_s=at_s)
     assert [step.end_s for step in log.steps] == [1.0, 2.0]
     assert log.left_out == 2
+
+
+def test_steps_of_one_lane_end_before_the_next_begins():
+    first, second = EngineStep("llm", 1.0, 2.0, None), EngineStep("llm", 1.5, 2.5, 0.25)
+    other = EngineStep("llm", 1.0, 2.0, None, lane="llm-1")
+    before = EngineStep("llm", 0.0, 0.25, None)
+    assert one_by_one([before, first, other, second]) == (
+        before,
+        EngineStep("llm", 0.5, 1.5, None),
+        other,
+        second,
+    )
+
+
+def test_a_whole_row_of_held_up_steps_moves():
+    held = [EngineStep("llm", 2.0, 3.0, None) for _ in range(3)]
+    assert [step.start_s for step in one_by_one(held)] == [0.0, 1.0, 2.0]

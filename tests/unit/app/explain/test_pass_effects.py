@@ -8,7 +8,7 @@ from heddle.core.errors import InternalError
 from heddle.graph.pgraph import EdgeKind, PGraph
 from heddle.lowering.lower import lower_region
 from heddle.lowering.scope import initial_scope
-from heddle.passes.runner import CycleCount, PassRunner
+from heddle.passes.runner import GRAPH_PASSES, REQUESTED_PASSES, CycleCount, PassRunner
 from heddle.workflow.presets import preset
 from tests.helpers.fake_ports import ManualClock
 
@@ -30,14 +30,7 @@ def effects_of(runner: PassRunner, name: str, requested: frozenset[str] = frozen
 
 def test_every_pass_says_what_it_did():
     found = effects_of(PassRunner(ManualClock()), "multistep")
-    assert list(found) == [
-        "prune_dependencies",
-        "skip_repeats",
-        "draft_answers",
-        "pipeline_decoding",
-        "split_prefill",
-        "ask_ahead",
-    ]
+    assert list(found) == [each.name for each in (*GRAPH_PASSES, *REQUESTED_PASSES)]
     assert found["prune_dependencies"].words == (
         "2 order edges removed (decompose.decoding@0 -> retrieve.embedding@0, "
         "retrieve.aggregate@0 -> answer.prefilling@0)"
