@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from heddle.core.passages import Passage
+from heddle.core.passages import OWN_CHUNK_MIN, Passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def given_passage(document_id: str, title: str, text: str, position: int = 0) ->
     ones don't, whatever set they come from, so KV kept for one is never taken for another.
     """
     digest = hashlib.sha256(f"{title}\0{text}".encode()).digest()
-    chunk_id = int.from_bytes(digest[:8], "big") >> 1  # 63 bits: an int64 that is not negative
+    chunk_id = int.from_bytes(digest[:8], "big") % OWN_CHUNK_MIN  # as ids of a corpus are
     return Passage(chunk_id, document_id, title, text, position=position)
 
 
