@@ -28,15 +28,19 @@ class ScriptedLlmWorker:
     def run(self, batch: StepBatch) -> StepResult:
         """Compute one step."""
         costs_s = self._costs_s
-        decodes = sum(row.draw is not None and row.queries == 1 for row in batch.rows)
+        decodes = sum(0 < row.queries == len(row.draws) for row in batch.rows)
         tokens_s = costs_s["decode_tokens"] * decodes
         tokens_s += costs_s["prefill_tokens"] * (batch.tokens - decodes)
         context_s = costs_s["context_tokens"] * sum(row.context for row in batch.rows)
         self._device.run(costs_s["call"] + max(self._floor_s, tokens_s) + context_s)
-        ends = (int(batch.token_ids[row.query_stop - 1]) for row in batch.rows if row.draw)
-        drawn = tuple(map(next_written, ends))
-        wanted = (row.draw.wants_probability for row in batch.rows if row.draw)
-        return StepResult(drawn, probabilities=tuple(1.0 for wants in wanted if wants))
+        draws = [
+            (int(batch.token_ids[place]), draw)
+            for row in batch.rows
+            for place, draw in enumerate(row.draws, row.query_stop - len(row.draws))
+        ]
+        drawn = tuple(next_written(token_id) for token_id, _ in draws)
+        wanted = tuple(1.0 for _, draw in draws if draw.wants_probability)
+        return StepResult(drawn, probabilities=wanted)
 
     def pack_kv(
         self, slots: NDArray[np.int64], rotations: NDArray[np.int64] | None = None
