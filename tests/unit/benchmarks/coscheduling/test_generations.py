@@ -57,3 +57,28 @@ def test_a_difference_says_where_two_outputs_part(
 
 def test_a_prompt_that_one_lacks_is_counted() -> None:
     assert unmatched(noted(((1,), (7,)), ((2,), (7,))), noted(((1,), (7,)), ((3,), (7,)))) == 2
+
+
+def ahead(prompt: tuple[int, ...], output: tuple[int, ...]) -> Generations:
+    """A generation that was written ahead of its search, as a port would have seen it."""
+    found = Generations()
+    found.sent(task(1, PrefillPayload((Segment(prompt),), is_speculative=True)))
+    found.sent(task(2, DecodePayload(1, Sampling())))
+    found.told(Frame("llm", 1, 0.5, (Done(2, Generated("", output, FinishReason.STOP)),)))
+    return found
+
+
+def test_what_was_written_ahead_is_compared_and_may_be_unused() -> None:
+    found = ahead((1,), (7,))
+    assert (found.outputs, found.ahead) == ({}, {(1,): (7,)})
+    assert unmatched(found, noted(((1,), (7,)))) == unmatched(found, noted()) == 0
+    assert unmatched(found, noted(((2,), (7,)))) == 1
+    assert differences(found, noted(((1,), (8,)))) == [Difference((1,), (), (7, 8))]
+
+
+def test_a_decode_that_goes_on_behind_written_tokens_is_of_the_prompt_before_them() -> None:
+    found = Generations()
+    found.sent(task(1, PrefillPayload((Segment((1, 2)), Segment((7,))))))
+    found.sent(task(2, DecodePayload(1, Sampling(), continues=1, resumes=1)))
+    found.told(Frame("llm", 1, 0.5, (Done(2, Generated("", (7, 8), FinishReason.STOP)),)))
+    assert found.outputs == {(1, 2): (7, 8)}
