@@ -52,7 +52,8 @@ def _prompts() -> ModelPrompts:
     return prompts_of(model_directory("reader"))
 
 
-async def _write(client: Client, role: PromptRole, **slots: object) -> str:
+async def write(client: Client, role: PromptRole, **slots: object) -> str:
+    """Return the model's text for the prompt that it has for a role."""
     own = _prompts()[role]
     assert own.max_tokens is not None, "the reader's prompts have bounds"
     parts = prompt(own.prompt, **slots)
@@ -60,7 +61,7 @@ async def _write(client: Client, role: PromptRole, **slots: object) -> str:
 
 
 async def _answer(client: Client, query: str, docs: tuple[Passage, ...]) -> str:
-    return await _write(client, PromptRole.ANSWER, query=query, docs=docs)
+    return await write(client, PromptRole.ANSWER, query=query, docs=docs)
 
 
 async def oneshot(client: Client, query: str) -> str:
@@ -70,13 +71,13 @@ async def oneshot(client: Client, query: str) -> str:
 
 async def hyde(client: Client, query: str) -> str:
     """Imagine, retrieve, answer."""
-    text = await _write(client, PromptRole.HYPOTHESIS, query=query)
+    text = await write(client, PromptRole.HYPOTHESIS, query=query)
     return await _answer(client, query, await client.retrieve(f"{query} {text}", 5))
 
 
 async def multistep(client: Client, query: str) -> str:
     """Decompose, retrieve for all sub-questions at once, answer."""
-    text = await _write(client, PromptRole.SUBQUESTIONS, query=query)
+    text = await write(client, PromptRole.SUBQUESTIONS, query=query)
     found = await client.retrieve_all([f"{query} {one}" for one in as_lines(text) or ("",)], 5)
     return await _answer(client, query, unique_passages(found))
 
@@ -94,11 +95,14 @@ async def irg(client: Client, query: str) -> str:
 async def recomp(client: Client, query: str) -> str:
     """Retrieve, compress, answer."""
     docs = await client.retrieve(query, 6)
-    summary = await _write(client, PromptRole.SUMMARY, query=query, docs=docs)
-    return await _write(client, PromptRole.ANSWER_FROM_SUMMARY, query=query, summary=summary)
+    summary = await write(client, PromptRole.SUMMARY, query=query, docs=docs)
+    return await write(client, PromptRole.ANSWER_FROM_SUMMARY, query=query, summary=summary)
 
 
-HAND_WRITTEN: Mapping[str, Callable[[Client, str], Awaitable[str]]] = {
+Program = Callable[[Client, str], Awaitable[str]]
+"""A workflow: answers a question with what a client offers."""
+
+HAND_WRITTEN: Mapping[str, Program] = {
     "oneshot": oneshot,
     "hyde": hyde,
     "multistep": multistep,

@@ -58,20 +58,35 @@ class PortClient:
     ) -> list[tuple[Passage, ...]]:
         """Embed queries and search for them, in a call each; `nprobe` None = the index's own."""
         texts = tuple(query.strip() for query in queries)
-        embed = EmbedPayload(texts, TextRole.QUERY)
-        vectors = await self._task(PrimitiveKind.EMBEDDING, embed)
-        assert isinstance(vectors, Vectors), vectors
-        search = SearchPayload(vectors.values, topk, nprobe)
-        hits = await self._task(PrimitiveKind.SEARCHING, search)
-        assert isinstance(hits, Hits), hits
+        vectors = await self.embed(EmbedPayload(texts, TextRole.QUERY))
+        hits = await self.search(SearchPayload(vectors.values, topk, nprobe))
         found = ([label for label in row if label >= 0] for row in hits.labels.tolist())
         return [tuple(self._passages.passages(labels)) for labels in found]
 
-    async def generate(self, parts: Sequence[PromptPart], max_tokens: int) -> str:
-        """Prefill and decode; the decode rides along with its prefill, as the lane allows."""
+    async def embed(self, payload: EmbedPayload) -> Vectors:
+        """Embed texts in one call."""
+        vectors = await self._task(PrimitiveKind.EMBEDDING, payload)
+        assert isinstance(vectors, Vectors), vectors
+        return vectors
+
+    async def search(self, payload: SearchPayload) -> Hits:
+        """Search for vectors in one call."""
+        hits = await self._task(PrimitiveKind.SEARCHING, payload)
+        assert isinstance(hits, Hits), hits
+        return hits
+
+    async def generate(
+        self, parts: Sequence[PromptPart], max_tokens: int, cache: str | None = None
+    ) -> str:
+        """Prefill and decode; the decode rides along with its prefill, as the lane allows.
+
+        `cache` names the prefix cache that is read and written; None = the client's own.
+        """
         port = self._by_kind[PrimitiveKind.PREFILLING]
         payload = PrefillPayload(
-            self._tokenizer.encode_prompt(parts), cache_salt=self._salt, has_rider=True
+            self._tokenizer.encode_prompt(parts),
+            cache_salt=self._salt if cache is None else cache,
+            has_rider=True,
         )
         prefill_id = next(_task_ids)
         prefill = self._send(PrimitiveKind.PREFILLING, payload, prefill_id)

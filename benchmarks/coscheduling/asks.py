@@ -34,23 +34,25 @@ def blocks_of(
     rate_per_s: float,
     seed: int,
     nprobes: Nprobes = DEFAULT_NPROBES,
+    mix: Sequence[str] = WORKFLOWS,
 ) -> list[list[Ask]]:
-    """Return Poisson arrivals in blocks, each with equal shares of all workflows.
+    """Return Poisson arrivals in blocks, each with equal shares of the mix's workflows.
 
     Args:
-        questions: what is asked, each once at most.
+        questions: what is asked, each once at most; a question that stands in it twice, twice.
         count: asks of a block, at least.
         blocks: how many.
         rate_per_s: arrivals a second; 0 = all of a block come at once.
         seed: of every draw.
         nprobes: how many lists searches scan, drawn evenly from these.
+        mix: workflows in equal shares; one that stands in it twice has two.
     """
     draws = random.Random(seed)
-    rounds = -(-count // len(WORKFLOWS))
-    left = iter(draws.sample(list(questions), rounds * len(WORKFLOWS) * blocks))
+    rounds = -(-count // len(mix))
+    left = iter(draws.sample(list(questions), rounds * len(mix) * blocks))
     found = []
     for _ in range(blocks):
-        names = [name for name in WORKFLOWS for _ in range(rounds)]
+        names = [name for name in mix for _ in range(rounds)]
         draws.shuffle(names)
         at_s, asks = 0.0, []
         for name in names:

@@ -1,21 +1,26 @@
 """Who drives the engines: a program written by hand, or Heddle's runtime."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
 
-from benchmarks.contenders.hand_written import HAND_WRITTEN
+from benchmarks.contenders.hand_written import HAND_WRITTEN, Client, Program
 from benchmarks.contenders.port_client import AskClient, PortClient
+from benchmarks.contenders.teola_clients import BundledClient, ChainedClient
 from benchmarks.coscheduling.asks import Ask
 from benchmarks.coscheduling.generations import Generations
-from benchmarks.coscheduling.lane_set import LaneSet
+from benchmarks.coscheduling.lane_set import LaneSet, MakeClient
 from heddle.core.errors import InternalError
+from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, ReusePolicy
+from heddle.core.tasks import Optimizations
 from heddle.passes.runner import PassRunner
 from heddle.runtime.batching import topology_aware
 from heddle.runtime.clock import SystemClock
 from heddle.runtime.handle import Handle
 from heddle.runtime.loop import RuntimeLoop
+from heddle.runtime.receipt import Receipt
 from heddle.runtime.region_plan import RegionPlanner
 from heddle.runtime.runtime import Runtime
 from heddle.workflow.model_prompts import with_model_prompts
@@ -23,11 +28,13 @@ from heddle.workflow.nodes import RetrievalNode
 from heddle.workflow.presets import PRESETS
 from heddle.workflow.workflow import Workflow
 
+FUSIONRAG: Final = KvReuse(ReusePolicy.FUSIONRAG, 0.15)
+
 
 class Driver(Protocol):
     """Answers asks on a set of lanes, until it is ended."""
 
-    async def answer(self, ask: Ask) -> None:
+    async def answer(self, ask: Ask) -> str:
         """Answer one."""
         ...
 
@@ -41,33 +48,105 @@ class Driver(Protocol):
 
 
 MakeDriver = Callable[[LaneSet, str, Generations], Driver]
+"""Called on the running loop, with the lanes, the name of a prefix cache, and what notes texts."""
+ClientOf = Callable[[PortClient, Ask], Client]
 
 
 @dataclass(slots=True)
-class HandWritten:
-    """The workflows as asyncio programs, a client for each."""
+class Programmed:
+    """The workflows as programs, each request with a client of its own."""
 
     lanes: LaneSet
     client: PortClient
+    client_of: ClientOf
+    programs: Mapping[str, Program]
 
-    @classmethod
-    def on(cls, lanes: LaneSet, salt: str, generations: Generations) -> "HandWritten":
-        """Return a driver whose prompts share a prefix cache under `salt`."""
-        ports = [generations.seen(port) for port in lanes.ports]
-        return cls(lanes, PortClient(ports, lanes.tokenizer, lanes.store, salt, lanes.seen))
-
-    async def answer(self, ask: Ask) -> None:
-        await HAND_WRITTEN[ask.workflow](AskClient(self.client, ask.nprobe), ask.question)
+    async def answer(self, ask: Ask) -> str:
+        """Answer one."""
+        return await self.programs[ask.workflow](self.client_of(self.client, ask), ask.question)
 
     async def end(self) -> None:
+        """Leave the lanes to the next driver."""
         await self.lanes.drain()
 
 
-class HeddleDriver:
-    """Heddle's runtime, as a server has it."""
+def _gathering(client: PortClient, ask: Ask) -> Client:
+    return AskClient(client, ask.nprobe)
 
-    def __init__(self, lanes: LaneSet, salt: str, generations: Generations) -> None:
+
+def _chained(client: PortClient, ask: Ask) -> Client:
+    return ChainedClient(client, ask.nprobe)
+
+
+def programmed(
+    make_programs: Callable[[], Mapping[str, Program]],
+    make_client: MakeClient = PortClient,
+    client_of: ClientOf = _gathering,
+) -> MakeDriver:
+    """Return what makes drivers of programs.
+
+    Args:
+        make_programs: called on the running loop; returns the workflows.
+        make_client: of a driver: how its calls reach the engines.
+        client_of: of a request: which calls it makes.
+    """
+
+    def make(lanes: LaneSet, salt: str, generations: Generations) -> Programmed:
+        client = lanes.client(make_client, salt, generations)
+        return Programmed(lanes, client, client_of, make_programs())
+
+    return make
+
+
+HAND: Final = programmed(lambda: HAND_WRITTEN)
+"""The workflows as asyncio programs: calls that can run side by side do."""
+
+
+@dataclass(slots=True)
+class Reuse:
+    """What prompts took from elsewhere. Mutates: `note` counts.
+
+    `chunks`: retrieved passages by how their KV was found.
+    """
+
+    prompt_tokens: int = 0
+    tokens_reused: int = 0
+    chunks: Counter[str] = field(default_factory=Counter)
+
+    def note(self, receipt: Receipt) -> None:
+        """Count a request."""
+        self.prompt_tokens += receipt.prompt_tokens
+        self.tokens_reused += receipt.prompt_tokens_reused
+        for fused in receipt.kv_reuse:
+            self.chunks.update(fused.chunks)
+
+    @property
+    def share(self) -> float:
+        """The share of the prompts' tokens."""
+        return self.tokens_reused / max(1, self.prompt_tokens)
+
+
+class HeddleDriver:
+    """Heddle's runtime, as a server has it.
+
+    Args:
+        lanes: the engines.
+        salt: names its prefix cache.
+        generations: takes in what is generated.
+        kv_reuse: how prompts use stored chunk KV; None = exact, they don't.
+        reuse: counts what was reused.
+    """
+
+    def __init__(
+        self,
+        lanes: LaneSet,
+        salt: str,
+        generations: Generations,
+        kv_reuse: KvReuse | None = None,
+        reuse: Reuse | None = None,
+    ) -> None:
         self._lanes, self._salt = lanes, salt
+        self._kv_reuse, self._reuse = kv_reuse, Reuse() if reuse is None else reuse
         self._clock = SystemClock()
         self._runtime = Runtime(
             ports=[generations.seen(port) for port in lanes.ports],
@@ -83,7 +162,9 @@ class HeddleDriver:
         self._loop = RuntimeLoop(self._runtime, self._clock, asyncio.get_running_loop())
         self._loop.start()
 
-    async def answer(self, ask: Ask) -> None:
+    async def answer(self, ask: Ask) -> str:
+        """Answer one."""
+        is_exact = self._kv_reuse is None
         handle = Handle(lambda: None)
         self._runtime.submit(
             compiled(ask.workflow, ask.nprobe, self._lanes),
@@ -91,17 +172,35 @@ class HeddleDriver:
             handle.push,
             now_s=self._clock.now_s(),
             tenant=self._salt,
+            optimizations=Optimizations.EXACT if is_exact else Optimizations.APPROX,
+            kv_reuse=self._kv_reuse or FULL_ATTENTION,
         )
         self._loop.wake()
-        await handle
+        answer = await handle
+        self._reuse.note(answer.receipt)
+        return answer.text
 
     async def end(self) -> None:
+        """Leave the lanes to the next driver.
+
+        Raises:
+            InternalError: a frame was lost, or something had to be done again.
+        """
         self._loop.close()
         self._lanes.seen.update({name: lane.seen for name, lane in self._runtime.lanes.items()})
         await self._lanes.drain()
         counters = self._runtime.counters
         if counters.retries or counters.frames_dropped or counters.failed:
             raise InternalError(f"this run is no measurement: {counters}")
+
+
+def approximate(reuse: Reuse) -> MakeDriver:
+    """Return what makes drivers of Heddle that reuse chunk KV by FusionRAG, counted in `reuse`."""
+
+    def make(lanes: LaneSet, salt: str, generations: Generations) -> HeddleDriver:
+        return HeddleDriver(lanes, salt, generations, FUSIONRAG, reuse)
+
+    return make
 
 
 _compiled: dict[tuple[str, int | None], Workflow] = {}
@@ -120,18 +219,28 @@ def compiled(name: str, nprobe: int | None, lanes: LaneSet) -> Workflow:
     return _compiled[key]
 
 
-async def latencies_s(answer: Callable[[Ask], Awaitable[None]], asks: list[Ask]) -> list[float]:
-    """Answer a block of asks as they come; return how long each took [s]."""
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer and how long it took [s]."""
+
+    text: str
+    seconds: float
+
+
+async def answered(answer: Callable[[Ask], Awaitable[str]], asks: Sequence[Ask]) -> list[Answered]:
+    """Answer a block of asks as they come; the first that fails ends the others."""
     loop = asyncio.get_running_loop()
     started_s = loop.time()
 
-    async def one(ask: Ask) -> float:
+    async def one(ask: Ask) -> Answered:
         await asyncio.sleep(max(0.0, started_s + ask.at_s - loop.time()))
         came_s = loop.time()
-        await answer(ask)
-        return loop.time() - came_s
+        text = await answer(ask)
+        return Answered(text, loop.time() - came_s)
 
-    return list(await asyncio.gather(*(one(ask) for ask in asks)))
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(ask)) for ask in asks]
+    return [task.result() for task in tasks]
 
 
 async def capacity_per_s(driver: Driver, asks: Sequence[Ask], in_flight: int) -> float:
@@ -145,13 +254,20 @@ async def capacity_per_s(driver: Driver, asks: Sequence[Ask], in_flight: int) ->
             await driver.answer(ask)
             ends_s.append(loop.time())
 
-    await asyncio.gather(*(one_after_the_other() for _ in range(in_flight)))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(in_flight):
+            group.create_task(one_after_the_other())
     first, last = len(asks) // 5, 4 * len(asks) // 5
     return (last - first) / (ends_s[last] - ends_s[first])
 
 
-DRIVERS: Mapping[str, MakeDriver] = {
-    "asyncio_fifo": HandWritten.on,
-    "asyncio_same": HandWritten.on,
-    "heddle": HeddleDriver,
+TEOLA: Final[Mapping[str, MakeDriver]] = {
+    "llama_dist_po": programmed(lambda: HAND_WRITTEN, BundledClient, _chained),
+    "llama_dist_to": programmed(lambda: HAND_WRITTEN, PortClient, _chained),
+    "llama_dist_pc_po": programmed(lambda: HAND_WRITTEN, BundledClient),
+    "llama_dist_pc_to": HAND,
 }
+"""Teola's baselines (§7): LlamaDist's modules run one after another and cache no prompt; in
+LlamaDistPC the programmer has made parallel what can be, and prompts share a prefix cache. PO: an
+engine carries out one call at a time; TO: it batches all that waits, as it came. Modules call the
+engines directly here: neither Ray nor LlamaIndex adds its own time."""

@@ -1,7 +1,7 @@
 """What was generated from which prompt: contenders that do the same work agree on all of it."""
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -25,7 +25,7 @@ class Generations:
 
     outputs: dict[Tokens, Tokens] = field(default_factory=dict)
     ahead: dict[Tokens, Tokens] = field(default_factory=dict)
-    worked_s: Counter[str] = field(default_factory=Counter)
+    worked_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     _prompts: dict[int, Tokens] = field(default_factory=dict)  # by the prefill's task
     _guesses: set[int] = field(default_factory=set)  # the prefills that are sent ahead
     _decodes: dict[int, int] = field(default_factory=dict)  # the prefill of each decode
@@ -41,6 +41,7 @@ class Generations:
         task = command.task
         if isinstance(task.payload, PrefillPayload):
             self._prompts[task.task_id] = task.payload.token_ids
+            self._guesses.discard(task.task_id)  # each runtime counts its tasks from 1
             if task.payload.is_speculative:
                 self._guesses.add(task.task_id)
         elif isinstance(task.payload, DecodePayload):
@@ -82,10 +83,9 @@ def differences(one: Generations, other: Generations) -> list[Difference]:
     return found
 
 
-def unmatched(one: Generations, other: Generations) -> int:
-    """Return how many prompts only one of the two has; what was written ahead may be unused."""
-    lacking = one.outputs.keys() - other.outputs.keys() - other.ahead.keys()
-    return len(lacking) + len(other.outputs.keys() - one.outputs.keys() - one.ahead.keys())
+def lacking(one: Generations, other: Generations) -> int:
+    """Return how many of the other's prompts one hasn't, not even written ahead."""
+    return len(other.outputs.keys() - one.outputs.keys() - one.ahead.keys())
 
 
 class _NotedPort:

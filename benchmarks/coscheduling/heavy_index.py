@@ -8,6 +8,7 @@ at random, so that every hit is a passage that can be read.
 import math
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -17,11 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.support.data import made_from
-from benchmarks.support.fixed_source import NoSource
+from benchmarks.support.fixed_source import NoSource, Piece
 from benchmarks.support.wiki_index import WikiIndex
 from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.corpus.store import CorpusStore
+from heddle.engines.vector.corpus.source import VectorBatch
 from heddle.engines.vector.engine import SearchEngine
+from heddle.engines.vector.files.refine_store import RefineStore
 from heddle.engines.vector.ivf.early_stop.finality import Finality
 from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
@@ -34,6 +37,9 @@ ADD_ROWS: Final = 50_000
 TRAIN_PER_LIST: Final = 39  # the least that FAISS takes without a warning
 TRAIN_ROUNDS: Final = 5
 PAGE_BYTES: Final = 4096
+INDEX: Final = "index.faiss"
+REFINE: Final = "refine.bin"  # beside an index of codes
+MAPPED: Final = faiss.IO_FLAG_MMAP_IFC
 READ_BYTES: Final = 1 << 24
 
 
@@ -49,18 +55,30 @@ class HeavyShape:
 
 @dataclass(frozen=True, slots=True)
 class HeavySettings:
-    """What a lane over such an index is made of; `speculates` as in `VectorSettings`."""
+    """What a lane over such an index is made of.
 
-    path: Path
+    Args:
+        folder: of the index.
+        threads: FAISS threads.
+        order: whose lists are scanned first.
+        slots: queries under way at most.
+        substage_budget_s: time for one step [s]; inf = searches end in the step they begin in.
+        speculates: as in `VectorSettings`.
+    """
+
+    folder: Path
     threads: int = 1
     order: CallOrder = SHORTEST_FIRST
+    slots: int = 64
+    substage_budget_s: float = 2e-3
     speculates: bool = False
 
 
 def heavy_index(wiki: WikiIndex, count: int, seed: int) -> Path:
-    """Return the file of the index, made first where it isn't there."""
+    """Return the folder of the index, made first where it isn't there."""
     shape = HeavyShape(count, lists_of(count), wiki.passages, seed)
-    path = made_from("heavy-index", asdict(shape)) / "index.faiss"
+    folder = made_from("heavy-index", asdict(shape))
+    path = folder / INDEX
     if not path.exists():
         started_s = time.perf_counter()
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
@@ -70,7 +88,26 @@ def heavy_index(wiki: WikiIndex, count: int, seed: int) -> Path:
     with path.open("rb", buffering=0) as file:  # in one go, for the lanes that map it
         while file.read(READ_BYTES):
             pass
-    return path
+    return folder
+
+
+def default_kind_index(heavy: Path) -> Path:
+    """Return the folder of the same vectors in the kind that `heddle index` chooses for them.
+
+    It is made first where it isn't there.
+    """
+    flat = heavy / INDEX
+    folder = made_from("heavy-default", {"made from": heavy.name, "kind": "auto"})
+    if not (folder / INDEX).exists():
+        started_s = time.perf_counter()
+        live = LiveIndex.build(_InvertedLists(faiss.read_index(str(flat), MAPPED)))
+        print(f"made a {live.kind.value} index of it in {time.perf_counter() - started_s:.0f} s")
+        if live.refine is not None:
+            live.refine.write(folder / REFINE)
+        temporary = folder / f"{INDEX}.{os.getpid()}.tmp"
+        faiss.write_index(live.index, str(temporary))
+        temporary.replace(folder / INDEX)
+    return folder
 
 
 def lists_of(count: int) -> int:
@@ -81,13 +118,58 @@ def lists_of(count: int) -> int:
 def build_engine(name: str, epoch: int, settings: HeavySettings) -> SearchEngine[IvfSearch]:
     """Return a lane's engine over an index that doesn't change."""
     faiss.omp_set_num_threads(settings.threads)
+    corpus = FollowedIvf(_opened(settings.folder), NoSource(), threads=settings.threads)
+    return ivf_engine(
+        name,
+        epoch,
+        corpus,
+        PerfClock(),
+        slots=settings.slots,
+        substage_budget_s=settings.substage_budget_s,
+        order=settings.order,
+        finality=Finality() if settings.speculates else None,
+    )
+
+
+def _opened(folder: Path) -> LiveIndex:
+    refine = folder / REFINE
+    if refine.exists():
+        index = faiss.read_index(str(folder / INDEX))
+        return LiveIndex(index, 0, RefineStore.open(refine, index.d))
     # Mapped: the lanes of all contenders share the pages of one file.
-    index = faiss.read_index(str(settings.path), faiss.IO_FLAG_MMAP_IFC)
+    index = faiss.read_index(str(folder / INDEX), MAPPED)
     # A search that waited for the disk, or for its pages to be mapped, would be measured.
     _touch(index)
-    corpus = FollowedIvf(LiveIndex(index, 0), NoSource(), threads=settings.threads)
-    finality = Finality() if settings.speculates else None
-    return ivf_engine(name, epoch, corpus, PerfClock(), order=settings.order, finality=finality)
+    return LiveIndex(index, 0)
+
+
+class _InvertedLists(NoSource):
+    """The vectors of an index as a corpus, list by list."""
+
+    def __init__(self, index: faiss.IndexIVFFlat) -> None:
+        self._index = index
+
+    @property
+    def revision(self) -> int:
+        return 1
+
+    @property
+    def vector_count(self) -> int:
+        return int(self._index.ntotal)
+
+    @property
+    def dims(self) -> int:
+        return int(self._index.d)
+
+    def vectors(self, after_revision: int = 0, batch_rows: int = 4096) -> Iterator[VectorBatch]:
+        lists = self._index.invlists
+        for number in range(self._index.nlist):
+            count = lists.list_size(number)
+            if count:
+                codes = faiss.rev_swig_ptr(lists.get_codes(number), count * self._index.code_size)
+                ids = faiss.rev_swig_ptr(lists.get_ids(number), count)
+                vectors = codes.view(np.float32).reshape(count, -1)
+                yield Piece(np.array(ids, np.int64), np.array(vectors))
 
 
 def _touch(index: faiss.IndexIVFFlat) -> None:

@@ -1,23 +1,31 @@
 """The engines that contenders drive: lanes started once for each way in which engines serve."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from benchmarks.contenders.port_client import PortClient
+from benchmarks.coscheduling.generations import Generations
 from benchmarks.coscheduling.heavy_index import HeavySettings
+from benchmarks.coscheduling.search_calls import PIECES, SearchCalls
 from heddle.app.assembly.lanes import VECTOR, lane_specs
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.server_config import ServerConfig
 from heddle.core.ports import EnginePort
 from heddle.corpus.store import CorpusStore
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
+from heddle.engines.vector.build import VectorSettings
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.process import start_lanes
 from heddle.workflow.model_prompts import ModelPrompts
 
+MakeClient = Callable[
+    [Sequence[EnginePort], PromptTokenizer, CorpusStore, str, dict[str, tuple[int, int]]],
+    PortClient,
+]
 QUIET_S: Final = 0.3
 """A lane that was silent for this time has no frames left of tasks that have ended."""
 
@@ -38,6 +46,17 @@ class LaneSet:
     speculates: bool = False
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
 
+    def client(self, make: MakeClient, salt: str, generations: Generations) -> PortClient:
+        """Return a client of these lanes whose generations are noted.
+
+        Args:
+            make: the client's class.
+            salt: names its prefix cache.
+            generations: takes in what is generated.
+        """
+        ports = [generations.seen(port) for port in self.ports]
+        return make(ports, self.tokenizer, self.store, salt, self.seen)
+
     async def drain(self) -> None:
         """Read frames until no lane has told anything for a while: nothing is left to hear."""
         loop = asyncio.get_running_loop()
@@ -51,18 +70,24 @@ class LaneSet:
 
 
 @contextmanager
-def lane_set(index: Path, heavy: Path | None, **settings: object) -> Iterator[LaneSet]:
+def lane_set(
+    index: Path,
+    heavy: Path | None,
+    calls: SearchCalls,
+    **settings: object,
+) -> Iterator[LaneSet]:
     """Start the lanes of a server; they end with the block.
 
     Args:
         index: the corpus.
-        heavy: the file of another index, which is searched in its place; None = the corpus's own.
+        heavy: the folder of another index, which is searched in its place; None = the corpus's own.
+        calls: how the vector engine takes the queries that wait.
         settings: of the server.
     """
     config = ServerConfig.of("reader", index, settings)
     with CorpusStore.open(index) as store:
         plan = plan_server(config, store)
-        lanes = start_lanes(_specs(plan, heavy))
+        lanes = start_lanes(_specs(plan, heavy, calls))
         try:
             assert plan.generator is not None, "the settings name one"
             ports = tuple(port for lane in lanes for port in lane.ports.values())
@@ -73,24 +98,29 @@ def lane_set(index: Path, heavy: Path | None, **settings: object) -> Iterator[La
                 lane.close()
 
 
-def _specs(plan: ServerPlan, heavy: Path | None) -> Sequence[LaneSpec]:
+def _specs(plan: ServerPlan, heavy: Path | None, calls: SearchCalls) -> Sequence[LaneSpec]:
     lanes = lane_specs(replace(plan, embedding=(), readers=()))
-    if heavy is None:
-        return lanes
     return [
-        replace(lane, engines=tuple(_heavy(engine, plan, heavy) for engine in lane.engines))
+        replace(
+            lane, engines=tuple(_serving(engine, plan, heavy, calls) for engine in lane.engines)
+        )
         for lane in lanes
     ]
 
 
-def _heavy(engine: EngineSpec, plan: ServerPlan, path: Path) -> EngineSpec:
+def _serving(
+    engine: EngineSpec, plan: ServerPlan, heavy: Path | None, calls: SearchCalls
+) -> EngineSpec:
+    """Return an engine as it is to be; only the vector engine changes."""
     if engine.name != VECTOR:
         return engine
-    settings = HeavySettings(
-        path,
-        plan.placement.retrieval_threads,
-        plan.config.call_order,
-        plan.search.speculates,
-    )
+    pieces = PIECES[calls]
+    slots, budget_s = pieces.slots, pieces.budget_s
+    if heavy is None:
+        own = engine.settings
+        assert isinstance(own, VectorSettings), own
+        return replace(engine, settings=replace(own, slots=slots, substage_budget_s=budget_s))
+    order, threads = plan.config.call_order, plan.placement.retrieval_threads
+    settings = HeavySettings(heavy, threads, order, slots, budget_s, plan.search.speculates)
     factory = "benchmarks.coscheduling.heavy_index:build_engine"
     return replace(engine, factory=factory, settings=settings)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from benchmarks.support.data import file_digest, made_from
@@ -29,3 +30,16 @@ def baselines_python() -> Path:
             raise StorageError(f"pip could not install {PINS.name}: {done.stderr[-500:]}")
         stamp.write_text("ok\n", encoding="utf-8")
     return python
+
+
+def import_baselines() -> None:
+    """Make the baselines importable here, behind what this environment has itself.
+
+    Raises:
+        StorageError: pip could not install them.
+    Mutates: sys.path.
+    """
+    root = str(baselines_python().parents[1])
+    packages = sysconfig.get_path("purelib", vars={"base": root})
+    if packages not in sys.path:
+        sys.path.append(packages)

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from benchmarks.support.data import file_digest, made_from
 from benchmarks.support.engine_driver import EngineDriver
-from heddle.core.passages import Passage
+from heddle.core.passages import Passage, embedding_text
 from heddle.core.payloads import EmbedPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
-from heddle.corpus.text_counts import embedding_text
 from heddle.engines.embedding.build import EmbeddingSettings, build_engine, default_model_dir
 from heddle.evals.context import sample
 from heddle.evals.dataset import Dataset

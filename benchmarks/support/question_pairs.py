@@ -21,6 +21,18 @@ def chains(name: str) -> Iterator[Pair]:
         yield row["question"], " ".join([row["question"], *words])
 
 
+def halves(name: str) -> Iterator[Pair]:
+    """Yield the second questions of `chains`, each behind its own first half.
+
+    The passage in them stands for a text that a model writes: the half is what is there of it when
+    a speculative retrieval begins. (HedraRAG §4.3)
+    """
+    for question, whole in chains(name):
+        asked = question.split()
+        text = whole.split()[len(asked) :]
+        yield " ".join([*asked, *text[: len(text) // 2]]), whole
+
+
 def topics() -> Iterator[Pair]:
     """Yield two different medical questions about each topic that has them."""
     asked: dict[str, str] = {}

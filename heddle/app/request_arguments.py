@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.text_check import check_unicode
+from heddle.workflow.template import DOCUMENTS
 
 E = TypeVar("E", bound=Enum)
 
@@ -26,6 +27,8 @@ def input_values(inputs: object) -> dict[str, object]:
         raise InputError(
             f"inputs: give the question as a string, or a dict of inputs by name; got {_of(inputs)}"
         )
+    if DOCUMENTS in values:
+        raise InputError("inputs: documents are no input: give them as the option `documents`")
     if "input" in values and "query" not in values:
         values["query"] = values.pop("input")
     if not isinstance(values.get("query", ""), str):

@@ -1,18 +1,20 @@
 """What a request may say beside its workflow and inputs: the keywords, and their checked value."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypedDict
 
 from heddle.app.request_arguments import member_named, patience_s, tenant_name
+from heddle.app.request_documents import GivenDocument, checked_documents
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_settings import LongTextsWord, OptimizationsWord
 from heddle.app.setting import did_you_mean
 from heddle.core.errors import ConfigError, InputError
-from heddle.core.kv_reuse import KvReuse, kv_reuse_of
+from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, kv_reuse_of
 from heddle.core.payloads import TextRole
 from heddle.core.search_scope import Where, where_of
 from heddle.core.tasks import Optimizations, Priority
+from heddle.corpus.document import Document
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.workflow.writing import Writing
 
@@ -27,6 +29,7 @@ class RequestOptions(TypedDict, total=False):
     topk: int | None
     hybrid: bool | None
     where: Mapping[str, object] | None
+    documents: Sequence[GivenDocument] | None
     tenant: str
     deadline_s: float | None
     priority: Priority | PriorityWord
@@ -54,12 +57,13 @@ class CheckedRequest:
     """The options of one request, checked; the server's settings fill the others.
 
     `topk` and `hybrid` are checked with the workflow; see `with_searches`. `writing` is what the
-    caller gave alone.
+    caller gave alone. A request with `documents` reuses no chunk KV: theirs is never stored.
     """
 
     topk: int | None
     hybrid: bool | None
     where: Where
+    documents: tuple[Document, ...]
     tenant: str
     deadline_s: float | None
     priority: Priority
@@ -77,15 +81,23 @@ class CheckedRequest:
         """
         _check_names(given, RequestOptions)
         mode = _optimizations(given.get("optimizations"), config)
+        documents = checked_documents(given.get("documents"))
+        kv_reuse = _kv_reuse(given.get("kv_reuse"), mode, config)
+        if documents and given.get("kv_reuse") is not None and kv_reuse.is_approximate:
+            raise InputError(
+                "kv_reuse: the KV of documents that come with a request is never stored: leave it "
+                "out, or the documents"
+            )
         return cls(
             topk=given.get("topk"),
             hybrid=given.get("hybrid"),
             where=where_of(given.get("where") or {}),
+            documents=documents,
             tenant=tenant_name(given.get("tenant", "")),
             deadline_s=patience_s(given.get("deadline_s")),
             priority=member_named(Priority, given.get("priority", Priority.NORMAL), "priority"),
             optimizations=mode,
-            kv_reuse=_kv_reuse(given.get("kv_reuse"), mode, config),
+            kv_reuse=FULL_ATTENTION if documents else kv_reuse,
             writing=Writing.of(given),
         )
 

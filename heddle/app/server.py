@@ -37,6 +37,7 @@ from heddle.core.errors import ConfigError
 from heddle.core.payloads import EmbedPayload
 from heddle.core.ports import EnginePort, SteppedEngine
 from heddle.core.results import Vectors
+from heddle.corpus.chunking import Chunking
 from heddle.corpus.store import CorpusStore
 from heddle.engines.reading.installed import EXTRACT
 from heddle.graph.pgraph import PGraph
@@ -188,6 +189,9 @@ class Server:
                 hybrid: search by words (BM25) as well as by meaning; None = as the workflow does.
                 where: metadata that found documents must have, for every search: {"lang": "en",
                     "year": [2020, 2021]} asks for the value, or one of the list, of each key.
+                documents: texts, or mappings with `text` and perhaps `title`, for workflows that
+                    answer from documents of the request, such as doc_qa_naive: up to 64, of 1 MiB
+                    together. Only this request sees them, and nothing of them is kept.
                 tenant: searches find this tenant's documents and those without a tenant; prefix
                     caches are never shared between tenants.
                 deadline_s: seconds until the answer is worthless; None = the server's default.
@@ -207,7 +211,9 @@ class Server:
             InputError, WorkflowError, ConfigError: the request can't be run as it is.
         """
         compiled = compiled_workflow(workflow)
-        request = Submission.of(self.config, self._changed, compiled, inputs, options)
+        request = Submission.of(
+            self.config, self._changed, compiled, inputs, options, self._chunking
+        )
         return self._running.thread.call(lambda: admit(self._running, request))
 
     def search(self, query: str, **options: Unpack[SearchOptions]) -> SearchResult:
@@ -327,9 +333,7 @@ class Server:
             tenant=tenant_name(tenant),
             collection=collection,
         )
-        store, embedding = corpus_of(self.store), self._running.embedding
-        encoder = None if embedding is None else embedding.directory
-        return put_document(self, store, document, chunking_for(encoder, store))
+        return put_document(self, corpus_of(self.store), document, self._chunking())
 
     def delete(self, document_id: str, *, tenant: str = "") -> bool:
         """Delete one document, and its chunks' KV; return whether this tenant had it.
@@ -340,6 +344,12 @@ class Server:
                 goes with the next `heddle index`.
         """
         return delete_document(corpus_of(self.store), document_id, tenant=tenant_name(tenant))
+
+    def _chunking(self) -> Chunking:
+        """Return how texts are cut: as the corpus's last run did."""
+        embedding = self._running.embedding
+        encoder = None if embedding is None else embedding.directory
+        return chunking_for(encoder, corpus_of(self.store))
 
     @property
     def embedder_name(self) -> str:

@@ -1,26 +1,31 @@
 """A request between its caller and the runtime: checked by one, admitted by the other's thread."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Self
+from secrets import token_hex
+from typing import Final, Self
 
 from heddle.app.application import App
 from heddle.app.assembly.start import RunningServer
 from heddle.app.observe.tally import RequestWatch
 from heddle.app.remote.refusals import check_remote_request
 from heddle.app.request_arguments import input_values
+from heddle.app.request_documents import documents_input
 from heddle.app.request_options import CheckedRequest, RequestOptions
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import HeddleError, InputError
+from heddle.corpus.chunking import Chunking
 from heddle.corpus.store import CorpusStore
 from heddle.runtime.handle import Handle
 from heddle.workflow.function import WorkflowFunction
 from heddle.workflow.nodes import RetrievalNode
-from heddle.workflow.presets import preset
 from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.ready_made import ready_made
 from heddle.workflow.searches import ChangedWorkflows
 from heddle.workflow.workflow import Workflow
+
+SALT_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +50,11 @@ class Submission:
         workflow: Workflow,
         inputs: str | Mapping[str, object],
         options: RequestOptions,
+        chunking: Callable[[], Chunking],
     ) -> Self:
         """Check a request's arguments against the server's configuration; see Server.submit.
+
+        `chunking` says how the request's documents are cut; it is asked where there are some.
 
         Mutates: `changed` keeps the workflow as the options have it.
 
@@ -64,7 +72,9 @@ class Submission:
         )
         check_remote_request(config, workflow, asked.kv_reuse)
         values = input_values(inputs)
-        retrieves = any(isinstance(n, RetrievalNode) for n in workflow.nodes.values())
+        values |= documents_input(workflow, asked.documents, chunking)
+        searches = [n for n in workflow.nodes.values() if isinstance(n, RetrievalNode)]
+        retrieves = any(search.within is None for search in searches)
         if asked.where and not retrieves and workflow.function is None:
             raise InputError(f"where: workflow {workflow.name!r} retrieves nothing: leave it out")
         return cls(workflow, values, asked)
@@ -88,6 +98,8 @@ def admit(running: RunningServer, request: Submission) -> Handle:
     sink = handle.push if running.repriming is None else running.repriming.watched(handle.push)
     now_s = clock.now_s()
     asked = request.options
+    # Prompts that show a request's own documents leave no KV that another request could use.
+    salt = f"{asked.tenant}\0{token_hex(SALT_BYTES)}" if asked.documents else None
     watch = RequestWatch(running.tally, sink, clock, request.workflow, asked.priority, now_s)
     try:
         _check_topk(request.workflow, running.store)
@@ -102,6 +114,7 @@ def admit(running: RunningServer, request: Submission) -> Handle:
             optimizations=asked.optimizations,
             kv_reuse=asked.kv_reuse,
             where=asked.where,
+            cache_salt=salt,
         )
     except HeddleError as error:
         running.tally.failed(asked.priority, error)
@@ -120,12 +133,12 @@ def compiled_workflow(workflow: str | RAGraph | WorkflowFunction | Workflow | Ap
         return workflow.workflow
     if isinstance(workflow, Workflow):
         return workflow
-    return _preset(workflow) if isinstance(workflow, str) else workflow.compile()
+    return _ready_made(workflow) if isinstance(workflow, str) else workflow.compile()
 
 
 @cache
-def _preset(name: str) -> Workflow:
-    return preset(name).compile()
+def _ready_made(name: str) -> Workflow:
+    return ready_made(name).compile()
 
 
 def _check_topk(workflow: Workflow, store: CorpusStore | None) -> None:
@@ -133,6 +146,8 @@ def _check_topk(workflow: Workflow, store: CorpusStore | None) -> None:
     for node in workflow.nodes.values():
         if store is None or not isinstance(node, RetrievalNode) or node.allow_fewer:
             continue
+        if node.within is not None:
+            continue  # all that the request brought is what there is
         held = store.count_vectors(node.topk)
         if held < node.topk:
             raise InputError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from heddle.cli.command_parser import CommandParser
 from heddle.core.tasks import Priority
+from heddle.corpus.parsing.guarded_parser import GuardedParser
 
 PRIORITIES = tuple(level.name.lower() for level in Priority)
 
@@ -27,6 +28,7 @@ def add_request(parser: CommandParser) -> None:
         help="search by words (BM25) as well as by meaning",
     )
     add_scope(parser)
+    add_documents(parser)
     add_inputs(parser)
     parser.rare(
         "--priority",
@@ -45,6 +47,33 @@ def add_inputs(parser: CommandParser) -> None:
         default=[],
         metavar="NAME=TEXT",
         help="value of another input of the workflow; may be repeated",
+    )
+
+
+def add_documents(parser: CommandParser) -> None:
+    """Declare the documents that come with a request."""
+    parser.rare(
+        "--document",
+        dest="documents",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="document to answer from, for workflows such as doc_qa_naive; it isn't kept; may be "
+        "repeated",
+    )
+
+
+def add_connectors(parser: CommandParser) -> None:
+    """Declare the functions by which ready-made workflows reach outside."""
+    parser.rare(
+        "--connector",
+        dest="connectors",
+        action="append",
+        default=[],
+        metavar="NAME=FILE.py:FUNCTION",
+        help="function of yours that workflow search_engine or agent calls, such as "
+        "web_search=mine.py:search; may be repeated",
     )
 
 
@@ -69,8 +98,22 @@ def request_options(options: argparse.Namespace) -> dict[str, Any]:
         "topk": options.topk,
         "hybrid": options.hybrid,
         "priority": options.priority,
+        **document_options(options),
         **scope_options(options),
     }
+
+
+def document_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the documents that `add_documents` declares, read; nothing where there are none.
+
+    Raises:
+        InputError: a file can't be used; the message names it.
+    """
+    if not options.documents:
+        return {}
+    with GuardedParser() as parser:
+        read = [one for path in options.documents for one in parser.documents(path)]
+    return {"documents": [{"title": one.title, "text": one.text} for one in read]}
 
 
 def scope_options(options: argparse.Namespace) -> dict[str, Any]:

@@ -9,13 +9,18 @@ from typing import Any
 
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_writing import server_writing
-from heddle.cli.arguments import add_no_server, add_request, request_options
+from heddle.cli.arguments import add_connectors, add_no_server, add_request, request_options
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, add_index, choices, server_config
 from heddle.cli.output.quote_lines import quote_lines
 from heddle.cli.running.client import RunningServer, find_server, request_settings
 from heddle.cli.start_server import start_server
-from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
+from heddle.cli.workflow_source import (
+    WORKFLOW_HELP,
+    check_connectors,
+    drawn_workflow,
+    load_connectors,
+)
 from heddle.core.passages import Passage
 from heddle.core.printing.printable import printable_line, printable_text
 from heddle.core.quotations import NOT_FOUND
@@ -32,7 +37,7 @@ from heddle.runtime.events import (
 )
 from heddle.runtime.receipt import Receipt, Speculation, Splice
 from heddle.workflow.nodes import GenerationNode
-from heddle.workflow.presets import PRESETS
+from heddle.workflow.ready_made import READY_MADE
 from heddle.workflow.workflow import Workflow
 from heddle.workflow.writing import AS_IT_IS, Writing, check_writes, with_writing
 
@@ -53,6 +58,7 @@ def add_arguments(parser: CommandParser) -> None:
     short_help = f"workflow, or FILE.py:NAME; {DEFAULT_HELP}"
     parser.mark(workflow, is_common=True, short_help=short_help)
     add_request(parser)
+    add_connectors(parser)
     parser.add_argument(
         "--receipt", action="store_true", help="print counts and times of the request"
     )
@@ -64,20 +70,24 @@ def add_arguments(parser: CommandParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Answer one question, streaming the answer to stdout and the passages after it."""
     config = server_config(options, needs=("index",), reprime=False)
-    workflow = load_workflow(options.workflow or config.default_workflow)
+    name = options.workflow or config.default_workflow
+    connectors = load_connectors(options.connectors)
+    workflow = drawn_workflow(name, None, connectors)
     writing = _writing(options, config, workflow)
     writers = (n for n in workflow.outputs if isinstance(workflow.nodes[n], GenerationNode))
     printer = Printer(frozenset(map(str, writers)), options.receipt)
     inputs = {**dict(options.input), "query": options.question}
+    asked = request_options(options)
     running = _running(options, config)
     if running is not None:
-        for event in running.ask(_request(options, config, inputs, writing)):
+        for event in running.ask({**_request(options, config, inputs, writing), **asked}):
             printer.take(event)
         print(f"answered by the running server at {running.url}", file=sys.stderr)
         return 0
+    check_connectors(name, connectors)
     with start_server(config) as server:
         app = server.app(workflow)
-        for event in app.stream(inputs, **request_options(options)):
+        for event in app.stream(inputs, **asked):
             printer.take(event)
     return 0
 
@@ -86,8 +96,11 @@ def _running(options: argparse.Namespace, config: ServerConfig) -> RunningServer
     """Return the server that runs on the corpus, unless only one of this command's own will do."""
     if not options.server:
         return None
-    if options.workflow is not None and options.workflow not in PRESETS:
+    if options.workflow is not None and options.workflow not in READY_MADE:
         log.info("a workflow of one's own runs in a server of its own")
+        return None
+    if options.connectors:
+        log.info("connectors of one's own are called by a server of its own")
         return None
     return find_server(config, choices(options, ServerConfig))
 
@@ -98,11 +111,10 @@ def _request(
     inputs: Mapping[str, object],
     writing: Writing,
 ) -> dict[str, object]:
-    """Return the body of a question to the running server."""
+    """Return the body of a question to the running server, without the request's options."""
     return {
         "inputs": inputs,
         "workflow": options.workflow,
-        **request_options(options),
         **request_settings(config, choices(options, ServerConfig)),
         **asdict(writing),
     }

@@ -20,7 +20,15 @@ from heddle.hosts.machine import read_machine
 REPORTED = ("heddle", "torch", "transformers", "faiss-cpu", "numpy", "tokenizers")
 PREPARE = "prepare"
 # What some benchmarks take besides: keyword arguments of their `run`, explained in their files.
-OWN_OPTIONS: Final = ("model", "dataset", "questions", "bar", "device", "tier")
+RUNS: Final = {
+    "frameworks": "LangGraph, Haystack and LlamaIndex Workflows",
+    "teola": "what Teola compares itself with",
+    "ratio": "mixes of workflows",
+    "nprobe": "searches of several lengths",
+    "offline": "all questions at once",
+}
+"""Runs of `workflows` beside its main one."""
+OWN_OPTIONS: Final = ("model", "dataset", "questions", "bar", "device", "tier", *RUNS)
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -40,6 +48,10 @@ def add_arguments(parser: CommandParser) -> None:
     own.add_argument(
         "--bar", action="store_true", default=None, help="run only what the acceptance bar needs"
     )
+    for name, words in RUNS.items():
+        own.add_argument(
+            f"--{name}", action="store_true", default=None, help=f"of workflows: run {words}"
+        )
     parser.set_defaults(run=run)
 
 

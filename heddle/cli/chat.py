@@ -10,17 +10,30 @@ from heddle.app.chat.conversation import Conversation
 from heddle.app.chat.follow_up import rewrite_workflow
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_writing import server_writing
-from heddle.cli.arguments import add_no_server, add_scope, add_topk, scope_options
+from heddle.cli.arguments import (
+    add_connectors,
+    add_documents,
+    add_no_server,
+    add_scope,
+    add_topk,
+    document_options,
+    scope_options,
+)
 from heddle.cli.ask import DEFAULT_HELP, ONE_QUESTION, Printer
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, add_index, choices, server_config
 from heddle.cli.running.client import RunningServer, find_server, request_settings
 from heddle.cli.start_server import start_server
-from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
+from heddle.cli.workflow_source import (
+    WORKFLOW_HELP,
+    check_connectors,
+    drawn_workflow,
+    load_connectors,
+)
 from heddle.core.errors import HeddleError
 from heddle.runtime.events import RequestEvent
 from heddle.workflow.nodes import GenerationNode
-from heddle.workflow.presets import PRESETS
+from heddle.workflow.ready_made import READY_MADE
 from heddle.workflow.workflow import Workflow
 from heddle.workflow.writing import with_writing
 
@@ -42,6 +55,8 @@ def add_arguments(parser: CommandParser) -> None:
     parser.mark(workflow, is_common=True, short_help=short_help)
     add_topk(parser)
     add_scope(parser)
+    add_documents(parser)
+    add_connectors(parser)
     add_no_server(parser)
     add_config(parser, without=ONE_QUESTION)
     parser.set_defaults(run=run)
@@ -50,14 +65,17 @@ def add_arguments(parser: CommandParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Answer questions one after another, until the input ends; errors end one answer only."""
     config = server_config(options, needs=("index",), reprime=False)
-    workflow = load_workflow(options.workflow or config.default_workflow)
+    name = options.workflow or config.default_workflow
+    connectors = load_connectors(options.connectors)
+    workflow = drawn_workflow(name, None, connectors)
     with_writing(workflow, server_writing(config))  # refuses a prompt before the models load
     running = _running(options, config)
     if running is not None:
         print(f"answered by the running server at {running.url}", file=sys.stderr)
         _talk(_through(running, options, config), workflow)
         return 0
-    asked = {"topk": options.topk, **scope_options(options)}
+    check_connectors(name, connectors)
+    asked = {"topk": options.topk, **document_options(options), **scope_options(options)}
     with start_server(config) as server:
         app = server.app(workflow)
         rewriting = None if config.llm is None else server.app(rewrite_workflow())
@@ -71,7 +89,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _running(options: argparse.Namespace, config: ServerConfig) -> RunningServer | None:
     """Return the server that runs on the corpus, if it can do all that this chat needs."""
-    if not options.server or options.workflow not in (None, *PRESETS):
+    own = options.workflow not in (None, *READY_MADE) or options.connectors
+    if not options.server or own:
         return None
     if config.llm is not None:
         log.info("a model that rewrites questions runs in a server of its own")
@@ -88,6 +107,7 @@ def _through(
     body = {
         "workflow": options.workflow,
         "topk": options.topk,
+        **document_options(options),
         **scope_options(options),
         **request_settings(config, choices(options, ServerConfig)),
     }

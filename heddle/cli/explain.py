@@ -12,14 +12,26 @@ from heddle.app.explain.predicted import StageLengths
 from heddle.app.models.remote_name import is_remote
 from heddle.app.remote.refusals import LEFT_OUT
 from heddle.app.server_config import ServerConfig
-from heddle.cli.arguments import add_inputs, add_topk, result_file
+from heddle.cli.arguments import (
+    add_connectors,
+    add_documents,
+    add_inputs,
+    add_topk,
+    document_options,
+    result_file,
+)
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, server_config
 from heddle.cli.output.explained.page import explanation_page
 from heddle.cli.output.explained.text import explanation_lines
 from heddle.cli.progress import status
 from heddle.cli.start_server import start_server
-from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
+from heddle.cli.workflow_source import (
+    WORKFLOW_HELP,
+    check_connectors,
+    drawn_workflow,
+    load_connectors,
+)
 from heddle.core.cache import cache_directory, read_json, write_json
 from heddle.core.errors import InputError
 from heddle.core.tasks import Optimizations
@@ -68,6 +80,8 @@ def add_arguments(parser: CommandParser) -> None:
     )
     add_inputs(parser)
     add_topk(parser)
+    add_documents(parser)
+    add_connectors(parser)
     add_config(parser)
     parser.set_defaults(run=run)
 
@@ -75,7 +89,10 @@ def add_arguments(parser: CommandParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what happens to a workflow, and write the files that are asked for."""
     _check(options)
-    workflow = load_workflow(options.workflow, options.topk)
+    connectors = load_connectors(options.connectors)
+    workflow = drawn_workflow(options.workflow, options.topk, connectors)
+    if options.analyze is not None:
+        check_connectors(options.workflow, connectors)
     config = server_config(options, index=options.analyze)
     explainer = _explainer(config)
     analysis = None if options.analyze is None else _analyze(workflow, config, explainer, options)
@@ -129,8 +146,9 @@ def _analyze(
 ) -> Analysis:
     inputs = {**dict(options.input), "query": options.question}
     runs = RUNS if options.runs is None else options.runs
+    documents = document_options(options).get("documents")
     with start_server(config) as server, status("running the workflow"):
-        return analyze(server, workflow, inputs, runs, explainer.optimized)
+        return analyze(server, workflow, inputs, runs, explainer.optimized, documents)
 
 
 def _closing_lines(

@@ -5,7 +5,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,7 +18,7 @@ from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, add_index, http_config, server_config
 from heddle.cli.running.advert import ServerAdvert, advertised
 from heddle.cli.start_server import start_server
-from heddle.cli.workflow_source import load_workflow
+from heddle.cli.workflow_source import load_connectors, load_workflow
 from heddle.core.errors import ConfigError
 from heddle.server.drain import CLOSING_S, Drain
 from heddle.server.http_config import HttpConfig
@@ -26,7 +26,8 @@ from heddle.server.keys.key_file import read_keys
 from heddle.server.keys.key_ring import KeyRing
 from heddle.server.request_ids import request_ids_in_log
 from heddle.server.tls import certificate_digest, tls_context
-from heddle.workflow.presets import PRESETS
+from heddle.workflow.connectors import Connectors
+from heddle.workflow.ready_made import READY_MADE
 from heddle.workflow.workflow import Workflow
 
 BACKLOG = 128
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         ) from error
     front = http_config(options)
     config = server_config(options, needs=("index",))
-    workflows = _workflows(front.workflows)
+    workflows = _workflows(front.workflows, load_connectors(sorted(front.connectors)))
     keys = _keys(front)
     tls = _tls(front)
     drain = Drain(front.grace_s)
@@ -114,9 +115,15 @@ def _given_up(server: Server) -> str:
     return "; ".join(f"lane {name} was given up: {reason}" for name, reason in lanes)
 
 
-def _workflows(files: Iterable[str]) -> dict[str, Workflow]:
-    """Return the ready-made workflows and those of the user's files, by name."""
-    workflows = {name: load_workflow(name) for name in PRESETS}
+def _workflows(files: Iterable[str], connectors: Connectors) -> dict[str, Workflow]:
+    """Return the ready-made workflows and those of the user's files, by name.
+
+    One whose connector isn't there is left out: clients that ask for it hear what is missing.
+    """
+    workflows: dict[str, Workflow] = {}
+    for name in READY_MADE:
+        with suppress(ConfigError):
+            workflows[name] = load_workflow(name, connectors=connectors)
     for file in sorted(files):
         name = file.rpartition(":")[2]
         if name in workflows:

@@ -2,44 +2,97 @@
 
 import importlib.util
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from heddle.core.errors import HeddleError, InputError, WorkflowError
+from heddle.core.errors import ConfigError, HeddleError, InputError, WorkflowError
+from heddle.workflow.connectors import NO_CONNECTORS, WEB_SEARCH, Connector, Connectors
 from heddle.workflow.function import WorkflowFunction
-from heddle.workflow.presets import PRESETS, preset
 from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.ready_made import READY_MADE, ready_made
 from heddle.workflow.searches import with_searches
 from heddle.workflow.workflow import Workflow
 
 WORKFLOW_HELP: Final = (
-    f"one of {', '.join(PRESETS)}, or FILE.py:NAME, a RAGraph or a workflow function"
+    f"one of {', '.join(READY_MADE)}, or FILE.py:NAME, a RAGraph or a workflow function"
 )
 
 
-def load_workflow(name: str, topk: int | None = None) -> Workflow:
+def load_workflow(
+    name: str, topk: int | None = None, connectors: Connectors = NO_CONNECTORS
+) -> Workflow:
     """Return a workflow.
 
     Args:
         name: a ready-made one's, or FILE.py:NAME of a RAGraph in the user's file.
         topk: passages of each of its searches; None = as the workflow has it.
+        connectors: functions that a ready-made one may call, by name.
 
     Raises:
         WorkflowError: no such workflow, the file raises, or NAME is no RAGraph in it.
         InputError: the file isn't there; `topk` is out of range, or nothing searches.
+        ConfigError: it needs a connector that isn't there.
     """
-    workflow = preset(name).compile() if name in PRESETS else _from_file(name)
+    workflow = ready_made(name, connectors).compile() if name in READY_MADE else _from_file(name)
     if topk is not None and workflow.function is not None:
         raise InputError(f"topk: workflow {name!r} is a function: set topk in its calls")
     return with_searches(workflow, topk=topk)
+
+
+def load_connectors(sources: Iterable[str]) -> dict[str, Connector]:
+    """Return the functions that users name as NAME=FILE.py:FUNCTION, by NAME.
+
+    Raises:
+        ConfigError: a source has another form, or no such function is in the file.
+        InputError, WorkflowError: the file isn't there, or it raises.
+    """
+    found: dict[str, Connector] = {}
+    for source in sources:
+        name, _, place = source.partition("=")
+        file, _, function = place.rpartition(":")
+        if not name or not file:
+            raise ConfigError(f"--connector {source}: write NAME=FILE.py:FUNCTION")
+        connector = getattr(_module(place, Path(file)), function, None)
+        if not callable(connector):
+            raise ConfigError(f"--connector {source}: {function!r} is no function in {file!r}")
+        found[name] = connector
+    return found
+
+
+def drawn_workflow(name: str, topk: int | None, connectors: Connectors) -> Workflow:
+    """Return a workflow to look at: where a connector isn't there, another stands in for it.
+
+    Raises:
+        WorkflowError, InputError: see `load_workflow`.
+    """
+    try:
+        return load_workflow(name, topk, connectors)
+    except ConfigError:
+        return load_workflow(name, topk, {WEB_SEARCH: _no_connector, **connectors})
+
+
+def check_connectors(name: str, connectors: Connectors) -> None:
+    """Refuse to run a workflow that was only drawn.
+
+    Raises:
+        ConfigError: a connector isn't there; the message says how to supply it.
+    """
+    if name in READY_MADE:
+        ready_made(name, connectors)
+
+
+def _no_connector(_: str) -> object:
+    """Stands for a function of yours."""
+    raise ConfigError("this workflow was made to be looked at")
 
 
 def _from_file(name: str) -> Workflow:
     file, _, attribute = name.rpartition(":")
     if not file:
         raise WorkflowError(
-            f"workflow {name!r} is unknown; there are {', '.join(PRESETS)}, "
+            f"workflow {name!r} is unknown; there are {', '.join(READY_MADE)}, "
             "and FILE.py:NAME for a RAGraph of yours"
         )
     graphs = {

@@ -3,6 +3,14 @@
 from dataclasses import dataclass
 from typing import Final
 
+OWN_CHUNK_MIN: Final = 1 << 52
+"""Chunk ids from here on are of no corpus; JSON numbers hold them exactly."""
+
+
+def embedding_text(title: str, text: str) -> str:
+    """Return what is embedded for a chunk."""
+    return f"{title}\n{text}"
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -52,6 +60,11 @@ class Passage:
     place: Place = NO_PLACE
     copies: int = 0
     score: float | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether its request brought it: no corpus holds it, and nothing of it is kept."""
+        return self.chunk_id >= OWN_CHUNK_MIN
 
     def precedes(self, other: "Passage") -> bool:
         """Whether the other passage is the next chunk of the same document."""

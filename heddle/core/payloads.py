@@ -1,5 +1,6 @@
 """What an engine is asked to do: one frozen payload for each kind of primitive."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -90,12 +91,14 @@ class EmbedPayload:
     """Embed texts; answered by Vectors [len(texts), d].
 
     `in_windows` says whether texts longer than the model takes are read in windows of that length
-    or cut to it; None = as the lane does.
+    or cut to it; None = as the lane does. `may_keep`: the lane may keep the vectors for equal texts
+    of this tenant.
     """
 
     texts: tuple[str, ...]
     role: TextRole = TextRole.PLAIN
     in_windows: bool | None = None
+    may_keep: bool = True
 
     @property
     def rows(self) -> int:
@@ -188,6 +191,10 @@ class IngestPayload:
     def rows(self) -> int:
         """Vectors to store."""
         return int(self.chunk_ids.shape[0])
+
+    def part(self, start: int, stop: int) -> "IngestPayload":
+        """Return rows [start, stop) as a payload of their own."""
+        return IngestPayload(self.chunk_ids[start:stop], self.vectors[start:stop])
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,10 +322,16 @@ class DecodePayload:
 
 @dataclass(frozen=True, slots=True)
 class ToolPayload:
-    """Call a function of this process; answered by ToolResult. Never crosses a process."""
+    """Call a function of this process; answered by ToolResult. Never crosses a process.
+
+    After `timeout_s` it fails [s]. With a `batch_max` above 1 the function takes a list of the
+    arguments of at most that many calls, and returns a result, or an exception, for each.
+    """
 
     function: Callable[..., object]
     arguments: tuple[object, ...]
+    timeout_s: float = math.inf
+    batch_max: int = 1
     rows: int = 1
 
 
@@ -338,18 +351,20 @@ Payload = (
 
 
 def begins_with(payload: Payload, first: Payload) -> bool:
-    """Whether the first rows of a payload are those of another; both embed, or both search."""
+    """Whether the first rows of a payload are those of another, of the same kind."""
     if isinstance(payload, EmbedPayload) and isinstance(first, EmbedPayload):
         return payload.texts[: first.rows] == first.texts
     if isinstance(payload, SearchPayload) and isinstance(first, SearchPayload):
         return np.array_equal(payload.queries[: first.rows], first.queries)
+    if isinstance(payload, IngestPayload) and isinstance(first, IngestPayload):
+        return np.array_equal(payload.vectors[: first.rows], first.vectors)
     raise InternalError(f"{type(payload).__name__} doesn't go on from {type(first).__name__}")
 
 
 def split_rows(payload: Payload, start: int, stop: int) -> Payload:
-    """Return rows [start, stop) of a payload; only embedding and search can be split."""
+    """Return rows [start, stop) of a payload that embeds, searches or stores."""
     if (start, stop) == (0, payload.rows):
         return payload
-    if isinstance(payload, EmbedPayload | SearchPayload):
+    if isinstance(payload, EmbedPayload | SearchPayload | IngestPayload):
         return payload.part(start, stop)
     raise InternalError(f"{type(payload).__name__} can't be split into rows {start}:{stop}")

@@ -4,9 +4,10 @@ from enum import Enum
 
 
 class PrimitiveKind(Enum):
-    """Teola Table 1, plus Tool (a user's function, a call to the outside world) and three more.
+    """Teola Table 1, plus Tool (a user's function, a call to the outside world) and four more.
 
-    Extracting quotes an answer from passages. Priming computes a chunk's KV to be stored, on top of
+    Extracting quotes an answer from passages. Matching finds the nearest of a request's own
+    passages (ADR 34). Priming computes a chunk's KV to be stored, on top of
     its neighbours' (FusionRAG §3.1). Asking runs a prompt's question while its passages are looked
     for (FusionRAG §3.2).
 
@@ -18,6 +19,7 @@ class PrimitiveKind(Enum):
     INGESTION = "ingestion"
     PRIMING = "priming"
     SEARCHING = "searching"
+    MATCHING = "matching"
     RERANKING = "reranking"
     EXTRACTING = "extracting"
     ASKING = "asking"

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from tokenizers import Tokenizer
 
 from heddle.core.errors import ConfigError
+from heddle.core.passages import embedding_text
 
 WORD_CHARS_MAX: Final = 200  # a longer "word" (base64, a URL, a script without spaces) is cut
 BLOCK_CHARS: Final = 8_000  # tokenised at once; blocks end at white space
@@ -21,11 +22,6 @@ BLOCKS: Final = 64  # of them, side by side
 # Chinese characters and kana stand for a word each: they are written without spaces.
 _IDEOGRAPH: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 WORD: Final = re.compile(rf"[{_IDEOGRAPH}]|[^\s{_IDEOGRAPH}]{{1,{WORD_CHARS_MAX}}}")
-
-
-def embedding_text(title: str, text: str) -> str:
-    """Return what is embedded for a chunk."""
-    return f"{title}\n{text}"
 
 
 class TextCounter(Protocol):

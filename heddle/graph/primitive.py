@@ -1,5 +1,6 @@
 """A primitive and what it is configured to do. (Teola §4.1)"""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -10,16 +11,20 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import Where
 from heddle.core.system_text import SystemText
 
+Span = tuple[int, int | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
     """Read a value of the object store by key.
 
-    `item` picks one item of a list value; in a Condition's state, the items from there on.
+    `item` picks one item of a list value; in a Condition's state, the items from there on. `span`
+    picks the items [first, stop) of passages or of a list; None as the stop = to its end.
     """
 
     key: str
     item: int | None = None
+    span: Span | None = None
 
 
 Part = str | Read
@@ -36,12 +41,21 @@ class EmbedConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnPassages:
+    """The keys of passages that a request brought, and of their vectors."""
+
+    passages: str
+    vectors: str
+
+
+@dataclass(frozen=True, slots=True)
 class SearchConfig:
     """Search for the vectors of key `vectors`; a generation under way may wait for the hits.
 
     Only documents that fit `where` are found. With `words`, the parts of the query's text, the best
     passages by words are found besides and the two rankings fused. `each`: `topk` passages of each
     query, one query after the other, where there are several; else those nearest to any of them.
+    `within`: the request's own passages, which are searched instead of the corpus.
     """
 
     vectors: str
@@ -52,6 +66,7 @@ class SearchConfig:
     words: tuple[Part, ...] = ()
     topm: int | None = None
     each: bool = False
+    within: OwnPassages | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +110,30 @@ class PrimeConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class StandIn:
+    """A text in the place of a generation's, where the value of `needs` is empty.
+
+    `needs` None: nothing has written the slot, so it is.
+    """
+
+    parts: tuple[Part, ...]
+    needs: Read | None
+
+
+@dataclass(frozen=True, slots=True)
 class PrefillConfig:
     """Prefill a prompt made of parts, and after it the tokens of key `written`, if any.
 
     A system text may be the first part, and no other. `is_fenced` puts a line behind the passages.
     `may_repeat`: where the node has had this very prompt in its last turn, its text is taken again.
+    `if_empty`: the text that stands in for the generation's where a needed value is empty.
     """
 
     parts: tuple[ShownPart, ...]
     written: str | None = None
     is_fenced: bool = False
     may_repeat: bool = False
+    if_empty: StandIn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +193,13 @@ class CollectConfig:
     parts: tuple[Read, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class JoinConfig:
+    """Join texts, lists and passages of several keys to one list, without what is empty."""
+
+    parts: tuple[Read, ...]
+
+
 class SoFar(Enum):
     """What a generation has written when it pauses."""
 
@@ -194,6 +229,7 @@ class RoundsConfig:
     pause: Pause
     as_lines: bool
     is_fenced: bool
+    within: OwnPassages | None
     turn: int
 
 
@@ -225,10 +261,15 @@ class SpliceConfig:
 
 @dataclass(frozen=True, slots=True)
 class ToolConfig:
-    """Call a function with the values of the reads, in order."""
+    """Call a function with the values of the reads, in order.
+
+    See `ToolPayload` for the others.
+    """
 
     function: Callable[..., object]
     arguments: tuple[Part, ...]
+    timeout_s: float = math.inf
+    batch_max: int = 1
 
 
 Config = (
@@ -244,6 +285,7 @@ Config = (
     | ConditionConfig
     | ResumeConfig
     | CollectConfig
+    | JoinConfig
     | RoundsConfig
     | SpliceConfig
     | ToolConfig

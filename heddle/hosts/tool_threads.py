@@ -1,9 +1,11 @@
 """Tools: a user's Python functions in a bounded thread pool, behind an EnginePort."""
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
 
 from heddle.core.commands import Admit, Cancel, Command
 from heddle.core.credits import Credits
@@ -14,23 +16,55 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import ToolResult
 
 EPOCH = 1
+CALLS_A_THREAD: Final = 16  # that may wait for it here, so that a tool may take several at once
+HUNG_MAX: Final = 64  # threads that were given up and still run; beyond these none is replaced
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One call, and when it is given up [s]."""
+
+    task_id: int
+    payload: ToolPayload
+    due_s: float
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """Calls that one thread carries out together; `is_hung`: all of them were given up."""
+
+    calls: tuple[_Call, ...]
+    is_hung: bool = False
 
 
 class ToolThreads:
-    """EnginePort for TOOL primitives.
+    """EnginePort for primitives of one kind that are calls of a function.
 
-    A function can't be stopped from outside: a cancelled call that has begun keeps its thread
-    until it returns, and its result is dropped then. One that has not begun never runs.
+    A function can't be stopped from outside. One that is given up, because its time has passed or
+    its request has ended, keeps its thread until it returns; its result is dropped then. Another
+    thread takes that one's place, up to `HUNG_MAX`. A call that has not begun never runs.
+
+    A thread that becomes free takes the oldest call. Where its tool takes several at once, those of
+    all requests that wait for the same function go with it, up to `batch_max`; where the whole
+    batch raises, each call is made again by itself.
     """
 
-    def __init__(self, name: str, threads: int, clock: Clock) -> None:
+    def __init__(
+        self, name: str, threads: int, clock: Clock, kind: PrimitiveKind = PrimitiveKind.TOOL
+    ) -> None:
         self._name = name
+        self._kinds = frozenset({kind})
         self._clock = clock
-        self._credits = Credits(threads)
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"heddle-{name}")
+        self._threads_max = threads
+        self._credits = Credits(threads * CALLS_A_THREAD)
+        self._waiting: deque[_Call] = deque()
+        self._live: dict[int, _Call] = {}
+        self._running: list[_Batch] = []
+        self._threads: set[threading.Thread] = set()
+        self._idle = 0
         self._frames: deque[Frame] = deque()
-        self._live: set[int] = set()
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._is_closed = False
         self._wake: Callable[[], None] = _nobody
 
     @property
@@ -40,12 +74,12 @@ class ToolThreads:
 
     @property
     def kinds(self) -> frozenset[PrimitiveKind]:
-        """Tools only."""
-        return frozenset({PrimitiveKind.TOOL})
+        """Tools, or what else it was made for."""
+        return self._kinds
 
     @property
     def credits(self) -> Credits:
-        """Calls that may be in flight at once."""
+        """Calls that may be in flight at once, most of them waiting for a thread."""
         return self._credits
 
     @property
@@ -53,13 +87,22 @@ class ToolThreads:
         """Always 1: threads are never restarted."""
         return EPOCH
 
+    @property
+    def due_s(self) -> float:
+        """When the next call is given up; inf = none has a limit [s]."""
+        with self._changed:
+            return min((call.due_s for call in self._live.values()), default=math.inf)
+
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Call `wake` whenever a call has ended."""
         self._wake = wake
 
     def frames(self) -> Sequence[Frame]:
-        """Return and forget the frames that have arrived."""
-        with self._lock:
+        """Give up the calls whose time has passed; return and forget the frames that are there."""
+        with self._changed:
+            now_s = self._clock.now_s()
+            for call in [call for call in self._live.values() if call.due_s <= now_s]:
+                self._give_up(call.task_id, Failed(call.task_id, self._late(call), is_final=True))
             frames, self._frames = self._frames, deque()
         return tuple(frames)
 
@@ -68,35 +111,136 @@ class ToolThreads:
         if isinstance(command, Admit):
             task = command.task
             assert isinstance(task.payload, ToolPayload), "a tool lane was sent something else"
-            with self._lock:
-                self._live.add(task.task_id)
-            self._pool.submit(self._call, task.task_id, task.payload)
+            due_s = self._clock.now_s() + task.payload.timeout_s
+            with self._changed:
+                call = _Call(task.task_id, task.payload, due_s)
+                self._live[task.task_id] = call
+                self._waiting.append(call)
+                self._find_thread()
         elif isinstance(command, Cancel):
-            self._end(Cancelled(command.task_id), 0.0)
+            with self._changed:
+                self._give_up(command.task_id, Cancelled(command.task_id))
+            self._wake()
 
     def close(self) -> None:
-        """Take no more calls and wait for none."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Take no more calls, and wait for no call that is under way."""
+        with self._changed:
+            self._is_closed = True
+            self._waiting.clear()
+            self._changed.notify_all()
+            threads = [] if self._running else list(self._threads)
+        for thread in threads:
+            thread.join()
 
-    def _call(self, task_id: int, payload: ToolPayload) -> None:
-        with self._lock:
-            if task_id not in self._live:
-                return  # cancelled while it waited: its side effects must not happen
-        started_s = self._clock.now_s()
-        try:
-            event: Event = Done(task_id, ToolResult(payload.function(*payload.arguments)))
-        except BaseException as error:
-            # Whatever a user's function raises, `exit()` too, is that request's error alone.
-            event = Failed(task_id, f"{type(error).__name__}: {error}")
-        self._end(event, self._clock.now_s() - started_s)
+    # -- with `_changed` held ------------------------------------------------------------------
 
-    def _end(self, event: Event, seconds: float) -> None:
-        with self._lock:
-            if event.task_id not in self._live:
+    def _find_thread(self) -> None:
+        """Let a thread see the call that has come, a new one where all others are busy."""
+        hung = sum(batch.is_hung for batch in self._running)
+        if len(self._waiting) <= self._idle:
+            self._changed.notify()
+        elif len(self._threads) < self._threads_max + min(hung, HUNG_MAX):
+            # A daemon: a call that hangs doesn't keep the process from ending.
+            thread = threading.Thread(target=self._work, name=f"heddle-{self._name}", daemon=True)
+            self._threads.add(thread)
+            thread.start()
+
+    def _give_up(self, task_id: int, event: Event) -> None:
+        call = self._live.pop(task_id, None)
+        if call is None:
+            return
+        self._frames.append(Frame(self._name, EPOCH, 0.0, (event,)))
+        if call in self._waiting:
+            self._waiting.remove(call)  # its side effects must not happen
+        for batch in self._running:
+            if not any(other.task_id in self._live for other in batch.calls):
+                batch.is_hung = True
+        if self._waiting:
+            self._find_thread()
+
+    def _late(self, call: _Call) -> str:
+        limit_s = call.payload.timeout_s
+        if call in self._waiting:
+            return f"no thread was free for it within its {limit_s:g} s: other calls hang"
+        return f"it gave no result within its {limit_s:g} s: mend it, or raise its timeout_s"
+
+    def _take(self) -> _Batch:
+        first = self._waiting.popleft()
+        calls, function = [first], first.payload.function
+        for call in list(self._waiting):
+            if len(calls) >= first.payload.batch_max:
+                break
+            if call.payload.function is function:
+                self._waiting.remove(call)
+                calls.append(call)
+        batch = _Batch(tuple(calls))
+        self._running.append(batch)
+        return batch
+
+    # -- in a thread ---------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._idle += 1
+                while not self._waiting and not self._is_closed:
+                    self._changed.wait()
+                self._idle -= 1
+                if self._is_closed:
+                    self._threads.discard(threading.current_thread())
+                    return
+                batch = self._take()
+            started_s = self._clock.now_s()
+            events = _events(batch.calls)
+            seconds = self._clock.now_s() - started_s
+            with self._changed:
+                self._running.remove(batch)
+                live = tuple(e for e in events if self._live.pop(e.task_id, None) is not None)
+                if live:
+                    self._frames.append(Frame(self._name, EPOCH, seconds, live))
+                if batch.is_hung:  # another thread has taken this one's place
+                    self._threads.discard(threading.current_thread())
+            if live:
+                self._wake()
+            if batch.is_hung:
                 return
-            self._live.discard(event.task_id)
-            self._frames.append(Frame(self._name, EPOCH, seconds, (event,)))
-        self._wake()
+
+
+def _events(calls: Sequence[_Call]) -> list[Event]:
+    """Make calls, and return their ends."""
+    if calls[0].payload.batch_max == 1:
+        return [_event(calls[0], lambda call: call.payload.function(*call.payload.arguments))]
+    try:
+        results = _batch_results(calls)
+    except BaseException as error:
+        if len(calls) == 1:
+            return [_failed(calls[0], error)]
+        return [event for call in calls for event in _events([call])]
+    return [
+        _failed(call, result)
+        if isinstance(result, BaseException)
+        else Done(call.task_id, ToolResult(result))
+        for call, result in zip(calls, results, strict=True)
+    ]
+
+
+def _batch_results(calls: Sequence[_Call]) -> list[object]:
+    results = calls[0].payload.function([call.payload.arguments for call in calls])
+    if not isinstance(results, list | tuple) or len(results) != len(calls):
+        raise ValueError(f"it must return a list of {len(calls)} results, one for each call")
+    return list(results)
+
+
+def _event(call: _Call, make: Callable[[_Call], object]) -> Event:
+    try:
+        return Done(call.task_id, ToolResult(make(call)))
+    except BaseException as error:
+        return _failed(call, error)
+
+
+def _failed(call: _Call, error: BaseException) -> Failed:
+    """Return a call's failure: `exit()`, too, is the error of that request alone."""
+    return Failed(call.task_id, f"{type(error).__name__}: {error}")
 
 
 def _nobody() -> None:

@@ -2,8 +2,8 @@
 
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.system_text import SystemText
-from heddle.graph.primitive import DecodeConfig, PrefillConfig, Primitive
-from heddle.lowering.reads import bind, keys
+from heddle.graph.primitive import DecodeConfig, PrefillConfig, Primitive, StandIn
+from heddle.lowering.reads import bind, bind_stand_in, keys
 from heddle.lowering.scope import Scope
 from heddle.workflow.nodes import GenerationNode, Parse
 from heddle.workflow.workflow import Workflow
@@ -16,7 +16,8 @@ def lower_generation(
     turn = scope.turn_of(node.id)
     output = f"{node.output}@{turn}"
     parts = (*system_part(node), *bind(node.prompt, node.id, workflow, scope))
-    prompt = PrefillConfig(parts, is_fenced=node.fence)
+    if_empty = bind_stand_in(node, workflow, scope)
+    prompt = PrefillConfig(parts, is_fenced=node.fence, if_empty=if_empty)
     decode = DecodeConfig(f"{node.id}.kv@{turn}", node.sampling, node.parse is Parse.LINES)
     return prefill_and_decode(str(node.id), f"@{turn}", prompt, decode, output), output
 
@@ -34,12 +35,13 @@ def prefill_and_decode(
     `suffix` ends their names: the turn, and before it the round where there are rounds.
     """
     written = () if prompt.written is None else (prompt.written,)
+    shown = dict.fromkeys((*keys(prompt.parts), *_stand_in_keys(prompt.if_empty)))
     return (
         Primitive(
             name=f"{node}.prefilling{suffix}",
             kind=PrimitiveKind.PREFILLING,
             node=node,
-            reads=(*keys(prompt.parts), *written),
+            reads=(*shown, *written),
             writes=(decode.prefill,),
             config=prompt,
         ),
@@ -52,3 +54,10 @@ def prefill_and_decode(
             config=decode,
         ),
     )
+
+
+def _stand_in_keys(stand_in: StandIn | None) -> tuple[str, ...]:
+    if stand_in is None:
+        return ()
+    needs = () if stand_in.needs is None else (stand_in.needs,)
+    return keys((*stand_in.parts, *needs))

@@ -7,9 +7,11 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.graph.pgraph import Edge, EdgeKind, PGraph, data_edges, outside_reads
 from heddle.graph.primitive import Primitive
 from heddle.lowering.branch import lower_branch
+from heddle.lowering.documents import lower_documents
 from heddle.lowering.extraction import lower_extraction
 from heddle.lowering.generation import lower_generation
 from heddle.lowering.indexing import lower_indexing
+from heddle.lowering.join import lower_join
 from heddle.lowering.priming import lower_priming
 from heddle.lowering.retrieval import lower_retrieval
 from heddle.lowering.rounds import lower_rounds
@@ -17,9 +19,11 @@ from heddle.lowering.scope import Scope
 from heddle.lowering.tool import lower_tool
 from heddle.workflow.compile import reachable
 from heddle.workflow.nodes import (
+    DocumentsNode,
     ExtractionNode,
     GenerationNode,
     IndexingNode,
+    JoinNode,
     Node,
     NodeId,
     PrimingNode,
@@ -76,8 +80,12 @@ def _lower_node(node: Node, workflow: Workflow, scope: Scope) -> tuple[tuple[Pri
         return lower_retrieval(node, workflow, scope)
     if isinstance(node, ExtractionNode):
         return lower_extraction(node, workflow, scope)
+    if isinstance(node, JoinNode):
+        return lower_join(node, workflow, scope)
     if isinstance(node, IndexingNode):
         return lower_indexing(node, workflow, scope)
+    if isinstance(node, DocumentsNode):
+        return lower_documents(node, scope)
     if isinstance(node, PrimingNode):
         return lower_priming(node, scope)
     return lower_tool(node, workflow, scope)

@@ -6,12 +6,14 @@ from heddle.core.search_scope import Where
 from heddle.graph.primitive import (
     CollectConfig,
     EmbedConfig,
+    OwnPassages,
     Part,
     Primitive,
     Read,
     RerankConfig,
     SearchConfig,
 )
+from heddle.lowering.documents import own_passages
 from heddle.lowering.reads import bind, keys
 from heddle.lowering.scope import Scope
 from heddle.workflow.nodes import RetrievalNode
@@ -39,9 +41,12 @@ def lower_retrieval(
         where=node.where,
         hybrid=node.hybrid,
         each=node.collect,
+        within=own_passages(node, scope),
     )
     if node.rerank is not None:
         found = f"{node.id}.ranked@{turn}" if node.collect else output
+        if node.rerank_by is not None:
+            query = bind(node.rerank_by, node.id, workflow, scope)
         rerank = Primitive(
             name=f"{node.id}.reranking@{turn}",
             kind=PrimitiveKind.RERANKING,
@@ -79,15 +84,19 @@ def embed_and_search(
     hybrid: bool,
     while_decoding: bool = False,
     each: bool = False,
+    within: OwnPassages | None = None,
 ) -> tuple[Primitive, Primitive]:
     """Return the Embedding of a query and the Searching for it into key `hits`.
 
     `where` and `hybrid` are the retrieval node's. `suffix` ends the primitives' names: the turn,
     and before it the round where there are rounds. `while_decoding` says that a generation waits
-    between two of its tokens, `each` that the passages of all queries are wanted.
+    between two of its tokens, `each` that the passages of all queries are wanted. `within` are the
+    request's own passages, for a Matching of them in the place of the Searching.
     """
     vectors = f"{node}.vectors{suffix}"
     words = query if hybrid else ()
+    kind = PrimitiveKind.SEARCHING if within is None else PrimitiveKind.MATCHING
+    own = () if within is None else (within.passages, within.vectors)
     return (
         Primitive(
             name=f"{node}.embedding{suffix}",
@@ -98,11 +107,13 @@ def embed_and_search(
             config=EmbedConfig(query, TextRole.QUERY),
         ),
         Primitive(
-            name=f"{node}.searching{suffix}",
-            kind=PrimitiveKind.SEARCHING,
+            name=f"{node}.{kind.value}{suffix}",
+            kind=kind,
             node=node,
-            reads=(vectors, *keys(words)),
+            reads=(vectors, *keys(words), *own),
             writes=(hits,),
-            config=SearchConfig(vectors, topk, nprobe, while_decoding, where, words, topm, each),
+            config=SearchConfig(
+                vectors, topk, nprobe, while_decoding, where, words, topm, each, within
+            ),
         ),
     )

@@ -17,6 +17,7 @@ from heddle.graph.primitive import (
     SoFar,
     SpliceConfig,
 )
+from heddle.lowering.documents import own_passages
 from heddle.lowering.generation import prefill_and_decode, system_part
 from heddle.lowering.reads import bind
 from heddle.lowering.retrieval import embed_and_search
@@ -34,7 +35,8 @@ def lower_rounds(
     source = shown_retrieval(node, workflow.nodes, workflow.writers)
     assert source is not None, f"node {node.id!r} shows no retrieval's passages"
     parts = node.prompt.parts
-    place = len(parts) - parts[::-1].index(Slot(source.output))
+    shows = [isinstance(part, Slot) and part.name == source.output for part in parts]
+    place = len(parts) - shows[::-1].index(True)
     config = RoundsConfig(
         before=(*system_part(node), *bind(Template(parts[:place]), node.id, workflow, scope)),
         after=bind(Template(parts[place:]), node.id, workflow, scope),
@@ -50,6 +52,7 @@ def lower_rounds(
         pause=retrieval.pause,
         as_lines=node.parse is Parse.LINES,
         is_fenced=node.fence,
+        within=own_passages(source, scope),
         turn=scope.turn_of(node.id),
     )
     name, suffix, output = str(node.id), _suffix(0, config.turn), f"{node.output}@{config.turn}"
@@ -118,6 +121,7 @@ def lower_round(rounds: Primitive, number: int, depth: int) -> PGraph:
         where=config.where,
         hybrid=config.hybrid,
         while_decoding=True,
+        within=config.within,
     )
     primitives = (*search, aggregate, *pair)
     tail = {pair[1].name: depth + 1}

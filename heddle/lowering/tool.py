@@ -23,6 +23,6 @@ def lower_tool(
         node=str(node.id),
         reads=keys(arguments),
         writes=(output,),
-        config=ToolConfig(node.function, arguments),
+        config=ToolConfig(node.function, arguments, node.timeout_s, node.batch_max),
     )
     return (call,), output

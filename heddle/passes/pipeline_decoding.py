@@ -48,5 +48,6 @@ def _to_searches(graph: PGraph, embedding: Primitive) -> Iterator[Edge]:
         config = search.config
         if not isinstance(config, SearchConfig) or config.vectors not in embedding.writes:
             continue
-        if not config.words:  # a search by words reads the list itself
+        # A search by words reads the list itself, and a Matching needs the documents' vectors, too.
+        if not config.words and config.within is None:
             yield Edge(embedding.name, search.name, EdgeKind.ITEMS)

@@ -11,6 +11,7 @@ from heddle.graph.pgraph import PGraph
 from heddle.graph.verify import verify
 from heddle.passes.ask_ahead import AskAhead
 from heddle.passes.cycle_view import CycleView, Edit
+from heddle.passes.decompose_stages import DecomposeStages
 from heddle.passes.draft_answers import DraftAnswers
 from heddle.passes.edit_check import check_edits
 from heddle.passes.pipeline_decoding import PipelineDecoding
@@ -66,6 +67,7 @@ GRAPH_PASSES: Final[tuple[GraphPass, ...]] = (
     SkipRepeats(),
     DraftAnswers(),
     PipelineDecoding(),
+    DecomposeStages(),
     SplitPrefill(),  # of the searches that begin early, the first end early
 )
 REQUESTED_PASSES: Final[tuple[GraphPass, ...]] = (AskAhead(),)

@@ -9,7 +9,8 @@ batches.
 
 Source: HedraRAG §4.2 (node splitting under a time budget).
 Deviates: by that replay. Eq. 1 knows neither load nor order, and counts no overhead that others
-    wait for; it serves where nothing else is known, and where partial hits are looked at.
+    wait for. It serves where no lists are known, and where partial hits are looked at between
+    steps and the lane has the idle time.
 Keeps: which lists are scanned for a search, hence its exact result.
 """
 
@@ -61,9 +62,11 @@ class SplitSubstages:
         return tuple(edit for edit in found if edit is not None)
 
     def _edit(self, engine: EngineView, *, is_watched: bool) -> SetBudget | None:
-        if engine.calls and not is_watched:
-            best = self._replayed(engine.calls, self._cost(engine))
-        elif engine.stage_s and (is_watched or not engine.has_lists):
+        if engine.calls:
+            cost = self._cost(engine)
+            looked_at = _for_looks(engine.calls, cost) if is_watched else None
+            best = looked_at or _replayed(engine.calls, cost)
+        elif engine.stage_s and not engine.has_lists:
             best = self._by_eq_1(engine.stage_s)
         else:
             return None  # nothing new is known: what is in force stands
@@ -77,26 +80,6 @@ class SplitSubstages:
         costs = {} if engine.costs is None else engine.costs.coefficients_s
         return StepCost(max(self.overhead_s, costs.get("call", 0.0)), costs.get("scans", 0.0))
 
-    def _replayed(self, calls: Sequence[SearchCall], cost: StepCost) -> "_Budget":
-        works_s = [call.work_s for call in calls]
-        work_s = fmean(works_s)
-        batches_s = replayed_s(calls, math.inf, cost)
-        beside_s = cost.step_s + cost.row_s
-        whole_s = max(WHOLE_SHARE * work_s, WHOLE_OVERHEADS * beside_s, *works_s) + beside_s
-        best, best_s = _Budget(whole_s, 0.0), fmean(replayed_s(calls, whole_s, cost))
-        enough_s = best_s * (1 - GAIN_MIN)
-        load = sum(works_s) / max(calls[-1].sent_s - calls[0].sent_s, work_s)
-        for share in SHARES:
-            if load * beside_s / (share * work_s) > IDLE_MAX * (1 - load):
-                continue
-            budget_s = share * work_s + beside_s
-            took_s = replayed_s(calls, budget_s, cost)
-            mean_s = fmean(took_s)
-            if mean_s < min(best_s, enough_s) and _tail(took_s) <= TAIL_MAX * _tail(batches_s):
-                best = _Budget(MARGIN * budget_s, fmean(batches_s) - mean_s)
-                best_s = mean_s
-        return best
-
     def _by_eq_1(self, stage_s: float) -> "_Budget":
         budget_s = substage_budget_s(stage_s, self.overhead_s)
         return _Budget(budget_s, max(0.0, substage_gain_s(stage_s, self.overhead_s, budget_s)))
@@ -106,6 +89,46 @@ class SplitSubstages:
 class _Budget:
     budget_s: float
     gain_s: float
+
+
+def _for_looks(calls: Sequence[SearchCall], cost: StepCost) -> _Budget | None:
+    """Return the budget of eq. 1, so that partial hits are looked at; None where it costs others.
+
+    What looks gain is the speculation's, which the replay knows nothing of.
+    """
+    work_s, beside_s = fmean(call.work_s for call in calls), cost.step_s + cost.row_s
+    budget_s = substage_budget_s(work_s, beside_s)
+    gain_s = substage_gain_s(work_s, beside_s, budget_s)
+    if gain_s <= 0 or not _is_idle_enough(calls, beside_s / budget_s):
+        return None
+    return _Budget(budget_s + beside_s, gain_s)
+
+
+def _replayed(calls: Sequence[SearchCall], cost: StepCost) -> _Budget:
+    """Return the budget that would have served these searches best."""
+    works_s = [call.work_s for call in calls]
+    work_s, beside_s = fmean(works_s), cost.step_s + cost.row_s
+    batches_s = replayed_s(calls, math.inf, cost)
+    whole_s = max(WHOLE_SHARE * work_s, WHOLE_OVERHEADS * beside_s, *works_s) + beside_s
+    best, best_s = _Budget(whole_s, 0.0), fmean(replayed_s(calls, whole_s, cost))
+    enough_s = best_s * (1 - GAIN_MIN)
+    for share in SHARES:
+        if not _is_idle_enough(calls, beside_s / (share * work_s)):
+            continue
+        budget_s = share * work_s + beside_s
+        took_s = replayed_s(calls, budget_s, cost)
+        mean_s = fmean(took_s)
+        if mean_s < min(best_s, enough_s) and _tail(took_s) <= TAIL_MAX * _tail(batches_s):
+            best = _Budget(MARGIN * budget_s, fmean(batches_s) - mean_s)
+            best_s = mean_s
+    return best
+
+
+def _is_idle_enough(calls: Sequence[SearchCall], overhead: float) -> bool:
+    """Whether the engine has the idle time for an overhead, a share of the searches' work."""
+    works_s = [call.work_s for call in calls]
+    load = sum(works_s) / max(calls[-1].sent_s - calls[0].sent_s, *works_s)
+    return load * overhead <= IDLE_MAX * (1 - load)
 
 
 def _tail(took_s: Sequence[float]) -> float:

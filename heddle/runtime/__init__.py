@@ -29,6 +29,7 @@ What may run
     `conditions`        calls a callable edge and reads the nodes that it names
     `function_calls`    workflow functions: the regions that they make, the values they wait for
     `rounds`            generations that retrieve while they decode: when the next round is due
+    `own_passages`      the passages that came with a request, and the nearest of them
     `neighbours`        the passages that a chunk's KV is computed after
 
 What is sent

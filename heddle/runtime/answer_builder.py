@@ -8,6 +8,7 @@ from heddle.graph.primitive import Primitive
 from heddle.runtime.events import Answer
 from heddle.runtime.request import Request
 from heddle.runtime.values import as_passages, as_text, unique_passages
+from heddle.workflow.template import DOCUMENTS
 
 
 def build_answer(request: Request, numerics: str, now_s: float) -> Answer:
@@ -41,4 +42,5 @@ def _passages(
     if own:
         return own
     shown = [request.shown.get(str(node), ()) for node in request.workflow.nodes]
-    return unique_passages(shown if any(shown) else map(as_passages, slots.values()))
+    found = (value for slot, value in slots.items() if slot != DOCUMENTS)
+    return unique_passages(shown if any(shown) else map(as_passages, found))

@@ -1,4 +1,4 @@
-"""What the runtime carries out itself: callable edges, joined passages, rounds, repeats."""
+"""What the runtime carries out itself: callable edges, joined values, rounds, known texts."""
 
 import logging
 from dataclasses import dataclass, field
@@ -9,6 +9,7 @@ from heddle.graph.primitive import (
     CollectConfig,
     ConditionConfig,
     DecodeConfig,
+    JoinConfig,
     PrefillConfig,
     ResumeConfig,
     RoundsConfig,
@@ -19,11 +20,11 @@ from heddle.runtime.events import TokenDelta
 from heddle.runtime.folding import fold, text_value
 from heddle.runtime.function_calls import FunctionCalls
 from heddle.runtime.readiness import Readiness
-from heddle.runtime.repeats import remember, repeated
+from heddle.runtime.repeats import remember, repeated, stand_in
 from heddle.runtime.request import Guess, PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.rounds import Rounds
-from heddle.runtime.values import as_passages, resolve, unique_passages
+from heddle.runtime.values import as_passages, joined, resolve, unique_passages
 
 log = logging.getLogger(__name__)
 
@@ -69,11 +70,15 @@ class Controls:
             self.rounds.splice(request, run, now_s)
             return
         if isinstance(config, PrefillConfig):
-            self._take_again(request, run, now_s)
+            self._take_text(request, run, now_s)
             return
         if isinstance(config, CollectConfig):
             groups = [as_passages(resolve(part, request.store, node)) for part in config.parts]
             self.readiness.complete(request, run, unique_passages(groups), now_s)
+            return
+        if isinstance(config, JoinConfig):
+            values = (resolve(part, request.store, node) for part in config.parts)
+            self.readiness.complete(request, run, joined(values), now_s)
             return
         if isinstance(config, ResumeConfig):
             started_s = self.clock.now_s()
@@ -88,25 +93,30 @@ class Controls:
             self.readiness.open_region(request, targets, now_s)
         self.readiness.complete(request, run, None, now_s)
 
-    def _take_again(self, request: Request, prefill: PrimitiveRun, now_s: float) -> None:
-        """End a generation with what was written for the same prompt before, or ahead of it."""
+    def _take_text(self, request: Request, prefill: PrimitiveRun, now_s: float) -> None:
+        """End a generation whose text is known.
+
+        It is a stand-in, or was written behind a guess that has won, or for the same prompt before.
+        """
         assert prefill.plan.rider is not None, f"{prefill.primitive.name!r} has no decode"
         decode = request.runs[prefill.plan.rider]
         if prefill.won is not None:
             self._take_ahead(request, prefill, decode, prefill.won, now_s)
             return
-        result = repeated(request, prefill)
+        result = stand_in(request, prefill)
+        if result is None:
+            result = repeated(request, prefill)
+            request.receipt.repeated += 1
         assert result is not None, f"{prefill.primitive.name!r} has no text"
-        config, node, receipt = decode.primitive.config, decode.primitive.node, request.receipt
+        config, node = decode.primitive.config, decode.primitive.node
         assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
         if prefill.plan.started is not None:
             request.sink(prefill.plan.started)
         if result.text:
             request.sink(TokenDelta(node, result.text))
-        receipt.repeated += 1
         decode.sent_s = now_s  # its prefill's end doesn't start it
         self.readiness.complete(request, prefill, None, now_s)
-        value = text_value(result.text, config.as_lines, node, receipt)
+        value = text_value(result.text, config.as_lines, node, request.receipt)
         self.readiness.complete(request, decode, value, now_s)
 
     def _take_ahead(

@@ -18,6 +18,8 @@ from heddle.core.payloads import (
 from heddle.core.ports import Tokenizer, WorkPool
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import SearchScope
+from heddle.core.tasks import Priority
+from heddle.costs.micro_batch import micro_batch_rows
 from heddle.costs.win_rate import WinRates
 from heddle.graph.primitive import DecodeConfig, Primitive
 from heddle.runtime.batching import Pending, Take
@@ -28,13 +30,15 @@ from heddle.runtime.long_prompts import LongPrompt, LongPrompts
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.payload_builder import Built, build_lead, build_payload
 from heddle.runtime.receipt import FallbackKind
-from heddle.runtime.repeats import draft_of, repeated
+from heddle.runtime.repeats import draft_of, repeated, stand_in
 from heddle.runtime.request import Guess, PrimitiveRun, Request, TextAhead
 from heddle.runtime.task_table import TaskTable
 from heddle.runtime.values import generated
 from heddle.workflow.nodes import (
+    DocumentsNode,
     ExtractionNode,
     GenerationNode,
+    JoinNode,
     Node,
     PrimingNode,
     RetrievalNode,
@@ -120,11 +124,14 @@ class Dispatcher:
         """Let a primitive that is ready wait for an engine.
 
         A long prompt is built by a thread; `take` queues its primitive then. One whose text is
-        there by an equal prompt needs no engine.
+        there by an equal prompt needs no engine, nor does one whose needed value is empty.
 
         Raises:
             HeddleError: the payload can't be built.
         """
+        if stand_in(request, run) is not None:
+            self._take_text(request, run, now_s)
+            return
         if run.payload is not None and not run.is_growing:  # a cycle pass has held it back
             self.requeue(request, run, now_s)
             return
@@ -166,7 +173,11 @@ class Dispatcher:
         run.won = _whole_text(run)
         if run.won is None and repeated(request, run) is None:
             self.requeue(request, run, now_s)
-            return
+        else:
+            self._take_text(request, run, now_s)
+
+    def _take_text(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
+        """Let a generation end without an engine: its text is known."""
         self._end_asking(request, run)
         self.end_guess(request, run, now_s, is_adopted=run.won is not None)
         self.controls.append((request, run))
@@ -235,11 +246,12 @@ class Dispatcher:
         Raises:
             HeddleError: the payload can't be built.
         """
-        return build_lead(prefill, key, store, self.tokenizer, request.tenant)
+        return build_lead(prefill, key, store, self.tokenizer, request.cache_salt)
 
     def _build(self, request: Request, primitive: Primitive, store: ObjectStore) -> Built:
         scope = SearchScope(request.tenant, request.where)
-        return build_payload(primitive, store, self.tokenizer, scope, request.kv_reuse)
+        salt = request.cache_salt
+        return build_payload(primitive, store, self.tokenizer, scope, request.kv_reuse, salt)
 
     def can_ask(self) -> bool:
         """Whether an engine runs questions ahead of their prompts."""
@@ -287,10 +299,42 @@ class Dispatcher:
         if run.plan.rider is not None:
             self._send_pair(lane, request, run, request.runs[run.plan.rider], now_s)
             return
+        if not run.plan.is_splittable:
+            self._send_rows(lane, request, run, run.payload.rows - run.rows_sent, take.rows, now_s)
+            return
+        rows_max = self._micro_batch(lane, request, run) or max(1, take.rows)
+        for first in range(0, max(1, take.rows), rows_max):  # what has no row is a task, too
+            rows = min(rows_max, take.rows - first)
+            self._send_rows(lane, request, run, rows, rows, now_s)
+
+    def _micro_batch(self, lane: Lane, request: Request, run: PrimitiveRun) -> int | None:
+        """Return how many rows are a task, for stages whose readers begin with parts; None = all.
+
+        What is indexed in bulk is not waited for, and each part would be a commit of its own.
+        """
+        costs = None if lane.last is None else lane.last.costs
+        is_stage = run.primitive.kind is PrimitiveKind.EMBEDDING and bool(run.plan.items_to)
+        if not is_stage or costs is None or lane.row_s is None or run.is_growing:
+            return None
+        if request.priority is Priority.BULK:
+            return None
+        return micro_batch_rows(costs.coefficients_s.get("call", 0.0), lane.row_s)
+
+    def _send_rows(
+        self,
+        lane: Lane,
+        request: Request,
+        run: PrimitiveRun,
+        rows: int,
+        credit_rows: int,
+        now_s: float,
+    ) -> None:
+        """Send the next rows of a primitive as one task."""
+        assert run.payload is not None, f"{run.primitive.name!r} is sent without a payload"
         if run.is_growing:
-            request.receipt.rows_ahead += take.rows
+            request.receipt.rows_ahead += rows
         first_row = run.rows_sent
-        run.rows_sent += take.rows if run.plan.is_splittable else run.payload.rows
+        run.rows_sent += rows
         part = split_rows(run.payload, first_row, run.rows_sent)
         # One row of several finds a part of the passages.
         is_alone = run.payload.rows == 1 and not run.is_growing
@@ -300,7 +344,7 @@ class Dispatcher:
             request,
             run,
             part,
-            credit_rows=take.rows,
+            credit_rows=credit_rows,
             first_row=first_row,
             report_every=int(is_watched),
             now_s=now_s,
@@ -377,11 +421,16 @@ def _needed_kinds(node: Node) -> tuple[PrimitiveKind, ...]:
         return (PrimitiveKind.PREFILLING, PrimitiveKind.DECODING)
     if isinstance(node, RetrievalNode):
         ranking = () if node.rerank is None else (PrimitiveKind.RERANKING,)
-        return (PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING, *ranking)
+        search = PrimitiveKind.SEARCHING if node.within is None else PrimitiveKind.MATCHING
+        return (PrimitiveKind.EMBEDDING, search, *ranking)
     if isinstance(node, ExtractionNode):
         return (PrimitiveKind.EXTRACTING,)
     if isinstance(node, ToolNode):
         return (PrimitiveKind.TOOL,)
+    if isinstance(node, JoinNode):
+        return ()
+    if isinstance(node, DocumentsNode):
+        return (PrimitiveKind.EMBEDDING,)
     if isinstance(node, PrimingNode):
         searching = (PrimitiveKind.SEARCHING,) if node.neighbours_max else ()
         return (*searching, PrimitiveKind.PRIMING)

@@ -44,7 +44,8 @@ def fold(
     """
     results = [parts[first_row] for first_row in sorted(parts)]
     if isinstance(primitive.config, SearchConfig):
-        hits = [r for r in results if isinstance(r, Hits)]
+        found = [r.value if isinstance(r, ToolResult) else r for r in results]
+        hits = [r for r in found if isinstance(r, Hits)]
         return _fold_hits(hits, primitive.config, passages, receipt, tenant)
     if isinstance(primitive.config, DecodeConfig):
         return _fold_generated(results[0], primitive, receipt)
@@ -92,7 +93,10 @@ def _fold_plain(results: Sequence[Result], receipt: ReceiptDraft) -> object:
         receipt.texts_truncated += sum(v.truncated for v in vectors)
         receipt.texts_windowed += sum(v.windowed for v in vectors)
         return first if len(vectors) == 1 else Vectors(np.vstack([v.values for v in vectors]))
-    if isinstance(first, Ingested | Primed):
+    if isinstance(first, Ingested):
+        stored = [r for r in results if isinstance(r, Ingested)]
+        return Ingested(sum(s.count for s in stored), max(s.revision for s in stored))
+    if isinstance(first, Primed):
         return first
     if isinstance(first, Asked):
         if first.problem:

@@ -9,13 +9,14 @@ from heddle.core.errors import EngineError
 from heddle.core.frames import Done, Event, Failed, Frame, Progress
 from heddle.core.ports import PassageSource, Tracer
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.results import Extracted, Generated, Hits, Prefilled, Reranked, Result
-from heddle.graph.primitive import ExtractConfig, RerankConfig, SearchConfig
+from heddle.core.results import Extracted, Generated, Hits, Ingested, Prefilled, Reranked, Result
+from heddle.graph.primitive import Config, ExtractConfig, RerankConfig, SearchConfig
 from heddle.runtime.counters import Counters
 from heddle.runtime.events import TokenDelta
 from heddle.runtime.folding import fold
 from heddle.runtime.guess import note_ahead
 from heddle.runtime.lane import Lane
+from heddle.runtime.own_passages import OwnSource
 from heddle.runtime.pipeline import Pipeline
 from heddle.runtime.readiness import Readiness
 from heddle.runtime.reading import fold_extracted, fold_reranked
@@ -27,6 +28,7 @@ from heddle.runtime.retries import Retries
 from heddle.runtime.speculator import Speculator
 from heddle.runtime.supervision import LANE_LOST
 from heddle.runtime.task_table import TaskRun, TaskTable
+from heddle.runtime.values import as_passages
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +145,10 @@ class FrameIntake:
                 task.lane.searches.ended(task.sent_s, result.lists_scanned)
         assert run.payload is not None, f"{run.primitive.name!r} was answered before it was sent"
         run.parts[task.first_row] = result
-        run.rows_done += task.rows if run.plan.is_splittable else run.payload.rows
+        if isinstance(result, Ingested):
+            run.rows_done += result.count  # whatever its credits
+        else:
+            run.rows_done += task.rows if run.plan.is_splittable else run.payload.rows
         if run.is_answered:
             self._complete(request, run, now_s)
         else:
@@ -169,7 +174,14 @@ class FrameIntake:
                 return fold_extracted(result, config, request.store, node, request.receipt)
         if isinstance(result, Generated) and not run.retries:
             remember(request, run, result)
-        return fold(run.primitive, run.parts, self.passages, request.receipt, request.tenant)
+        passages = self._source(request, config)
+        return fold(run.primitive, run.parts, passages, request.receipt, request.tenant)
+
+    def _source(self, request: Request, config: Config) -> PassageSource | None:
+        """Return where what a search finds becomes passages: the corpus, or the request's own."""
+        if not isinstance(config, SearchConfig) or config.within is None:
+            return self.passages
+        return OwnSource(as_passages(request.store.get(config.within.passages)))
 
     def _fold_progress(self, task: TaskRun, event: Progress, now_s: float) -> None:
         request = task.request

@@ -6,7 +6,7 @@ import numpy as np
 
 from heddle.core.errors import InternalError
 from heddle.core.kv_reuse import KvReuse
-from heddle.core.passages import Passage
+from heddle.core.passages import Passage, embedding_text
 from heddle.core.payloads import (
     AskPayload,
     EmbedPayload,
@@ -19,6 +19,7 @@ from heddle.core.payloads import (
     RerankPayload,
     SearchPayload,
     Segment,
+    TextRole,
     ToolPayload,
 )
 from heddle.core.ports import Tokenizer
@@ -30,6 +31,7 @@ from heddle.graph.primitive import (
     EmbedConfig,
     ExtractConfig,
     IngestConfig,
+    OwnPassages,
     Part,
     PrefillConfig,
     PrimeConfig,
@@ -42,6 +44,7 @@ from heddle.graph.primitive import (
 from heddle.runtime.fence import fenced, fenced_question
 from heddle.runtime.neighbours import neighbours_of
 from heddle.runtime.object_store import ObjectStore
+from heddle.runtime.own_passages import nearest_own
 from heddle.runtime.rank_fusion import ranked
 from heddle.runtime.values import as_passages, generated, prompt_parts, query_texts, resolve
 
@@ -61,11 +64,12 @@ def build_payload(
     tokenizer: Tokenizer | None,
     scope: SearchScope,
     kv_reuse: KvReuse,
+    cache_salt: str,
 ) -> Built:
     """Return the payload of a primitive whose reads are all written.
 
-    `scope` is the request's: what its searches may find, and whose prompt caches it may use;
-    `kv_reuse` says how prompts may use chunk KV from elsewhere.
+    `scope` says which documents searches may find; `kv_reuse` says how prompts may use chunk
+    KV from elsewhere, and prompts of the same `cache_salt` share their KV.
 
     Raises:
         WorkflowError: a list slot has no item for this turn.
@@ -73,9 +77,10 @@ def build_payload(
     """
     config = primitive.config
     if isinstance(config, EmbedConfig):
-        texts = query_texts(config.parts, store, primitive.node)
-        return Built(EmbedPayload(texts, config.role))
+        return Built(_build_embedding(config, store, primitive.node))
     if isinstance(config, SearchConfig):
+        if config.within is not None:
+            return Built(_build_matching(config, config.within, store))
         return Built(_build_search(config, store, scope, primitive.node))
     if isinstance(config, RerankConfig):
         question, read = _reading(config.query, config.passages, store, primitive.node)
@@ -88,28 +93,31 @@ def build_payload(
         if config.is_fenced:
             parts = fenced(parts)
         written = () if config.written is None else generated(store, config.written).token_ids
-        return _build_prefill(parts, written, tokenizer, scope.tenant, kv_reuse)
+        return _build_prefill(parts, written, tokenizer, cache_salt, kv_reuse)
     if isinstance(config, AskConfig):
         parts = prompt_parts(config.parts, store, primitive.node)
         if config.is_fenced:
             parts = fenced_question(parts)
-        return Built(_build_asking(parts, tokenizer, scope.tenant))
+        return Built(_build_asking(parts, tokenizer, cache_salt))
     if isinstance(config, PrimeConfig):
-        return Built(_build_priming(config, store, tokenizer, scope.tenant))
+        return Built(_build_priming(config, store, tokenizer, cache_salt))
     if isinstance(config, IngestConfig):
         chunk_ids = np.asarray(store.get(config.chunk_ids), dtype=np.int64)
-        return Built(IngestPayload(chunk_ids, _vectors(store, config.vectors)))
+        vectors = _vectors(store, config.vectors)
+        # Of a stage under way only the first rows are there.
+        return Built(IngestPayload(chunk_ids[: len(vectors)], vectors))
     if isinstance(config, ToolConfig):
         values = (
             resolve(a, store, primitive.node) if isinstance(a, Read) else a
             for a in config.arguments
         )
-        return Built(ToolPayload(config.function, tuple(values)))
+        call = ToolPayload(config.function, tuple(values), config.timeout_s, config.batch_max)
+        return Built(call)
     raise InternalError(f"{primitive.name!r} has no payload of its own")
 
 
 def build_lead(
-    primitive: Primitive, key: str, store: ObjectStore, tokenizer: Tokenizer | None, tenant: str
+    primitive: Primitive, key: str, store: ObjectStore, tokenizer: Tokenizer | None, cache_salt: str
 ) -> PrefillPayload:
     """Return a prompt up to the passages of `key`, to be computed ahead of what follows them.
 
@@ -126,7 +134,22 @@ def build_lead(
     tokenizer.check_length(parts)
     # The same ids as in the whole prompt: what stands behind a passage changes nothing before it.
     segments = tokenizer.encode_prompt(parts)[:-1]
-    return PrefillPayload(segments, cache_salt=tenant, is_speculative=True, rows=0)
+    return PrefillPayload(segments, cache_salt=cache_salt, is_speculative=True, rows=0)
+
+
+def _build_embedding(config: EmbedConfig, store: ObjectStore, node: str) -> EmbedPayload:
+    """Return the texts to embed; vectors of a request's own passages are not kept anywhere."""
+    first = config.parts[0]
+    own = as_passages(resolve(first, store, node)) if isinstance(first, Read) else ()
+    if config.role is TextRole.PASSAGE and own:
+        texts = tuple(embedding_text(passage.title, passage.text) for passage in own)
+        return EmbedPayload(texts, config.role, may_keep=False)
+    return EmbedPayload(query_texts(config.parts, store, node), config.role)
+
+
+def _build_matching(config: SearchConfig, within: OwnPassages, store: ObjectStore) -> ToolPayload:
+    queries, own = _vectors(store, config.vectors), _vectors(store, within.vectors)
+    return ToolPayload(nearest_own, (queries, own, config.topk))
 
 
 def _build_search(
@@ -158,7 +181,7 @@ def _build_prefill(
     parts: list[PromptPart],
     written: tuple[int, ...],
     tokenizer: Tokenizer | None,
-    tenant: str,
+    cache_salt: str,
     kv_reuse: KvReuse,
 ) -> Built:
     if tokenizer is None:
@@ -168,10 +191,12 @@ def _build_prefill(
     segments = tokenizer.encode_prompt(parts)
     if written:
         segments = (*segments, Segment(written))
-    return Built(PrefillPayload(segments, cache_salt=tenant, reuse=kv_reuse), shown)
+    return Built(PrefillPayload(segments, cache_salt=cache_salt, reuse=kv_reuse), shown)
 
 
-def _build_asking(parts: list[PromptPart], tokenizer: Tokenizer | None, tenant: str) -> AskPayload:
+def _build_asking(
+    parts: list[PromptPart], tokenizer: Tokenizer | None, cache_salt: str
+) -> AskPayload:
     if tokenizer is None:
         raise InternalError("a question needs a tokenizer")
     tokenizer.check_length(parts)
@@ -179,11 +204,11 @@ def _build_asking(parts: list[PromptPart], tokenizer: Tokenizer | None, tenant: 
     before = max((i for i, part in enumerate(parts) if isinstance(part, Passage)), default=-1)
     segments = tokenizer.encode_prompt((_ANY_PASSAGE, *parts[before + 1 :]))[2:]
     ids = (token for segment in segments for token in segment.token_ids or ())
-    return AskPayload(tuple(ids), cache_salt=tenant)
+    return AskPayload(tuple(ids), cache_salt=cache_salt)
 
 
 def _build_priming(
-    config: PrimeConfig, store: ObjectStore, tokenizer: Tokenizer | None, tenant: str
+    config: PrimeConfig, store: ObjectStore, tokenizer: Tokenizer | None, cache_salt: str
 ) -> PrimePayload:
     if tokenizer is None:
         raise InternalError("priming needs a tokenizer")
@@ -193,7 +218,7 @@ def _build_priming(
     # The same ids as in any prompt with this prefix; what stands behind a chunk changes nothing.
     # What matters most stands next to the chunk, as in its document.
     segments = tokenizer.encode_prompt((config.prefix, *reversed(neighbours), chunk))[:-1]
-    return PrimePayload(segments, cache_salt=tenant)
+    return PrimePayload(segments, cache_salt=cache_salt)
 
 
 def _vectors(store: ObjectStore, key: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

@@ -1,4 +1,4 @@
-"""Readers of a list that begin with its first items. (Teola §4.2, pass 4)"""
+"""Readers of a list that begin with its first items. (Teola §4.2, passes 2 and 4)"""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from heddle.runtime.written_list import WrittenList
 
 @dataclass(slots=True)
 class Pipeline:
-    """Sends the rows of an Embedding, and of its Searching, as soon as each is known.
+    """Sends the rows of an Embedding, and of what reads its vectors, as soon as each is known.
 
     Args:
         dispatcher: takes the rows.
@@ -36,7 +36,7 @@ class Pipeline:
         """Let the readers of a list go on with the items that are there by now."""
         for name in producer.plan.items_to:
             reader = request.runs.get(name)
-            if reader is not None and reader.plan.is_splittable:
+            if reader is not None and reader.plan.grows:
                 self._begin(request, reader, now_s)
 
     def _begin(self, request: Request, reader: PrimitiveRun, now_s: float) -> None:

@@ -9,6 +9,7 @@ from heddle.runtime.events import NodeFinished, NodeStarted
 from heddle.workflow.nodes import NodeId
 
 SPLITTABLE = (PrimitiveKind.EMBEDDING, PrimitiveKind.SEARCHING)
+GROWING = (*SPLITTABLE, PrimitiveKind.INGESTION)
 STARTING = (
     PrimitiveKind.EMBEDDING,
     PrimitiveKind.EXTRACTING,
@@ -25,10 +26,12 @@ class PrimitivePlan:
     the region; `after` lists who waits for it. `rider` is the decode that rides along with a
     prefill, `asking` what runs its question ahead. It may begin with the items that are there of
     what `items_from` write, as `items_to` may with its own. Rows of what `is_splittable` may be
-    sent in several goes; what `is_control` the runtime carries out itself.
+    sent in several goes, and what `grows` may begin with its first rows; what `is_control` the
+    runtime carries out itself.
 
     `started` and `finished` are what callers hear: when its node begins with it, and when the
-    value of a node is written with it. That node is `value_of`, the region's `place`-th.
+    value of a node is written with it. That node is `value_of`, the region's `place`-th. Of a node
+    without work for an engine, such as a join, they hear nothing.
     """
 
     primitive: Primitive
@@ -41,6 +44,7 @@ class PrimitivePlan:
     items_from: tuple[str, ...]
     items_to: tuple[str, ...]
     is_splittable: bool
+    grows: bool
     is_control: bool
     started: NodeStarted | None
     finished: NodeFinished | None
@@ -56,6 +60,7 @@ def plan_primitives(graph: PGraph, nodes: tuple[NodeId, ...]) -> dict[str, Primi
     askings = {
         p.config.prefill: p.name for p in graph.primitives if isinstance(p.config, AskConfig)
     }
+    begun = {primitive.node for primitive in graph.primitives if primitive.kind in STARTING}
     plans = {}
     for primitive in graph.primitives:
         name, node = primitive.name, primitive.node
@@ -72,9 +77,10 @@ def plan_primitives(graph: PGraph, nodes: tuple[NodeId, ...]) -> dict[str, Primi
             items_from=tuple(producer for producer, consumer in items if consumer == name),
             items_to=tuple(consumer for producer, consumer in items if producer == name),
             is_splittable=primitive.kind in SPLITTABLE,
+            grows=primitive.kind in GROWING,
             is_control=primitive.kind.is_control,
             started=NodeStarted(node, turn) if nodes and primitive.kind in STARTING else None,
-            finished=None if value_of is None else NodeFinished(node, turn),
+            finished=NodeFinished(node, turn) if value_of is not None and node in begun else None,
             value_of=value_of,
             place=0 if value_of is None else nodes.index(value_of),
         )

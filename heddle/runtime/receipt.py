@@ -157,8 +157,8 @@ class Receipt:
         drafted_tokens: tokens of a loop's earlier texts that were checked while it wrote again;
             0 where another server writes.
         accepted_tokens: of these, tokens that were right: each has saved a step of the model.
-        rows_ahead: texts embedded and queries searched for before the list that they are of was
-            whole.
+        rows_ahead: texts embedded, queries searched for and vectors stored before the list or
+            stage that they are of was whole.
         edits: what cycle passes changed of it while it was under way, in words.
         barriers: where a workflow function waited for a value, and the passes that could not act
             across it, as no pass saw its later calls before.

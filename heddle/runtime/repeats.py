@@ -1,9 +1,13 @@
-"""What a request's generations have written, for those that come again in a loop."""
+"""Texts that no model has to write: of a prompt that comes again, or of one with nothing in it.
+
+And texts of a loop's earlier turns, as drafts of those that come again.
+"""
 
 from heddle.core.payloads import DecodePayload, PrefillPayload
-from heddle.core.results import Generated
+from heddle.core.results import FinishReason, Generated
 from heddle.graph.primitive import DecodeConfig, PrefillConfig
 from heddle.runtime.request import PrimitiveRun, Request, Writing
+from heddle.runtime.values import as_text, is_empty, prompt_parts
 
 
 def remember(request: Request, decode: PrimitiveRun, result: Generated) -> None:
@@ -20,6 +24,17 @@ def remember(request: Request, decode: PrimitiveRun, result: Generated) -> None:
     sampling = decode.payload.sampling
     writing = Writing(prompt.segments, prompt.reuse, sampling, result)
     request.writings[decode.primitive.node] = writing
+
+
+def stand_in(request: Request, prefill: PrimitiveRun) -> Generated | None:
+    """Return the text in the place of a generation's whose needed value is empty, else None."""
+    config, store, node = prefill.primitive.config, request.store, prefill.primitive.node
+    if not isinstance(config, PrefillConfig) or config.if_empty is None:
+        return None
+    if not is_empty(config.if_empty.needs, store, node):
+        return None
+    text = "".join(as_text(part) for part in prompt_parts(config.if_empty.parts, store, node))
+    return Generated(text, (), FinishReason.STOP)
 
 
 def repeated(request: Request, prefill: PrimitiveRun) -> Generated | None:

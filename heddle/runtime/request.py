@@ -179,7 +179,8 @@ class Request:
     region, its place in the region. `shown` holds what each node's newest prompt showed, `writings`
     what each node has written last. Where a workflow function runs, `authors` maps keys to the
     primitives that wrote them; `opened` is its newest part, `has_waited` whether it has waited
-    since; it has returned the value of `returned_key`, or `returned_text`.
+    since; it has returned the value of `returned_key`, or `returned_text`. Prompts of requests with
+    the same `cache_salt` share their KV.
     """
 
     id: int
@@ -193,6 +194,7 @@ class Request:
     sink: EventSink
     kv_reuse: KvReuse = FULL_ATTENTION
     where: Where = ()
+    cache_salt: str = ""
     inputs: Mapping[str, object] = field(default_factory=dict)
     store: ObjectStore = field(default_factory=ObjectStore)
     runs: dict[str, PrimitiveRun] = field(default_factory=dict)

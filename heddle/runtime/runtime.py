@@ -145,12 +145,14 @@ class Runtime:
         optimizations: Optimizations = Optimizations.EXACT,
         kv_reuse: KvReuse = FULL_ATTENTION,
         where: Where = (),
+        cache_salt: str | None = None,
     ) -> int:
         """Admit a request and return its id; its events go to `sink`.
 
         `inputs` has a value for every input of the workflow; `deadline_s` is the time from now
         until the answer is worthless [s]; `tenant` separates prefix caches and says, with
         `where`, which documents are found; `kv_reuse` is followed where `optimizations` is APPROX.
+        Only prompts with the same `cache_salt` share their KV; None = all of the tenant's do.
 
         Raises:
             InputError: an input is missing, unknown, empty or too long, or it has ended lanes.
@@ -175,6 +177,7 @@ class Runtime:
             sink=sink,
             kv_reuse=kv_reuse,
             where=where,
+            cache_salt=tenant if cache_salt is None else cache_salt,
             inputs=inputs,
         )
         for slot, value in inputs.items():

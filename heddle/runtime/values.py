@@ -11,12 +11,14 @@ from heddle.runtime.object_store import ObjectStore
 
 
 def resolve(part: Read, store: ObjectStore, reader: str) -> object:
-    """Return the value of a read, one item of it where it asks for one.
+    """Return the value of a read, one item of it or a span where it asks for that.
 
     Raises:
-        WorkflowError: the list has no such item.
+        WorkflowError: the list has no such item, or what a span is read of is no list.
     """
     value = store.get(part.key)
+    if part.span is not None:
+        return _span(value, part, reader)
     if part.item is None or not isinstance(value, tuple):
         return value
     if part.item >= len(value):
@@ -27,6 +29,15 @@ def resolve(part: Read, store: ObjectStore, reader: str) -> object:
             "parse='text' where the slot is written"
         )
     return value[part.item]
+
+
+def is_empty(needed: Read | None, store: ObjectStore, reader: str) -> bool:
+    """Whether what a generation needs is empty; None = nothing has written it.
+
+    Raises:
+        WorkflowError: what a span is read of is no list.
+    """
+    return needed is None or not as_text(resolve(needed, store, reader)).strip()
 
 
 def prompt_parts(parts: Iterable[ShownPart], store: ObjectStore, reader: str) -> list[PromptPart]:
@@ -78,11 +89,33 @@ def as_text(value: object) -> str:
     return str(value)
 
 
+def joined(values: Iterable[object]) -> tuple[object, ...]:
+    """Return texts, and the items of lists and passages, without what is empty or there already."""
+    found: dict[object, object] = {}
+    for value in values:
+        for item in value if isinstance(value, tuple | list) else (value,):
+            key = item.chunk_id if isinstance(item, Passage) else as_text(item)
+            if as_text(item).strip():
+                found.setdefault(key, item)
+    return tuple(found.values())
+
+
 def as_passages(value: object) -> tuple[Passage, ...]:
     """Return a value that is passages; anything else is none."""
     if not isinstance(value, tuple | list):
         return ()
     return tuple(item for item in value if isinstance(item, Passage))
+
+
+def _span(value: object, part: Read, reader: str) -> tuple[object, ...]:
+    assert part.span is not None, f"{part.key!r} is read whole"
+    if not isinstance(value, tuple | list):
+        slot = part.key.split("@")[0]
+        raise WorkflowError(
+            f"node {reader!r}: {{{slot}[{part.span[0]}:...]}} reads a span of a list or of "
+            f"passages, and slot {slot!r} holds {type(value).__name__}"
+        )
+    return tuple(value[slice(*part.span)])
 
 
 def _is_list(value: object) -> bool:

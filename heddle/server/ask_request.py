@@ -5,6 +5,7 @@ from typing import Self
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from heddle.app.request_documents import DOCUMENTS_MAX, GivenDocument
 from heddle.app.request_options import PriorityWord
 from heddle.app.server_settings import OptimizationsWord
 from heddle.core.search_scope import where_of
@@ -17,6 +18,15 @@ from heddle.workflow.writing import (
     SYSTEM_CHARS_MAX,
     TEMPERATURE_MAX,
 )
+
+
+class AskDocument(BaseModel):
+    """A document that comes with a question."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    text: str = Field(description="text that is cut into chunks and searched")
+    title: str = Field(default="", description="stands before each chunk")
 
 
 class AskRequest(BaseModel):
@@ -48,6 +58,12 @@ class AskRequest(BaseModel):
         default=None,
         description="metadata that found documents must have; of several values of a key one "
         "is enough",
+    )
+    documents: list[AskDocument] | None = Field(
+        default=None,
+        max_length=DOCUMENTS_MAX,
+        description="documents to answer from, for workflows such as doc_qa_naive; only this "
+        "request sees them, and nothing of them is kept",
     )
     tenant: str = Field(
         default="",
@@ -109,6 +125,12 @@ class AskRequest(BaseModel):
             return self.question
         question = {} if self.question is None else {"query": self.question}
         return {**self.inputs, **question}
+
+    @property
+    def given_documents(self) -> list[GivenDocument] | None:
+        """What `Server.submit` takes as documents."""
+        found = self.documents
+        return None if found is None else [one.model_dump() for one in found]
 
 
 async def read_ask(request: Request) -> AskRequest:

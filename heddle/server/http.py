@@ -47,6 +47,7 @@ from heddle.server.wire import (
     error_status,
     search_json,
 )
+from heddle.workflow.ready_made import READY_MADE, ready_made
 from heddle.workflow.workflow import Workflow
 
 DRAINING: Final = "draining"
@@ -327,6 +328,8 @@ async def _awaited(answer: Future[Vectors], receive: Receive) -> Vectors:
 async def _submit(server: Server, workflows: Mapping[str, Workflow], asked: AskRequest) -> Handle:
     name = asked.workflow or server.config.default_workflow
     if name not in workflows:
+        if name in READY_MADE:
+            ready_made(name)  # its error says which connector the server lacks
         known = ", ".join(workflows)
         raise WorkflowError(f"workflow: {name!r} is unknown; there are {known}")
     submit = partial(
@@ -336,6 +339,7 @@ async def _submit(server: Server, workflows: Mapping[str, Workflow], asked: AskR
         topk=asked.topk,
         hybrid=asked.hybrid,
         where=asked.where,
+        documents=asked.given_documents,
         tenant=asked.tenant,
         deadline_s=asked.deadline_s,
         priority=asked.priority,

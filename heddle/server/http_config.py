@@ -94,6 +94,14 @@ class HttpConfig:
         flag="workflow",
         is_common=True,
     )
+    connectors: frozenset[str] = setting(
+        frozenset(),
+        "own functions that workflows search_engine and agent call",
+        details="such as web_search=mine.py:search; the flag may be repeated",
+        group=HTTP,
+        form="NAME=FILE.py:FUNCTION",
+        flag="connector",
+    )
     limit_concurrency: int = setting(
         REQUESTS_MAX,
         "HTTP requests in progress at once",

@@ -1,5 +1,6 @@
 """What a workflow function calls: generations, retrievals, tools. Each gives a Deferred."""
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from typing import Any
 from heddle.core.errors import WorkflowError
 from heddle.workflow.deferred import Deferred, plain_text, template_text
 from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.template import DOCUMENTS
 
 Site = tuple[object, int]
 
@@ -104,12 +106,14 @@ class Calls:
         *,
         name: str | None = None,
         collect: Deferred | bool = False,
+        within: Deferred | None = None,
         **options: Any,  # noqa: ANN401 - those of add_retrieval
     ) -> Deferred:
         """Search for passages; a list in the query is searched for item by item, all at once.
 
         With `collect` the passages of each item are kept, behind those of an earlier retrieval
-        where it is one. `options` are the others of `RAGraph.add_retrieval`.
+        where it is one. `within`, what `index` gave, has the request's own documents searched.
+        `options` are the others of `RAGraph.add_retrieval`.
 
         Raises:
             WorkflowError: a value can't be used.
@@ -120,9 +124,25 @@ class Calls:
         node, slot = self._place("retrieve", name)
         if isinstance(collect, Deferred):
             self.earlier[slot] = collect.slot
+        if within is not None:
+            options["within"] = within.slot
         is_collected = isinstance(collect, Deferred) or collect
         text = template_text(f"{query}")
         self.part.add_retrieval(node, text, slot, collect=is_collected, **options)
+        return self._deferred(slot)
+
+    def index(self, documents: Deferred, *, name: str | None = None) -> Deferred:
+        """Embed the documents that come with the request, for retrievals `within` them.
+
+        Raises:
+            WorkflowError: it isn't the function's parameter `documents`.
+        """
+        if not isinstance(documents, Deferred) or documents.slot != DOCUMENTS:
+            raise WorkflowError(
+                f"index: give it the request's documents, the function's parameter {DOCUMENTS!r}"
+            )
+        node, slot = self._place("index", name)
+        self.part.add_documents(node, slot)
         return self._deferred(slot)
 
     def extract(
@@ -145,12 +165,18 @@ class Calls:
         return self._deferred(slot)
 
     def tool(
-        self, function: Callable[..., object], *arguments: object, name: str | None = None
+        self,
+        function: Callable[..., object],
+        *arguments: object,
+        name: str | None = None,
+        timeout_s: float = math.inf,
     ) -> Deferred:
         """Call a Python function in a thread: for what takes time, and for what has effects.
 
+        A call that takes longer than `timeout_s` fails [s].
+
         Raises:
-            WorkflowError: it is no function.
+            WorkflowError: it is no function, or a value is out of range.
         """
         if not callable(function):
             raise WorkflowError(f"tool: give it a function, got {function!r:.40}")
@@ -158,7 +184,7 @@ class Calls:
         node, slot = self._place("tool", name)
         given = tuple(None if isinstance(a, Deferred) else Constant(a) for a in arguments)
         inputs = [a.slot for a in arguments if isinstance(a, Deferred)]
-        self.part.add_tool(node, ToolCall(function, given), inputs, slot)
+        self.part.add_tool(node, ToolCall(function, given), inputs, slot, timeout_s=timeout_s)
         return self._deferred(slot)
 
     def _known(self, setting: Any) -> Any:  # noqa: ANN401 - of any type

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from heddle.core.errors import WorkflowError
 from heddle.workflow.nodes import (
     OWN_SLOTS,
+    DocumentsNode,
     GenerationNode,
     Node,
     NodeId,
@@ -45,6 +46,7 @@ def compile_draft(draft: Draft) -> Workflow:
     _check_edge_ends(draft)
     writers = _writers(draft)
     _check_decode_retrievals(draft, writers)
+    _check_within(draft, writers)
     branches = tuple(
         Branch(source, choose, tuple(draft.nodes) if targets is None else targets)
         for source, choose, targets in draft.branches
@@ -141,6 +143,18 @@ def _check_decode_retrievals(draft: Draft, writers: Mapping[str, NodeId]) -> Non
                     f"{where}, query: {{{slot}}} is what this node has written so far, and node "
                     f"{writers[slot]!r} writes a slot of that name; give that one another output="
                 )
+
+
+def _check_within(draft: Draft, writers: Mapping[str, NodeId]) -> None:
+    for node in draft.nodes.values():
+        slot = node.within if isinstance(node, RetrievalNode) else None
+        if slot is None or slot in draft.inputs:
+            continue
+        if slot not in writers or not isinstance(draft.nodes[writers[slot]], DocumentsNode):
+            raise WorkflowError(
+                f"retrieval node {node.id!r}: within={slot!r} must be the output of an "
+                "add_documents node"
+            )
 
 
 def _with_data_edges(draft: Draft, writers: Mapping[str, NodeId], loops: bool) -> frozenset[Edge]:

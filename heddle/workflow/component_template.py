@@ -1,14 +1,14 @@
 """From joined components to a RAGraph: a template is another way to write one. (ADR 35)"""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import EllipsisType
 from typing import Any, Final
 
 from heddle.core.errors import WorkflowError
 from heddle.workflow.component import Component, joined_to
 from heddle.workflow.ragraph import END, START, RAGraph
-from heddle.workflow.template import QUESTION, parse_template
+from heddle.workflow.template import QUESTION, Slot, Template, parse_template
 
 LLM: Final = "LLM"
 EMBEDDING: Final = "Embedding"
@@ -201,9 +201,15 @@ class _Drawing:
             raise WorkflowError(
                 f"{group.where}: config of its Reranking needs 'rerank', how many are kept"
             )
-        default = " ".join(f"{{{slot}}}" for slot in self._slots_before(group))
-        query = self._named(group, config.pop("query", default), "query")
+        query = self._query(group, config)
         _call(group, drawn.add_retrieval, group.node, query, group.slot, **config)
+
+    def _query(self, group: _Group, config: dict[str, Any]) -> str:
+        """Take a retrieval's query out of its config, or make one of the slots that it reads."""
+        if "query" in config:
+            return self._named(group, config.pop("query"), "query")
+        slots = list(group.merged("in_kwargs").values()) or self._slots_before(group)
+        return " ".join(f"{{{slot}}}" for slot in slots)
 
     def _check_annotations(self, group: _Group) -> None:
         for member in group.members:
@@ -229,7 +235,11 @@ class _Drawing:
                 f"{group.where}: in_kwargs has {unknown[0]!r}, and its {what} reads "
                 f"{', '.join(template.slots) or 'no slot'}"
             )
-        return template.renamed(names).text
+        parts = (
+            replace(p, name=names.get(p.name, p.name)) if isinstance(p, Slot) else p
+            for p in template.parts
+        )
+        return Template(tuple(parts)).text
 
     def _before(self, group: _Group) -> list[_Group]:
         """Return the nodes that come before one, each once."""

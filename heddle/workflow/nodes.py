@@ -1,5 +1,6 @@
 """The nodes of a workflow: frozen values, one for each component. (HedraRAG §4.1)"""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -8,7 +9,7 @@ from typing import Final
 from heddle.core.payloads import Pause, Sampling
 from heddle.core.search_scope import Where
 from heddle.graph.primitive import SoFar
-from heddle.workflow.template import Template
+from heddle.workflow.template import DOCUMENTS, EMPTY, Slot, Template
 
 NodeId = int | str
 OWN_SLOTS: Final = frozenset(part.value for part in SoFar)
@@ -60,7 +61,8 @@ class GenerationNode:
     """LLM generation from a prompt into `output`, with retrievals on the way if it has any.
 
     A model with a prompt of its own for the `role` gets that one. `system` is the system text. With
-    `fence`, a line that no passage can write stands behind the passages.
+    `fence`, a line that no passage can write stands behind the passages. Where the slot that it
+    `needs` is empty, `if_empty` is its text, and no model is asked.
     """
 
     id: NodeId
@@ -72,13 +74,18 @@ class GenerationNode:
     system: str = ""
     role: PromptRole | None = None
     fence: bool = True
+    needs: Slot | None = None
+    if_empty: Template = EMPTY
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The slots its prompt shows, and those of its own retrievals' queries."""
-        if self.decode_retrieval is None:
-            return self.prompt.slots
-        others = (slot for slot in self.decode_retrieval.query.slots if slot not in OWN_SLOTS)
+        """The slots its prompt shows, the needed one, and those of its own retrievals' queries."""
+        others = (
+            self.if_empty.slots if self.needs is None else (self.needs.name, *self.if_empty.slots)
+        )
+        if self.decode_retrieval is not None:
+            queried = self.decode_retrieval.query.slots
+            others = (*others, *(slot for slot in queried if slot not in OWN_SLOTS))
         return tuple(dict.fromkeys((*self.prompt.slots, *others)))
 
 
@@ -90,6 +97,8 @@ class RetrievalNode:
     documents that fit `where` are found; `hybrid` searches by words as well. `nprobe` and `topm`
     say how far a search goes in an index of clusters or in a graph. With `rerank`, a model reads
     what was found, and the `rerank` best passages are kept; `may_rerank` leaves that to the server.
+    It reads them with `rerank_by`, None = with the query. `within` names the slot of an indexing of
+    the request's own documents, which are searched instead of the corpus.
     """
 
     id: NodeId
@@ -104,11 +113,15 @@ class RetrievalNode:
     topm: int | None = None
     rerank: int | None = None
     may_rerank: bool = False
+    rerank_by: Template | None = None
+    within: str | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The slots its query is made of."""
-        return self.query.slots
+        """The slots that its query is made of, that it is ranked by, and that it searches in."""
+        others = () if self.rerank_by is None else self.rerank_by.slots
+        where = () if self.within is None else (self.within,)
+        return tuple(dict.fromkeys((*self.query.slots, *others, *where)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +144,32 @@ class ExtractionNode:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinNode:
+    """Texts, lists and passages of some slots as one list into `output`, without empty ones."""
+
+    id: NodeId
+    slots: tuple[str, ...]
+    output: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The slots joined, in order."""
+        return self.slots
+
+
+@dataclass(frozen=True, slots=True)
 class ToolNode:
-    """A Python function of some slots into `output`."""
+    """A Python function of some slots into `output`.
+
+    It fails after `timeout_s` [s]. With a `batch_max` above 1 it takes a list of calls at once.
+    """
 
     id: NodeId
     function: Callable[..., object]
     arguments: tuple[str, ...]
     output: str
+    timeout_s: float = math.inf
+    batch_max: int = 1
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -158,6 +190,22 @@ class IndexingNode:
     def reads(self) -> tuple[str, ...]:
         """The slots with the texts and the chunk ids."""
         return (self.texts, self.chunk_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentsNode:
+    """Embed the chunks of the documents that come with a request, for it alone. (ADR 34)
+
+    Its value are their vectors.
+    """
+
+    id: NodeId
+    output: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The input with the documents' chunks."""
+        return (DOCUMENTS,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,4 +234,13 @@ class PrimingNode:
         return (self.passage, *wanted)
 
 
-Node = GenerationNode | RetrievalNode | ExtractionNode | ToolNode | IndexingNode | PrimingNode
+Node = (
+    GenerationNode
+    | RetrievalNode
+    | ExtractionNode
+    | JoinNode
+    | ToolNode
+    | IndexingNode
+    | DocumentsNode
+    | PrimingNode
+)

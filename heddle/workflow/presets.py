@@ -1,10 +1,11 @@
 """The ready-made workflows: `quote`, five of HedraRAG's evaluation (§6.1, Fig. 3)."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from heddle.core.errors import WorkflowError
 from heddle.workflow.nodes import PromptRole
+from heddle.workflow.prompt_texts import prompt_text
 from heddle.workflow.ragraph import AUTO, DEFAULT_TOPK, END, START, TOPK_MAX, RAGraph
 from heddle.workflow.template import TURN
 from heddle.workflow.workflow import Chooser, State
@@ -12,23 +13,11 @@ from heddle.workflow.workflow import Chooser, State
 # Instruction first, passages next, question last: so the instruction's KV is one prefix for all
 # requests, and a passage's KV can be reused at any position. A model that was trained on other
 # words brings them along (heddle.workflow.model_prompts).
-ANSWER: Final = (
-    "Answer the question from the passages. If they don't answer it, say so."
-    "\n\n{docs}Question: {query}"
-)
-HYPOTHESIS: Final = "Write a short passage that could answer the question.\n\nQuestion: {query}"
-SUBQUESTIONS: Final = (
-    "List the sub-questions needed to answer the question, one JSON string a line."
-    "\n\nQuestion: {query}"
-)
-SUMMARY: Final = (
-    "Write down what the passages say about the question, as short questions with their answers."
-    "\n\n{docs}Question: {query}"
-)
-ANSWER_FROM_SUMMARY: Final = (
-    "Answer the question from the summary. If it doesn't answer it, say so."
-    "\n\n## Summary\n{summary}\n\nQuestion: {query}"
-)
+ANSWER: Final = prompt_text("answer")
+HYPOTHESIS: Final = prompt_text("hypothesis")
+SUBQUESTIONS: Final = prompt_text("subquestions")
+SUMMARY: Final = prompt_text("summary")
+ANSWER_FROM_SUMMARY: Final = prompt_text("answer_from_summary")
 
 # A model ends its answer by itself; these bound one that doesn't, and cut no whole sentence.
 ANSWER_TOKENS = 256
@@ -158,14 +147,18 @@ def recomp(topk: int | None = None) -> RAGraph:
     return graph
 
 
-def add_answer(graph: RAGraph) -> None:
-    """Add the generation that answers the question from the passages of slot `docs`."""
+def add_answer(graph: RAGraph, **options: Any) -> None:  # noqa: ANN401 - those of add_generation
+    """Add the generation that answers the question from the passages of slot `docs`.
+
+    `options` are others of `RAGraph.add_generation`.
+    """
     graph.add_generation(
         "answer",
         ANSWER,
         output="answer",
         max_tokens=ANSWER_TOKENS,
         role=PromptRole.ANSWER.value,
+        **options,
     )
 
 

@@ -1,5 +1,6 @@
 """RAGraph: the workflow builder of HedraRAG's Listing 1."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -11,8 +12,10 @@ from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import (
     ROLE_SLOTS,
     DecodeRetrieval,
+    DocumentsNode,
     ExtractionNode,
     GenerationNode,
+    JoinNode,
     Node,
     NodeId,
     Parse,
@@ -20,7 +23,16 @@ from heddle.workflow.nodes import (
     RetrievalNode,
     ToolNode,
 )
-from heddle.workflow.template import QUESTION_ALIASES, TURN, Slot, Template, parse_template
+from heddle.workflow.template import (
+    DOCUMENTS,
+    EMPTY,
+    QUESTION_ALIASES,
+    TURN,
+    Slot,
+    Template,
+    parse_slot,
+    parse_template,
+)
 from heddle.workflow.workflow import Chooser, Workflow
 
 
@@ -46,7 +58,7 @@ DEFAULT_QUOTES_MAX = 3
 QUOTES_MAX = 20
 TOPK_MAX = 1000
 AUTO: Final = "auto"
-RESERVED: Final = QUESTION_ALIASES | {TURN}
+RESERVED: Final = QUESTION_ALIASES | {TURN, DOCUMENTS}
 
 
 @dataclass(slots=True)
@@ -86,6 +98,8 @@ class RAGraph:
         system: str = "",
         role: str | None = None,
         fence: bool = True,
+        needs: str | None = None,
+        if_empty: str = "",
     ) -> "RAGraph":
         """Add an LLM call; `output` names the slot that gets its text.
 
@@ -105,6 +119,10 @@ class RAGraph:
         Behind the passages that the prompt shows stands a line that says so, with a mark that no
         passage holds: text in a passage can't pass for the user's. `fence=False` leaves it out.
 
+        A prompt may show a span of a list or of passages: {docs[0:2]} are the first two. `needs`
+        names a slot, or a span such as "docs[0:2]": where that is empty, no model is asked, and
+        the template `if_empty` is the node's text.
+
         Raises:
             WorkflowError: a taken id, a bad prompt, or a value out of range.
         """
@@ -118,6 +136,10 @@ class RAGraph:
             )
         sampling = Sampling(max_tokens, temperature, top_p, top_k, seed, tuple(stop))
         template = parse_template(prompt, where=f"{where}, prompt")
+        if if_empty and needs is None:
+            raise WorkflowError(f"{where}: if_empty is the text where `needs` is empty: give needs")
+        if needs is not None and (retrieve_every, retrieve_below) != (None, None):
+            raise WorkflowError(f"{where}: needs can't go with retrieval while it decodes")
         self._add(
             GenerationNode(
                 node,
@@ -131,6 +153,8 @@ class RAGraph:
                 system,
                 None if role is None else _role(role, template, where),
                 fence,
+                None if needs is None else parse_slot(needs, where=f"{where}, needs"),
+                parse_template(if_empty, where=f"{where}, if_empty") if if_empty else EMPTY,
             )
         )
         return self
@@ -149,6 +173,8 @@ class RAGraph:
         where: Mapping[str, object] | None = None,
         hybrid: bool = False,
         rerank: int | Literal["auto"] | None = None,
+        rerank_by: str | None = None,
+        within: str | None = None,
     ) -> "RAGraph":
         """Add a vector search; `query` is a slot's name or a template such as "{query} {draft}".
 
@@ -164,6 +190,9 @@ class RAGraph:
         there are. `hybrid=True` searches by words (BM25) as well and fuses the two rankings.
         `rerank=n`: a model reads what was found with the query, and the n best passages are kept.
         With "auto" the server does so where that is predicted to pay; leave `topk` out then.
+        With `rerank_by`, a slot or a template, it reads them with that instead of the query.
+        `within` names the slot of an `add_documents`: the request's own documents are searched, by
+        meaning, and the corpus is not.
 
         Raises:
             WorkflowError: a taken id, a bad query, or a value out of range.
@@ -191,6 +220,13 @@ class RAGraph:
                 f"{place}: rerank is how many of the {topk} passages found are kept, so it must be "
                 f"in 1..{topk}, got {rerank}"
             )
+        if rerank_by is not None and rerank is None and not may_rerank:
+            raise WorkflowError(f"{place}: rerank_by says what to rank by: give rerank, too")
+        if within is not None and (hybrid or wanted or nprobe or topm):
+            raise WorkflowError(
+                f"{place}: within searches the request's own documents, all of them and by meaning "
+                "alone: leave hybrid, where, nprobe and topm out"
+            )
         template = _query(query, place)
         self._add(
             RetrievalNode(
@@ -206,8 +242,22 @@ class RAGraph:
                 topm,
                 rerank,
                 may_rerank,
+                None if rerank_by is None else _query(rerank_by, place),
+                within,
             )
         )
+        return self
+
+    def add_documents(self, node: NodeId, output: str = "indexed") -> "RAGraph":
+        """Embed the documents that come with a request, cut into chunks.
+
+        The workflow then needs such documents. Retrievals `within` the slot `output` search them;
+        no other request sees them, and nothing of them is left when the request has ended.
+
+        Raises:
+            WorkflowError: a taken id.
+        """
+        self._add(DocumentsNode(node, output))
         return self
 
     def add_extraction(
@@ -233,13 +283,50 @@ class RAGraph:
         self._add(ExtractionNode(node, _query(question, place), passages, output, quotes_max))
         return self
 
+    def add_join(self, node: NodeId, slots: Sequence[str], output: str) -> "RAGraph":
+        """Join texts, lists and passages of slots to one list; no model is asked.
+
+        What is empty is left out, and so is a text or a passage that the list has already. A join
+        in a loop may read its own slot: it adds to the turn before.
+
+        Raises:
+            WorkflowError: a taken id, or no slot.
+        """
+        if not slots:
+            raise WorkflowError(f"join node {node!r}: give it at least one slot")
+        self._add(JoinNode(node, tuple(_question(slot) for slot in slots), output))
+        return self
+
     def add_tool(
-        self, node: NodeId, function: Callable[..., object], inputs: Sequence[str], output: str
+        self,
+        node: NodeId,
+        function: Callable[..., object],
+        inputs: Sequence[str],
+        output: str,
+        *,
+        timeout_s: float = math.inf,
+        batch_max: int = 1,
     ) -> "RAGraph":
-        """Add a Python function of some slots; it runs in a bounded thread pool."""
+        """Add a Python function of some slots; it runs in a bounded thread pool.
+
+        A call that takes longer than `timeout_s` fails its request, and no other [s]. With a
+        `batch_max` above 1 the function takes the calls of several requests at once: a list of
+        tuples of arguments, at most `batch_max`. It returns a list with a result for each; an
+        exception in the list fails its own request.
+
+        Raises:
+            WorkflowError: a taken id, no function, or a value out of range.
+        """
+        where = f"tool node {node!r}"
         if not callable(function):
-            raise WorkflowError(f"tool node {node!r}: function is not callable: {function!r}")
-        self._add(ToolNode(node, function, tuple(_question(i) for i in inputs), output))
+            raise WorkflowError(f"{where}: function is not callable: {function!r}")
+        if not timeout_s > 0 or batch_max < 1:
+            raise WorkflowError(
+                f"{where}: timeout_s must be above 0 and batch_max at least 1, got {timeout_s} and "
+                f"{batch_max}"
+            )
+        arguments = tuple(_question(slot) for slot in inputs)
+        self._add(ToolNode(node, function, arguments, output, timeout_s, batch_max))
         return self
 
     def add_edge(
@@ -306,13 +393,18 @@ class RAGraph:
                 if not isinstance(s, Endpoint) and not isinstance(t, Endpoint)
             ),
             branches=tuple(self._branches),
-            inputs=frozenset(_question(i) for i in self.inputs) | {"query"},
+            inputs=frozenset(_question(i) for i in self.inputs) | {"query"} | self._documents(),
             max_steps=self.max_steps,
         )
         # Submitting a graph again and again must not check it again and again.
         if self._compiled is None or self._compiled[0] != draft:
             self._compiled = draft, compile_draft(draft)
         return self._compiled[1]
+
+    def _documents(self) -> frozenset[str]:
+        """Return the input of the request's documents, if a node reads it."""
+        reads = any(isinstance(node, DocumentsNode) for node in self._nodes.values())
+        return frozenset({DOCUMENTS} if reads else ())
 
     def _add(self, node: Node) -> None:
         if isinstance(node.id, bool) or not isinstance(node.id, int | str):

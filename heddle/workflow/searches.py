@@ -41,6 +41,11 @@ def with_searches(
         for key, node in workflow.nodes.items()
         if isinstance(node, RetrievalNode)
     }
+    if hybrid and any(node.within is not None for node in searches.values()):
+        raise InputError(
+            f"hybrid: workflow {workflow.name!r} searches the request's documents, by meaning "
+            "alone: leave it out"
+        )
     if changes and not searches:
         names = " and ".join(name for name in ("topk", "hybrid") if name in changes)
         raise InputError(f"{names}: workflow {workflow.name!r} retrieves nothing: leave it out")

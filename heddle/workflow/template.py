@@ -3,25 +3,40 @@
 import re
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from heddle.core.errors import WorkflowError
+from heddle.graph.primitive import Span
 
 QUESTION = "query"
 QUESTION_ALIASES = frozenset({"query", "input"})
+DOCUMENTS = "documents"  # the input with what came with the request
 TURN = "turn"  # in the state of a callable edge: how often its node has run, from 1
+
+
+_SPAN: Final = re.compile(r"(\w+)\[(\d*):(\d*)\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A placeholder: the value of a slot goes here."""
+    """A placeholder: the value of a slot goes here, or a span of its passages or items."""
 
     name: str
+    span: Span | None = None
+
+    @property
+    def text(self) -> str:
+        """The placeholder as it is written."""
+        if self.span is None:
+            return f"{{{self.name}}}"
+        start, stop = ("" if at is None else at for at in self.span)
+        return f"{{{self.name}[{start}:{stop}]}}"
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A parsed template; `{{` and `}}` stand for braces."""
+    """A parsed template; `{{` and `}}` stand for braces, `{docs[0:2]}` for two passages."""
 
     parts: tuple[str | Slot, ...]
 
@@ -34,22 +49,35 @@ class Template:
     def text(self) -> str:
         """The text that it was parsed from, or one that means the same."""
         return "".join(
-            f"{{{part.name}}}"
-            if isinstance(part, Slot)
-            else part.replace("{", "{{").replace("}", "}}")
+            part.text if isinstance(part, Slot) else part.replace("{", "{{").replace("}", "}}")
             for part in self.parts
         )
 
     @property
-    def numbered(self) -> dict[str, str]:
+    def numbered(self) -> dict[str, Slot]:
         """The slots by name, without the number of a function's later call: docs -> docs_2."""
-        return {re.sub(r"_\d+$", "", slot): slot for slot in self.slots}
+        slots = [part for part in self.parts if isinstance(part, Slot)]
+        return {re.sub(r"_\d+$", "", slot.name): slot for slot in slots}
 
-    def renamed(self, names: Mapping[str, str]) -> "Template":
-        """Return the template with slots of other names; those that aren't named stay."""
-        return Template(
-            tuple(Slot(names.get(p.name, p.name)) if isinstance(p, Slot) else p for p in self.parts)
-        )
+    def renamed(self, names: Mapping[str, Slot]) -> "Template":
+        """Return the template with others for some of its slots; those that aren't named stay.
+
+        A span stays one, of the other slot.
+        """
+        parts = (_renamed(p, names) if isinstance(p, Slot) else p for p in self.parts)
+        return Template(tuple(parts))
+
+
+EMPTY: Final = Template(())
+
+
+def parse_slot(text: str, *, where: str) -> Slot:
+    """Parse the name of a slot, or a span of one such as `docs[0:2]`.
+
+    Raises:
+        WorkflowError: it is neither.
+    """
+    return _slot(text, None, None, where)
 
 
 def parse_template(text: str, *, where: str) -> Template:
@@ -60,7 +88,7 @@ def parse_template(text: str, *, where: str) -> Template:
         where: the node and argument, for the error message.
 
     Raises:
-        WorkflowError: an unbalanced brace, or a placeholder that is no plain name.
+        WorkflowError: an unbalanced brace, or a placeholder that is no plain name and no span.
     """
     if not isinstance(text, str) or not text:
         raise WorkflowError(f"{where}: needs a non-empty text, got {text!r}")
@@ -77,10 +105,19 @@ def parse_template(text: str, *, where: str) -> Template:
     return Template(tuple(parts))
 
 
+def _renamed(slot: Slot, names: Mapping[str, Slot]) -> Slot:
+    other = names.get(slot.name, slot)
+    return other if slot.span is None else replace(other, span=slot.span)
+
+
 def _slot(name: str, spec: str | None, conversion: str | None, where: str) -> Slot:
+    span = None
+    if spanned := _SPAN.fullmatch(name):
+        name, first, stop = spanned.groups()
+        span = int(first or 0), int(stop) if stop else None
     if not name.isidentifier() or spec or conversion:
         raise WorkflowError(
-            f"{where}: placeholder {{{name}}} is not a plain name such as {{docs}}; "
-            "write '{{' and '}}' for literal braces"
+            f"{where}: placeholder {{{name}}} is not a plain name such as {{docs}}, nor a span "
+            "such as {docs[0:2]}; write '{{' and '}}' for literal braces"
         )
-    return Slot(QUESTION if name in QUESTION_ALIASES else name)
+    return Slot(QUESTION if name in QUESTION_ALIASES else name, span)

@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 from heddle.core.errors import InputError, WorkflowError
 from heddle.core.text_check import check_unicode
-from heddle.workflow.nodes import GenerationNode, Node, NodeId
+from heddle.workflow.nodes import GenerationNode, JoinNode, Node, NodeId
 from heddle.workflow.template import Template, parse_template
 from heddle.workflow.workflow import Workflow
 
@@ -60,8 +60,9 @@ AS_IT_IS: Final = Writing()
 def with_writing(workflow: Workflow, writing: Writing) -> Workflow:
     """Return a workflow whose answer is written so.
 
-    The generations that END may follow get the settings; those whose text other nodes read keep
-    theirs. A workflow without one stays as it is: see `check_writes`.
+    The generations that END may follow get the settings, and but for the prompt those whose text
+    may stand in for theirs; others keep their own. A workflow without one stays as it is: see
+    `check_writes`.
 
     Args:
         workflow: stays as it is.
@@ -73,9 +74,12 @@ def with_writing(workflow: Workflow, writing: Writing) -> Workflow:
     writers = {} if writing == AS_IT_IS else _writers(workflow)
     if not writers:
         return workflow
+    unasked = replace(writing, prompt=None)
     changed: dict[NodeId, Node] = {
-        key: _changed(node, workflow, writing) for key, node in writers.items()
+        key: _changed(node, workflow, unasked)
+        for key, node in _stand_ins(workflow, writers).items()
     }
+    changed |= {key: _changed(node, workflow, writing) for key, node in writers.items()}
     return replace(workflow, nodes={**workflow.nodes, **changed})
 
 
@@ -99,6 +103,23 @@ def _writers(workflow: Workflow) -> dict[NodeId, GenerationNode]:
         for key, node in workflow.nodes.items()
         if key in workflow.outputs and isinstance(node, GenerationNode)
     }
+
+
+def _stand_ins(
+    workflow: Workflow, writers: Mapping[NodeId, GenerationNode]
+) -> dict[NodeId, GenerationNode]:
+    """Return the generations whose text is the answer where one of `writers` isn't needed."""
+    found: dict[NodeId, GenerationNode] = {}
+    slots = [slot for node in writers.values() for slot in node.if_empty.slots]
+    while slots:
+        key = workflow.writers.get(slots.pop())
+        node = None if key is None else workflow.nodes[key]
+        if isinstance(node, JoinNode):
+            slots += node.slots
+        elif isinstance(node, GenerationNode) and node.id not in found:
+            found[node.id] = node
+            slots += node.if_empty.slots
+    return found
 
 
 def _changed(node: GenerationNode, workflow: Workflow, writing: Writing) -> GenerationNode:

@@ -46,7 +46,7 @@ EMBED = frozenset({PrimitiveKind.EMBEDDING})
 VECTOR = frozenset({PrimitiveKind.SEARCHING, PrimitiveKind.INGESTION})
 LLM = frozenset({PrimitiveKind.PREFILLING, PrimitiveKind.DECODING, PrimitiveKind.ASKING})
 READING = frozenset({PrimitiveKind.EXTRACTING, PrimitiveKind.RERANKING})
-TOOL = frozenset({PrimitiveKind.TOOL})
+TOOL = frozenset({PrimitiveKind.TOOL, PrimitiveKind.MATCHING})
 
 
 class ManualClock:
@@ -177,7 +177,7 @@ class FakePort:
             return extracted_of(payload)
         if isinstance(payload, IngestPayload):
             return Ingested(payload.rows, 1)
-        if task.kind is PrimitiveKind.TOOL:
+        if task.kind in TOOL:
             return ToolResult(payload.function(*payload.arguments))
         texts = self.texts.get(task.identity.node, ["hello"])
         text = texts.pop(0) if len(texts) > 1 else texts[0]
@@ -278,6 +278,7 @@ class Bench:
         more=(),
         speculates=False,
         threads=None,
+        preferred=(),
         **sizes,
     ):
         self.clock = ManualClock()
@@ -298,6 +299,7 @@ class Bench:
             clock=self.clock,
             speculates=speculates,
             threads=threads,
+            preferred=frozenset(preferred),
         )
 
     def submit(self, workflow, inputs=None, *, cycle=True, **options):

@@ -1,4 +1,4 @@
-"""split_substages on the real FAISS engine: searches are cut, and find what they found uncut."""
+"""Sub-stages on the real FAISS engine: searches are cut, and find what they found uncut."""
 
 import asyncio
 
@@ -18,8 +18,8 @@ from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.perf_clock import PerfClock
 from heddle.hosts.inline import InlineHost
+from heddle.passes.cycle_view import CycleView, SetBudget
 from heddle.passes.runner import PassRunner
-from heddle.passes.split_substages import SplitSubstages
 from heddle.runtime.batching import topology_aware
 from heddle.runtime.clock import SystemClock
 from heddle.runtime.handle import Handle
@@ -92,7 +92,17 @@ def corpus() -> Corpus:
     return Corpus(vectors)
 
 
-def serve(corpus: Corpus, passes: tuple[SplitSubstages, ...]) -> tuple[list[object], int, object]:
+class Cut:
+    """Cuts searches into steps far shorter than one, whether that pays or not."""
+
+    name = "cut"
+
+    def apply(self, view: CycleView) -> tuple[SetBudget, ...]:
+        is_set = view.engines["vector"].budget_s is not None
+        return () if is_set else (SetBudget("vector", 1e-4, 0.0),)
+
+
+def serve(corpus: Corpus, passes: tuple[Cut, ...]) -> tuple[list[object], int, object]:
     """Run all queries; return the passages, the engine's frames and the budget it was given."""
     worker = FollowedIvf(LiveIndex.build(corpus, kind=IndexKind.FLAT), corpus, 256, 1)
     # Steps as long as a whole search by default: whatever is shorter comes from the pass.
@@ -113,10 +123,7 @@ def serve(corpus: Corpus, passes: tuple[SplitSubstages, ...]) -> tuple[list[obje
 
         host.frames = counted
         runner = PassRunner(clock, cycle_passes=passes)
-        # Where partial hits are looked at, searches are cut by eq. 1.
-        planner = RegionPlanner(runner)
-        ports = (TableEmbedding(queries), host)
-        runtime = Runtime(ports, planner, topology_aware, speculates=True)
+        runtime = Runtime((TableEmbedding(queries), host), RegionPlanner(runner), topology_aware)
         driver = RuntimeLoop(runtime, clock, asyncio.get_running_loop())
         driver.start()
         workflow = RAGraph().add_retrieval("search", query="query", topk=5).compile()
@@ -127,7 +134,7 @@ def serve(corpus: Corpus, passes: tuple[SplitSubstages, ...]) -> tuple[list[obje
             driver.wake()
             return (await handle).passages
 
-        found = [await ask("0")]  # the first search is measured; the pass acts from then on
+        found = [await ask("0")]
         found += await asyncio.gather(*(ask(str(i)) for i in range(QUERIES)))
         return found, frames, runtime.lanes["vector"].steered
 
@@ -135,8 +142,7 @@ def serve(corpus: Corpus, passes: tuple[SplitSubstages, ...]) -> tuple[list[obje
 
 
 def test_searches_are_cut_and_find_the_same(corpus: Corpus) -> None:
-    # An overhead this small asks for steps far shorter than a search.
-    cut, frames_cut, steered = serve(corpus, (SplitSubstages(overhead_s=1e-6),))
+    cut, frames_cut, steered = serve(corpus, (Cut(),))
     whole, frames_whole, never = serve(corpus, ())
     assert cut == whole
     assert never is None

@@ -15,7 +15,7 @@ PYTHON = {"workflow", "inputs", *heddle.RequestOptions.__annotations__}
 def test_a_field_of_a_request_is_reachable_everywhere(name: str):
     assert name in AskRequest.model_fields
     flags = {flag for one in command_parser("ask")._actions for flag in one.option_strings}
-    flag = {"inputs": "--input"}.get(name, f"--{name.replace('_', '-')}")
+    flag = {"inputs": "--input", "documents": "--document"}.get(name, f"--{name.replace('_', '-')}")
     assert flag in flags
 
 

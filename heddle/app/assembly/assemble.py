@@ -55,7 +55,7 @@ class Parts:
         thread: where the runtime lives.
         lanes: the lanes that are processes.
         inline: the lanes whose engines are built in this process.
-        tools: the port of user functions.
+        calls: the ports of functions: users' own, and the search in a request's documents.
         tokenizing: threads that tokenise long prompts.
         remote: the ports of models that other servers run.
         tracers: what each step is reported to.
@@ -70,7 +70,7 @@ class Parts:
     thread: RuntimeThread
     lanes: tuple[ProcessLane, ...]
     inline: tuple[LaneSpec, ...]
-    tools: EnginePort
+    calls: Sequence[EnginePort]
     tokenizing: WorkPool
     remote: Sequence[EnginePort]
     tracers: Sequence[Tracer]
@@ -102,7 +102,7 @@ def assemble(parts: Parts) -> Assembled:
     ports = sharded(replicated(ports, plan, parts.clock), plan)
     ports, embedding = _pooled([*ports, *parts.remote], parts)
     own = _own_ports(parts)
-    ports = [*ports, parts.tools]
+    ports = [*ports, *parts.calls]
     _check_own_names(own, ports)
     runtime = Runtime(
         ports=(*ports, *own),

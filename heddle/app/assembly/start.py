@@ -22,6 +22,7 @@ from heddle.app.runtime_thread import RuntimeThread
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.ports import Clock, Tracer
+from heddle.core.primitives import PrimitiveKind
 from heddle.corpus.store import CorpusStore
 from heddle.graph.pgraph import PGraph
 from heddle.hosts.process import ProcessLane, start_lanes
@@ -175,6 +176,8 @@ def start(
         ending.callback(thread.dispose)
         tools = ToolThreads("tools", config.tool_threads, clock)
         ending.callback(tools.close)
+        matching = ToolThreads("documents", 1, clock, PrimitiveKind.MATCHING)
+        ending.callback(matching.close)
         tokenizing = WorkThreads("tokenize", TOKENIZING_THREADS)
         ending.callback(tokenizing.close)
         store = _open_corpus(config, ending, needs_vectors=needs_vectors)
@@ -199,7 +202,7 @@ def start(
             thread,
             lanes,
             () if config.engine_host == "process" else specs,
-            tools,
+            (tools, matching),
             tokenizing,
             remote,
             (tracer, tally),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from heddle.core.content_words import WORD, content_words, stem
+from heddle.workflow.prompt_texts import prompt_text
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.workflow import Workflow
 
@@ -14,11 +15,7 @@ ANSWER_CHARS_SHOWN: Final = 300
 WORDS_CARRIED_MAX: Final = 8
 REWRITE_TOKENS: Final = 64
 LONGER_MAX: Final = 400  # characters that a rewritten question may have more
-REWRITE: Final = (
-    "Rewrite the last question so that it can be understood without the conversation: replace "
-    "words such as it, they and there by what they stand for. Reply with the question alone.\n\n"
-    "{conversation}\n\nLast question: {query}\n\nRewritten question:"
-)
+REWRITE: Final = prompt_text("rewrite")
 
 
 # Words that stand for something that was said before.

@@ -1,9 +1,11 @@
 """A workflow run a few times on a server that does nothing else."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from heddle.app.request_documents import GivenDocument
+from heddle.app.request_options import RequestOptions
 from heddle.app.server import Server
 from heddle.exporters.measured_run import MeasuredRun
 from heddle.exporters.stage_times import Producers
@@ -38,6 +40,7 @@ def analyze(
     inputs: Mapping[str, object],
     runs: int,
     optimized: Callable[[PGraph], PGraph],
+    documents: Sequence[GivenDocument] | None = None,
 ) -> Analysis:
     """Run a workflow, one request after another.
 
@@ -50,6 +53,7 @@ def analyze(
         inputs: a value for every input.
         runs: how often, at least 1.
         optimized: returns a region as the server's passes leave it.
+        documents: those that come with each request.
 
     Raises:
         HeddleError: a request can't be run as it is, or failed.
@@ -59,7 +63,10 @@ def analyze(
     measured = []
     for number in range(runs):
         started_s, first = server.clock.now_s(), len(log.steps)
-        receipt = app.invoke(inputs, tenant=f"{TENANT}{number}").receipt
+        how: RequestOptions = {"tenant": f"{TENANT}{number}"}
+        if documents is not None:
+            how["documents"] = documents
+        receipt = app.invoke(inputs, **how).receipt
         measured.append((receipt, started_s, tuple(log.steps[first:])))
     server.trace.log = None
     opened = server.lowered_regions(workflow.name)

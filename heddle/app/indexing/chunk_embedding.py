@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
 from heddle.app.batch import Patience, submit_patiently
+from heddle.core.passages import embedding_text
 from heddle.core.tasks import Priority
 from heddle.corpus.records import PendingChunk
-from heddle.corpus.text_counts import embedding_text
 from heddle.runtime.handle import Handle
 from heddle.workflow.indexing import indexing_workflow
 

@@ -248,7 +248,7 @@ class EmbeddingEngine:
         prompt = self._prompts.get(payload.role, "")
         texts = payload.texts if not prompt else tuple(prompt + text for text in payload.texts)
         identity = task.identity
-        is_cached = identity.priority is not Priority.BULK
+        is_cached = payload.may_keep and identity.priority is not Priority.BULK
         in_windows = self._long_texts is LongTexts.WINDOW
         if payload.in_windows is not None:
             in_windows = payload.in_windows

@@ -2,7 +2,8 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 # Of one sequence in one step: with its newest token, the queries of one small tile.
 DRAFT_TOKENS_MAX: Final = 15
@@ -10,6 +11,20 @@ DRAFT_TOKENS_MAX: Final = 15
 # five are the text of the turn before.
 PRIOR_CHECKED: Final = 5.0
 PRIOR_RIGHT: Final = 4.0
+
+
+class DraftPrice(NamedTuple):
+    """What checking costs all that are in a step, in steps of one sequence.
+
+    A sequence pays `row` once for having more than one token in the step, and `token` for each
+    drafted one.
+    """
+
+    row: float
+    token: float
+
+
+NOTHING_DRAFTED: Final = DraftPrice(math.inf, math.inf)
 
 
 @dataclass(slots=True)
@@ -34,21 +49,26 @@ class Draft:
     _next: int = 0
     _is_lost: bool = False
     _newest: int | None = None
+    _behind: dict[tuple[int | None, int], list[int]] | None = None
 
-    def offer(self, tokens_max: int, price: float) -> tuple[int, ...]:
+    def offer(self, tokens_max: int, price: DraftPrice) -> tuple[int, ...]:
         """Return the tokens that should come next, as many as are worth being checked.
 
         The n-th of them saves a step if all n are right. It is offered while the probability of
-        that is above its price.
+        that is above its price; none is where all together are expected to save less than they
+        cost.
 
         Args:
             tokens_max: more are of no use, or have no room.
-            price: what one token costs all that are in the step, in steps of this sequence.
+            price: of checking them.
         """
         if self._is_lost or tokens_max <= 0:
             return ()
-        count = min(tokens_max, DRAFT_TOKENS_MAX, self._worth(price))
-        return self.token_ids[self._next : self._next + count]
+        right = (self.accepted + PRIOR_RIGHT) / (self._checked + PRIOR_CHECKED)
+        wanted = min(tokens_max, DRAFT_TOKENS_MAX, _worth(right, price.token))
+        offered = self.token_ids[self._next : self._next + wanted]
+        saved = right * (1.0 - right ** len(offered)) / (1.0 - right)
+        return offered if saved > price.row + price.token * len(offered) else ()
 
     def judge(self, *, is_right: bool) -> None:
         """Note whether an offered token, of which all before were right, is what was written."""
@@ -66,21 +86,21 @@ class Draft:
 
     def _look_for(self, token: int) -> None:
         """Find the place behind the two newest tokens: the first from here on, else the first."""
-        known = self.token_ids
-        behind = [
-            place + 2
-            for place in range(len(known) - 1)
-            if known[place] == self._newest and known[place + 1] == token
-        ]
+        if self._behind is None:  # most drafts are right, and never need it
+            self._behind = {}
+            for place, pair in enumerate(pairwise(self.token_ids), start=2):
+                self._behind.setdefault(pair, []).append(place)
+        behind = self._behind.get((self._newest, token), ())
         self._is_lost = not behind
         if behind:
             self._next = next((place for place in behind if place > self._next), behind[0])
 
-    def _worth(self, price: float) -> int:
-        """Return how many tokens in a row are right with a probability above `price`."""
-        if price <= 0.0:
-            return DRAFT_TOKENS_MAX
-        if price >= 1.0:
-            return 0
-        right = (self.accepted + PRIOR_RIGHT) / (self._checked + PRIOR_CHECKED)
-        return math.floor(math.log(price) / math.log(right))
+
+def _worth(right: float, price: float) -> int:
+    """Return how many tokens in a row are right with a probability above `price`.
+
+    Each of them is right with a probability of `right`, if all before it are.
+    """
+    if price <= 0.0:
+        return DRAFT_TOKENS_MAX
+    return 0 if price >= 1.0 else math.floor(math.log(price) / math.log(right))

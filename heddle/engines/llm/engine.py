@@ -45,7 +45,7 @@ from heddle.core.results import (
 from heddle.core.tasks import Optimizations, Task
 from heddle.costs.prefill import prefill_token_s
 from heddle.costs.step_report import StepReport
-from heddle.engines.llm.draft import Draft
+from heddle.engines.llm.draft import NOTHING_DRAFTED, Draft, DraftPrice
 from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ScoredAhead
 from heddle.engines.llm.fusion.ratio_choice import RatioChoice, chosen_ratio
@@ -722,17 +722,22 @@ class LlmEngine:
         tokens = int(left_s / one_s) if one_s > 0 else tokens_max
         return min(max(tokens, PREFILL_TOKENS_MIN), tokens_max)
 
-    def _draft_price(self) -> float:
-        """Return what a drafted token costs all that are in a step, in steps of one of them."""
+    def _draft_price(self) -> DraftPrice:
+        """Return the price, for all that are in the next step, of checking drafted tokens."""
         if not any(s.decode and s.decode.draft.token_ids for s in self._decoding.values()):
-            return math.inf  # nothing is drafted
+            return NOTHING_DRAFTED
         scheduler, costs = self._scheduler, self._report.costs
         wanted = scheduler.running_count + scheduler.waiting_count
         seated = min(wanted, self._spec.limits.max_num_seqs)
         step = scheduler.backlog()
         step |= {"prefill_tokens": 0.0, "decode_tokens": max(1.0, step["decode_tokens"])}
         step_s = costs.predict_s(step)
-        return seated * costs.predict_s({"prefill_tokens": 1.0}) / step_s if step_s else math.inf
+        if not step_s:
+            return NOTHING_DRAFTED
+        row_s, token_s = (
+            costs.predict_s({name: 1.0}) for name in ("drafted_rows", "prefill_tokens")
+        )
+        return DraftPrice(seated * row_s / step_s, seated * token_s / step_s)
 
     # Ends -------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """Which tokens of which sequences the next step computes, and which pages hold them."""
 
-import math
 from bisect import insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import ConfigError
+from heddle.engines.llm.draft import NOTHING_DRAFTED, DraftPrice
 from heddle.engines.llm.fusion.fused_prompt import (
     FusedPrompt,
     Measured,
@@ -106,6 +106,11 @@ class Slice:
         return [*(known[place] for place in kept), *self.draft]
 
     @property
+    def is_decode(self) -> bool:
+        """Whether its next token is drawn behind one token, and drafted ones."""
+        return self.samples and self.stop - self.start == 1
+
+    @property
     def is_checked(self) -> bool:
         """Whether the tokens go through the first layers only."""
         fusion = self.sequence.fusing
@@ -122,13 +127,14 @@ class StepPlan:
     @property
     def features(self) -> dict[str, float]:
         """The counts that the cost model reads."""
-        decodes = sum(part.stop - part.start == 1 and part.samples for part in self.slices)
+        decodes = sum(part.is_decode for part in self.slices)
         return {
             "call": 1.0,
             "decode_tokens": float(decodes),
             "prefill_tokens": float(self.batch.tokens - self.batch.checked_tokens - decodes),
             "checked_tokens": float(self.batch.checked_tokens),
             "context_tokens": float(sum(row.context for row in self.batch.rows)),
+            "drafted_rows": float(sum(part.is_decode and bool(part.draft) for part in self.slices)),
         }
 
 
@@ -276,13 +282,15 @@ class Scheduler:
             "context_tokens": float(context),
         }
 
-    def plan(self, prefill_tokens_max: int, draft_price: float = math.inf) -> StepPlan | None:
+    def plan(
+        self, prefill_tokens_max: int, draft_price: DraftPrice = NOTHING_DRAFTED
+    ) -> StepPlan | None:
         """Decide the next step; None when nothing can run.
 
         Args:
-            prefill_tokens_max: most prompt tokens beside the decodes, for a step's time budget.
-            draft_price: of a drafted token, for all that are in the step, in steps of one
-                sequence; at 1 none is worth it.
+            prefill_tokens_max: most prompt and drafted tokens beside the decodes, for a step's
+                time budget.
+            draft_price: of checking drafted tokens.
 
         Mutates: seats, pages, preemptions. Once the step has run, each slice is committed, or its
             sequence removed.
@@ -294,7 +302,8 @@ class Scheduler:
             if sequence in self._running and self._reach(sequence, slices, from_running=True):
                 slices[sequence.id] = self._slice(sequence, 1)
         left = self.limits.max_num_batched_tokens - len(slices)
-        drafted = self._draft(slices, left // 2, draft_price)  # prompts go on beside drafts
+        # Prompts go on beside drafts, and a step keeps to its time with them, too.
+        drafted = self._draft(slices, min(left // 2, prefill_tokens_max), draft_price)
         budget = min(left - drafted, max(1, prefill_tokens_max - drafted))
         budget = self._admit(slices, self._continue_prefills(slices, budget))
         self._draft(slices, budget, draft_price)
@@ -376,7 +385,7 @@ class Scheduler:
         samples = is_end and stop == end and sequence.decode is not None
         return Slice(sequence, start, stop, samples)
 
-    def _draft(self, slices: dict[int, Slice], tokens_max: int, price: float) -> int:
+    def _draft(self, slices: dict[int, Slice], tokens_max: int, price: DraftPrice) -> int:
         """Let slices that draw a token check drafted ones, too; return how many tokens these are.
 
         They take no seat and no page that another sequence holds.
@@ -388,7 +397,8 @@ class Scheduler:
                 continue
             room = self.limits.context_tokens_max - len(part.sequence.token_ids)
             useful = min(left, decode.num_tokens_left - 1, room - 1)
-            draft = decode.draft.offer(useful, price)
+            own = price if part.is_decode else price._replace(row=0.0)
+            draft = decode.draft.offer(useful, own)
             draft = draft[: self._room_behind(part.sequence, len(draft))]
             slices[key] = replace(part, draft=draft)
             left -= len(draft)

@@ -168,7 +168,7 @@ def test_requests_are_counted_as_they_end(empty_server: Server):
 
 def test_a_state_names_every_engine(empty_server: Server):
     state = empty_server.state()
-    assert state.engines.keys() == {"embedding", "vector", "tools"}
+    assert state.engines.keys() == {"embedding", "vector", "tools", "documents"}
     assert (state.requests, state.corpus_revision, state.lanes) == (0, 0, {})
     assert state.embedding is not None
     empty_server.close()

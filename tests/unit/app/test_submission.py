@@ -8,9 +8,11 @@ from heddle.app.application import App
 from heddle.app.server_config import ServerConfig
 from heddle.app.submission import Submission, compiled_workflow
 from heddle.core.errors import ConfigError, InputError, WorkflowError
-from heddle.core.kv_reuse import ReusePolicy
+from heddle.core.kv_reuse import ReusePolicy, kv_reuse_of
 from heddle.core.tasks import Optimizations, Priority
+from heddle.corpus.chunking import Chunking
 from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.ready_made import ready_made
 from heddle.workflow.searches import ChangedWorkflows
 
 SEARCH = RAGraph("search").add_retrieval("find")
@@ -19,7 +21,7 @@ SEARCH = RAGraph("search").add_retrieval("find")
 def checked(config: ServerConfig | None = None, workflow: object = SEARCH, **how) -> Submission:
     config = config or ServerConfig(generator=None, index=Path("corpus"))
     compiled = compiled_workflow(workflow)
-    return Submission.of(config, ChangedWorkflows(), compiled, "why", how)
+    return Submission.of(config, ChangedWorkflows(), compiled, "why", how, Chunking)
 
 
 def test_texts_become_what_they_name():
@@ -68,3 +70,15 @@ def test_searches_are_changed_for_one_request():
     asked = checked(topk=7, hybrid=True).workflow.nodes["find"]
     assert (asked.topk, asked.hybrid) == (7, True)
     assert checked().workflow.nodes["find"].topk != 7
+
+
+def test_documents_of_a_request_have_no_stored_kv():
+    config = ServerConfig(
+        index="corpus", optimizations=Optimizations.APPROX, kv_reuse=kv_reuse_of("epic")
+    )
+    workflow = ready_made("doc_qa_naive")
+    found = checked(config, workflow, documents=["They turn."])
+    assert not found.options.kv_reuse.is_approximate
+    assert [chunk.text for chunk in found.inputs["documents"]] == ["They turn."]
+    with pytest.raises(InputError, match="kv_reuse: the KV of documents that come with a request"):
+        checked(config, workflow, documents=["They turn."], kv_reuse="fusionrag,0.15")

@@ -7,6 +7,7 @@ import pytest
 
 from heddle.cli.arguments import add_json, add_request, request_options
 from heddle.cli.command_parser import CommandParser
+from heddle.core.errors import InputError
 
 
 @pytest.fixture
@@ -68,3 +69,14 @@ def test_filters_of_one_key_are_alternatives(parser, capsys):
         with pytest.raises(SystemExit):
             parser.parse(["--where", text])
         assert "write KEY=VALUE" in capsys.readouterr().err
+
+
+def test_documents_are_read_by_their_format(parser, tmp_path: Path):
+    (tmp_path / "mill.md").write_text("# The mill\n\nIt grinds.\n")
+    (tmp_path / "tide.txt").write_text("It turns.\n")
+    files = [f"--document={tmp_path / name}" for name in ("mill.md", "tide.txt")]
+    documents = request_options(parser.parse(files))["documents"]
+    assert [d["title"] for d in documents] == ["The mill", "tide"]
+    assert [d["text"].strip().splitlines()[-1] for d in documents] == ["It grinds.", "It turns."]
+    with pytest.raises(InputError, match="gone"):
+        request_options(parser.parse([f"--document={tmp_path / 'gone.txt'}"]))

@@ -171,7 +171,7 @@ def test_what_the_terminal_can_not_show_is_replaced(tmp_path: Path):
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "workflow 'm?de' as lowered" in done.stdout
+    assert "workflow 'm?de': 1 region" in done.stdout
 
 
 def test_no_command_needs_torch_to_be_declared():

@@ -4,10 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from heddle.cli.workflow_source import load_workflow
-from heddle.core.errors import HeddleError, InputError, WorkflowError
+from heddle.cli.workflow_source import (
+    check_connectors,
+    drawn_workflow,
+    load_connectors,
+    load_workflow,
+)
+from heddle.core.errors import ConfigError, HeddleError, InputError, WorkflowError
 from heddle.workflow.nodes import RetrievalNode
-from heddle.workflow.presets import PRESETS
+from heddle.workflow.ready_made import READY_MADE
 from heddle.workflow.workflow import Workflow
 
 MINE = """
@@ -15,6 +20,8 @@ from heddle import RAGraph
 from topic import TOPIC
 flow = RAGraph('mine').add_retrieval('find', topk=3).add_retrieval('more', output='others')
 flow.add_generation('answer', TOPIC + ' {docs} {others}', output='answer')
+def search(words):
+    return [words]
 plain = RAGraph('plain').add_generation('say', 'Say {query}.')
 frozen = plain.compile()
 """
@@ -38,7 +45,7 @@ def test_a_graph_of_a_file_that_imports_what_lies_beside_it(mine: str):
     assert load_workflow(f"{mine}:frozen").name == "plain"
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", [name for name in READY_MADE if name != "search_engine"])
 def test_topk_is_that_of_every_search(name: str):
     plain, changed = load_workflow(name), load_workflow(name, 9)
     assert topks(changed) == dict.fromkeys(topks(plain), 9)
@@ -74,3 +81,27 @@ def test_a_file_without_graphs(tmp_path: Path):
     (tmp_path / "none.py").write_text("x = 1")
     with pytest.raises(WorkflowError, match=r"'x' is no RAGraph in .*; there is none"):
         load_workflow(f"{tmp_path / 'none.py'}:x")
+
+
+def test_connectors_are_functions_of_files(mine: str):
+    connectors = load_connectors([f"web_search={mine}:search"])
+    assert connectors["web_search"]("tides") == ["tides"]
+    assert load_workflow("search_engine", connectors=connectors).name == "search_engine"
+    for source, words in (
+        ("web_search", "write NAME=FILE.py:FUNCTION"),
+        ("=mine.py:search", "write NAME=FILE.py:FUNCTION"),
+        (f"web_search={mine}:none", "'none' is no function in"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            load_connectors([source])
+    with pytest.raises(InputError, match="there is no file"):
+        load_connectors(["web_search=gone.py:search"])
+
+
+def test_a_workflow_can_be_looked_at_without_its_connector():
+    assert drawn_workflow("search_engine", None, {}).name == "search_engine"
+    assert "web_search" not in str(drawn_workflow("agent", None, {}).nodes["plan"])
+    with pytest.raises(ConfigError, match=r"--connector web_search=FILE\.py:FUNCTION"):
+        check_connectors("search_engine", {})
+    check_connectors("agent", {})
+    check_connectors("mine.py:flow", {})

@@ -10,7 +10,7 @@ import pytest
 from corpora import embed, texts_searchable
 
 from heddle.core.errors import ConfigError, InputError, StorageError
-from heddle.core.passages import Place
+from heddle.core.passages import Place, embedding_text
 from heddle.corpus import ingestion
 from heddle.corpus.chunking import Chunking
 from heddle.corpus.indexing_plan import is_gone, plan
@@ -18,7 +18,6 @@ from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documen
 from heddle.corpus.parsing.guarded_parser import GuardedParser
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.pending import pending_batches
-from heddle.corpus.text_counts import embedding_text
 
 
 @pytest.fixture

@@ -87,6 +87,10 @@ class TestEq1:
         edit = budget_of(0.3, (0.02,), speculates=True)
         assert edit.budget_s < 0.01
 
+    def test_but_not_where_the_lane_is_busy_or_searches_are_short(self):
+        assert budget_of(0.9, MIXED, speculates=True) == budget_of(0.9, MIXED)
+        assert budget_of(0.3, (0.002,), speculates=True) == budget_of(0.3, (0.002,))
+
     @pytest.mark.parametrize("factor", [1 - 0.9 * REFIT_SHARE, 1.0, 1 + 0.9 * REFIT_SHARE])
     def test_a_budget_that_is_near_enough_stays(self, factor):
         (edit,) = SplitSubstages().apply(view(0.1))

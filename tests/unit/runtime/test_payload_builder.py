@@ -20,7 +20,7 @@ def test_what_precedes_a_chunk_stands_next_to_it_and_the_farthest_first():
     store = ObjectStore()
     for key, value in (("chunk", chunk), ("before", (before,)), ("hits", (chunk, nearer, near))):
         store.put(key, value)
-    payload, _ = build_payload(prime, store, FakeTokenizer(), SearchScope("a"), FULL_ATTENTION)
+    payload, _ = build_payload(prime, store, FakeTokenizer(), SearchScope("a"), FULL_ATTENTION, "a")
     assert isinstance(payload, PrimePayload)
     texts = ["".join(map(chr, segment.token_ids or ())) for segment in payload.segments[1:]]
     assert texts == [config.prefix, *map(str, (near, nearer, before, chunk))]

@@ -436,6 +436,22 @@ class TestCredits:
         bench.assert_idle()
 
 
+class TestPreferredEngines:
+    def test_carry_out_their_kinds_alone_and_others_the_rest(self, search):
+        own = FakePort("own", EMBED, credits=1)
+        own.holds = lambda task: True
+        bench = Bench(more=(own,), preferred={"own"})
+        calls = [bench.submit(search) for _ in range(2)]
+        assert len(own.tasks()) == 1  # the other waits for its credit
+        own.holds = lambda task: False
+        own.answer_all()
+        bench.cycle()
+        assert [len(call.answer.passages) for call in calls] == [2, 2]
+        assert len(own.tasks()) == 2
+        assert bench.embedding.tasks() == []
+        assert len(bench.vector.tasks()) == 2
+
+
 class TestOptimizations:
     def test_off_runs_no_pass(self, search):
         class Explosive:

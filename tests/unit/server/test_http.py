@@ -196,6 +196,7 @@ def test_every_field_reaches_the_server():
         "topk": 3,
         "hybrid": True,
         "where": where,
+        "documents": [{"title": "Tides", "text": "They turn."}],
         "tenant": "ann",
         "deadline_s": 2,
         "priority": "bulk",

@@ -40,7 +40,7 @@ def tally() -> Tally:
     counted.first_tokens[Priority.NORMAL].observe(0.015)
     counted.chunks["alias"] += 2
     for seconds in (0.0005, 0.003, 99.0):
-        counted.step("llm", 1.0, seconds)
+        counted.step(Frame("llm", 1, seconds, ()), 1.0)
     return counted
 
 

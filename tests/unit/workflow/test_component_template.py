@@ -59,6 +59,20 @@ def test_kwargs_name_slots_and_inputs():
     assert workflow.nodes["llm"].output == "said"
 
 
+def test_an_embedding_reads_the_slots_that_it_names_or_what_comes_before():
+    named = Component("Embedding", {"text": "question"}, config={"topk": 2})
+    named >> ... >> Component("LLM", config=ANSWER)
+    assert template_graph([named, ...], {}).compile().nodes["embedding"].query.slots == (
+        "question",
+    )
+    both = Component("Embedding", config={"topk": 2})
+    for text in ("{query}", "again {query}"):
+        Component("LLM", config={"prompt": text}) >> both
+    both >> Component("Searching")
+    found = template_graph([both, ...], {}).compile().nodes["embedding"]
+    assert found.query.slots == ("llm", "llm_2")
+
+
 def test_other_engines_are_tools():
     judge = Component("Judge")
     answer = Component("LLM", config={"prompt": "Say {judge} of {query}"})

@@ -230,7 +230,7 @@ def _takes_space(before: str | None, part: PromptPart) -> bool:
 
 
 def _segment(part: PromptPart, ids: tuple[int, ...]) -> Segment:
-    if isinstance(part, Passage):
+    if isinstance(part, Passage) and not part.is_own:
         return Segment(ids, SegmentRole.CHUNK, part.chunk_id, is_public=not part.tenant)
     return Segment(ids)
 

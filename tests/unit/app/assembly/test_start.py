@@ -47,6 +47,7 @@ ENDED = [
     "RuntimeThread",
     "CorpusStore",
     "ToolThreads",
+    "ToolThreads",
     "RuntimeThread",
 ]
 

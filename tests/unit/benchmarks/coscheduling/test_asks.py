@@ -26,3 +26,9 @@ def test_arrivals_come_at_the_rate_and_equal_seeds_repeat() -> None:
 def test_without_a_rate_all_come_at_once() -> None:
     (block,) = blocks_of(QUESTIONS, 5, 1, 0.0, 0)
     assert {ask.at_s for ask in block} == {0.0}
+
+
+def test_a_mix_has_as_many_shares_as_it_names() -> None:
+    mix = ["oneshot", "oneshot", "oneshot", "irg"]
+    (block,) = blocks_of(QUESTIONS, 40, 1, 2.0, 0, mix=mix)
+    assert Counter(ask.workflow for ask in block) == {"oneshot": 30, "irg": 10}

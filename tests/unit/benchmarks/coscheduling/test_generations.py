@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.coscheduling.generations import Difference, Generations, differences, unmatched
+from benchmarks.coscheduling.generations import Difference, Generations, differences, lacking
 from heddle.core.commands import Admit
 from heddle.core.frames import Done, Frame
 from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
@@ -34,7 +34,7 @@ def test_what_goes_by_is_noted_by_its_prompt() -> None:
 def test_equal_work_has_no_difference() -> None:
     one, other = noted(((1,), (7, 8)), ((2,), ())), noted(((2,), ()), ((1,), (7, 8)))
     assert differences(one, other) == []
-    assert unmatched(one, other) == 0
+    assert lacking(one, other) == lacking(other, one) == 0
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,9 @@ def test_a_difference_says_where_two_outputs_part(
 
 
 def test_a_prompt_that_one_lacks_is_counted() -> None:
-    assert unmatched(noted(((1,), (7,)), ((2,), (7,))), noted(((1,), (7,)), ((3,), (7,)))) == 2
+    one, other = noted(((1,), (7,)), ((2,), (7,))), noted(((1,), (7,)))
+    assert lacking(other, one) == 1
+    assert lacking(one, other) == 0
 
 
 def ahead(prompt: tuple[int, ...], output: tuple[int, ...]) -> Generations:
@@ -71,8 +73,8 @@ def ahead(prompt: tuple[int, ...], output: tuple[int, ...]) -> Generations:
 def test_what_was_written_ahead_is_compared_and_may_be_unused() -> None:
     found = ahead((1,), (7,))
     assert (found.outputs, found.ahead) == ({}, {(1,): (7,)})
-    assert unmatched(found, noted(((1,), (7,)))) == unmatched(found, noted()) == 0
-    assert unmatched(found, noted(((2,), (7,)))) == 1
+    assert lacking(found, noted(((1,), (7,)))) == lacking(noted(), found) == 0
+    assert lacking(found, noted(((2,), (7,)))) == 1
     assert differences(found, noted(((1,), (8,)))) == [Difference((1,), (), (7, 8))]
 
 
@@ -82,3 +84,11 @@ def test_a_decode_that_goes_on_behind_written_tokens_is_of_the_prompt_before_the
     found.sent(task(2, DecodePayload(1, Sampling(), continues=1, resumes=1)))
     found.told(Frame("llm", 1, 0.5, (Done(2, Generated("", (7, 8), FinishReason.STOP)),)))
     assert found.outputs == {(1, 2): (7, 8)}
+
+
+def test_the_number_of_a_guess_may_come_again_for_a_prompt() -> None:
+    found = ahead((1,), (7,))
+    found.sent(task(1, PrefillPayload((Segment((5,)),))))
+    found.sent(task(2, DecodePayload(1, Sampling())))
+    found.told(Frame("llm", 1, 0.5, (Done(2, Generated("", (8,), FinishReason.STOP)),)))
+    assert found.outputs == {(5,): (8,)}

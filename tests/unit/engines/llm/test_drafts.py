@@ -11,6 +11,7 @@ from heddle.core.frames import Cancelled, Failed
 from heddle.core.payloads import Pause
 from heddle.core.results import FinishReason, KvHandle
 from heddle.engines.llm.draft import DRAFT_TOKENS_MAX
+from heddle.engines.llm.engine import PREFILL_TOKENS_MIN
 from tests.unit.engines.llm.fake_worker import EOS, VOCABULARY, Lane, greedy
 
 PROMPT = tuple(range(10, 20))
@@ -280,3 +281,16 @@ def test_a_prompt_of_another_lane_has_drafts_too():
     second.drain()
     assert second.result(2).token_ids == tokens
     assert second.result(2).accepted == 11
+
+
+def test_drafts_keep_to_the_time_of_a_step():
+    each = {"call": 0.0, "decode_tokens": 1e-3, "prefill_tokens": 1e-6, "context_tokens": 0.0}
+    one = lane(tokens=512, seqs=8, prior_s=each)
+    for number in range(8):
+        prompt = (20 + number, *PROMPT)
+        one.prefill(2 * number, prompt)
+        one.decode(2 * number + 1, 2 * number, max_tokens=40, draft=greedy(prompt, 40))
+    one.step()
+    one.step(budget_s=0.0)  # leaves the least that a step always moves prompts by
+    drafted = sum(len(row.draft_draws) for row in one.worker.batches[-1].rows)
+    assert 0 < drafted <= PREFILL_TOKENS_MIN + 1  # prompts always get one, and none is here

@@ -1,0 +1,60 @@
+"""How engines that serve calls as they come are set so that they serve most of them."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from benchmarks.coscheduling.search_calls import SearchCalls
+
+PROMPT_CHUNKS: Final = (256, 512, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class FifoSetting:
+    """How the vector engine takes queries, and the most tokens of one LLM step."""
+
+    calls: SearchCalls = SearchCalls.SUBSTAGES
+    prompt_chunk: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A setting and its throughput with as many questions in flight as are kept [1/s]."""
+
+    setting: FifoSetting
+    per_s: float
+
+    def record(self) -> dict[str, object]:
+        """Return it as a row of results."""
+        fields = asdict(self.setting)
+        return {**fields, "calls": self.setting.calls.value, "per_s": self.per_s}
+
+
+async def tried_settings(measure: Callable[[FifoSetting], Awaitable[float]]) -> list[Tried]:
+    """Try the ways of searching, then other prompt chunks with the best of them.
+
+    Args:
+        measure: returns the throughput with a setting [1/s].
+    """
+    tried = [await _try(FifoSetting(calls), measure) for calls in reversed(SearchCalls)]
+    calls = best_of(tried).calls
+    for chunk in PROMPT_CHUNKS:
+        setting = FifoSetting(calls, chunk)
+        if all(one.setting != setting for one in tried):
+            tried.append(await _try(setting, measure))
+    return tried
+
+
+def best_of(tried: list[Tried]) -> FifoSetting:
+    """Return the setting with the largest throughput."""
+    return max(tried, key=lambda one: one.per_s).setting
+
+
+async def _try(setting: FifoSetting, measure: Callable[[FifoSetting], Awaitable[float]]) -> Tried:
+    per_s = await measure(setting)
+    print(
+        f"asyncio_fifo with {setting.calls.value}, prompt chunk {setting.prompt_chunk}: "
+        f"{per_s:.2f} questions/s",
+        flush=True,
+    )
+    return Tried(setting, per_s)

@@ -1,0 +1,45 @@
+"""All ready-made workflows by name."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from heddle.core.errors import WorkflowError
+from heddle.workflow.agent import agent
+from heddle.workflow.applications import doc_qa_advanced, doc_qa_naive, flare, search_engine
+from heddle.workflow.connectors import (
+    NO_CONNECTORS,
+    WEB_SEARCH,
+    Connectors,
+    connector_named,
+)
+from heddle.workflow.presets import PRESETS, preset
+from heddle.workflow.ragraph import RAGraph
+
+APPLICATIONS: Final[Mapping[str, Callable[[Connectors], RAGraph]]] = {
+    "doc_qa_naive": lambda _: doc_qa_naive(),
+    "doc_qa_advanced": lambda _: doc_qa_advanced(),
+    "search_engine": lambda connectors: search_engine(
+        connector_named(WEB_SEARCH, connectors, "search_engine")
+    ),
+    "agent": agent,
+    "flare": lambda _: flare(),
+}
+READY_MADE: Final = (*PRESETS, *APPLICATIONS)
+
+
+def ready_made(name: str, connectors: Connectors = NO_CONNECTORS) -> RAGraph:
+    """Return a ready-made workflow.
+
+    Args:
+        name: one of `READY_MADE`.
+        connectors: functions that it may reach outside with, by name.
+
+    Raises:
+        WorkflowError: no such workflow.
+        ConfigError: it needs a connector that isn't there.
+    """
+    if name in APPLICATIONS:
+        return APPLICATIONS[name](connectors)
+    if name not in PRESETS:
+        raise WorkflowError(f"workflow {name!r} is unknown; there are {', '.join(READY_MADE)}")
+    return preset(name)

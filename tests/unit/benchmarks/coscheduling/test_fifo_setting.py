@@ -1,0 +1,34 @@
+import asyncio
+
+from benchmarks.coscheduling.fifo_setting import FifoSetting, best_of, tried_settings
+from benchmarks.coscheduling.search_calls import PIECES, SearchCalls
+
+
+def tried(per_s: dict[FifoSetting, float]) -> list[FifoSetting]:
+    """The settings that are tried, and the best of them behind."""
+
+    async def measure(setting: FifoSetting) -> float:
+        return per_s.get(setting, 1.0)
+
+    found = asyncio.run(tried_settings(measure))
+    return [*(one.setting for one in found), best_of(found)]
+
+
+def test_chunks_are_tried_with_the_best_way_to_search() -> None:
+    whole = FifoSetting(SearchCalls.WHOLE_BATCHES, 512)
+    larger = FifoSetting(SearchCalls.WHOLE_BATCHES, 1024)
+    *settings, best = tried({whole: 2.0, larger: 3.0})
+    assert len(settings) == len(set(settings)) == 5
+    assert {one.calls for one in settings[:3]} == set(SearchCalls)
+    assert {one.calls for one in settings[3:]} == {SearchCalls.WHOLE_BATCHES}
+    assert best == larger
+
+
+def test_a_setting_that_is_the_best_already_stays() -> None:
+    *_, best = tried({FifoSetting(): 2.0})
+    assert best == FifoSetting()
+
+
+def test_a_query_by_itself_has_no_other_beside_it() -> None:
+    assert PIECES[SearchCalls.ONE_A_QUERY].slots == 1
+    assert PIECES[SearchCalls.ONE_A_QUERY].budget_s == float("inf")
