@@ -45,6 +45,7 @@ class Generations:
         task = command.task
         if isinstance(task.payload, PrefillPayload):
             self._prompts[task.task_id] = task.payload.token_ids
+            self._guesses.discard(task.task_id)  # each runtime counts its tasks from 1
             if task.payload.is_speculative:
                 self._guesses.add(task.task_id)
         elif isinstance(task.payload, DecodePayload):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.coscheduling.asks import NPROBES
-from benchmarks.coscheduling.heavy_index import heavy_index, lists_of
+from benchmarks.coscheduling.heavy_index import INDEX, MAPPED, heavy_index, lists_of
 from benchmarks.support.data import made_from, rows
 from benchmarks.support.question_vectors import text_vectors
 from benchmarks.support.wiki_index import WikiIndex
@@ -67,7 +67,7 @@ def recording(wiki: WikiIndex, vectors: int, seed: int) -> Recording:
     shape = Shape(vectors, len(asked), wiki.passages, seed)
     path = made_from("hit-evolution", asdict(shape)) / "recording.npz"
     if not path.is_file():
-        found = _recorded(heavy_index(wiki, vectors, seed), text_vectors(asked))
+        found = _recorded(heavy_index(wiki, vectors, seed) / INDEX, text_vectors(asked))
         part = path.with_name("part.npz")
         np.savez(part, tokens=_tokens(wiki.directory), **found)
         part.replace(path)
@@ -77,7 +77,7 @@ def recording(wiki: WikiIndex, vectors: int, seed: int) -> Recording:
 
 def _recorded(path: Path, queries: NDArray[np.float32]) -> dict[str, NDArray[np.generic]]:
     """Scan the lists of each query, the nearest first, and note what comes among the best."""
-    index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    index = faiss.read_index(str(path), MAPPED)
     lists_max = round(max(NPROBES) * LISTS_SHARE * index.nlist)
     _, order = index.quantizer.search(queries, lists_max)
     starts, at, labels, distances = [0], [], [], []

@@ -12,7 +12,7 @@ BUSY_SHARE: Final = 0.8  # of the peak throughput: from there on, a lane has no 
 class ThroughputCurve:
     """The throughput of a lane's steps, from the lane's own fitted costs.
 
-    A step takes `call_s` whatever it holds, and `token_s` for each token [s]. So the throughput
+    A step takes `call_s` beside its tokens, and `token_s` for each token [s]. So the throughput
     grows with the tokens of a step towards `peak_per_s`, which it never reaches.
 
     Source: HedraRAG §4.3 (T_curr, T_max).

@@ -15,8 +15,8 @@ class TaskRun:
     """One task in flight: rows `first_row` and after of a primitive, holding `rows` credits.
 
     `prefill` names the lease a generation's task belongs to. `epoch` is the lane's at the time
-    of sending. The events of a task that is detached only return its credits. `tokens` are what
-    it adds to those of its lane.
+    of sending. The events of a task that is detached only return its credits. Its lane
+    counts its `tokens`.
     """
 
     request: Request

@@ -437,7 +437,7 @@ def test_hits_that_nobody_may_see_stay_out_of_the_prompt(oneshot):
 
 
 def is_ahead(task):
-    """Whether a task is a guess, or a decode behind one, while no decode of a request is sent."""
+    """Whether a task is a guess, or a decode, such as one behind a guess."""
     return is_guess(task) or isinstance(task.payload, DecodePayload)
 
 

@@ -59,3 +59,36 @@ def test_a_prompt_that_one_lacks_is_counted() -> None:
     one, other = noted(((1,), (7,)), ((2,), (7,))), noted(((1,), (7,)))
     assert lacking(other, one) == 1
     assert lacking(one, other) == 0
+
+
+def ahead(prompt: tuple[int, ...], output: tuple[int, ...]) -> Generations:
+    """A generation that was written ahead of its search, as a port would have seen it."""
+    found = Generations()
+    found.sent(task(1, PrefillPayload((Segment(prompt),), is_speculative=True)))
+    found.sent(task(2, DecodePayload(1, Sampling())))
+    found.told(Frame("llm", 1, 0.5, (Done(2, Generated("", output, FinishReason.STOP)),)))
+    return found
+
+
+def test_what_was_written_ahead_is_compared_and_may_be_unused() -> None:
+    found = ahead((1,), (7,))
+    assert (found.outputs, found.ahead) == ({}, {(1,): (7,)})
+    assert lacking(found, noted(((1,), (7,)))) == lacking(noted(), found) == 0
+    assert lacking(found, noted(((2,), (7,)))) == 1
+    assert differences(found, noted(((1,), (8,)))) == [Difference((1,), (), (7, 8))]
+
+
+def test_a_decode_that_goes_on_behind_written_tokens_is_of_the_prompt_before_them() -> None:
+    found = Generations()
+    found.sent(task(1, PrefillPayload((Segment((1, 2)), Segment((7,))))))
+    found.sent(task(2, DecodePayload(1, Sampling(), continues=1, resumes=1)))
+    found.told(Frame("llm", 1, 0.5, (Done(2, Generated("", (7, 8), FinishReason.STOP)),)))
+    assert found.outputs == {(1, 2): (7, 8)}
+
+
+def test_the_number_of_a_guess_may_come_again_for_a_prompt() -> None:
+    found = ahead((1,), (7,))
+    found.sent(task(1, PrefillPayload((Segment((5,)),))))
+    found.sent(task(2, DecodePayload(1, Sampling())))
+    found.told(Frame("llm", 1, 0.5, (Done(2, Generated("", (8,), FinishReason.STOP)),)))
+    assert found.outputs == {(5,): (8,)}

@@ -112,3 +112,46 @@ def test_a_step_that_breaks_ends_it_and_nothing_else():
     lane.drain()
     assert "no device" in lane.end(1).message
     assert answered(lane) == 0
+
+
+def test_a_decode_behind_it_writes_as_its_prompt_would_and_holds_nothing_at_its_end():
+    lane = Lane()
+    lane.speculate(1, PROMPT)
+    lane.decode(2, 1, max_tokens=5)
+    lane.drain()
+    assert lane.result(2).token_ids == greedy(PROMPT, 5)
+    assert lane.engine._sequences == {}
+    assert lane.frames[-1].load.bytes_free == 64 * 100, "its pages can go to any prompt"
+    assert answered(lane, 3, 4) == 20
+
+
+def test_a_query_goes_before_a_decode_in_the_background():
+    lane = Lane()
+    lane.speculate(1, PROMPT)
+    lane.decode(2, 1, max_tokens=30)
+    for _ in range(4):
+        lane.step()
+    lane.prefill(3, tuple(range(40, 49)))
+    lane.decode(4, 3, max_tokens=3)
+    while 4 in lane.engine._decoding or 4 not in lane.events:
+        lane.step()
+    told = len(lane.events.get(2, ()))
+    assert 2 in lane.engine._decoding, "it goes on once no query wants a step"
+    assert told < 10
+    lane.drain()
+    assert lane.result(2).token_ids == greedy(PROMPT, 30)
+
+
+@pytest.mark.parametrize(("steps", "reused"), [(0, 0), (1, 16), (3, 20)])
+def test_a_decode_that_is_cancelled_with_its_guess_leaves_its_full_pages(steps, reused):
+    lane = Lane()
+    lane.speculate(1, PROMPT)
+    lane.decode(2, 1, max_tokens=30)
+    for _ in range(steps):
+        lane.step()
+    for task_id in (1, 2):
+        lane.engine.apply(Cancel(task_id))
+    lane.drain()
+    assert isinstance(lane.end(2), Cancelled)
+    assert lane.engine._sequences == {}
+    assert answered(lane, 3, 4) == reused

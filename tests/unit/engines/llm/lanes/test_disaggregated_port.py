@@ -122,6 +122,23 @@ def test_a_prompt_is_prefilled_here_and_decoded_there():
     assert sent.stepping_s == lanes.frames[0].seconds > 0
 
 
+@pytest.mark.parametrize(("roles", "is_written"), [("prefill,decode", False), ("both,both", True)])
+def test_a_decode_behind_a_guess_stays_on_the_lane_of_the_guess(roles, is_written):
+    lanes = Lanes(roles)
+    who = Identity(1, "node")
+    guess = PrefillPayload((Segment(tuple(PROMPT)),), is_speculative=True, rows=0)
+    lanes.port.send(Admit(Task(1, PrimitiveKind.PREFILLING, who, guess)))
+    decode = DecodePayload(1, Sampling(max_tokens=4), rows=0)
+    lanes.port.send(Admit(Task(2, PrimitiveKind.DECODING, who, decode), 1))
+    lanes.drain()
+    lanes.read()
+    assert isinstance(lanes.ends[1], Done)
+    if is_written:
+        assert lanes.result(2).token_ids == greedy(PROMPT, 4)
+    else:
+        assert "only prefills" in lanes.ends[2].message
+
+
 def test_an_input_that_is_refused_is_told_as_such():
     lanes = Lanes()
     _, bad = lanes.generate(temperature=-1.0)
