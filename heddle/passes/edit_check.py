@@ -23,11 +23,11 @@ def check_edits(view: CycleView, found: object, before: Sequence[Edit] = ()) -> 
 
     Args:
         view: what the pass saw.
-        found: what it returned.
+        found: the value that it returned.
         before: the edits of other passes in this cycle, which are checked already.
 
     Raises:
-        InternalError: one is no edit, names what isn't there, or changes what it must not; none of
+        InternalError: one is no edit, names a thing that is gone, or changes a forbidden one; none of
             them may take effect.
     """
     if not isinstance(found, Sequence):
