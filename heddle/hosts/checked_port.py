@@ -80,13 +80,18 @@ class CheckedPort:
 
     def frames(self) -> Sequence[Frame]:
         """Return the frames that have arrived, as far as they can be believed."""
-        refused, self._refused = self._refused, []
+        found, self._refused = self._refused, []
         try:
-            return [*refused, *(self._checked(frame) for frame in self._port.frames())]
+            for frame in self._port.frames():
+                checked = self._checked(frame)
+                for event in checked.events:
+                    self._tasks.pop(event.task_id, None)
+                found.append(checked)
         except Exception as error:
             _log.exception("engine %s: its frames can't be read", self.name)
             what = f"its frames can't be read: {type(error).__name__}: {error}"
-            return [*refused, self._failed(list(self._tasks), what)]
+            found.append(self._failed(list(self._tasks), what))
+        return found
 
     def _checked(self, frame: object) -> Frame:
         if not isinstance(frame, Frame):
@@ -99,10 +104,14 @@ class CheckedPort:
     def _event(self, event: object) -> Event:
         if not isinstance(event, TERMINAL):
             raise TypeError(f"{event!r:.40} is no event")
-        task = self._tasks.pop(event.task_id, None)
+        task = self._tasks.get(event.task_id)
         if task is None or not isinstance(event, Done):
             return event
-        problem = result_problem(task.kind, task.payload, event.result) or self._dim_problem(event)
+        try:
+            problem = result_problem(task.kind, task.payload, event.result)
+            problem = problem or self._dim_problem(event)
+        except Exception as error:  # the result is of no known form
+            problem = f"its result can't be read: {type(error).__name__}: {error}"
         return Failed(event.task_id, problem, is_final=True) if problem else event
 
     def _dim_problem(self, done: Done) -> str:

@@ -22,11 +22,11 @@ HUNG_MAX: Final = 64  # threads that were given up and still run; beyond these n
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """One call, and when it is given up [s]."""
+    """One call, and when it is given up [s]; inf = it hasn't begun, or has no limit."""
 
     task_id: int
     payload: ToolPayload
-    due_s: float
+    due_s: float = math.inf
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +102,7 @@ class ToolThreads:
         with self._changed:
             now_s = self._clock.now_s()
             for call in [call for call in self._live.values() if call.due_s <= now_s]:
-                self._give_up(call.task_id, Failed(call.task_id, self._late(call), is_final=True))
+                self._give_up(call.task_id, Failed(call.task_id, _late(call), is_final=True))
             frames, self._frames = self._frames, deque()
         return tuple(frames)
 
@@ -111,9 +111,8 @@ class ToolThreads:
         if isinstance(command, Admit):
             task = command.task
             assert isinstance(task.payload, ToolPayload), "a tool lane was sent something else"
-            due_s = self._clock.now_s() + task.payload.timeout_s
             with self._changed:
-                call = _Call(task.task_id, task.payload, due_s)
+                call = _Call(task.task_id, task.payload)
                 self._live[task.task_id] = call
                 self._waiting.append(call)
                 self._find_thread()
@@ -158,12 +157,6 @@ class ToolThreads:
         if self._waiting:
             self._find_thread()
 
-    def _late(self, call: _Call) -> str:
-        limit_s = call.payload.timeout_s
-        if call in self._waiting:
-            return f"no thread was free for it within its {limit_s:g} s: other calls hang"
-        return f"it gave no result within its {limit_s:g} s: mend it, or raise its timeout_s"
-
     def _take(self) -> _Batch:
         first = self._waiting.popleft()
         calls, function = [first], first.payload.function
@@ -173,6 +166,9 @@ class ToolThreads:
             if call.payload.function is function:
                 self._waiting.remove(call)
                 calls.append(call)
+        now_s = self._clock.now_s()
+        for call in calls:
+            call.due_s = now_s + call.payload.timeout_s
         batch = _Batch(tuple(calls))
         self._running.append(batch)
         return batch
@@ -190,6 +186,8 @@ class ToolThreads:
                     self._threads.discard(threading.current_thread())
                     return
                 batch = self._take()
+            if any(call.due_s < math.inf for call in batch.calls):
+                self._wake()  # `due_s` has changed
             started_s = self._clock.now_s()
             events = _events(batch.calls)
             seconds = self._clock.now_s() - started_s
@@ -200,10 +198,17 @@ class ToolThreads:
                     self._frames.append(Frame(self._name, EPOCH, seconds, live))
                 if batch.is_hung:  # another thread has taken this one's place
                     self._threads.discard(threading.current_thread())
+                    if self._waiting:
+                        self._find_thread()
             if live:
                 self._wake()
             if batch.is_hung:
                 return
+
+
+def _late(call: _Call) -> str:
+    limit_s = call.payload.timeout_s
+    return f"it gave no result within its {limit_s:g} s: mend it, or raise its timeout_s"
 
 
 def _events(calls: Sequence[_Call]) -> list[Event]:

@@ -89,3 +89,13 @@ def test_a_port_that_raises_fails_the_task_that_it_was_given(inner, checked):
     (failed,) = events_of(checked)
     assert failed.message == "send raised OSError: the line is cut"
     assert woken == [True]
+
+
+def test_what_ended_before_an_unreadable_frame_has_ended_once(inner, checked):
+    for task_id in (1, 2, 3):
+        checked.send(admit(task_id, "one"))
+    inner.answer(1)
+    good = tuple(inner.frames())
+    inner.frames = lambda: [*good, "no frame"]
+    ends = [(type(event), event.task_id) for event in events_of(checked)]
+    assert ends == [(Done, 1), (Failed, 2), (Failed, 3)]
