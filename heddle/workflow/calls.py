@@ -9,7 +9,7 @@ from typing import Any
 from heddle.core.errors import WorkflowError
 from heddle.workflow.deferred import Deferred, plain_text, template_text
 from heddle.workflow.ragraph import RAGraph
-from heddle.workflow.template import DOCUMENTS
+from heddle.workflow.template import DOCUMENTS, Template, parse_template
 
 Site = tuple[object, int]
 
@@ -86,18 +86,30 @@ class Calls:
         prompt: str | Deferred,
         *,
         name: str | None = None,
+        needs: str | Deferred | None = None,
+        if_empty: str | Deferred = "",
         **options: Any,  # noqa: ANN401 - those of add_generation
     ) -> Deferred:
         """Have a model write: a text, or with `parse="lines"` a list.
 
-        `options` are those of `RAGraph.add_generation`.
+        Where the value `needs` is empty, `if_empty` is the text. `options` are the others of
+        `RAGraph.add_generation`.
 
         Raises:
             WorkflowError: a value can't be used.
         """
         options = self._all_known(options)
+        if isinstance(needs, Deferred):
+            needs = needs.slot
         node, slot = self._place("generate", name)
-        self.part.add_generation(node, template_text(f"{prompt}"), slot, **options)
+        self.part.add_generation(
+            node,
+            template_text(f"{prompt}"),
+            slot,
+            needs=needs,
+            if_empty=template_text(f"{if_empty}"),
+            **options,
+        )
         return self._deferred(slot)
 
     def retrieve(
@@ -107,6 +119,7 @@ class Calls:
         name: str | None = None,
         collect: Deferred | bool = False,
         within: Deferred | None = None,
+        rerank_by: str | Deferred | None = None,
         **options: Any,  # noqa: ANN401 - those of add_retrieval
     ) -> Deferred:
         """Search for passages; a list in the query is searched for item by item, all at once.
@@ -126,9 +139,10 @@ class Calls:
             self.earlier[slot] = collect.slot
         if within is not None:
             options["within"] = within.slot
+        if rerank_by is not None:
+            options["rerank_by"] = _template(rerank_by, node)
         is_collected = isinstance(collect, Deferred) or collect
-        text = template_text(f"{query}")
-        self.part.add_retrieval(node, text, slot, collect=is_collected, **options)
+        self.part.add_retrieval(node, _template(query, node), slot, collect=is_collected, **options)
         return self._deferred(slot)
 
     def index(self, documents: Deferred, *, name: str | None = None) -> Deferred:
@@ -160,8 +174,8 @@ class Calls:
         """
         options = self._all_known(options)
         node, slot = self._place("extract", name)
-        text = template_text(f"{question}")
-        self.part.add_extraction(node, passages.slot, slot, question=text, **options)
+        asked = _template(question, node)
+        self.part.add_extraction(node, passages.slot, slot, question=asked, **options)
         return self._deferred(slot)
 
     def tool(
@@ -225,3 +239,8 @@ class Calls:
 
     def _deferred(self, slot: str) -> Deferred:
         return Deferred(slot, self.wait)
+
+
+def _template(text: str | Deferred, node: str) -> Template:
+    """Return a text as a template; a single word, too, is a text and no slot's name."""
+    return parse_template(template_text(f"{text}"), where=f"{node!r}, query")

@@ -162,7 +162,7 @@ class RAGraph:
     def add_retrieval(
         self,
         node: NodeId,
-        query: str = "query",
+        query: str | Template = "query",
         output: str = "docs",
         *,
         topk: int | None = None,
@@ -173,7 +173,7 @@ class RAGraph:
         where: Mapping[str, object] | None = None,
         hybrid: bool = False,
         rerank: int | Literal["auto"] | None = None,
-        rerank_by: str | None = None,
+        rerank_by: str | Template | None = None,
         within: str | None = None,
     ) -> "RAGraph":
         """Add a vector search; `query` is a slot's name or a template such as "{query} {draft}".
@@ -266,7 +266,7 @@ class RAGraph:
         passages: str = "docs",
         output: str = "quotes",
         *,
-        question: str = "query",
+        question: str | Template = "query",
         quotes_max: int = DEFAULT_QUOTES_MAX,
     ) -> "RAGraph":
         """Quote an answer from passages, or find that they hold none.
@@ -434,7 +434,9 @@ def _question(slot: str) -> str:
     return "query" if slot == "input" else slot
 
 
-def _query(query: str, where: str) -> Template:
+def _query(query: str | Template, where: str) -> Template:
+    if isinstance(query, Template):
+        return query
     if query.isidentifier():
         return Template((Slot(_question(query)),))
     return parse_template(query, where=f"{where}, query")
