@@ -103,9 +103,11 @@ def run(options: argparse.Namespace) -> int:
         print(f"\n{line}")
     if options.html is not None:
         options.html.write_text(explanation_page(explanation), encoding="utf-8")
+        print(f"\nwritten: {options.html}")
     if options.perfetto is not None and explanation.measured is not None:
         trace = perfetto_trace(explanation.measured.runs, workflow.name)
         options.perfetto.write_text(json.dumps(trace), encoding="utf-8")
+        print(f"\nwritten: {options.perfetto}; open it in ui.perfetto.dev")
     return 0
 
 

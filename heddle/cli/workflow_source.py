@@ -1,6 +1,7 @@
 """From a workflow's name on the command line to the workflow: ready-made, or FILE.py:NAME."""
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -95,14 +96,20 @@ def _from_file(name: str) -> Workflow:
             f"workflow {name!r} is unknown; there are {', '.join(READY_MADE)}, "
             "and FILE.py:NAME for a RAGraph of yours"
         )
+    names = vars(_module(name, Path(file)))
     graphs = {
         key: value
-        for key, value in vars(_module(name, Path(file))).items()
+        for key, value in names.items()
         if isinstance(value, RAGraph | WorkflowFunction | Workflow)
     }
+    if inspect.iscoroutinefunction(names.get(attribute)):
+        raise WorkflowError(
+            f"workflow {name!r}: {attribute!r} is a function without its decorator: write "
+            "@as_workflow above it"
+        )
     if attribute not in graphs:
         raise WorkflowError(
-            f"workflow {name!r}: {attribute!r} is no RAGraph in {file!r}; "
+            f"workflow {name!r}: {attribute!r} is no RAGraph and no workflow function in {file!r}; "
             f"there {'are ' + ', '.join(graphs) if graphs else 'is none'}"
         )
     graph = graphs[attribute]

@@ -34,6 +34,8 @@ def explanation_lines(explanation: Explanation, draw: Draw) -> Iterator[str]:
     noun = "part" if explanation.is_function else "region"
     some = f"{count} {noun}{'' if count == 1 else 's'}"
     yield f"workflow {explanation.workflow!r}: {some}"
+    if explanation.is_function and not count:
+        yield "a function makes its parts as it runs: add --analyze DIR to see them"
     for number, region in enumerate(explanation.regions, start=1):
         yield from _region_lines(region, f"{noun} {number} of {count}", draw)
     if explanation.has_passes and explanation.cycle_passes:
