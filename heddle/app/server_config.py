@@ -333,7 +333,7 @@ class ServerConfig:
         low=1,
         default_words="the memory that is left, at most 1G; with a memory profile as it says",
     )
-    memory_profile: Path | None = setting(
+    memory_profile: str | Path | None = setting(
         None,
         "file that `heddle profile --memory` has written",
         details="the KV cache gets the smallest size that serves the most requests, and the index "

@@ -64,7 +64,7 @@ class ServerSettings(TypedDict, total=False):
     system: str | None
     prompt_file: str | Path | None
     kv_cache_bytes: int | None
-    memory_profile: Path | None
+    memory_profile: str | Path | None
     expected_rate: float | None
     batching: Batching
     ageing: float

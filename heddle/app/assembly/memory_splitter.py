@@ -11,7 +11,7 @@ from heddle.costs.memory_split import MemorySplit, split_memory
 
 
 def splitter(
-    profile: Path | None, generator: ModelFiles | None, rate_per_s: float | None
+    profile: str | Path | None, generator: ModelFiles | None, rate_per_s: float | None
 ) -> Callable[[int], MemorySplit] | None:
     """Return what splits a number of bytes; None where no profile, or no LLM of this machine, is.
 
@@ -25,7 +25,7 @@ def splitter(
     """
     if profile is None or generator is None:
         return None
-    known = read_profile(profile)
+    known = read_profile(Path(profile))
     if known.generator != generator.fingerprint:
         raise ConfigError(
             f"memory_profile: {profile} was measured with {known.generator}, and the generator is "

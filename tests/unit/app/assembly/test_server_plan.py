@@ -208,7 +208,7 @@ def test_a_memory_profile_of_this_model_decides_how_much_kv_there_is(model: Path
     assert own is not None
     profile = MemoryProfile(curves, StageMix(1.0, 1.0), "oneshot", own.fingerprint, "Test")
     write_profile(profile, file)
-    plan = planned(generator=model, memory_profile=file, expected_rate=1.0)
+    plan = planned(generator=model, memory_profile=str(file), expected_rate=1.0)
     assert plan.placement.kv_bytes == 48 << 20
     assert plan.placement.split is not None
     assert plan.placement.split.bound is Bound.LOAD
