@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from heddle.core.errors import InternalError
+from heddle.core.payloads import AskPayload
 from heddle.passes.cycle_view import (
     AddEdge,
     CycleView,
@@ -27,8 +28,8 @@ def check_edits(view: CycleView, found: object, before: Sequence[Edit] = ()) -> 
         before: the edits of other passes in this cycle, which are checked already.
 
     Raises:
-        InternalError: one is no edit, names a thing that is gone, or changes a forbidden one; none of
-            them may take effect.
+        InternalError: one is no edit, names a thing that is gone, or changes a forbidden one. None
+            of them may take effect then.
     """
     if not isinstance(found, Sequence):
         raise InternalError(f"it returned {type(found).__name__}: return a tuple of edits")
@@ -90,8 +91,9 @@ def _check_edge(waiting: Mapping[Key, Ready], held: set[Key], edit: AddEdge) -> 
     What waits for an engine waits for no other primitive, so only new edges could close a cycle.
     """
     producer, consumer = (edit.request_id, edit.producer), (edit.request_id, edit.consumer)
-    _untouched(waiting, producer)
-    _untouched(waiting, consumer)
+    for key in (producer, consumer):
+        if isinstance(_untouched(waiting, key).payload, AskPayload):
+            raise InternalError(f"{key[1]!r} runs a question ahead, and its prompt may end it")
     if producer == consumer or producer in held:
         raise InternalError(f"{edit.producer!r} would wait for itself")
     held.add(consumer)

@@ -38,7 +38,9 @@ def _passages(
     request: Request, last: Primitive | None, slots: Mapping[str, object]
 ) -> tuple[Passage, ...]:
     """Return what an answer rests on: what its own prompt showed, else any prompt, else slots."""
-    own = request.shown.get(last.node, ()) if last else ()
+    own: tuple[Passage, ...] = ()
+    if last is not None:
+        own = request.shown_for.get(last.writes[0], request.shown.get(last.node, ()))
     if own:
         return own
     shown = [request.shown.get(str(node), ()) for node in request.workflow.nodes]

@@ -119,8 +119,7 @@ class Controls:
         assert result is not None, f"{prefill.primitive.name!r} has no text"
         config, node = decode.primitive.config, decode.primitive.node
         assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
-        if prefill.plan.started is not None:
-            request.sink(prefill.plan.started)
+        prefill.tell_start(request.sink)
         if result.text:
             request.sink(TokenDelta(node, result.text))
         decode.sent_s = now_s  # its prefill's end doesn't start it
@@ -141,8 +140,7 @@ class Controls:
         assert ahead is not None, "a guess without a decode has no text"
         assert ahead.result is not None, "the text is not whole"
         assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
-        if prefill.plan.started is not None:
-            request.sink(prefill.plan.started)
+        prefill.tell_start(request.sink)
         if ahead.text:
             request.sink(TokenDelta(decode.primitive.node, ahead.text))
         if guess.prefilled is not None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from heddle.core.errors import ConfigError
+from heddle.core.passages import Passage
 from heddle.core.payloads import (
     DecodePayload,
     Payload,
@@ -130,6 +131,8 @@ class Dispatcher:
             HeddleError: the payload can't be built.
         """
         if stand_in(request, run) is not None:
+            request.shown.pop(run.primitive.node, None)
+            self._note_shown(request, run, ())
             self._take_text(request, run, now_s)
             return
         if run.payload is not None and not run.is_growing:  # a cycle pass has held it back
@@ -170,11 +173,20 @@ class Dispatcher:
         run.payload = built.payload
         if built.shown:
             request.shown[run.primitive.node] = built.shown
+            self._note_shown(request, run, built.shown)
         run.won = _whole_text(run)
         if run.won is None and repeated(request, run) is None:
             self.requeue(request, run, now_s)
         else:
             self._take_text(request, run, now_s)
+
+    def _note_shown(
+        self, request: Request, prefill: PrimitiveRun, passages: tuple[Passage, ...]
+    ) -> None:
+        """Note what the text that follows a prompt rests on."""
+        if prefill.plan.rider is not None:
+            decode = request.runs[prefill.plan.rider].primitive
+            request.shown_for[decode.writes[0]] = passages
 
     def _take_text(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Let a generation end without an engine: its text is known."""
@@ -290,11 +302,13 @@ class Dispatcher:
             assert not take.rows, f"{take.primitive!r} is sent and not there"
             return
         assert run.payload is not None, f"{take.primitive!r} is sent without a payload"
+        run.won = _whole_text(run)
+        if run.won is not None:  # its text became whole while it waited here
+            self._take_text(request, run, now_s)
+            return
         if run.sent_s < 0:
             run.sent_s = now_s
-            # One that is sent once more has been told of before.
-            if run.plan.started is not None and not run.retries:
-                request.sink(run.plan.started)
+            run.tell_start(request.sink)
         run.engine = lane.port.name
         if run.plan.rider is not None:
             self._send_pair(lane, request, run, request.runs[run.plan.rider], now_s)

@@ -72,7 +72,8 @@ class FrameIntake:
             self.counters.frames_dropped += 1
             return
         lane.last = frame
-        lane.computed += frame.features.get("prefill_tokens", 0.0)
+        prompt_tokens = frame.features.get("prefill_tokens", 0.0)
+        lane.computed += prompt_tokens - frame.features.get("drafted_tokens", 0.0)
         lane.searches.step(frame)
         for tracer in self.tracers:
             tracer.step(frame, now_s)

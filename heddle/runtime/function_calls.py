@@ -9,6 +9,7 @@ from heddle.runtime.request import OpenedPart, PrimitiveRun, Request
 from heddle.workflow.function_parts import FunctionParts
 from heddle.workflow.function_run import FunctionRun, Returned, Step
 from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.template import DOCUMENTS
 
 
 @dataclass(slots=True)
@@ -57,6 +58,7 @@ class FunctionCalls:
                 return
             value = None
             if step.waits_for is not None:
+                request.has_read = True
                 key = _key(request, step.waits_for)
                 if key not in request.store:
                     line = f"line {step.line}" if step.line else "its end"
@@ -69,11 +71,12 @@ class FunctionCalls:
 
     def _open(self, request: Request, step: Step, now_s: float) -> None:
         before = request.workflow
-        request.workflow = self._parts.with_part(before, step.part)
+        keeps = not (request.has_read and DOCUMENTS in request.inputs)
+        request.workflow = self._parts.with_part(before, step.part, keeps=keeps)
         self.readiness.dispatcher.check(request.workflow)
         for slot, earlier in step.earlier.items():
             request.scope = request.scope.with_key(slot, _key(request, earlier))
-        if request.has_waited and not step.earlier:
+        if request.has_waited and not step.earlier and keeps:
             self._name_hindered(request, step.part)
         request.opened, request.has_waited = OpenedPart(before, step.part, request.scope), False
         self.readiness.open_region(request, request.workflow.entries, now_s)

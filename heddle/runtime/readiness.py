@@ -78,7 +78,9 @@ class Readiness:
     def open_round(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Add the primitives of the round that a generation is in; `run` waits for its end."""
         rounds, optimize = run.primitive, request.optimizations is not Optimizations.OFF
-        plan = self.planner.plan_round(rounds, run.round, run.plan.depth, optimize)
+        plan = self.planner.plan_round(
+            request.workflow, rounds, run.round, run.plan.depth, optimize
+        )
         run.waits += 1
         end = round_key(rounds, "written", run.round)
         request.waiting_reads.setdefault(end, []).append(rounds.name)

@@ -74,20 +74,27 @@ class RegionPlanner:
         if kept is None:
             region = lower_region(workflow, entries, scope)
             plan = self._make(region.graph, region.nodes, region.scope, optimize, requested)
-            kept = self._keep(key, workflow, plan)
+            kept = self._keep(key, workflow, plan) if workflow.is_kept else _Kept(workflow, plan)
         kept.is_opened |= opens
         return kept.plan
 
-    def plan_round(self, rounds: Primitive, number: int, depth: int, optimize: bool) -> RegionPlan:
+    def plan_round(
+        self,
+        workflow: Workflow,
+        rounds: Primitive,
+        number: int,
+        depth: int,
+        optimize: bool,
+    ) -> RegionPlan:
         """Return round `number` of a generation that decodes in rounds; no node begins in it.
 
-        `rounds` is the primitive that waits for it, at depth `depth`.
+        `rounds` is the primitive of the workflow that waits for it, at depth `depth`.
         """
         key = id(rounds), number, depth, optimize
         kept = self._known(key)
         if kept is None:
             plan = self._make(lower_round(rounds, number, depth), (), Scope(), optimize)
-            kept = self._keep(key, rounds, plan)
+            kept = self._keep(key, rounds, plan) if workflow.is_kept else _Kept(rounds, plan)
         return kept.plan
 
     def plan_wait(self, function: str, key: str, number: int) -> RegionPlan:

@@ -108,7 +108,7 @@ class PrimitiveRun:
     the tokens of a decode that were shown before it was sent, by failed tries or by a guess that
     has won: it goes on behind them. `told` are
     the tokens that this try has reported so far; engines that report only text leave it empty.
-    `failed_on` names the engines of failed tries.
+    `failed_on` names the engines of failed tries. It `has_started` once its node's start was told.
 
     `then` are the primitives that a cycle pass has made wait for it.
     `listed` are the items of a list that it writes, for readers that begin with them. While
@@ -131,6 +131,7 @@ class PrimitiveRun:
     guess: Guess | None = None
     won: Guess | None = None
     written: tuple[int, ...] = ()
+    has_started: bool = False
     has_emitted: bool = False
     told: list[int] = field(default_factory=list)
     failed_on: tuple[str, ...] = ()
@@ -152,6 +153,15 @@ class PrimitiveRun:
         while isinstance(part := self.parts.get(row), Vectors | Hits):
             yield part
             row += part.rows
+
+    def tell_start(self, sink: EventSink) -> None:
+        """Say once that its node has begun, if it is the node's first primitive.
+
+        Mutates: `has_started`.
+        """
+        if self.plan.started is not None and not self.has_started:
+            self.has_started = True
+            sink(self.plan.started)
 
     def start_over(self) -> None:
         """Forget that it was sent, and what was answered."""
@@ -176,11 +186,12 @@ class Request:
 
     Its searches find only documents that fit `where` and that `tenant` may see. `last` is the
     decode that wrote the answer so far, chosen by `last_rank`: whether its node is an output, its
-    region, its place in the region. `shown` holds what each node's newest prompt showed, `writings`
-    what each node has written last. Where a workflow function runs, `authors` maps keys to the
-    primitives that wrote them; `opened` is its newest part, `has_waited` whether it has waited
-    since; it has returned the value of `returned_key`, or `returned_text`. Prompts of requests with
-    the same `cache_salt` share their KV.
+    region, its place in the region. `shown` holds what each node's newest prompt showed, and
+    `shown_for` what the text of a key rests on; `writings` holds what each node has written last.
+    Where a workflow function runs, `authors` maps keys to the primitives that wrote them; `opened`
+    is its newest part, `has_waited` whether it has waited since, `has_read` whether its code has
+    had the value of a call; it has returned the value of `returned_key`, or `returned_text`.
+    Prompts of requests with the same `cache_salt` share their KV.
     """
 
     id: int
@@ -206,11 +217,13 @@ class Request:
     last: Primitive | None = None
     last_rank: tuple[bool, int, int] = (False, 0, 0)
     shown: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
+    shown_for: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
     writings: dict[str, Writing] = field(default_factory=dict)
     function_run: FunctionRun | None = None
     authors: dict[str, Primitive] = field(default_factory=dict)
     opened: OpenedPart | None = None
     has_waited: bool = False
+    has_read: bool = False
     returned_key: str | None = None
     returned_text: str | None = None
     is_ended: bool = False

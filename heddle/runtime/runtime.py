@@ -211,4 +211,7 @@ class Runtime:
         self._controls.run(now_s)
         self._steering.run(now_s)
         self._dispatcher.send_waiting(now_s)
+        while self._dispatcher.controls:  # texts that had become whole while they waited
+            self._controls.run(now_s)
+            self._dispatcher.send_waiting(now_s)
         return min([self.requests.next_deadline_s, *(port.due_s for port in self._timed)])

@@ -152,9 +152,11 @@ class Speculator:
         """Take in that some queries of a search are answered, if a prompt can begin with them."""
         if not may_guess(request):
             return
-        rest_s = self.dispatcher.lane_for(PrimitiveKind.SEARCHING).stage_s or 0.0
         hits = tuple(part for part in search.first_parts() if isinstance(part, Hits))
-        for collect in _open_readers(request, search) if hits else ():
+        if not hits:
+            return
+        rest_s = self.dispatcher.lane_for(PrimitiveKind.SEARCHING).stage_s or 0.0
+        for collect in _open_readers(request, search):
             for prefill in _open_readers(request, collect):
                 key = request.id, prefill.primitive.name
                 self._take(key, Lead(request, search, collect, prefill, hits, now_s, rest_s))
@@ -182,12 +184,14 @@ class Speculator:
         found: list[Provisional] = []
         for key, look in self._looks.items():
             self.requests.guard(look.request, now_s, self._consider, key, look, found, now_s)
-        return tuple(found)
+        return tuple(prompt for prompt in found if prompt.request_id in self.requests.open)
 
     def begin(self, edit: Speculate, now_s: float) -> None:
         """Send a prompt that was offered ahead."""
         offer = self._offers[edit.provisional.key]
         assert offer is not None, "a prompt that can't be made was chosen"
+        if offer.look.prefill.guess is not None:
+            return  # another pass has chosen it, too
         look, prompt, port = offer.look, offer.prompt, offer.lane.port
         task_id = self._send(offer, look.prefill, prompt, 0, now_s)
         look.prefill.guess = Guess(
@@ -207,7 +211,7 @@ class Speculator:
         assert offer is not None, "a prompt that can't be made was chosen"
         guess = offer.look.prefill.guess
         decode = _rider(offer.look)
-        if guess is None or decode is None or guess.sent_s != now_s:
+        if guess is None or decode is None or guess.sent_s != now_s or guess.ahead is not None:
             return
         assert isinstance(decode.primitive.config, DecodeConfig), "a rider is a decode"
         payload = DecodePayload(

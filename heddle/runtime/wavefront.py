@@ -8,6 +8,7 @@ from heddle.passes.cycle_view import Ready
 from heddle.runtime.batching import Pending, by_bucket
 from heddle.runtime.lane import Lane
 from heddle.runtime.request import Request
+from heddle.runtime.task_table import token_count
 
 
 def wavefront_of(lane: Lane, requests: Mapping[int, Request], now_s: float) -> Iterator[Ready]:
@@ -53,6 +54,6 @@ def _cost_s(lane: Lane, payload: Payload, rows: int) -> float | None:
         return payload.rows * lane.row_s  # it takes one credit, however many they are
     if not isinstance(payload, PrefillPayload) or costs is None:
         return rows * lane.row_s
-    tokens = float(len(payload.token_ids))
+    tokens = float(token_count(payload))
     prompt = {"call": 1.0, "prefill_tokens": tokens, "context_tokens": tokens}
     return costs.predict_s(prompt) + (rows - 1) * lane.row_s

@@ -23,12 +23,16 @@ class FunctionParts:
         default_factory=OrderedDict
     )
 
-    def with_part(self, before: Workflow, part: RAGraph) -> Workflow:
+    def with_part(self, before: Workflow, part: RAGraph, *, keeps: bool = True) -> Workflow:
         """Return a workflow whose next nodes are those of a part, and whose entries are theirs.
+
+        Unless it `keeps` it, the part may hold texts that must not outlive the request.
 
         Raises:
             WorkflowError: the part can't be run.
         """
+        if not (keeps and before.is_kept):
+            return replace(_following(before, part), is_kept=False)
         key = id(before), part.inputs, tuple(part.nodes.values())
         whole = self._keep(key, before, lambda: _following(before, part))
         assert whole is not None, "a part that can't be run raises"

@@ -28,7 +28,8 @@ class Workflow:
     `edges` holds declared edges and those that follow from data; `entries` start a request;
     `outputs` may be followed by END. `list_slots` maps a slot that a loop consumes to the nodes
     that take one item of it a turn. Where a `function` makes the workflow as it runs, `change` is
-    applied to each part of it.
+    applied to each part of it. Nothing that is made of it
+    outlives its request unless it `is_kept`.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Workflow:
     max_steps: int
     function: Function | None = None
     change: "Callable[[Workflow], Workflow] | None" = None
+    is_kept: bool = True
 
     @cached_property
     def successors(self) -> Mapping[NodeId, tuple[NodeId, ...]]:

@@ -134,6 +134,7 @@ class StepPlan:
             "prefill_tokens": float(self.batch.tokens - self.batch.checked_tokens - decodes),
             "checked_tokens": float(self.batch.checked_tokens),
             "context_tokens": float(sum(row.context for row in self.batch.rows)),
+            "drafted_tokens": float(sum(len(part.draft) for part in self.slices)),
             "drafted_rows": float(sum(part.is_decode and bool(part.draft) for part in self.slices)),
         }
 

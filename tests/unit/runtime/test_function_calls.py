@@ -412,3 +412,43 @@ def test_its_parameters_are_its_inputs():
         with pytest.raises(WorkflowError, match="query"):
             as_workflow(function)
     assert oneshot.inputs == ("query",)
+
+
+def test_a_single_word_is_a_text_and_no_slot(bench):
+    @as_workflow
+    async def words(rag, query):
+        docs = await rag.retrieve("query")
+        return await rag.generate(f"{docs}{query}", needs=docs, if_empty=f"nothing on {query}")
+
+    submit(bench, words, query="what is {this}?")
+    assert texts_of(bench) == [("query",)]
+
+
+def test_an_answer_cites_the_passages_of_its_own_turn(bench):
+    bench.llm.texts["write"] = ["first", "second"]
+
+    @as_workflow
+    async def two(rag, query):
+        found = []
+        for question in ("a short one", "a very long one"):
+            docs = await rag.retrieve(question, topk=1, name="find")
+            found.append(await rag.generate(f"Notes: {docs}{query}", name="write"))
+        return found[0]
+
+    answer = submit(bench, two).answer
+    assert answer.text == "first"
+    assert [p.chunk_id for p in answer.passages] == [len("a short one")]
+
+
+def test_a_stand_in_cites_nothing_of_the_turn_before(bench):
+    @as_workflow
+    async def two(rag, query):
+        docs = await rag.retrieve("a first question", topk=1)
+        for note in ("x", ""):
+            known = await rag.tool(lambda note=note: note)
+            last = await rag.generate(f"{docs}{query}", name="w", needs=known, if_empty="nothing")
+        return last
+
+    answer = submit(bench, two).answer
+    assert answer.text == "nothing"
+    assert len(prompts_of(bench)) == 1

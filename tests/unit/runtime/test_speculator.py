@@ -8,6 +8,7 @@ from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.frames import Frame, Progress
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import DecodePayload, PrefillPayload
+from heddle.core.results import FinishReason, Generated
 from heddle.core.tasks import Optimizations
 from heddle.passes.runner import PassRunner
 from heddle.runtime.admission import RuntimeLimits
@@ -538,3 +539,25 @@ def test_a_lane_that_dies_takes_the_text_with_it(oneshot):
     answer = bench.ended(call)
     assert (answer.text, deltas(call)) == ("hello", "hello")
     assert not answer.receipt.speculations[0].is_adopted
+
+
+def test_a_text_that_becomes_whole_while_its_prompt_waits_is_not_written_on():
+    graph = RAGraph("oneshot").add_retrieval("find", topk=2, output="docs")
+    graph.add_generation("answer", "Notes: {docs}Question: {query}!", max_tokens=2)
+    bench = Searching(writes=True, llm=2)
+    bench.llm.holds = lambda task: True
+    call = bench.submit(graph.compile())
+    bench.look()
+    guess, ahead = bench.guesses()[0], decodes(bench)[0]
+    other = bench.submit(RAGraph("plain").add_generation("other", "{query}").compile())
+    bench.llm.answer(guess.task_id)
+    bench.vector.answer_all()
+    bench.cycle()
+    bench.llm.answer(ahead.task_id, Generated("hello", (0, 3), FinishReason.LENGTH))
+    bench.cycle()
+    while bench.llm.open:
+        bench.llm.answer_all()
+        bench.cycle()
+    assert (call.answer.text, other.answer.text) == ("hello", "hello")
+    assert not any(task.payload.continues for task in decodes(bench))
+    bench.assert_idle()
