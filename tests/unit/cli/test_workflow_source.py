@@ -79,9 +79,7 @@ def test_refusals(name: str, topk: int | None, error: type[HeddleError], words: 
 
 def test_a_file_without_graphs(tmp_path: Path):
     (tmp_path / "none.py").write_text("x = 1")
-    with pytest.raises(
-        WorkflowError, match="'x' is no RAGraph and no workflow .*; there is none"
-    ):
+    with pytest.raises(WorkflowError, match=r"'x' is no RAGraph and no workflow .*; there is none"):
         load_workflow(f"{tmp_path / 'none.py'}:x")
 
 
