@@ -72,7 +72,7 @@ def add_connectors(parser: CommandParser) -> None:
         action="append",
         default=[],
         metavar="NAME=FILE.py:FUNCTION",
-        help="function of yours that workflow search_engine or agent calls, such as "
+        help="your function that workflow search_engine or agent calls, such as "
         "web_search=mine.py:search; may be repeated",
     )
 

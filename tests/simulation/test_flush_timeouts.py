@@ -26,6 +26,7 @@ from heddle.simulator.pool_device import PoolDevice
 from heddle.simulator.timeline import Timeline
 
 NLIST, LIST_SIZE, NPROBE, SLOTS = 500, 600, 100, 4
+STEP_S = 2e-3  # in longer ones, a search that waits for the next one waits long anyway
 LOAD, SEARCHES, SEEDS = 0.85, 600, range(3)
 ALONE_S = PRIOR_S["rows"] + NPROBE * (PRIOR_S["lists"] + LIST_SIZE * PRIOR_S["vectors"])
 TIMEOUTS_S = [(2e-3, 2e-3), (2e-3, 8e-3)]
@@ -73,7 +74,9 @@ def served(prefill_wait_s, wait_s, *, shares_lists, seed):
     clock = Clock()
     scanner = PricedScanner(clock, shares_lists=shares_lists)
     pool = PoolEngine(
-        ivf_engine("vector", 1, SimulatedCorpus(scanner, FreeDevice()), clock),
+        ivf_engine(
+            "vector", 1, SimulatedCorpus(scanner, FreeDevice()), clock, substage_budget_s=STEP_S
+        ),
         stage_of,
         PoolScheduler(SLOTS, knobs=PoolKnobs(0.5, prefill_wait_s, wait_s)),
         prefill_slo_s=PREFILL_SLO_S,

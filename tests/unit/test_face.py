@@ -42,7 +42,12 @@ SIGNATURES = {
     "-> Sequence[Answer | Exception]",
 }
 # What pages import beside the face: another front end, and what own passes are written with.
-OPEN_MODULES = {"heddle.teola", "heddle.core.primitives", "heddle.passes.cycle_view"}
+OPEN_MODULES = {
+    "heddle.teola",
+    "heddle.core.primitives",
+    "heddle.passes.cycle_view",
+    "heddle.workflow.synthesis",
+}
 PROGRAM = """
 from collections.abc import Iterator
 

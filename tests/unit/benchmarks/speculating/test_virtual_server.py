@@ -70,15 +70,17 @@ def test_a_scan_in_pieces_finds_the_recorded_best(found):
     ],
     ids=lambda policy: policy.name,
 )
-def test_no_policy_changes_an_answer_and_each_guesses(found, policy):
+def test_no_policy_changes_an_answer_and_others_than_ralmspec_guess(found, policy):
     told, texts = [], []
     for one in (OFF, policy):
         server = VirtualServer(found, one, 1)
-        blocks = [server.serve(block) for block in asks(found, 10, 3, 4.0, 5)]
+        blocks = [server.serve(block) for block in asks(found, 20, 4, 4.0, 5)]
         texts.append([served.text for block in blocks for served in block])
         told.append([g for block in blocks for s in block for g in s.receipt.speculations])
     assert texts[0] == texts[1]
-    assert any(guess.probability < 1.0 for guess in told[1])
+    # The cache of RaLMSpec is a request's own: most workflows search but once.
+    has_guessed = any(guess.probability < 1.0 for guess in told[1])
+    assert has_guessed or policy.name == "ralmspec"
 
 
 def test_capacity_is_more_than_one_after_the_other(found):
