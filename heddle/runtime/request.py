@@ -108,7 +108,7 @@ class PrimitiveRun:
     the tokens of a decode that were shown before it was sent, by failed tries or by a guess that
     has won: it goes on behind them. `told` are
     the tokens that this try has reported so far; engines that report only text leave it empty.
-    `failed_on` names the engines of failed tries. It `has_started` once it has said that its node has begun.
+    `failed_on` names the engines of failed tries. It `has_started` once the node's start is public.
 
     `then` are the primitives that a cycle pass has made wait for it.
     `listed` are the items of a list that it writes, for readers that begin with them. While
