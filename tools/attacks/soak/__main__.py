@@ -25,6 +25,8 @@ WARM_UP: Final = 1.5  # of the requests; the index is made anew in it, when docu
 QUERY_TEXTS: Final = 20_000  # as many vectors of queries as are kept, and some
 SLOPE_MAX: Final = 5.0
 JUDGED_REQUESTS_MIN: Final = 2_000
+# In a short run, a thread may open its connection to the corpus (a file and its log) only now.
+LATE_FDS: Final = 2
 SETTLE_TRIES: Final = 20
 SETTLE_S: Final = 0.2
 RESTED_S: Final = REST_S + 1.5  # lanes have given back what they had freed
@@ -55,12 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = {"requests": options.requests, "warm_up": warm_up, "seed": options.seed}
     publish("soak", settings, rows, headline, options.json)
     off = [*soaked.load.refused[:20], *([f"it ended with {code} on SIGTERM"] if code else [])]
-    off += [f"{name} {headline[name]} is above 0" for name in ("fds", "shm") if headline[name] > 0]
-    if options.requests < JUDGED_REQUESTS_MIN:
+    is_short = options.requests < JUDGED_REQUESTS_MIN
+    most = {"fds": LATE_FDS if is_short else 0, "shm": 0}
+    off += [f"{n} {headline[n]} is above {most[n]}" for n in most if headline[n] > most[n]]
+    if is_short:
         print(f"the slope isn't judged below {JUDGED_REQUESTS_MIN:,} requests: caches still fill")
     elif soaked.slope > SLOPE_MAX:
         off.append(f"memory grows by {soaked.slope:.2f} MB per 1,000 requests")
-    if headline["fds"] > 0:
+    if headline["fds"] > most["fds"]:
         off.append(f"new descriptors: {', '.join(soaked.new_descriptors())}")
     for line in off:
         print(line, file=sys.stderr)
