@@ -25,8 +25,8 @@ WARM_UP: Final = 1.5  # of the requests; the index is made anew in it, when docu
 QUERY_TEXTS: Final = 20_000  # as many vectors of queries as are kept, and some
 SLOPE_MAX: Final = 5.0
 JUDGED_REQUESTS_MIN: Final = 2_000
-# Seen once in three short runs: the corpus's file and its log, new at the last look. The cause isn't
-# known; a full run allows none.
+# Seen once in three short runs: the corpus's file and its log, new at the last look. The cause
+# isn't known; a full run allows none.
 LATE_FDS: Final = 2
 SETTLE_TRIES: Final = 20
 SETTLE_S: Final = 0.2
