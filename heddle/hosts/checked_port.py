@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
 from heddle.core.commands import Admit, Command
-from heddle.core.credits import Credits
 from heddle.core.frames import TERMINAL, Done, Event, Failed, Frame, Load, Progress
 from heddle.core.ports import EnginePort, Timed
-from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
 from heddle.core.tasks import Task
 from heddle.hosts.result_check import result_problem
@@ -29,26 +27,11 @@ class CheckedPort:
     """
 
     def __init__(self, port: EnginePort, dim: int | None = None) -> None:
+        self.name, self.kinds, self.credits = port.name, port.kinds, port.credits
         self._port, self._dim = port, dim
-        self._name, self._kinds, self._credits = port.name, port.kinds, port.credits
         self._tasks: dict[int, Task] = {}  # under way, in order of admission
         self._refused: list[Frame] = []
         self._wake: Callable[[], None] = _nobody
-
-    @property
-    def name(self) -> str:
-        """The engine's name."""
-        return self._name
-
-    @property
-    def kinds(self) -> frozenset[PrimitiveKind]:
-        """The primitives it carries out."""
-        return self._kinds
-
-    @property
-    def credits(self) -> Credits:
-        """Rows it may hold at once."""
-        return self._credits
 
     @property
     def epoch(self) -> int:

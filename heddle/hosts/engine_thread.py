@@ -10,7 +10,6 @@ from heddle.core.commands import Admit, Command
 from heddle.core.credits import Credits
 from heddle.core.frames import Failed, Frame
 from heddle.core.ports import Clock, Closable, SteppedEngine, Waking
-from heddle.core.primitives import PrimitiveKind
 from heddle.hosts.guarded_engine import GuardedEngine
 
 EPOCH: Final = 1  # an engine in this process is never restarted
@@ -30,8 +29,9 @@ class EngineThread:
 
     def __init__(self, engine: SteppedEngine, credits_total: int, clock: Clock) -> None:
         self._guarded = GuardedEngine(engine, EPOCH)
-        self._name, self._kinds = engine.name, engine.kinds
-        self._credits = Credits(credits_total)
+        self.name, self.kinds = engine.name, engine.kinds
+        self.credits = Credits(credits_total)
+        self.epoch = EPOCH
         self._clock = clock
         self._commands: deque[Command] = deque()
         self._frames: deque[Frame] = deque()
@@ -42,26 +42,6 @@ class EngineThread:
             engine.subscribe(self._bell.set)
         self._thread = threading.Thread(target=self._run, name=f"heddle-{engine.name}", daemon=True)
         self._thread.start()
-
-    @property
-    def name(self) -> str:
-        """The engine's name."""
-        return self._name
-
-    @property
-    def kinds(self) -> frozenset[PrimitiveKind]:
-        """The primitives it carries out."""
-        return self._kinds
-
-    @property
-    def credits(self) -> Credits:
-        """Rows it may hold at once."""
-        return self._credits
-
-    @property
-    def epoch(self) -> int:
-        """Always 1."""
-        return EPOCH
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Call `wake`, from the engine's thread, whenever frames have arrived."""
