@@ -179,6 +179,8 @@ def _own_ports(parts: Parts) -> Ports:
         host = EngineThread(own.engine, own.credits_total, parts.clock)
         parts.ending.callback(host.close)
         ports.append(host)
+    if not ports:
+        return []  # nothing is to be read of the corpus
     dim = None if parts.store is None else parts.store.dims or None
     return [CheckedPort(port, dim) for port in ports]
 
