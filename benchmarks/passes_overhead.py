@@ -19,7 +19,7 @@ from typing import Final
 
 from benchmarks.contenders.heddle_hyde import Asker
 from benchmarks.coscheduling.asks import Ask
-from benchmarks.coscheduling.contenders import HeddleDriver
+from benchmarks.coscheduling.contenders import HeddleServer
 from benchmarks.coscheduling.generations import Generations
 from benchmarks.coscheduling.lane_set import LaneSet, lane_set
 from benchmarks.support.data import rows
@@ -96,7 +96,7 @@ async def _cpu_ms(asker: Asker, requests: int) -> float:
 
 async def _alone(lanes: LaneSet, questions: list[str]) -> tuple[float, float]:
     """Return the latency of oneshots one after the other, and this process's CPU for each [ms]."""
-    driver = HeddleDriver(lanes, "alone", Generations())
+    driver = HeddleServer()(lanes, "alone", Generations())
     latencies_s, cpu_s = [], []
     for question in questions:
         came_s, worked_s = time.perf_counter(), time.process_time()

@@ -30,7 +30,8 @@ answers minus that of heddle_approx's, over the light corpus's blocks.
 
 Other runs, each by its option: --frameworks (LangGraph, Haystack, LlamaIndex Workflows, the stage
 barrier), --teola (LlamaDist, LlamaDistPC), --ratio (mixes of workflows), --nprobe (lists scanned),
---offline (all questions at once). Their files in benchmarks/coscheduling/ say what they measure.
+--offline (all questions at once), --speculate (Heddle beside itself without speculation). Their
+files in benchmarks/coscheduling/ say what they measure.
 --simulated runs contenders on the virtual clock, over more workflows and loads; see
 benchmarks/virtual/simulated.py. It is calibrated by the work that a run here records, which
 --calibration names.
@@ -40,7 +41,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.coscheduling import at_once, framework_load, steady_load, sweeps, teola_load
+from benchmarks.coscheduling import (
+    at_once,
+    framework_load,
+    guess_load,
+    steady_load,
+    sweeps,
+    teola_load,
+)
 from benchmarks.virtual.simulated import run_simulated
 from heddle.core.errors import InputError
 
@@ -51,6 +59,7 @@ MODES: Final[Mapping[str, Measured]] = {
     "ratio": sweeps.ratios_measured,
     "nprobe": sweeps.nprobes_measured,
     "offline": at_once.measured,
+    "speculate": guess_load.measured,
 }
 
 
@@ -63,6 +72,7 @@ def run(
     ratio: bool = False,
     nprobe: bool = False,
     offline: bool = False,
+    speculate: bool = False,
     simulated: bool = False,
     calibration: Path | None = None,
 ) -> dict[str, Any]:
@@ -77,6 +87,7 @@ def run(
         "ratio": ratio,
         "nprobe": nprobe,
         "offline": offline,
+        "speculate": speculate,
         "simulated": simulated,
     }
     named = [name for name, is_asked in asked.items() if is_asked]

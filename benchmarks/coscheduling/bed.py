@@ -16,7 +16,7 @@ from benchmarks.coscheduling.asks import (
     blocks_of,
 )
 from benchmarks.coscheduling.blocks import Contender
-from benchmarks.coscheduling.contenders import HAND, HeddleDriver, capacity_per_s
+from benchmarks.coscheduling.contenders import HAND, HeddleServer, capacity_per_s
 from benchmarks.coscheduling.fifo_setting import FifoSetting, Tried, best_of, tried_settings
 from benchmarks.coscheduling.generations import Generations
 from benchmarks.coscheduling.heavy_index import lists_of
@@ -196,4 +196,4 @@ def asyncio_same(lanes: LaneSet) -> Contender:
 
 def heddle(lanes: LaneSet) -> Contender:
     """Return Heddle's runtime on its engines, exact."""
-    return Contender(OWN, lanes, HeddleDriver)
+    return Contender(OWN, lanes, HeddleServer())

@@ -12,12 +12,16 @@ from benchmarks.contenders.teola_clients import BundledClient, ChainedClient
 from benchmarks.coscheduling.asks import Ask
 from benchmarks.coscheduling.generations import Generations
 from benchmarks.coscheduling.lane_set import LaneSet, MakeClient
+from benchmarks.coscheduling.recorded_work import RecordedWork
+from benchmarks.coscheduling.search_calls import PIECES, SearchCalls
+from heddle.core.commands import Steer
 from heddle.core.errors import InternalError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, ReusePolicy
 from heddle.core.tasks import Optimizations
 from heddle.passes.runner import PassRunner
 from heddle.runtime.batching import topology_aware
 from heddle.runtime.clock import SystemClock
+from heddle.runtime.counters import Counters
 from heddle.runtime.handle import Handle
 from heddle.runtime.loop import RuntimeLoop
 from heddle.runtime.receipt import Receipt
@@ -28,6 +32,8 @@ from heddle.workflow.nodes import RetrievalNode
 from heddle.workflow.presets import PRESETS
 from heddle.workflow.workflow import Workflow
 
+ENDS_S: Final = 10.0
+ENDS_LOOKS: Final = 1_000
 FUSIONRAG: Final = KvReuse(ReusePolicy.FUSIONRAG, 0.15)
 
 
@@ -106,12 +112,14 @@ HAND: Final = programmed(lambda: HAND_WRITTEN)
 class Reuse:
     """What prompts took from elsewhere. Mutates: `note` counts.
 
-    `chunks`: retrieved passages by how their KV was found.
+    `chunks`: retrieved passages by how their KV was found; of `guesses` at a prompt, `won` served.
     """
 
     prompt_tokens: int = 0
     tokens_reused: int = 0
     chunks: Counter[str] = field(default_factory=Counter)
+    guesses: int = 0
+    won: int = 0
 
     def note(self, receipt: Receipt) -> None:
         """Count a request."""
@@ -119,6 +127,8 @@ class Reuse:
         self.tokens_reused += receipt.prompt_tokens_reused
         for fused in receipt.kv_reuse:
             self.chunks.update(fused.chunks)
+        self.guesses += len(receipt.speculations)
+        self.won += sum(guess.is_adopted for guess in receipt.speculations)
 
     @property
     def share(self) -> float:
@@ -126,45 +136,76 @@ class Reuse:
         return self.tokens_reused / max(1, self.prompt_tokens)
 
 
+@dataclass(slots=True)
+class HeddleServer:
+    """Heddle's runtime on a set of lanes, from block to block: what it has learned, it keeps.
+
+    It makes drivers (`MakeDriver`), of which one is at work at a time.
+
+    Args:
+        kv_reuse: how prompts use stored chunk KV; None = exact, they don't.
+        reuse: counts what was reused.
+        speculates: whether prompts are computed ahead; None = as the lanes' server would.
+
+    Mutates: makes its runtime with the first driver, and anew where others note the generations.
+    """
+
+    kv_reuse: KvReuse | None = None
+    reuse: Reuse = field(default_factory=Reuse)
+    speculates: bool | None = None
+    _runtime: Runtime | None = None
+    _noted_by: Generations | None = None
+
+    def __call__(self, lanes: LaneSet, salt: str, generations: Generations) -> "HeddleDriver":
+        """Return a driver; called on the running loop."""
+        if self._runtime is None or self._noted_by is not generations:
+            self._runtime, self._noted_by = self._made(lanes, generations), generations
+        return HeddleDriver(lanes, salt, self, self._runtime, generations.work)
+
+    def _made(self, lanes: LaneSet, generations: Generations) -> Runtime:
+        return Runtime(
+            ports=[generations.seen(port) for port in lanes.ports],
+            planner=RegionPlanner(PassRunner(SystemClock())),
+            policy=topology_aware,
+            tokenizer=lanes.tokenizer,
+            passages=lanes.store,
+            speculates=lanes.speculates if self.speculates is None else self.speculates,
+        )
+
+
 class HeddleDriver:
-    """Heddle's runtime, as a server has it.
+    """One block of a Heddle server.
 
     Args:
         lanes: the engines.
         salt: names its prefix cache.
-        generations: takes in what is generated.
-        kv_reuse: how prompts use stored chunk KV; None = exact, they don't.
-        reuse: counts what was reused.
+        server: how it answers, and where its receipts are counted.
+        runtime: the server's.
+        work: takes in what requests make the engines do.
     """
 
     def __init__(
         self,
         lanes: LaneSet,
         salt: str,
-        generations: Generations,
-        kv_reuse: KvReuse | None = None,
-        reuse: Reuse | None = None,
+        server: HeddleServer,
+        runtime: Runtime,
+        work: RecordedWork,
     ) -> None:
-        self._lanes, self._salt, self._work = lanes, salt, generations.work
-        self._kv_reuse, self._reuse = kv_reuse, Reuse() if reuse is None else reuse
-        self._clock = SystemClock()
-        self._runtime = Runtime(
-            ports=[generations.seen(port) for port in lanes.ports],
-            planner=RegionPlanner(PassRunner(self._clock)),
-            policy=topology_aware,
-            tokenizer=lanes.tokenizer,
-            passages=lanes.store,
-            speculates=lanes.speculates,
-        )
-        for name, lane in self._runtime.lanes.items():
+        self._lanes, self._salt, self._server, self._work = lanes, salt, server, work
+        self._runtime, self._clock = runtime, SystemClock()
+        self._before = replace(runtime.counters)
+        for name, lane in runtime.lanes.items():
             # These lanes have served other drivers: frames are counted on from there.
             lane.seen = lanes.seen.get(name, lane.seen)
-        self._loop = RuntimeLoop(self._runtime, self._clock, asyncio.get_running_loop())
+            if lane.steered is not None:
+                lane.port.send(Steer(budget_s=lane.steered[1]))
+        self._loop = RuntimeLoop(runtime, self._clock, asyncio.get_running_loop())
         self._loop.start()
 
     async def answer(self, ask: Ask) -> str:
         """Answer one."""
-        is_exact = self._kv_reuse is None
+        kv_reuse = self._server.kv_reuse
         handle = Handle(lambda: None)
         request_id = self._runtime.submit(
             compiled(ask.workflow, ask.nprobe, self._lanes),
@@ -172,36 +213,47 @@ class HeddleDriver:
             handle.push,
             now_s=self._clock.now_s(),
             tenant=self._salt,
-            optimizations=Optimizations.EXACT if is_exact else Optimizations.APPROX,
-            kv_reuse=self._kv_reuse or FULL_ATTENTION,
+            optimizations=Optimizations.EXACT if kv_reuse is None else Optimizations.APPROX,
+            kv_reuse=kv_reuse or FULL_ATTENTION,
         )
         self._work.begins(request_id, ask.workflow)
         self._loop.wake()
         answer = await handle
-        self._reuse.note(answer.receipt)
+        self._server.reuse.note(answer.receipt)
         return answer.text
 
     async def end(self) -> None:
-        """Leave the lanes to the next driver.
+        """Leave the lanes to the next driver, as they were started.
 
         Raises:
             InternalError: a frame was lost, or something had to be done again.
         """
+        await self._task_ends()
         self._loop.close()
+        for lane in self._runtime.lanes.values():
+            if lane.steered is not None:
+                lane.port.send(Steer(budget_s=PIECES[SearchCalls.SUBSTAGES].budget_s))
         self._lanes.seen.update({name: lane.seen for name, lane in self._runtime.lanes.items()})
         await self._lanes.drain()
-        counters = self._runtime.counters
-        if counters.retries or counters.frames_dropped or counters.failed:
-            raise InternalError(f"this run is no measurement: {counters}")
+        problems = _problems(self._runtime.counters)
+        if problems != _problems(self._before):
+            raise InternalError(f"this run is no measurement: {self._runtime.counters}")
+
+    async def _task_ends(self) -> None:
+        """Hear of the last tasks, which answers don't wait for: those sent ahead for nothing.
+
+        Raises:
+            InternalError: they don't end.
+        """
+        for _ in range(ENDS_LOOKS):
+            if not self._runtime.tasks.open:
+                return
+            await asyncio.sleep(ENDS_S / ENDS_LOOKS)
+        raise InternalError(f"tasks have not ended: {sorted(self._runtime.tasks.open)}")
 
 
-def approximate(reuse: Reuse) -> MakeDriver:
-    """Return what makes drivers of Heddle that reuse chunk KV by FusionRAG, counted in `reuse`."""
-
-    def make(lanes: LaneSet, salt: str, generations: Generations) -> HeddleDriver:
-        return HeddleDriver(lanes, salt, generations, FUSIONRAG, reuse)
-
-    return make
+def _problems(counters: Counters) -> tuple[int, int, int]:
+    return counters.retries, counters.frames_dropped, counters.failed
 
 
 _compiled: dict[tuple[str, int | None], Workflow] = {}

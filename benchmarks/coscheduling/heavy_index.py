@@ -70,7 +70,7 @@ class HeavySettings:
     threads: int = 1
     order: CallOrder = SHORTEST_FIRST
     slots: int = 64
-    substage_budget_s: float = 2e-3
+    substage_budget_s: float = 0.02
     speculates: bool = False
 
 

@@ -25,6 +25,6 @@ class SearchCalls(Enum):
 PIECES: Final = {
     SearchCalls.ONE_A_QUERY: Pieces(1, math.inf),
     SearchCalls.WHOLE_BATCHES: Pieces(64, math.inf),
-    SearchCalls.SUBSTAGES: Pieces(64, 2e-3),
+    SearchCalls.SUBSTAGES: Pieces(64, 0.02),
 }
-"""Sub-stages are as long as those of an engine without `Steer` commands."""
+"""Sub-stages are as long as those of an engine without `Steer` commands (`VectorSettings`)."""

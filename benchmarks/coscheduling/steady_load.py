@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from benchmarks.coscheduling.bed import FIFO, OWN, SAME, Bed, asyncio_fifo, asyncio_same, heddle
 from benchmarks.coscheduling.blocks import Contender, Ran, in_turns, latencies_of
-from benchmarks.coscheduling.contenders import Reuse, approximate
+from benchmarks.coscheduling.contenders import FUSIONRAG, HeddleServer, Reuse
 from benchmarks.coscheduling.corpora import HEAVY, HEAVY_DEFAULT, LIGHT, Corpora
 from benchmarks.coscheduling.fifo_setting import FifoSetting
 from benchmarks.coscheduling.journal import Journal
@@ -29,7 +29,10 @@ APPROX: Final = "heddle_approx"
 
 @dataclass(slots=True)
 class Cell:
-    """What was measured on one corpus. Mutates: filled as it is measured."""
+    """What was measured on one corpus. Mutates: filled as it is measured.
+
+    `engines`: how those of asyncio_fifo take calls, and the lists that searches scan.
+    """
 
     name: str
     ran: list[Ran] = field(default_factory=list)
@@ -38,6 +41,7 @@ class Cell:
     same: SameWork | None = None
     problem: str = ""
     recorded: dict[str, object] = field(default_factory=dict)
+    engines: dict[str, object] = field(default_factory=dict)
 
 
 def measured(quick: bool, seed: int) -> dict[str, Any]:
@@ -77,6 +81,7 @@ def measured(quick: bool, seed: int) -> dict[str, Any]:
             **asdict(size),
             "load": LOAD,
             "corpora": {cell.name: cell.facts for cell in cells},
+            "engines": {cell.name: cell.engines for cell in cells},
             "tried": {cell.name: cell.tried for cell in cells},
             "figures": figures,
             "recorded": {
@@ -106,6 +111,11 @@ async def _measure(
     """Measure one corpus; return how the engines were set that serve calls as they come."""
     size = corpora.size
     setting = known or await bed.choose_fifo()
+    cell.engines = {
+        "calls": setting.calls.value,
+        "prompt_chunk": setting.prompt_chunk,
+        "nprobes": list(bed.nprobes),
+    }
     with ExitStack() as started:
         fifo = asyncio_fifo(started.enter_context(bed.fifo_lanes(setting)))
         own = started.enter_context(bed.own_lanes(setting))
@@ -118,7 +128,7 @@ async def _measure(
         if counts[APPROX]:
             copy = started.enter_context(primed.for_a_run())
             lanes = started.enter_context(bed.own_lanes(setting, copy, **primed.settings))
-            everyone.append(Contender(APPROX, lanes, approximate(reuse)))
+            everyone.append(Contender(APPROX, lanes, HeddleServer(FUSIONRAG, reuse)))
         blocks = bed.asks(size.asks, counts[OWN], LOAD * capacity, 3)
         for number, asks in enumerate(blocks):
             present = [one for one in everyone if counts[one.name] > number]

@@ -10,7 +10,6 @@ checked by.
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,9 @@ from statistics import geometric_mean, median
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from benchmarks.coscheduling.asks import DEFAULT_NPROBES, NPROBES, Ask, Nprobes, blocks_of
+from benchmarks.coscheduling.asks import Ask, Nprobes, blocks_of
+from benchmarks.coscheduling.heavy_index import lists_of
+from benchmarks.coscheduling.search_calls import SearchCalls
 from benchmarks.virtual.contenders import FIFO, WAYS
 from benchmarks.virtual.load import Corpus, throughput_per_s
 from benchmarks.virtual.machine import Machine, llm_limits
@@ -33,7 +34,6 @@ from heddle.core.errors import InputError
 from heddle.engines.vector.ivf.step_counts import PRIOR_S
 
 CORPORA: Final = ("light", "heavy")
-LISTS_PER_ROOT: Final = 4  # lists of the heavy corpus, by the root of its vectors
 LISTS_UNIT: Final = 16  # real lists of the heavy corpus that are counted as one
 LIGHT_NPROBE: Final = 8  # their time is found, so their number only says how finely one is cut
 SEATS: Final = 16
@@ -44,11 +44,17 @@ SCRIPTS_MAX: Final = 24  # of a workflow: enough to spread its lengths
 
 @dataclass(frozen=True, slots=True)
 class RealCell:
-    """One corpus of a real run; `latencies_s` of each contender, all blocks in one."""
+    """One corpus of a real run; `latencies_s` of each contender, all blocks in one.
+
+    `calls` is how engines that serve calls as they come take queries, `step_tokens` the most of
+    one LLM step of all contenders.
+    """
 
     capacity_per_s: float
     search_share: float
     nprobes: Nprobes
+    calls: SearchCalls
+    step_tokens: int
     record: Mapping[str, Any]
     latencies_s: Mapping[str, tuple[float, ...]]
 
@@ -63,7 +69,6 @@ class RealRun:
     saturating: int
     alone: int
     load: float
-    step_tokens: int
     vectors: int
     questions: int
     has_own_record: bool
@@ -93,7 +98,6 @@ class RealRun:
                 settings["saturating"],
                 settings["alone"],
                 settings["load"],
-                settings["max_num_batched_tokens"],
                 settings["vectors"],
                 record["questions"],
                 "recorded" in settings,
@@ -107,11 +111,7 @@ class RealRun:
     @property
     def nlist(self) -> int:
         """Inverted lists of the heavy corpus."""
-        return _nlist(self.vectors)
-
-
-def _nlist(vectors: int) -> int:
-    return round(LISTS_PER_ROOT * math.sqrt(vectors))
+        return lists_of(self.vectors)
 
 
 def _read(path: Path) -> Any:
@@ -121,11 +121,7 @@ def _read(path: Path) -> Any:
 
 
 def _cell(name: str, run: Mapping[str, Any], record: Mapping[str, Any], path: Path) -> RealCell:
-    facts = run["settings"]["corpora"][name]
-    nprobes: Nprobes = DEFAULT_NPROBES
-    if "nprobe_factor" in facts:
-        most = _nlist(run["settings"]["vectors"])
-        nprobes = [min(most, round(facts["nprobe_factor"] * nprobe)) for nprobe in NPROBES]
+    facts, engines = (run["settings"][of][name] for of in ("corpora", "engines"))
     taken_s = {
         contender: tuple(
             seconds
@@ -138,7 +134,15 @@ def _cell(name: str, run: Mapping[str, Any], record: Mapping[str, Any], path: Pa
     if not all(taken_s.values()):
         raise InputError(f"{path} has no latencies of {', '.join(WAYS)} on the corpus {name}")
     share = facts[f"search_share_{FIFO}"]
-    return RealCell(facts["capacity_per_s"], share, nprobes, record, taken_s)
+    return RealCell(
+        facts["capacity_per_s"],
+        share,
+        engines["nprobes"],
+        SearchCalls(engines["calls"]),
+        engines["prompt_chunk"],
+        record,
+        taken_s,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +185,9 @@ class Calibration:
         self._name, self._run, self._cell = name, run, run.cells[name]
         requests = recorded_requests(self._cell.record, f"corpus {name}")
         scripts = scripts_of(requests)
-        unit = LISTS_UNIT if self._cell.nprobes is not DEFAULT_NPROBES else 1
+        unit = LISTS_UNIT if any(self._cell.nprobes) else 1
         self._nprobes: Nprobes = [n and max(1, round(n / unit)) for n in self._cell.nprobes]
-        machine = _machine(self._cell.record, run, unit)
+        machine = _machine(self._cell, run, unit)
         self.corpus = Corpus(machine, scripts, self._nprobes, passage_lengths(requests))
         self.factors = {"models": 1.0, "lists": 1.0}
 
@@ -270,8 +274,8 @@ def scripts_of(requests: Sequence[RecordedRequest]) -> dict[str, list[Script]]:
     return {**recorded, **drawn}
 
 
-def _machine(record: Mapping[str, Any], run: RealRun, unit: int) -> Machine:
-    costs = {name: _as_worked(record, name) for name in ("llm", "embedding", "vector")}
+def _machine(cell: RealCell, run: RealRun, unit: int) -> Machine:
+    costs = {name: _as_worked(cell.record, name) for name in ("llm", "embedding", "vector")}
     vector_s = {**PRIOR_S, **costs["vector"]}
     list_s = unit * (vector_s["lists"] + run.vectors / run.nlist * vector_s["vectors"])
     return Machine(
@@ -280,7 +284,8 @@ def _machine(record: Mapping[str, Any], run: RealRun, unit: int) -> Machine:
         vector_s=MappingProxyType({**vector_s, "lists": list_s}),
         nlist=run.nlist // unit,
         nprobe_default=LIGHT_NPROBE,
-        llm=llm_limits(SEATS, run.step_tokens, KV_TOKENS),
+        llm=llm_limits(SEATS, cell.step_tokens, KV_TOKENS),
+        fifo_calls=cell.calls,
     )
 
 

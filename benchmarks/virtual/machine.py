@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Self
 
+from benchmarks.coscheduling.search_calls import SearchCalls
 from heddle.engines.llm.scheduler import SchedulerLimits
 
 PAGE_TOKENS: Final = 16
@@ -22,6 +23,7 @@ class Machine:
         llm: the LLM's seats, prompt tokens a step and pages.
         latency_s: how long a message between runtime and lane takes [s].
         shares_core: whether embedding and search have one core between them.
+        fifo_calls: how a vector engine takes queries that serves calls as they come.
     """
 
     llm_s: Mapping[str, float]
@@ -33,6 +35,7 @@ class Machine:
     floor_s: float = 0.0
     latency_s: float = 3e-4
     shares_core: bool = True
+    fifo_calls: SearchCalls = SearchCalls.SUBSTAGES
 
     def with_models(self, factor: float) -> Self:
         """Return the machine whose LLM and embedder take `factor` times as long."""

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from benchmarks.coscheduling.search_calls import PIECES, SearchCalls
 from benchmarks.virtual.delay_port import DelayPort
 from benchmarks.virtual.machine import Machine
-from heddle.core.call_order import CallOrder
+from heddle.core.call_order import CallOrder, FirstServed
 from heddle.core.errors import InternalError
 from heddle.core.ports import EnginePort
 from heddle.engines.embedding.engine import EmbeddingEngine
@@ -147,11 +148,15 @@ class VirtualServer:
         scanner = ScriptedScanner(
             device, machine.vector_s, nlist=machine.nlist, nprobe_default=machine.nprobe_default
         )
+        is_fifo = order.first is FirstServed.ARRIVAL
+        pieces = PIECES[machine.fifo_calls if is_fifo else SearchCalls.SUBSTAGES]
         vector = ivf_engine(
             "vector",
             1,
             SimulatedCorpus(scanner, device),
             device,
+            slots=pieces.slots,
+            substage_budget_s=pieces.budget_s,
             prior_s={**PRIOR_S, **machine.vector_s, "vectors": 0.0},
             finality=Finality() if self.way.speculates else None,
             order=order,

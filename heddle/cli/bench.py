@@ -26,6 +26,7 @@ RUNS: Final = {
     "ratio": "mixes of workflows",
     "nprobe": "searches of several lengths",
     "offline": "all questions at once",
+    "speculate": "with prompts computed ahead, and without",
     "simulated": "on the virtual clock",
 }
 """Runs of `workflows` beside its main one."""

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from benchmarks.coscheduling.asks import NPROBES
 from benchmarks.virtual.calibration import Calibration, RealRun
 from benchmarks.virtual.contenders import FIFO, WAYS
 from benchmarks.virtual.corpora import RECORD
@@ -17,16 +18,20 @@ def real(tmp_path):
         name: {f"search_share_{FIFO}": share, "capacity_per_s": 4.0}
         for name, share in SHARES.items()
     }
-    corpora["heavy"]["nprobe_factor"] = 8.0
+    nprobes = {"light": [None], "heavy": [8 * nprobe for nprobe in NPROBES]}
+    engines = {
+        name: {"calls": "whole batches", "prompt_chunk": 512, "nprobes": scanned}
+        for name, scanned in nprobes.items()
+    }
     settings = {
         "blocks": 1,
         "asks": 5,
         "saturating": 20,
         "alone": 7,
         "load": 0.8,
-        "max_num_batched_tokens": 512,
         "vectors": 4_000_000,
         "corpora": corpora,
+        "engines": engines,
     }
     rows = [
         {"corpus": corpus, "contender": contender, "latencies_s": [0.5, 1.0]}
