@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from heddle.core.errors import ConfigError
-from heddle.costs.memory_split import RatePoint, StageMix, ThroughputCurves
+from heddle.costs.memory_split import MeasuredCurves, RatePoint, StageMix
 
 VERSION: Final = 1
 
@@ -24,7 +24,7 @@ class MemoryProfile:
         cpu: the processor that it was measured on.
     """
 
-    curves: ThroughputCurves
+    curves: MeasuredCurves
     mix: StageMix
     workflow: str
     generator: str
@@ -76,7 +76,7 @@ def read_profile(path: Path) -> MemoryProfile:
 def _profile(record: Mapping[str, Any]) -> MemoryProfile:
     if record["version"] != VERSION:
         raise ValueError(f"version {record['version']}, not {VERSION}")
-    curves = ThroughputCurves(
+    curves = MeasuredCurves(
         {int(one["kv_bytes"]): _points(one["points"]) for one in record["generation"]},
         _points(record["retrieval"]),
     )

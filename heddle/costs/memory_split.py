@@ -49,7 +49,7 @@ class MemorySplit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ThroughputCurves:
+class MeasuredCurves:
     """T_G, by bytes of KV pages, and T_R, as `heddle profile --memory` has measured them.
 
     Raises: ConfigError: a curve has no points, or they aren't in order.
@@ -71,7 +71,7 @@ class ThroughputCurves:
 
 
 def split_memory(
-    curves: ThroughputCurves, mix: StageMix, rate_per_s: float, budget_bytes: int
+    curves: MeasuredCurves, mix: StageMix, rate_per_s: float, budget_bytes: int
 ) -> MemorySplit:
     """Return the split of a budget that serves most requests.
 

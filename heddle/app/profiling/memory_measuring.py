@@ -14,7 +14,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.primitives import PrimitiveKind
 from heddle.corpus.store import CorpusStore
-from heddle.costs.memory_split import RatePoint, StageMix, ThroughputCurves
+from heddle.costs.memory_split import MeasuredCurves, RatePoint, StageMix
 from heddle.runtime.clock import SystemClock
 from heddle.runtime.events import Answer
 from heddle.runtime.handle import Handle
@@ -72,7 +72,7 @@ class MemoryMeasuring:
                 f"{self.workflow}: its prompts don't fit into {planned:,} bytes of KV pages: raise "
                 "the memory limit, or name a smaller model"
             )
-        curves = ThroughputCurves(generation, retrieval)
+        curves = MeasuredCurves(generation, retrieval)
         return MemoryProfile(curves, mix, self.workflow, generator, cpu)
 
     def _retrieval(self, server: Server, questions: Sequence[str]) -> tuple[RatePoint, ...]:

@@ -6,11 +6,11 @@ import pytest
 
 from heddle.app.memory_profile import MemoryProfile, read_profile, write_profile
 from heddle.core.errors import ConfigError
-from heddle.costs.memory_split import RatePoint, StageMix, ThroughputCurves
+from heddle.costs.memory_split import MeasuredCurves, RatePoint, StageMix
 
 POINTS = (RatePoint(1.0, 0.9), RatePoint(2.0, 1.1))
 PROFILE = MemoryProfile(
-    ThroughputCurves({64: POINTS, 128: POINTS}, POINTS), StageMix(2.0, 1.0), "hyde", "m-1", "a CPU"
+    MeasuredCurves({64: POINTS, 128: POINTS}, POINTS), StageMix(2.0, 1.0), "hyde", "m-1", "a CPU"
 )
 
 

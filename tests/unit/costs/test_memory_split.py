@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from heddle.core.errors import ConfigError
 from heddle.costs.memory_split import (
     Bound,
+    MeasuredCurves,
     RatePoint,
     StageMix,
-    ThroughputCurves,
     answered_per_s,
     split_memory,
 )
@@ -21,7 +21,7 @@ def rising_to(most):
     return (RatePoint(most / 2, most / 2), RatePoint(2 * most, most))
 
 
-CURVES = ThroughputCurves(
+CURVES = MeasuredCurves(
     {100: rising_to(2.0), 200: rising_to(5.0), 400: rising_to(8.0)}, rising_to(6.0)
 )
 ONESHOT = StageMix(1.0, 1.0)
@@ -67,12 +67,10 @@ def test_a_curve_is_read_between_its_points(rate, answered):
     st.floats(0.01, 100),
 )
 def test_no_other_measured_size_serves_notably_more(sizes, retrieved, mix, rate):
-    curves = ThroughputCurves(
-        {s: rising_to(most) for s, most in sizes.items()}, rising_to(retrieved)
-    )
+    curves = MeasuredCurves({s: rising_to(most) for s, most in sizes.items()}, rising_to(retrieved))
     split = split_memory(curves, StageMix(*mix), rate, 50)
     alone = [
-        split_memory(ThroughputCurves({s: points}, curves.retrieval), StageMix(*mix), rate, 50)
+        split_memory(MeasuredCurves({s: points}, curves.retrieval), StageMix(*mix), rate, 50)
         for s, points in curves.generation.items()
     ]
     assert split.requests_per_s >= 0.98 * max(one.requests_per_s for one in alone)
@@ -83,8 +81,8 @@ def test_no_other_measured_size_serves_notably_more(sizes, retrieved, mix, rate)
 @pytest.mark.parametrize("points", [(), (RatePoint(2, 1), RatePoint(1, 1)), (RatePoint(0, 0),)])
 def test_a_broken_curve_is_refused(points):
     with pytest.raises(ConfigError, match="measure it again"):
-        ThroughputCurves({1: rising_to(1.0)}, points)
+        MeasuredCurves({1: rising_to(1.0)}, points)
     with pytest.raises(ConfigError, match="measure it again"):
-        ThroughputCurves({1: points}, rising_to(1.0))
+        MeasuredCurves({1: points}, rising_to(1.0))
     with pytest.raises(ConfigError, match="no sizes"):
-        ThroughputCurves({}, rising_to(1.0))
+        MeasuredCurves({}, rising_to(1.0))

@@ -18,7 +18,7 @@ from heddle.core.errors import ConfigError, InputError
 from heddle.core.tasks import Optimizations
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
-from heddle.costs.memory_split import Bound, RatePoint, StageMix, ThroughputCurves
+from heddle.costs.memory_split import Bound, MeasuredCurves, RatePoint, StageMix
 from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.llm.lanes.lane_role import LaneRole
 from heddle.engines.vector.ivf.hot.setting import hot_settings
@@ -203,7 +203,7 @@ def test_each_fact_is_looked_up_once(
 
 def test_a_memory_profile_of_this_model_decides_how_much_kv_there_is(model: Path, tmp_path: Path):
     points = (RatePoint(1.0, 1.0), RatePoint(4.0, 2.0))
-    curves = ThroughputCurves({48 << 20: points, 96 << 20: points}, points)
+    curves = MeasuredCurves({48 << 20: points, 96 << 20: points}, points)
     file, own = tmp_path / "memory.json", planned(generator=model).generator
     assert own is not None
     profile = MemoryProfile(curves, StageMix(1.0, 1.0), "oneshot", own.fingerprint, "Test")
