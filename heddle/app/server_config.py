@@ -10,6 +10,7 @@ from heddle.app.models.model_names import is_extractor
 from heddle.app.models.remote_name import check_remote_name
 from heddle.app.replicas import replicas_of
 from heddle.app.setting import did_you_mean, fields_of, setting
+from heddle.app.stage_mix import stage_mix_of
 from heddle.core.call_order import AGEING_DEFAULT, CallOrder
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse
@@ -349,6 +350,15 @@ class ServerConfig:
         form="N",
         above=0,
         default_words="as many as are served",
+    )
+    stage_mix: str | None = setting(
+        None,
+        "generations and searches of a request that the memory profile is read for",
+        details="on average; /health of a running server counts them",
+        group=MODEL,
+        form="GENERATIONS,SEARCHES",
+        check=stage_mix_of,
+        default_words="those of the workflow that was measured",
     )
     batching: Batching = setting(
         "shortest_first",

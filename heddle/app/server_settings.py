@@ -66,6 +66,7 @@ class ServerSettings(TypedDict, total=False):
     kv_cache_bytes: int | None
     memory_profile: str | Path | None
     expected_rate: float | None
+    stage_mix: str | None
     batching: Batching
     ageing: float
     optimizations: Optimizations | OptimizationsWord | None

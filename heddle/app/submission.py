@@ -19,7 +19,7 @@ from heddle.corpus.chunking import Chunking
 from heddle.corpus.store import CorpusStore
 from heddle.runtime.handle import Handle
 from heddle.workflow.function import WorkflowFunction
-from heddle.workflow.nodes import RetrievalNode
+from heddle.workflow.nodes import PrimingNode, RetrievalNode
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.ready_made import ready_made
 from heddle.workflow.searches import ChangedWorkflows
@@ -96,6 +96,8 @@ def admit(running: RunningServer, request: Submission) -> Handle:
 
     handle = Handle(cancel, request_id)
     sink = handle.push if running.repriming is None else running.repriming.watched(handle.push)
+    if running.memory is not None and not _primes(request.workflow):
+        sink = running.memory.watched(sink)
     now_s = clock.now_s()
     asked = request.options
     # Prompts that show a request's own documents leave no KV that another request could use.
@@ -139,6 +141,11 @@ def compiled_workflow(workflow: str | RAGraph | WorkflowFunction | Workflow | Ap
 @cache
 def _ready_made(name: str) -> Workflow:
     return ready_made(name).compile()
+
+
+def _primes(workflow: Workflow) -> bool:
+    """Whether it primes a chunk in time that requests leave, and so is none of them."""
+    return any(isinstance(node, PrimingNode) for node in workflow.nodes.values())
 
 
 def _check_topk(workflow: Workflow, store: CorpusStore | None) -> None:

@@ -29,6 +29,8 @@ from heddle.cli.bench import version_record
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import CONFIGS, add_config, choices, server_config
 from heddle.cli.profile import profile_lane, slos_of
+from heddle.cli.running.advert import ServerAdvert
+from heddle.cli.running.client import RunningServer
 from heddle.core.cache import cache_root
 from heddle.core.errors import ConfigError, HeddleError, InputError, StorageError
 from heddle.corpus.checks.corpus_check import CorpusCheck
@@ -87,6 +89,7 @@ class Findings:
     embedded_with: EmbedderStamp | None = None
     search: str = ""
     plan: ServerPlan | None = None
+    memory_advice: str = ""
     embedding: tuple[str, ...] = ()
     free_bytes: dict[str, int] = field(default_factory=dict)
     check: CorpusCheck | None = None
@@ -154,6 +157,7 @@ def examine(config: ServerConfig, slos_s: tuple[float, ...] = ()) -> Findings:
     index = None if config.index is None else Path(config.index)
     if index is not None:
         _look_at_index(found, index, embedder)
+        found.memory_advice = _running_advice(index)
     _look_at_plan(found, config)
     _look_at_embedding(found, config, slos_s)
     _look_at_reuse(found, config)
@@ -346,6 +350,15 @@ def _look_at_plan(found: Findings, config: ServerConfig) -> None:
         _check_remote_embedder(found)
 
 
+def _running_advice(index: Path) -> str:
+    """Return what the server that runs on a corpus advises about its memory; "" = nothing."""
+    advert = ServerAdvert.read(index)
+    if advert is None or not advert.is_alive:
+        return ""
+    split = RunningServer(advert).health().get("memory_split")
+    return str(split.get("advice", "")) if isinstance(split, dict) else ""
+
+
 def _check_remote_embedder(found: Findings) -> None:
     stamp, plan = found.embedded_with, found.plan
     if stamp is None or plan is None or plan.remote.embedder is None:
@@ -466,6 +479,8 @@ def _lines(found: Findings) -> Iterable[str]:
             f"{sum(threads.values())} at once, of {machine.cores} cores"
         )
         yield from _titled("placement", placement.lines())
+    if found.memory_advice:
+        yield f"advice     of the running server: {found.memory_advice}"
     yield from _titled("embedding", found.embedding)
     yield ""
     for missing in found.missing:

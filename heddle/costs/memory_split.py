@@ -9,7 +9,7 @@ Deviates: both throughputs are divided by the stages of a request, so that the s
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from heddle.core.errors import ConfigError
@@ -31,7 +31,7 @@ class StageMix(NamedTuple):
     searches: float
 
 
-class Bound(Enum):
+class Bound(StrEnum):
     """What bounds a server at a split."""
 
     LOAD = "the load"
@@ -40,12 +40,16 @@ class Bound(Enum):
 
 
 class MemorySplit(NamedTuple):
-    """Bytes of KV pages and of the rest, and the requests a second that this is predicted for."""
+    """Bytes of KV pages and of the rest, and the requests a second that this is predicted for.
+
+    `mix` is the stages of these requests.
+    """
 
     kv_bytes: int
     rest_bytes: int
     requests_per_s: float
     bound: Bound
+    mix: StageMix
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +94,20 @@ def split_memory(
             f"the memory profile begins at {min(curves.generation):,} bytes of KV pages, and there "
             f"is room for {budget_bytes:,}: measure smaller sizes"
         )
+    splits = [predict_split(curves, mix, rate_per_s, budget_bytes, size) for size in sizes]
+    most = max(split.requests_per_s for split in splits)
+    return next(split for split in splits if split.requests_per_s >= (1 - EQUAL_SHARE) * most)
+
+
+def predict_split(
+    curves: MeasuredCurves, mix: StageMix, rate_per_s: float, budget_bytes: int, kv_bytes: int
+) -> MemorySplit:
+    """Return what a split with `kv_bytes` of KV pages serves; the size is one of the curves'."""
     retrieved = _requests_per_s(curves.retrieval, rate_per_s, mix.searches)
-    served = {
-        size: min(
-            rate_per_s,
-            retrieved,
-            _requests_per_s(curves.generation[size], rate_per_s, mix.generations),
-        )
-        for size in sizes
-    }
-    most = max(served.values())
-    kv_bytes = next(size for size in sizes if served[size] >= (1 - EQUAL_SHARE) * most)
-    requests = served[kv_bytes]
-    return MemorySplit(
-        kv_bytes, budget_bytes - kv_bytes, requests, _bound(requests, rate_per_s, retrieved)
-    )
+    generated = _requests_per_s(curves.generation[kv_bytes], rate_per_s, mix.generations)
+    requests = min(rate_per_s, retrieved, generated)
+    bound = _bound(requests, rate_per_s, retrieved)
+    return MemorySplit(kv_bytes, budget_bytes - kv_bytes, requests, bound, mix)
 
 
 def answered_per_s(points: Sequence[RatePoint], rate_per_s: float) -> float:

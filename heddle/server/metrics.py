@@ -19,7 +19,12 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from heddle import __version__
 from heddle.app.observe.histogram import Histogram
-from heddle.app.observe.server_state import EmbeddingState, EngineState, ReprimingState
+from heddle.app.observe.server_state import (
+    EmbeddingState,
+    EngineState,
+    MemoryState,
+    ReprimingState,
+)
 from heddle.app.observe.tally import Outcome, Tally
 from heddle.app.server import Server
 from heddle.core import gauges
@@ -172,6 +177,8 @@ class ServerCollector(Collector):
             )
         if state.repriming is not None:
             yield from _repriming(state.repriming)
+        if state.memory is not None:
+            yield from _memory(state.memory)
 
 
 class MetricsPage:
@@ -349,6 +356,34 @@ def _repriming(state: ReprimingState) -> Iterator[Metric]:
         Name("heddle_chunks_reprimed", "Outcomes of priming such chunks in the background."),
         "outcome",
         {"primed": state.primed, "failed": state.failed, "dropped": state.dropped},
+    )
+
+
+def _memory(state: MemoryState) -> Iterator[Metric]:
+    yield _gauge(
+        Name(
+            "heddle_memory_split_kv_bytes",
+            "KV pages of an LLM lane by the memory profile: as they are, and as they are advised "
+            "to be for the requests that come.",
+        ),
+        "state",
+        {"present": state.kv_bytes, "advised": state.advised_kv_bytes},
+    )
+    yield _gauge(
+        Name(
+            "heddle_memory_split_requests_per_second",
+            "Requests a second that either split is predicted to serve, of those that come.",
+        ),
+        "state",
+        {"present": state.requests_per_s, "advised": state.advised_requests_per_s},
+    )
+    yield _gauge(
+        Name(
+            "heddle_request_stages",
+            "Generations and searches of a request, on average over ten minutes.",
+        ),
+        "kind",
+        {"generation": state.generations, "search": state.searches},
     )
 
 

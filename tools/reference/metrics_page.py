@@ -6,7 +6,12 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
-from heddle.app.observe.server_state import EmbeddingState, ReprimingState, ServerState
+from heddle.app.observe.server_state import (
+    EmbeddingState,
+    MemoryState,
+    ReprimingState,
+    ServerState,
+)
 from heddle.app.observe.tally import Tally
 from heddle.runtime.counters import Counters
 from heddle.server.metrics import ServerCollector
@@ -48,6 +53,15 @@ def _server() -> Any:  # noqa: ANN401 - it has what a collector asks a server fo
         embedding=EmbeddingState(outcomes={}, held=0, lanes={}),
         corpus_revision=0,
         repriming=ReprimingState(waiting=0, primed=0, failed=0, dropped=0, problem=""),
+        memory=MemoryState(
+            kv_bytes=0,
+            requests_per_s=0.0,
+            generations=0.0,
+            searches=0.0,
+            advised_kv_bytes=0,
+            advised_requests_per_s=0.0,
+            advice="",
+        ),
     )
     return SimpleNamespace(state=lambda: state)
 

@@ -1,24 +1,52 @@
 """How a server's memory is split by its memory profile."""
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from heddle.app.memory_profile import read_profile
 from heddle.app.models.model_files import ModelFiles
+from heddle.app.stage_mix import stage_mix_of
 from heddle.core.errors import ConfigError
-from heddle.costs.memory_split import MemorySplit, split_memory
+from heddle.costs.memory_split import MeasuredCurves, MemorySplit, StageMix, split_memory
 
 
-def splitter(
-    profile: str | Path | None, generator: ModelFiles | None, rate_per_s: float | None
-) -> Callable[[int], MemorySplit] | None:
-    """Return what splits a number of bytes; None where no profile, or no LLM of this machine, is.
+@dataclass(frozen=True, slots=True)
+class MemorySplitter:
+    """Splits memory for some requests.
+
+    Args:
+        curves: what the memory profile has measured.
+        mix: stages of a request.
+        rate_per_s: requests a second that are expected; inf = as many as are served.
+    """
+
+    curves: MeasuredCurves
+    mix: StageMix
+    rate_per_s: float
+
+    def split(self, budget_bytes: int) -> MemorySplit:
+        """Return the split of these bytes.
+
+        Raises:
+            ConfigError: no measured size fits into them.
+        """
+        return split_memory(self.curves, self.mix, self.rate_per_s, budget_bytes)
+
+
+def memory_splitter(
+    profile: str | Path | None,
+    generator: ModelFiles | None,
+    rate_per_s: float | None,
+    stage_mix: str | None,
+) -> MemorySplitter | None:
+    """Return what splits the memory; None where no profile, or no LLM of this machine, is.
 
     Args:
         profile: the file.
         generator: the LLM's files.
         rate_per_s: requests a second that are expected; None = as many as are served.
+        stage_mix: stages of a request, as a setting; None = those that the profile holds.
 
     Raises:
         ConfigError: the file can't be used, or another model was measured.
@@ -32,4 +60,5 @@ def splitter(
             f"{generator.fingerprint}: measure again with `heddle profile --memory`"
         )
     rate = math.inf if rate_per_s is None else rate_per_s
-    return lambda budget_bytes: split_memory(known.curves, known.mix, rate, budget_bytes)
+    mix = known.mix if stage_mix is None else stage_mix_of(stage_mix)
+    return MemorySplitter(known.curves, mix, rate)

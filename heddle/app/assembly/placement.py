@@ -145,7 +145,9 @@ class Placement:
         if self.split is not None:
             lines.append(
                 f"memory split: {_mib(self.split.kv_bytes)} of KV pages for "
-                f"{self.split.requests_per_s:.2f} requests/s, bound by {self.split.bound.value}; "
+                f"{self.split.requests_per_s:.2f} requests/s of {self.split.mix.generations:g} "
+                f"generations and {self.split.mix.searches:g} searches each, bound by "
+                f"{self.split.bound.value}; "
                 f"{_mib(self.split.rest_bytes)} left for the index (HedraRAG eq. 2)"
             )
         if self.is_lent:

@@ -15,7 +15,7 @@ from heddle.app.assembly.embedding_lanes import (
     plan_embedding_lanes,
     retrieval_embedder,
 )
-from heddle.app.assembly.memory_splitter import splitter
+from heddle.app.assembly.memory_splitter import MemorySplitter, memory_splitter
 from heddle.app.assembly.placement import Demand, Placement, plan_placement
 from heddle.app.assembly.readers import Reader, plan_readers
 from heddle.app.assembly.reranking_choice import RerankingChoice, choose_reranking
@@ -97,6 +97,7 @@ class ServerPlan:
         placement: the cores, threads and bytes of each lane.
         embedding: the embedding lanes; () = the first retrieval lane embeds.
         remote: the models that other servers run; they take no cores and no memory here.
+        splitter: what has split the memory by a memory profile; None = nothing has.
         prompts: the generator's own, by role.
         writing: how answers are written where a request doesn't say.
     """
@@ -118,6 +119,7 @@ class ServerPlan:
     kv_encoding: KvEncoding
     placement: Placement
     embedding: tuple[EmbeddingLane, ...]
+    splitter: MemorySplitter | None
     prompts: ModelPrompts
     writing: Writing
     remote: RemoteModels = NO_REMOTE_MODELS
@@ -221,8 +223,12 @@ def plan_server(
         replicas=replicas_of(config.replicas).retrieval,
         llm_roles=roles,
     )
-    split_memory = splitter(config.memory_profile, generator, config.expected_rate)
-    placement = plan_placement(machine, demand, config.kv_cache_bytes, split_memory)
+    splitter = memory_splitter(
+        config.memory_profile, generator, config.expected_rate, config.stage_mix
+    )
+    placement = plan_placement(
+        machine, demand, config.kv_cache_bytes, None if splitter is None else splitter.split
+    )
     dtype = REMOTE_DTYPE
     if remote.embedder is None:
         dtype = embedder_dtype(config.dtype, None if store is None else store.embedder, machine)
@@ -249,6 +255,7 @@ def plan_server(
         kv_encoding=KvEncoding(config.kv_reuse_encoding),
         placement=placement,
         embedding=embedding,
+        splitter=splitter,
         prompts={} if generator is None else prompts_of(generator.directory),
         writing=server_writing(config),
         remote=remote,

@@ -14,6 +14,7 @@ from heddle.app.assembly.remote_ports import start_remote_ports
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.embedding_service import EmbeddingService
 from heddle.app.extensions import NO_EXTENSIONS, Extensions
+from heddle.app.observe.memory_watch import MemoryWatch
 from heddle.app.observe.scrubbing import Scrubbing
 from heddle.app.observe.server_state import CorpusState, EngineState, ServerState
 from heddle.app.observe.tally import Tally
@@ -53,6 +54,7 @@ class RunningServer:
         embedding: embeds outside workflows; None = no lane embeds.
         repriming: primes chunks again that requests met without primed KV; None = never.
         scrubbing: checks the corpus in the background; None = there is none.
+        memory: reviews the split of the memory; None = no memory profile splits it.
         ending: ends the pieces.
     """
 
@@ -66,6 +68,7 @@ class RunningServer:
     embedding: EmbeddingService | None
     repriming: Repriming | None
     scrubbing: Scrubbing | None
+    memory: MemoryWatch | None
     ending: ExitStack
 
     def state(self) -> ServerState:
@@ -94,6 +97,7 @@ class RunningServer:
             embedding=None if self.embedding is None else self.embedding.state(),
             corpus=self._corpus_state(),
             repriming=None if self.repriming is None else self.repriming.state(),
+            memory=None if self.memory is None else self.memory.state,
             predicted_wait_s=runtime.requests.admission.between_s or 0.0,
             failed_passes=tuple(sorted(runtime.planner.runner.failed)),
             cycle_passes=runtime.planner.runner.cycle_counts,
@@ -225,8 +229,16 @@ def start(
             runtime.embedding,
             repriming,
             scrubbing,
+            _memory_watch(plan, clock),
             ending.pop_all(),
         )
+
+
+def _memory_watch(plan: ServerPlan, clock: Clock) -> MemoryWatch | None:
+    splitter, split = plan.splitter, plan.placement.split
+    if splitter is None or split is None:
+        return None
+    return MemoryWatch(splitter.curves, split, splitter.rate_per_s, clock)
 
 
 def _open_corpus(

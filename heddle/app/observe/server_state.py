@@ -64,6 +64,25 @@ class ReprimingState:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryState:
+    """The split of the memory, and the one that is advised; the present one, where none is better.
+
+    `kv_bytes` are an LLM lane's KV pages, `requests_per_s` what they are predicted to serve of
+    requests with `generations` and `searches` each. These are counted over the last ten minutes; at
+    first they are those that the split was planned for. `advice` is empty where the present split
+    stays.
+    """
+
+    kv_bytes: int
+    requests_per_s: float
+    generations: float
+    searches: float
+    advised_kv_bytes: int
+    advised_requests_per_s: float
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
 class CorpusState:
     """The corpus: its directory, and how many chunks are known to be damaged by now.
 
@@ -82,9 +101,9 @@ class ServerState:
     """A server: engines and lanes by name, `requests` in flight, what was counted so far.
 
     `embedding`, `corpus` and `corpus_revision` are None where there is no corpus, `repriming` where
-    nothing is primed anew. A request that is refused now may be let in after `predicted_wait_s`.
-    `failed_passes` are left out, by name. `cycle_passes` counts what each pass of the scheduling
-    cycles has done, by name.
+    nothing is primed anew, `memory` where no memory profile splits it. A request that is refused
+    now may be let in after `predicted_wait_s`. `failed_passes` are left out, by name.
+    `cycle_passes` counts what each pass of the scheduling cycles has done, by name.
     """
 
     engines: Mapping[str, EngineState]
@@ -96,6 +115,7 @@ class ServerState:
     corpus: CorpusState | None = None
     corpus_revision: int | None = None
     repriming: ReprimingState | None = None
+    memory: MemoryState | None = None
     predicted_wait_s: float = 0.0
     failed_passes: tuple[str, ...] = ()
     cycle_passes: Mapping[str, CycleCount] = field(default_factory=dict)

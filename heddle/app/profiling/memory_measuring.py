@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from heddle.app.memory_profile import MemoryProfile
+from heddle.app.observe.stage_window import stages_of
 from heddle.app.profiling.throughput import Throughput
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, InputError
-from heddle.core.primitives import PrimitiveKind
 from heddle.corpus.store import CorpusStore
 from heddle.costs.memory_split import MeasuredCurves, RatePoint, StageMix
 from heddle.runtime.clock import SystemClock
@@ -117,9 +117,8 @@ def _questions(store: CorpusStore) -> list[str]:
 
 
 def _mix(answers: Sequence[Answer]) -> StageMix:
-    kinds = [span.kind for answer in answers for span in answer.receipt.spans]
-    generations, searches = map(kinds.count, (PrimitiveKind.DECODING, PrimitiveKind.SEARCHING))
-    return StageMix(generations / len(answers), searches / len(answers))
+    generations, searches = zip(*(stages_of(answer.receipt) for answer in answers), strict=True)
+    return StageMix(sum(generations) / len(answers), sum(searches) / len(answers))
 
 
 def _prompt(question: str, answer: Answer) -> str:

@@ -58,16 +58,19 @@ class RunningServer:
 
     def is_well(self) -> bool:
         """Whether the server of the advert answers there, and is ready."""
+        return bool(self.health().get("ready"))
+
+    def health(self) -> Json:
+        """Return what /health shows; {} where another server answers there, or none does."""
         connection = self._connection(HEALTH_S)
         with closing(connection):
             try:
                 connection.request("GET", "/health")
                 found = json.loads(connection.getresponse().read(HEALTH_BYTES_MAX))
             except (OSError, ValueError, http.client.HTTPException):
-                return False
-        if not isinstance(found, dict):
-            return False
-        return found.get("instance") == self.advert.instance and bool(found.get("ready"))
+                return {}
+        is_own = isinstance(found, dict) and found.get("instance") == self.advert.instance
+        return found if is_own else {}
 
     def ask(self, body: Json) -> Iterator[RequestEvent]:
         """Ask a question and yield its events; leaving the iterator cancels it.

@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from heddle.app.observe.tally import Outcome
+from heddle.app.priming.request import priming_workflow
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, HeddleError, InputError
@@ -14,7 +17,9 @@ from heddle.core.frames import Frame
 from heddle.core.tasks import Priority
 from heddle.corpus.store import CorpusStore
 from heddle.hosts.lane_spec import EngineSpec
+from heddle.runtime.request import EventSink
 from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.workflow import Workflow
 from tests.helpers.echo_engine import EchoEngine, EchoSettings
 from tests.helpers.empty_server import serve_empty
 
@@ -164,6 +169,30 @@ def test_requests_are_counted_as_they_end(empty_server: Server):
     assert outcomes[Priority.BULK, Outcome.REFUSED] == 1
     assert sum(outcomes.values()) == 2
     assert not before.tally.outcomes, "a state is as of one moment"
+
+
+class CountingWatch:
+    """Counts the requests whose stages a memory watch would count."""
+
+    state = None
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def watched(self, sink: EventSink) -> EventSink:
+        self.count += 1
+        return sink
+
+
+def test_priming_is_no_request_that_memory_is_split_for(empty_server: Server, monkeypatch):
+    watch = CountingWatch()
+    running = replace(empty_server._running, memory=watch)
+    monkeypatch.setattr(empty_server, "_running", running)
+    for workflow in (RAGraph("search").add_retrieval("find"), priming_workflow(0, 1)):
+        inputs = dict.fromkeys(workflow.inputs if isinstance(workflow, Workflow) else ["query"], "")
+        with suppress(HeddleError):
+            empty_server.submit(workflow, inputs).cancel_soon()
+    assert watch.count == 1
 
 
 def test_a_state_names_every_engine(empty_server: Server):

@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 
 from heddle.app.assembly.embedding_lanes import EmbeddingLane
+from heddle.app.server_config import ServerConfig
 from heddle.cli import doctor
 from heddle.cli.main import main
 from heddle.cli.profile import LaneProfile
+from heddle.cli.running.advert import ServerAdvert, advertised
 from heddle.core.errors import ConfigError
 from heddle.corpus.chunking import Chunking, chunk_document
 from heddle.corpus.database import FILE_NAME
@@ -61,6 +63,18 @@ def corpus(tmp_path: Path) -> Path:
         vectors = np.eye(len(rows), 384, dtype=np.float32)
         store.store_vectors([row.chunk_id for row in rows], vectors)
     return directory
+
+
+def test_what_a_running_server_advises_is_told(
+    capsys, model: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+):
+    advert = ServerAdvert.of(ServerConfig(index=corpus), "127.0.0.1", 1)
+    split = {"memory_split": {"advice": "start the server again with --stage-mix 4,1"}}
+    with advertised(corpus, advert):
+        assert "advice" not in told(capsys, "--model", model, "--index", corpus, code=0)
+        monkeypatch.setattr(doctor.RunningServer, "health", lambda _: split)
+        said = told(capsys, "--model", model, "--index", corpus, code=0)
+    assert "advice     of the running server: start the server again with --stage-mix 4,1" in said
 
 
 def told(capsys, *arguments: object, code: int) -> str:

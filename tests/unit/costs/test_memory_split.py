@@ -13,6 +13,7 @@ from heddle.costs.memory_split import (
     RatePoint,
     StageMix,
     answered_per_s,
+    predict_split,
     split_memory,
 )
 
@@ -29,17 +30,22 @@ ONESHOT = StageMix(1.0, 1.0)
 
 def test_generation_bounds_what_retrieval_could_serve():
     split = split_memory(CURVES, StageMix(2.0, 1.0), math.inf, 1000)
-    assert split == (400, 600, 4.0, Bound.GENERATION)
+    assert split == (400, 600, 4.0, Bound.GENERATION, (2.0, 1.0))
 
 
 def test_more_pages_than_retrieval_keeps_up_with_are_left_to_the_index():
     split = split_memory(CURVES, StageMix(1.0, 3.0), math.inf, 1000)
-    assert split == (100, 900, 2.0, Bound.RETRIEVAL)
+    assert split == (100, 900, 2.0, Bound.RETRIEVAL, (1.0, 3.0))
 
 
 def test_a_low_rate_needs_few_pages():
     split = split_memory(CURVES, ONESHOT, 1.0, 1000)
-    assert split == (100, 900, 1.0, Bound.LOAD)
+    assert split == (100, 900, 1.0, Bound.LOAD, (1.0, 1.0))
+
+
+def test_what_another_size_would_serve_is_predicted_the_same_way():
+    split = predict_split(CURVES, StageMix(2.0, 1.0), math.inf, 1000, 200)
+    assert split == (200, 800, 2.5, Bound.GENERATION, (2.0, 1.0))
 
 
 def test_only_sizes_that_fit_are_taken():

@@ -13,6 +13,7 @@ from heddle.app.observe.server_state import (
     EmbeddingLaneState,
     EmbeddingState,
     EngineState,
+    MemoryState,
     ReprimingState,
     ServerState,
 )
@@ -86,6 +87,7 @@ def whole_state() -> ServerState:
         ),
         corpus=CorpusState(Path("town"), damaged_chunks=3, scrubbed_chunks=70),
         corpus_revision=42,
+        memory=MemoryState(64, 2.0, 2.5, 1.0, 128, 3.0, "start again"),
         repriming=ReprimingState(waiting=3, primed=5, failed=1, dropped=2, problem=""),
     )
 
@@ -164,6 +166,11 @@ def found() -> dict[tuple[str, ...], float]:
         (("heddle_chunks_reprimed_total", "primed"), 5),
         (("heddle_chunks_reprimed_total", "failed"), 1),
         (("heddle_chunks_reprimed_total", "dropped"), 2),
+        (("heddle_memory_split_kv_bytes", "present"), 64),
+        (("heddle_memory_split_kv_bytes", "advised"), 128),
+        (("heddle_memory_split_requests_per_second", "advised"), 3.0),
+        (("heddle_request_stages", "generation"), 2.5),
+        (("heddle_request_stages", "search"), 1.0),
         (("heddle_search_recall_ratio", "vector"), 0.97),
         (("heddle_search_recall_lower_ratio", "vector"), 0.95),
         (("heddle_search_recall_checks", "vector"), 512),

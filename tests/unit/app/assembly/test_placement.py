@@ -19,7 +19,7 @@ from heddle.app.assembly.placement import (
     share_cores,
 )
 from heddle.core.errors import ConfigError
-from heddle.costs.memory_split import Bound, MemorySplit
+from heddle.costs.memory_split import Bound, MemorySplit, StageMix
 from heddle.engines.llm.lanes.lane_role import LaneRole
 from heddle.hosts.machine import MachineFacts
 
@@ -230,16 +230,17 @@ def test_more_llm_lanes_than_cores_are_refused():
 
 
 def test_a_memory_split_says_how_much_kv_there_is():
-    budgets = []
+    budgets, mix = [], StageMix(1.5, 2.0)
 
     def split(budget_bytes: int) -> MemorySplit:
         budgets.append(budget_bytes)
-        return MemorySplit(64 << 20, budget_bytes - (64 << 20), 3.5, Bound.RETRIEVAL)
+        return MemorySplit(64 << 20, budget_bytes - (64 << 20), 3.5, Bound.RETRIEVAL, mix)
 
     demand = Demand(GIB, 0, 0, llm_roles=(LaneRole.BOTH, LaneRole.BOTH))
     placement = plan_placement(machine(4), demand, None, split)
     assert placement.kv_bytes == 64 << 20
     assert 2 * budgets[0] < placement.limit_bytes
-    assert "64 MiB of KV pages for 3.50 requests/s, bound by retrieval" in placement.lines()[-1]
+    said = "64 MiB of KV pages for 3.50 requests/s of 1.5 generations and 2 searches each, bound by"
+    assert f"{said} retrieval" in placement.lines()[-1]
     assert plan_placement(machine(4), demand, 32 << 20, split).split is None
     assert plan_placement(machine(4), Demand(0, GIB, GIB), None, split).split is None

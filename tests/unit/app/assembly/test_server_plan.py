@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, asdict, replace
 from pathlib import Path
 
 import pytest
@@ -212,6 +212,10 @@ def test_a_memory_profile_of_this_model_decides_how_much_kv_there_is(model: Path
     assert plan.placement.kv_bytes == 48 << 20
     assert plan.placement.split is not None
     assert plan.placement.split.bound is Bound.LOAD
+    other = planned(generator=model, memory_profile=str(file), stage_mix="0,4")
+    assert other.placement.split is not None
+    assert other.placement.split.requests_per_s == 0.5
+    assert json.loads(json.dumps(asdict(other.placement)))["split"][3] == "retrieval"
     write_profile(replace(profile, generator="another"), file)
     with pytest.raises(ConfigError, match="was measured with another"):
         planned(generator=model, memory_profile=file)

@@ -2,12 +2,15 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from heddle.app.assembly import start as module
 from heddle.app.assembly.start import RunningServer, start
+from heddle.app.memory_profile import MemoryProfile, write_profile
+from heddle.app.models.model_files import generator_files
 from heddle.app.observe.tally import Tally
 from heddle.app.priming.reprime import Repriming
 from heddle.app.runtime_thread import RuntimeThread
@@ -16,6 +19,7 @@ from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.core.tasks import Optimizations
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
+from heddle.costs.memory_split import MeasuredCurves, RatePoint, StageMix
 from heddle.engines.embedding.lane_pool import LanePool
 from heddle.hosts.inline import InlineHost
 from heddle.hosts.lane_spec import EngineSpec
@@ -75,6 +79,15 @@ def build(spec: EngineSpec, epoch: int) -> EchoEngine:
     engine = EchoEngine(spec.name, epoch, EchoSettings())
     engine.kinds = spec.kinds
     return engine
+
+
+def with_profile(config: ServerConfig, file: Path) -> ServerConfig:
+    """Return the configuration with a memory profile of its model, for 1 generation, 3 searches."""
+    points = (RatePoint(1.0, 1.0), RatePoint(4.0, 2.0))
+    name = generator_files(Path(str(config.generator))).fingerprint
+    curves = MeasuredCurves({48 << 20: points}, points)
+    write_profile(MemoryProfile(curves, StageMix(1.0, 1.0), "oneshot", name, "Test"), file)
+    return replace(config, memory_profile=file, expected_rate=2.0, stage_mix="1,3")
 
 
 def submit(*_: object, **__: object) -> Handle:
@@ -146,6 +159,35 @@ def test_a_state_waits_for_the_thread_and_a_peek_does_not(
     assert running.peek().requests == 0
     with pytest.raises(HeddleError, match="closed"):
         running.state()
+
+
+def test_a_server_without_a_memory_profile_reviews_no_split(
+    config: ServerConfig, ended: list[str]
+) -> None:
+    running = started(config)
+    running.close()
+    assert (running.memory, running.peek().memory) == (None, None)
+
+
+def test_a_server_with_a_memory_profile_reviews_its_split(
+    config: ServerConfig, ended: list[str], tmp_path: Path
+) -> None:
+    running = started(with_profile(config, tmp_path / "memory.json"))
+    running.close()
+    assert running.memory is not None
+    assert (running.memory.expected_per_s, running.memory.planned.mix) == (2.0, (1.0, 3.0))
+    state = running.peek().memory
+    assert state is not None
+    assert state.kv_bytes == running.plan.placement.kv_bytes == 48 << 20
+
+
+def test_a_server_whose_kv_bytes_are_set_reviews_no_split(
+    config: ServerConfig, ended: list[str], tmp_path: Path
+) -> None:
+    config = with_profile(config, tmp_path / "memory.json")
+    running = started(replace(config, kv_cache_bytes=48 << 20))
+    running.close()
+    assert running.memory is None
 
 
 def test_an_empty_corpus_is_refused_before_anything_is_planned(

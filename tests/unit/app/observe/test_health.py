@@ -12,6 +12,7 @@ from heddle.app.observe.server_state import (
     EmbeddingLaneState,
     EmbeddingState,
     EngineState,
+    MemoryState,
     ReprimingState,
     ServerState,
 )
@@ -50,6 +51,7 @@ def test_the_fields_and_their_order_are_those_that_clients_know() -> None:
         "lanes",
         "embedding",
         "repriming",
+        "memory_split",
         "recall",
         "notes",
         "requests",
@@ -84,6 +86,7 @@ def test_measured_recall_and_services_are_shown_as_plain_values() -> None:
             engines={"vector": EngineState(0, 0, frame)},
             embedding=EmbeddingState({}, 0, {"embedding": lane}),
             repriming=ReprimingState(1, 2, 3, 4, "disk full"),
+            memory=MemoryState(64, 2.0, 2.0, 1.0, 128, 3.0, "start again"),
         )
     )
     assert health["recall"] == {"vector": {"recall": 0.98, "at_least": 0.95, "checks": 200}}
@@ -99,6 +102,8 @@ def test_measured_recall_and_services_are_shown_as_plain_values() -> None:
         }
     }
     assert health["repriming"]["problem"] == "disk full"
+    assert health["memory_split"]["advised_kv_bytes"] == 128
+    assert health["status"] == "ok"
     assert json.loads(json.dumps(health)) == health
 
 

@@ -223,6 +223,12 @@ def test_a_server_with_keys_is_not_asked_without_one(
     assert "and one is started: it asks for a key: set HEDDLE_API_KEY" in caplog.text
 
 
+def test_the_health_of_the_server_of_the_advert_and_of_no_other(front: Front):
+    assert RunningServer(front.advert).health()["status"] == "ok"
+    other = dataclasses.replace(front.advert, instance="another")
+    assert RunningServer(other).health() == {}
+
+
 def test_a_key_that_the_server_does_not_know_is_an_error(closed: Front):
     server = RunningServer(closed.advert, "other")
     for work in (lambda: server.search({"query": "x"}), lambda: list(server.ask({}))):
