@@ -3,7 +3,7 @@
 Source: HedraRAG §4.4, which solves eq. 2 for each new workflow, by its average stages.
 Deviates: the stages are those that requests have taken lately. A new split takes a restart, so
     only a lasting and notable gain in predicted throughput asks for one. A smaller size of KV pages
-    with the same throughput doesn't.
+    with the same throughput doesn't. (ADR 40)
 """
 
 from dataclasses import dataclass, replace
@@ -23,10 +23,14 @@ HOLD_S: Final = 300.0  # for which a change has to last before the advice follow
 
 
 class Replan(NamedTuple):
-    """What the present split serves of the requests that come now, and what a better one would."""
+    """What the present split serves of the requests that come now, and what a better one would.
+
+    `rate_per_s` of them are to be served.
+    """
 
     present: MemorySplit
     better: MemorySplit
+    rate_per_s: float
 
     @property
     def gain(self) -> float:
@@ -62,7 +66,7 @@ def find_replan(
     better = split_memory(curves, mix, rate_per_s, budget_bytes)
     if better.requests_per_s <= present.requests_per_s:
         return None
-    return Replan(present, better)
+    return Replan(present, better, rate_per_s)
 
 
 def review(state: ReplanState, found: Replan | None, now_s: float) -> ReplanState:

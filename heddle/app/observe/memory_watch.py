@@ -81,15 +81,15 @@ class MemoryWatch:
         advised = self._replan.advised
         budget_bytes = planned.kv_bytes + planned.rest_bytes
         present = predict_split(self.curves, mix, rate_per_s, budget_bytes, planned.kv_bytes)
-        advice = "" if advised is None else self._advice(advised, rate_per_s)
+        advice = "" if advised is None else self._advice(advised)
         self.state = _state(present, advised, advice)
         if advised is None and before is not None:
             log.info("the memory split fits the requests again")
         elif advised is not None and (before is None or _size(before) != _size(advised)):
             log.warning("%s", advice)
 
-    def _advice(self, advised: Replan, rate_per_s: float) -> str:
-        present, better = advised
+    def _advice(self, advised: Replan) -> str:
+        present, better, rate_per_s = advised
         settings = f"--stage-mix {stage_mix_text(better.mix)}"
         if rate_per_s > self.expected_per_s:
             settings += f" --expected-rate {rate_per_s:.3g}"

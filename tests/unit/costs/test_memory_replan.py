@@ -38,7 +38,7 @@ def found(gain: float, kv_bytes: int = 400) -> Replan:
     def split(size: int, requests_per_s: float) -> MemorySplit:
         return MemorySplit(size, 1000 - size, requests_per_s, Bound.GENERATION, WRITING)
 
-    return Replan(split(100, 2.0), split(kv_bytes, 2.0 * (1 + gain)))
+    return Replan(split(100, 2.0), split(kv_bytes, 2.0 * (1 + gain)), math.inf)
 
 
 def test_requests_that_write_more_want_more_pages() -> None:
@@ -64,7 +64,7 @@ def test_a_higher_rate_of_the_same_requests_wants_more_pages() -> None:
     slow = split_memory(CURVES, StageMix(1.0, 1.0), 1.0, 1000)
     replan = find_replan(CURVES, slow, StageMix(1.0, 1.0), 4.0)
     assert replan is not None
-    assert (slow.kv_bytes, replan.better.kv_bytes) == (100, 200)
+    assert (slow.kv_bytes, replan.better.kv_bytes, replan.rate_per_s) == (100, 200, 4.0)
 
 
 def test_fewer_pages_with_the_same_throughput_are_not_advised() -> None:
