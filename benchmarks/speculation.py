@@ -27,11 +27,13 @@ from typing import Final
 from benchmarks.coscheduling.asks import Ask, blocks_of
 from benchmarks.coscheduling.ratios import median, p99, ratio
 from benchmarks.speculating.engines import LLM_COSTS_S, SEARCH_SHARE
+from benchmarks.speculating.policies import OFF, OWN, UNGUARDED, Policy, server_of, virtual
 from benchmarks.speculating.recorded import Recording, recording
 from benchmarks.speculating.rivals import RIVALS
-from benchmarks.speculating.virtual_server import OFF, OWN, UNGUARDED, Policy, Served, VirtualServer
 from benchmarks.support.data import rows
 from benchmarks.support.wiki_index import wiki_index
+from benchmarks.virtual.clocked_server import Served
+from benchmarks.virtual.load import throughput_per_s
 from heddle.core.errors import InternalError
 
 LOADS: Final = (0.3, 0.8)
@@ -141,17 +143,21 @@ class Bench:
     def __init__(self, found: Recording, questions: Sequence[str], size: Size, seed: int) -> None:
         self._found, self._questions, self._size, self._seed = found, questions, size, seed
         self._texts: dict[float, list[str]] = {}  # of each load, as off wrote them
-        server = VirtualServer(found, OFF, seed)
         (asks,) = self._asks(size.saturating, 1, 0.0, 2)
-        self.capacity_per_s = server.per_s(asks, min(IN_FLIGHT, size.saturating // 2))
+        in_flight = min(IN_FLIGHT, size.saturating // 2)
+        ended = server_of(found, OFF, seed).serve_in_turn(virtual(asks), in_flight)
+        self.capacity_per_s = throughput_per_s([one.ended_s for one in ended])
 
     def cell(self, policy: Policy, load: float) -> Cell:
         """Serve the blocks of a load under a policy."""
         rate_per_s, size = load * self.capacity_per_s, self._size
-        server = VirtualServer(self._found, policy, self._seed)
+        server = server_of(self._found, policy, self._seed)
         for asks in self._asks(size.warm, 1, rate_per_s, 4):
-            server.serve(asks)
-        blocks = [server.serve(asks) for asks in self._asks(size.asks, size.blocks, rate_per_s, 3)]
+            server.serve(virtual(asks))
+        blocks = [
+            server.serve(virtual(asks))
+            for asks in self._asks(size.asks, size.blocks, rate_per_s, 3)
+        ]
         self._compare(policy, load, [served.text for block in blocks for served in block])
         cell = Cell.of(policy.name, load, blocks)
         print(

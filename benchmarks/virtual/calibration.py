@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 from benchmarks.coscheduling.asks import Ask, Nprobes, blocks_of
 from benchmarks.coscheduling.heavy_index import lists_of
 from benchmarks.coscheduling.search_calls import SearchCalls
+from benchmarks.virtual.clocked_server import VirtualAsk
 from benchmarks.virtual.contenders import FIFO, WAYS
 from benchmarks.virtual.load import Corpus, throughput_per_s
 from benchmarks.virtual.machine import Machine, llm_limits
@@ -29,7 +30,6 @@ from benchmarks.virtual.recorded_requests import (
     recorded_requests,
 )
 from benchmarks.virtual.scripts import DRAWN, FIVE, Script, drawn_scripts, means, recorded_script
-from benchmarks.virtual.server import VirtualAsk
 from heddle.core.errors import InputError
 from heddle.engines.vector.ivf.step_counts import PRIOR_S
 

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from benchmarks.virtual.clocked_server import VirtualAsk
 from benchmarks.virtual.contenders import FIFO, WAYS
 from benchmarks.virtual.machine import Machine
 from benchmarks.virtual.scripts import Script
-from benchmarks.virtual.server import VirtualAsk, VirtualServer, Way
+from benchmarks.virtual.server import VirtualServer, Way
 
 WARM_UP_SHARE: Final = 0.1  # of a run, after which requests count
 SATURATING: Final = 160

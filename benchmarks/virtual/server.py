@@ -1,16 +1,15 @@
 """A server on the virtual clock: the real runtime and the real engines, over costs."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from benchmarks.coscheduling.search_calls import PIECES, SearchCalls
+from benchmarks.virtual.clocked_server import ClockedServer, VirtualAsk
 from benchmarks.virtual.delay_port import DelayPort
 from benchmarks.virtual.machine import Machine
 from heddle.core.call_order import CallOrder, FirstServed
-from heddle.core.errors import InternalError
 from heddle.core.ports import EnginePort
 from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.llm.engine import LlmEngine, LlmSpec
@@ -20,7 +19,6 @@ from heddle.engines.vector.ivf.step_counts import PRIOR_S
 from heddle.passes.runner import PassRunner
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import FIRST_SERVED, POLICIES
-from heddle.runtime.events import Answer, RequestEvent, RequestFailed
 from heddle.runtime.region_plan import RegionPlanner
 from heddle.runtime.runtime import Runtime
 from heddle.simulator.cost_model_vector import SimulatedCorpus
@@ -34,12 +32,10 @@ from heddle.simulator.scripted.retrieval import (
 )
 from heddle.simulator.scripted.shared_core import CorePort, SharedCore
 from heddle.simulator.timeline import Timeline
-from heddle.workflow.workflow import Workflow
 
 EMBEDDING_ROWS: Final = 256
 VECTOR_ROWS: Final = 256
 TOOL_S: Final = 0.3  # a call to a web search
-DEADLINE_S: Final = 1e6  # no request of these ends before its answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +47,9 @@ class Way:
     speculates: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class VirtualAsk:
-    """A request: its workflow and inputs, when it comes [s]."""
-
-    workflow: Workflow
-    inputs: Mapping[str, object]
-    at_s: float
-
-
 @dataclass(slots=True)
 class VirtualServer:
-    """One server from its start until all requests are answered.
+    """One server from its start until all requests are answered: the real engines, over costs.
 
     Args:
         machine: what its engines cost.
@@ -77,56 +64,30 @@ class VirtualServer:
     passages: Sequence[int]
     timeline: Timeline = field(default_factory=Timeline)
     ports: list[CorePort] = field(default_factory=list)
-    runtime: Runtime = field(init=False)
-    _is_woken: bool = False
-    _timer_at_s: float = float("inf")
+    _clocked: ClockedServer = field(init=False)
 
     def __post_init__(self) -> None:
         self._build_engines()
         ports: list[EnginePort] = [*self.ports, DelayPort(self.timeline, TOOL_S)]
-        for port in ports:
-            port.subscribe(self._wake)
-        self.runtime = Runtime(
+        runtime = Runtime(
             ports=ports,
             planner=RegionPlanner(PassRunner(self.timeline, disabled=self.way.disabled)),
             policy=POLICIES[self.way.batching],
-            limits=RuntimeLimits(requests_max=1 << 20, deadline_s=DEADLINE_S),
+            limits=RuntimeLimits(requests_max=1 << 20),
             tokenizer=CountingTokenizer(self.machine.llm.context_tokens_max),
             passages=ScriptedPassages(self.passages),
             clock=self.timeline,
             speculates=self.way.speculates,
         )
+        self._clocked = ClockedServer(self.timeline, runtime)
 
     def serve(self, asks: Sequence[VirtualAsk]) -> list[float]:
         """Answer asks as they come; return how long each took [s]."""
-        taken_s = [0.0] * len(asks)
-
-        def ended(number: int, now_s: float) -> None:
-            taken_s[number] = now_s - asks[number].at_s
-
-        for number, ask in enumerate(asks):
-            self.timeline.at(ask.at_s, partial(self._submit, ask, partial(ended, number)))
-        self._run()
-        return taken_s
+        return [one.seconds for one in self._clocked.serve(asks)]
 
     def serve_in_turn(self, asks: Sequence[VirtualAsk], in_flight: int) -> list[float]:
         """Answer asks, `in_flight` at a time; return when each ended [s]. Arrivals don't count."""
-        ends_s: list[float] = []
-        left = iter(asks)
-
-        def begin() -> None:
-            ask = next(left, None)
-            if ask is not None:
-                self._submit(ask, ended)
-
-        def ended(now_s: float) -> None:
-            ends_s.append(now_s)
-            begin()
-
-        for _ in range(in_flight):
-            begin()
-        self._run()
-        return ends_s
+        return [one.ended_s for one in self._clocked.serve_in_turn(asks, in_flight)]
 
     def worked_s(self) -> dict[str, float]:
         """Return how long each engine's steps took in all [s]."""
@@ -177,34 +138,3 @@ class VirtualServer:
 
     def _device(self) -> SimulatedDevice:
         return SimulatedDevice(self.timeline, random.Random(0), jitter_share=0.0)
-
-    def _submit(self, ask: VirtualAsk, ended: Callable[[float], None]) -> None:
-        def hear(event: RequestEvent) -> None:
-            if isinstance(event, RequestFailed):
-                raise InternalError(
-                    f"{ask.workflow.name} on the virtual clock failed: {event.error}"
-                )
-            if isinstance(event, Answer):
-                ended(self.timeline.now_s())
-
-        self.runtime.submit(ask.workflow, ask.inputs, hear, now_s=self.timeline.now_s())
-        self._wake()
-
-    def _run(self) -> None:
-        while self._is_woken or self.timeline.step():
-            if self._is_woken:
-                self._cycle()
-
-    def _wake(self) -> None:
-        self._is_woken = True
-
-    def _cycle(self) -> None:
-        self._is_woken = False
-        wake_at_s = self.runtime.cycle(self.timeline.now_s())
-        if wake_at_s < min(self._timer_at_s, DEADLINE_S):
-            self._timer_at_s = wake_at_s
-            self.timeline.at(wake_at_s, self._ring)
-
-    def _ring(self) -> None:
-        self._timer_at_s = float("inf")
-        self._wake()

@@ -10,9 +10,10 @@ import pytest
 
 from benchmarks.contenders.hand_written import HAND_WRITTEN
 from benchmarks.contenders.port_client import AskClient, PortClient
+from benchmarks.virtual.clocked_server import VirtualAsk
 from benchmarks.virtual.contenders import FIFO, SAME, WAYS
 from benchmarks.virtual.machine import Machine, llm_limits
-from benchmarks.virtual.server import VirtualAsk, VirtualServer
+from benchmarks.virtual.server import VirtualServer
 from heddle.app.models.model_source import model_directory
 from heddle.app.models.prompt_files import prompts_of
 from heddle.core.commands import Admit

@@ -1,9 +1,10 @@
 import pytest
 
+from benchmarks.virtual.clocked_server import VirtualAsk
 from benchmarks.virtual.machine import Machine, llm_limits
 from benchmarks.virtual.recorded_requests import recorded_requests
 from benchmarks.virtual.scripts import DRAWN, Lengths, drawn_scripts, recorded_script
-from benchmarks.virtual.server import VirtualAsk, VirtualServer, Way
+from benchmarks.virtual.server import VirtualServer, Way
 from heddle.core.payloads import PrefillPayload, SearchPayload
 
 from .test_recorded_requests import IRG, MULTISTEP

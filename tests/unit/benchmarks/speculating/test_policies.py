@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks.coscheduling.asks import blocks_of
 from benchmarks.speculating.engines import RecordedScanner, search_numbers
+from benchmarks.speculating.policies import OFF, OWN, UNGUARDED, Policy, server_of, virtual
 from benchmarks.speculating.recorded import HITS, Recording
 from benchmarks.speculating.rivals import RIVALS
-from benchmarks.speculating.virtual_server import OFF, OWN, UNGUARDED, Policy, VirtualServer
 from heddle.simulator.device import SimulatedDevice
 from heddle.simulator.timeline import Timeline
 
@@ -73,8 +73,8 @@ def test_a_scan_in_pieces_finds_the_recorded_best(found):
 def test_no_policy_changes_an_answer_and_others_than_ralmspec_guess(found, policy):
     told, texts = [], []
     for one in (OFF, policy):
-        server = VirtualServer(found, one, 1)
-        blocks = [server.serve(block) for block in asks(found, 20, 4, 4.0, 5)]
+        server = server_of(found, one, 1)
+        blocks = [server.serve(virtual(block)) for block in asks(found, 20, 4, 4.0, 5)]
         texts.append([served.text for block in blocks for served in block])
         told.append([g for block in blocks for s in block for g in s.receipt.speculations])
     assert texts[0] == texts[1]
@@ -83,7 +83,10 @@ def test_no_policy_changes_an_answer_and_others_than_ralmspec_guess(found, polic
     assert has_guessed or policy.name == "ralmspec"
 
 
-def test_capacity_is_more_than_one_after_the_other(found):
+def test_asks_at_once_end_sooner_than_one_after_the_other(found):
     (saturating,) = asks(found, 20, 1, 0.0, 2)
-    at_once = VirtualServer(found, OFF, 1).per_s(saturating, 8)
-    assert at_once > VirtualServer(found, OFF, 1).per_s(saturating, 1)
+    at_once, alone = (
+        server_of(found, OFF, 1).serve_in_turn(virtual(saturating), in_flight)[-1].ended_s
+        for in_flight in (8, 1)
+    )
+    assert at_once < alone
