@@ -1,42 +1,18 @@
 """Only a loop's later turns can repeat a prompt, and no round of a text ever does."""
 
 from heddle.graph.primitive import PrefillConfig
-from heddle.graph.verify import verify
-from heddle.lowering.lower import lower_region
-from heddle.lowering.rounds import lower_round
-from heddle.lowering.scope import initial_scope
 from heddle.passes.skip_repeats import SkipRepeats
-from heddle.workflow.presets import irg
-from heddle.workflow.ragraph import END, START, RAGraph
+from tests.helpers.loops import marked_by, round_in_a_loop, turns_of_irg
 
 
 def marked(graph):
-    rewritten = SkipRepeats().apply(graph)
-    if rewritten is None:
-        return []
-    verify(rewritten)
-    assert rewritten.edges == graph.edges
-    prompts = [p for p in rewritten.primitives if isinstance(p.config, PrefillConfig)]
-    return [p.name for p in prompts if p.config.may_repeat]
+    return marked_by(SkipRepeats(), graph, PrefillConfig, "may_repeat")
 
 
 def test_the_later_turns_are_marked():
-    workflow = irg(turns=3).compile()
-    scope, found = initial_scope({"query": ""}), []
-    for _ in range(3):
-        region = lower_region(workflow, workflow.entries, scope)
-        found.append(marked(region.graph))
-        scope = region.scope
+    found = [marked(graph) for graph in turns_of_irg(3)]
     assert found == [[], ["answer.prefilling@1"], ["answer.prefilling@2"]]
 
 
 def test_rounds_of_a_text_are_not():
-    graph = RAGraph("rounds")
-    graph.add_retrieval("find", topk=2, output="docs")
-    graph.add_generation("write", "Write {docs}.", retrieve_every=4, query="{answer}")
-    graph.add_edge(START, "find").add_edge("find", "write").add_edge("write", lambda state: END)
-    workflow = graph.compile()
-    scope = lower_region(workflow, workflow.entries, initial_scope({"query": ""})).scope
-    region = lower_region(workflow, workflow.entries, scope)
-    (rounds,) = (p for p in region.graph.primitives if p.name == "write.rounds@1")
-    assert marked(lower_round(rounds, 0, 1)) == []
+    assert marked(round_in_a_loop()) == []
