@@ -87,7 +87,7 @@ SIZED = $(addprefix --requests ,$(REQUESTS)) $(addprefix --seed ,$(SEED)) $(addp
 attacks: setup
 	$(ATTACK).fuzz --requests 350 --only keys
 	$(ATTACK).chaos --requests 100 --only allow-changes --fault kill --fault corrupt
-	$(ATTACK).soak --requests 60 --warm-up 120
+	$(ATTACK).soak --requests 60 --warm-up 60
 
 fuzz: setup
 	$(ATTACK).fuzz $(SIZED)

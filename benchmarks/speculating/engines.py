@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.speculating.recorded import Recording
+from heddle.core.errors import InternalError
 from heddle.core.passages import Passage
 from heddle.core.ports import SteppedEngine
 from heddle.encoder.batch_scheduler import BatchLimits
@@ -114,8 +115,12 @@ class RecordedScanner:
         return ascending(distances, labels)
 
     def nearest_of(self, queries: NDArray[np.float32], allowed: Allowed, topk: int) -> SortedHits:
-        """Never called: nothing is filtered."""
-        raise NotImplementedError
+        """Never called.
+
+        Raises:
+            InternalError: it was.
+        """
+        raise InternalError("searches of this benchmark have no filter")
 
     def _merge(
         self,

@@ -1,4 +1,4 @@
-"""What engines tell of their state beside their load: the names in a frame's `gauges`."""
+"""The state of engines beside their load: the names in a frame's `gauges`."""
 
 from typing import Final
 

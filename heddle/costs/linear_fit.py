@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from heddle.core.cost_snapshot import CostSnapshot
 
 PRIOR_WEIGHT: Final = 1e-3  # how firmly the prior holds against the first few samples
-SECONDS_MIN: Final = 1e-6  # what a clock tells of less says nothing
+SECONDS_MIN: Final = 1e-6  # a clock that shows less says nothing
 SURPRISE: Final = 1.3  # times the prediction, or its inverse, in ...
 SURPRISES: Final = 6  # ... so many samples one after another: the device has changed ...
 LEARNT: Final = 10  # samples; before, surprises only mean that the prior was wrong

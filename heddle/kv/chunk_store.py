@@ -339,7 +339,7 @@ class ChunkStore:
         )
 
     def gauges(self) -> Mapping[str, float]:
-        """Return what the store tells of its state, by the names of `core.gauges`."""
+        """Return the state of the store, by the names of `core.gauges`."""
         stats = self.stats()
         return {
             CHUNK_KV_ENTRIES: stats.entries,

@@ -101,7 +101,7 @@ def end_guess(
     There is nothing to hand over: what was computed is in the lane's prefix index, for this prompt
     and any other that begins alike.
 
-    Mutates: the guess is gone, the receipt tells of it, and its outcome is counted.
+    Mutates: the guess is gone, it stands in the receipt, and its outcome is counted.
     """
     guess, prefill.guess = prefill.guess, None
     if guess is None:

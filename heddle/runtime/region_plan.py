@@ -23,7 +23,7 @@ class RegionPlan:
     """Everything about a region that doesn't depend on the request.
 
     `readers` maps keys from outside to their readers. `lowered` is the region's graph before any
-    pass; `passes` changed it; `fallbacks` tells of those that failed and were left out.
+    pass; `passes` changed it; `fallbacks` names those that failed and were left out.
     """
 
     primitives: Mapping[str, PrimitivePlan]

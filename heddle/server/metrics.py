@@ -288,7 +288,7 @@ def _engines(engines: Mapping[str, EngineState]) -> Iterator[Metric]:
 
 
 def _gauges(told: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
-    """Yield what engines tell of their state, by engine and name in `core.gauges`."""
+    """Yield the state of engines, by engine and name in `core.gauges`."""
     for (name, help_), states in ENGINE_GAUGES:
         family = GaugeMetricFamily(name, help_, labels=["engine", "state"])
         for engine, values in told.items():
