@@ -1,6 +1,7 @@
 """Blocks: the same arrivals for each contender, one contender after the other."""
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -32,13 +33,18 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One contender's block: how long each ask took [s], the share of time that was stolen."""
+    """One contender's block: how long each ask took [s], the share of time that was stolen.
+
+    `worked_s` is how long the steps of each engine took in all [s]: contenders that do the same
+    work on a machine that stays as fast have about the same.
+    """
 
     cell: str
     contender: str
     number: int
     latencies_s: tuple[float, ...]
     stolen: float
+    worked_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,7 @@ async def run_block(
 
 async def _once(contender: Contender, cell: str, number: int, asks: Sequence[Ask]) -> Ran:
     salt = f"{cell}-{number}-{contender.name}-{next(_runs)}"
+    before_s = Counter(contender.generations.worked_s)
     driver = contender.make(contender.lanes, salt, contender.generations)
     try:
         with Stolen() as stolen:
@@ -100,7 +107,8 @@ async def _once(contender: Contender, cell: str, number: int, asks: Sequence[Ask
         raise
     await driver.end()
     seconds = tuple(one.seconds for one in took)
-    block = Block(cell, contender.name, number, seconds, stolen.share)
+    worked_s = dict(Counter(contender.generations.worked_s) - before_s)
+    block = Block(cell, contender.name, number, seconds, stolen.share, worked_s)
     return Ran(block, tuple(asks), tuple(one.text for one in took))
 
 
@@ -114,7 +122,7 @@ def _print(block: Block) -> None:
     print(
         f"{block.cell:<13} {block.contender:<18} block {block.number}: "
         f"p50 {median(block.latencies_s):.3f} s, worst {max(block.latencies_s):.3f} s, "
-        f"stolen {block.stolen:.1%}",
+        f"engines worked {sum(block.worked_s.values()):.1f} s, stolen {block.stolen:.1%}",
         flush=True,
     )
 
