@@ -6,6 +6,7 @@ NamedTuples, because making them is a good part of the runtime's own work. (fram
 from enum import Enum
 from typing import NamedTuple
 
+from heddle.core.payloads import PrefillPayload
 from heddle.core.results import KvHandle
 from heddle.core.tasks import Priority, Task
 
@@ -58,6 +59,16 @@ class Steer(NamedTuple):
     kv_sent: KvSent | None = None
 
 
+class LoadKv(NamedTuple):
+    """Read what is stored of a prompt's passages from disk into host memory.
+
+    The prompt is not begun, and nothing answers. An engine without such a store, or without room,
+    leaves it.
+    """
+
+    prompt: PrefillPayload
+
+
 class Cancel(NamedTuple):
     """End a task; the lane answers with its one terminal event."""
 
@@ -70,4 +81,4 @@ class Release(NamedTuple):
     handle: KvHandle
 
 
-Command = Admit | Amend | Steer | Cancel | Release
+Command = Admit | Amend | Steer | LoadKv | Cancel | Release

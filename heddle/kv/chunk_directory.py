@@ -111,16 +111,28 @@ class ChunkDirectory:
 
         Mutates: warms the entry; counts the hit by its kind, or the miss.
         """
-        for probe in probes:
-            entry = self._at(probe)
-            if entry is not None:
-                self.hits[probe.kind] += 1
-                entry.heat = warmed(entry.heat, now_s, self._half_life_s)
-                tier = self.tier_of(entry.record.key)
-                assert tier is not None, "an entry without a tier was found"
-                return Found(entry.record, probe.kind, tier, entry.nbytes)
-        self.hits[HitKind.MISS] += 1
-        return None
+        found = self._first(probes)
+        if found is None:
+            self.hits[HitKind.MISS] += 1
+            return None
+        probe, entry = found
+        self.hits[probe.kind] += 1
+        entry.heat = warmed(entry.heat, now_s, self._half_life_s)
+        tier = self.tier_of(entry.record.key)
+        assert tier is not None, "an entry without a tier was found"
+        return Found(entry.record, probe.kind, tier, entry.nbytes)
+
+    def key_on_disk(self, probes: Iterable[Probe]) -> bytes | None:
+        """Return the key of the first entry that a probe meets, if it lies on disk alone.
+
+        It counts as no use.
+        """
+        found = self._first(probes)
+        if found is None:
+            return None
+        key = found[1].record.key
+        is_loading = self.load_of(key) is not None
+        return key if self.tier_of(key) is Tier.DISK and not is_loading else None
 
     def tier_of(self, key: bytes) -> Tier | None:
         """Return the nearest tier that holds an entry whole; None if there is none yet."""
@@ -280,6 +292,13 @@ class ChunkDirectory:
         for keys in (*self._by_alias.values(), *self._by_source.values()):
             assert keys, "an index has kept an empty list"
             assert keys.keys() <= self._entries.keys(), "an index names an entry that is gone"
+
+    def _first(self, probes: Iterable[Probe]) -> tuple[Probe, _Entry] | None:
+        for probe in probes:
+            entry = self._at(probe)
+            if entry is not None:
+                return probe, entry
+        return None
 
     def _at(self, probe: Probe) -> _Entry | None:
         if probe.kind is not HitKind.ALIAS:

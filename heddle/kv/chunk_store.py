@@ -177,6 +177,25 @@ class ChunkStore:
             stored = self._host[key]
         return stored.entry()
 
+    def load(self, chunks: Iterable[Iterable[Probe]]) -> int:
+        """Start to load the first entry that each chunk's probes meet, where it is on disk alone.
+
+        For prompts that may come: it counts as no use, pins nothing, and ends where the loads that
+        wait, or the entries that are pinned, leave no room.
+
+        Returns: how many loads have begun.
+        """
+        begun = 0
+        with self._lock:
+            for probes in chunks:
+                key = self._directory.key_on_disk(probes)
+                if key is None:
+                    continue
+                if not self._start_load(key, Tier.DISK):
+                    break
+                begun += 1
+        return begun
+
     @property
     def has_completed(self) -> bool:
         """Whether a load has ended that `completed` has not told of."""

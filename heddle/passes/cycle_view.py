@@ -123,7 +123,9 @@ class CycleView:
     The wavefront of an engine stands in the order in which its primitives would be sent.
 
     `provisional` are the prompts that searches under way have brought forth since the last cycle;
-    where it `speculates`, partial hits are looked at between the steps of a search.
+    where it `speculates`, partial hits are looked at between the steps of a search. `stored` are
+    those of requests that take chunks' KV from a store: they aren't computed ahead, but what lies
+    on disk of it can be read ahead, and was not yet for these passages.
     """
 
     now_s: float
@@ -131,6 +133,7 @@ class CycleView:
     engines: Mapping[str, EngineView]
     provisional: tuple[Provisional, ...] = ()
     speculates: bool = False
+    stored: tuple[Provisional, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,4 +196,15 @@ class SpeculateDecode:
     gain_s: float
 
 
-Edit = SetBudget | Reorder | AddEdge | Replace | Speculate | SpeculateDecode
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Edit: read what is stored of a prompt's passages from disk. `gain_s` is the predicted gain.
+
+    Of a prompt in `CycleView.stored`.
+    """
+
+    provisional: Provisional
+    gain_s: float
+
+
+Edit = SetBudget | Reorder | AddEdge | Replace | Speculate | SpeculateDecode | Prefetch

@@ -10,6 +10,7 @@ from heddle.passes.cycle_view import (
     CycleView,
     Edit,
     Key,
+    Prefetch,
     Ready,
     Reorder,
     Replace,
@@ -65,6 +66,9 @@ def _check_edit(
         case Speculate(provisional=provisional) | SpeculateDecode(provisional=provisional):
             if provisional not in view.provisional:
                 raise InternalError(f"{provisional!r} is not offered")
+        case Prefetch(provisional=provisional):
+            if provisional not in view.stored:
+                raise InternalError(f"{provisional!r} has no stored KV that could be read")
 
 
 def _check_number(edit: Edit, name: str, value: object) -> None:

@@ -15,6 +15,7 @@ from heddle.passes.decompose_stages import DecomposeStages
 from heddle.passes.draft_answers import DraftAnswers
 from heddle.passes.edit_check import check_edits
 from heddle.passes.pipeline_decoding import PipelineDecoding
+from heddle.passes.prefetch_kv import PrefetchKv
 from heddle.passes.prune_dependencies import PruneDependencies
 from heddle.passes.rewrite_check import check_rewrite
 from heddle.passes.skip_repeats import SkipRepeats
@@ -75,6 +76,7 @@ CYCLE_PASSES: Final[tuple[CyclePass, ...]] = (
     SplitSubstages(),
     SpeculatePrefill(),
     SpeculateGeneration(),  # behind the prompts of the pass before
+    PrefetchKv(),
 )
 
 

@@ -25,7 +25,7 @@ from heddle.costs.win_rate import WinRates
 from heddle.graph.primitive import DecodeConfig, Primitive
 from heddle.runtime.batching import Pending, Take
 from heddle.runtime.events import TokenDelta
-from heddle.runtime.guess import end_guess, guessable
+from heddle.runtime.guess import end_guess, may_guess, readers_of, takes_stored_kv
 from heddle.runtime.lane import Lane
 from heddle.runtime.long_prompts import LongPrompt, LongPrompts
 from heddle.runtime.object_store import ObjectStore
@@ -355,7 +355,8 @@ class Dispatcher:
         part = split_rows(run.payload, first_row, run.rows_sent)
         # One row of several finds a part of the passages.
         is_alone = run.payload.rows == 1 and not run.is_growing
-        is_watched = self.speculates and is_alone and bool(guessable(request, run))
+        is_watched = self.speculates and is_alone and self.may_look(request)
+        is_watched = is_watched and bool(readers_of(request, run))
         self.tasks.send(
             lane,
             request,
@@ -366,6 +367,16 @@ class Dispatcher:
             report_every=int(is_watched),
             now_s=now_s,
         )
+
+    def may_look(self, request: Request) -> bool:
+        """Whether prompts of a request could use what their searches have found by now."""
+        return may_guess(request) or self.may_read_kv(request)
+
+    def may_read_kv(self, request: Request) -> bool:
+        """Whether a request's prompts take stored KV, of which some lies on disk."""
+        if not takes_stored_kv(request):
+            return False
+        return self.lane_for(PrimitiveKind.PREFILLING).has_kv_on_disk
 
     def _end_asking(self, request: Request, prefill: PrimitiveRun) -> None:
         """Give up on a question that is still to be run: the prompt itself is sent now."""

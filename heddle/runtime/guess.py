@@ -26,14 +26,13 @@ class Reader(NamedTuple):
         return self.prefill.waits == 1 and (self.collect is None or self.collect.waits == 1)
 
 
-def guessable(request: Request, search: PrimitiveRun) -> Sequence[Reader]:
-    """Return the prefills whose prompts show what this search finds, and may be computed ahead.
+def readers_of(request: Request, search: PrimitiveRun) -> Sequence[Reader]:
+    """Return the prefills whose prompts show what this search finds.
 
-    Where answers may be approximate by chunk KV, a prompt is not computed from its beginning, and
-    a ranking by words is not known before the search is over.
+    A ranking by words is not known before the search is over.
     """
     config = search.primitive.config
-    if not may_guess(request) or not isinstance(config, SearchConfig) or config.words:
+    if not isinstance(config, SearchConfig) or config.words:
         return ()
     found: list[Reader] = []
     for run in _waiting(request, search):
@@ -53,9 +52,12 @@ def _waiting(request: Request, run: PrimitiveRun) -> list[PrimitiveRun]:
 
 def may_guess(request: Request) -> bool:
     """Whether prompts of a request may be computed ahead, from their beginning."""
-    mode = request.optimizations
-    is_fused = mode is Optimizations.APPROX and request.kv_reuse.is_approximate
-    return mode is not Optimizations.OFF and not is_fused
+    return request.optimizations is not Optimizations.OFF and not takes_stored_kv(request)
+
+
+def takes_stored_kv(request: Request) -> bool:
+    """Whether prompts of a request take the KV of chunks from a store."""
+    return request.optimizations is Optimizations.APPROX and request.kv_reuse.is_approximate
 
 
 def guess_kind(request: Request, prefill: PrimitiveRun, engine: str) -> tuple[str, ...]:

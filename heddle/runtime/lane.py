@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from heddle.core.frames import Frame, Load
+from heddle.core.gauges import CHUNK_KV_DISK_BYTES, CHUNK_KV_HOST_BYTES
 from heddle.core.ports import EnginePort
 from heddle.costs.throughput import ThroughputCurve
 from heddle.passes.cycle_view import EngineView
@@ -70,6 +71,12 @@ class Lane:
             return math.inf
         curve = ThroughputCurve.of(self.last.costs if self.last else None)
         return 0.0 if curve is None else curve.seconds(self.tokens_left)
+
+    @property
+    def has_kv_on_disk(self) -> bool:
+        """Whether it holds stored KV that isn't all in host memory."""
+        gauges = {} if self.last is None else self.last.gauges
+        return gauges.get(CHUNK_KV_DISK_BYTES, 0.0) > gauges.get(CHUNK_KV_HOST_BYTES, 0.0)
 
     def learn_stage(self, seconds: float) -> None:
         """Fold in how long one task took from sending to its result [s]."""

@@ -159,6 +159,7 @@ class Receipt:
         accepted_tokens: of these, tokens that were right: each has saved a step of the model.
         rows_ahead: texts embedded, queries searched for and vectors stored before the list or
             stage that they are of was whole.
+        kv_prefetches: prompts whose passages' stored KV was read from disk while their search ran.
         edits: what cycle passes changed of it while it was under way, in words.
         barriers: where a workflow function waited for a value, and the passes that could not act
             across it, as no pass saw its later calls before.
@@ -200,6 +201,7 @@ class Receipt:
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     rows_ahead: int = 0
+    kv_prefetches: int = 0
     edits: tuple[str, ...] = ()
     barriers: tuple[str, ...] = ()
 
@@ -241,6 +243,7 @@ class ReceiptDraft:
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     rows_ahead: int = 0
+    kv_prefetches: int = 0
     edits: list[str] = field(default_factory=list)
     barriers: list[str] = field(default_factory=list)
 
@@ -321,6 +324,7 @@ class ReceiptDraft:
             drafted_tokens=self.drafted_tokens,
             accepted_tokens=self.accepted_tokens,
             rows_ahead=self.rows_ahead,
+            kv_prefetches=self.kv_prefetches,
             edits=tuple(self.edits),
             barriers=tuple(self.barriers),
         )

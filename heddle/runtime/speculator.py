@@ -1,9 +1,10 @@
 """Prompts computed while their search still runs: what could be, and what is. (HedraRAG §4.3)"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from heddle.core.commands import LoadKv
 from heddle.core.errors import HeddleError
 from heddle.core.frames import Progress
 from heddle.core.passages import Passage
@@ -12,10 +13,10 @@ from heddle.core.ports import PassageSource
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
 from heddle.graph.primitive import CollectConfig, DecodeConfig, SearchConfig
-from heddle.passes.cycle_view import Provisional, Speculate, SpeculateDecode
+from heddle.passes.cycle_view import Prefetch, Provisional, Speculate, SpeculateDecode
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.folding import first_passages, passages_so_far
-from heddle.runtime.guess import guess_kind, guessable, may_guess
+from heddle.runtime.guess import guess_kind, readers_of, takes_stored_kv
 from heddle.runtime.lane import Lane
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.repeats import draft_of
@@ -118,6 +119,13 @@ class Offer(NamedTuple):
     lane: Lane
 
 
+class Offered(NamedTuple):
+    """Prompts that could be computed ahead, and those of which stored KV could be read ahead."""
+
+    prompts: tuple[Provisional, ...]
+    stored: tuple[Provisional, ...]
+
+
 @dataclass(slots=True)
 class Speculator:
     """Makes prompts of partial hits, and sends those that a cycle pass chooses.
@@ -130,6 +138,8 @@ class Speculator:
         requests: where a request ends whose prompt breaks an invariant.
         passages: turns chunk ids into passages; None = they are nothing but ids.
 
+    Where a request's prompts take stored KV they are offered to have that read from disk instead.
+
     Mutates: the guesses of prefills that wait, the task table.
     """
 
@@ -138,19 +148,22 @@ class Speculator:
     passages: PassageSource | None
     _looks: dict[Key, Look | Lead] = field(default_factory=dict)  # the newest of each prefill
     _offers: dict[Key, Offer | None] = field(default_factory=dict)  # None = it can't be made
+    _read: dict[Key, tuple[int, ...]] = field(default_factory=dict)  # passages whose KV was read
 
     def hear(self, task: TaskRun, event: Progress, now_s: float) -> None:
         """Take in what a search has found by now, and how likely that is to stay."""
         if not event.probability or not 0 < event.fraction < 1:
             return
-        for reader in guessable(task.request, task.run):
+        if not self.dispatcher.may_look(task.request):
+            return
+        for reader in readers_of(task.request, task.run):
             if reader.waits_alone:
                 key = task.request.id, reader.prefill.primitive.name
                 self._take(key, Look(task, event, *reader, now_s, 1, 0))
 
     def hear_rows(self, request: Request, search: PrimitiveRun, now_s: float) -> None:
         """Take in that some queries of a search are answered, if a prompt can begin with them."""
-        if not may_guess(request):
+        if not self.dispatcher.may_look(request):
             return
         hits = tuple(part for part in search.first_parts() if isinstance(part, Hits))
         if not hits:
@@ -172,7 +185,7 @@ class Speculator:
                 self._offers.pop(key, None)
         self._looks[key] = look
 
-    def offered(self, now_s: float) -> tuple[Provisional, ...]:
+    def offered(self, now_s: float) -> Offered:
         """Return the prompts that could be computed ahead now, by what searches have told.
 
         They are made here, when all that has arrived is known: a prompt costs the runtime more
@@ -181,9 +194,18 @@ class Speculator:
         for key in [key for key, look in self._looks.items() if not look.is_open]:
             del self._looks[key]
             self._offers.pop(key, None)
-        found: list[Provisional] = []
+            self._read.pop(key, None)
+        prompts: list[Provisional] = []
+        stored: list[Provisional] = []
         for key, look in self._looks.items():
-            self.requests.guard(look.request, now_s, self._consider, key, look, found, now_s)
+            if takes_stored_kv(look.request):
+                consider, found = self._consider_kv, stored
+            else:
+                consider, found = self._consider, prompts
+            self.requests.guard(look.request, now_s, consider, key, look, found, now_s)
+        return Offered(*(self._of_open(found) for found in (prompts, stored)))
+
+    def _of_open(self, found: Sequence[Provisional]) -> tuple[Provisional, ...]:
         return tuple(prompt for prompt in found if prompt.request_id in self.requests.open)
 
     def begin(self, edit: Speculate, now_s: float) -> None:
@@ -204,6 +226,17 @@ class Speculator:
             edit.gain_s,
             now_s,
         )
+
+    def read_kv(self, edit: Prefetch) -> None:
+        """Have the engine read what is stored of a prompt's passages."""
+        key = edit.provisional.key
+        offer = self._offers[key]
+        assert offer is not None, "a prompt that can't be made was chosen"
+        if self._read.get(key) == offer.look.chunk_ids:
+            return  # another pass has chosen it, too
+        self._read[key] = offer.look.chunk_ids
+        offer.lane.port.send(LoadKv(offer.prompt))
+        offer.look.request.receipt.kv_prefetches += 1
 
     def write_on(self, edit: SpeculateDecode, now_s: float) -> None:
         """Send a decode behind a prompt that was sent ahead in this cycle; else do nothing."""
@@ -249,6 +282,7 @@ class Speculator:
         """Forget all looks: no search is under way."""
         self._looks.clear()
         self._offers.clear()
+        self._read.clear()
 
     def _consider(
         self, key: Key, look: Look | Lead, found: list[Provisional], now_s: float
@@ -261,34 +295,52 @@ class Speculator:
             if prefill.guess.chunk_ids == look.chunk_ids or (is_right and not lane.is_idle):
                 return
             self.dispatcher.end_guess(request, prefill, now_s, is_adopted=is_right)
-        rest_s = look.rest_s(now_s)
-        if lane.work_s >= rest_s:
+        if lane.work_s >= look.rest_s(now_s):
             return
+        offered = self._offer(key, look, lane, now_s)
+        if offered is None:
+            return
+        decode = _rider(look)
+        config = None if decode is None else decode.primitive.config
+        kind = guess_kind(request, prefill, lane.port.name)
+        found.append(
+            replace(
+                offered,
+                win_rate=self.dispatcher.win_rates.ratio(kind, now_s),
+                decode_tokens=config.sampling.max_tokens if isinstance(config, DecodeConfig) else 0,
+            )
+        )
+
+    def _consider_kv(
+        self, key: Key, look: Look | Lead, found: list[Provisional], now_s: float
+    ) -> None:
+        """Offer a prompt whose passages' KV was not read ahead yet, where some lies on disk."""
+        if self._read.get(key) == look.chunk_ids or not self.dispatcher.may_read_kv(look.request):
+            return
+        lane = self.dispatcher.lane_for(PrimitiveKind.PREFILLING)
+        offered = self._offer(key, look, lane, now_s)
+        if offered is not None:
+            found.append(offered)
+
+    def _offer(self, key: Key, look: Look | Lead, lane: Lane, now_s: float) -> Provisional | None:
+        """Offer a prompt with the passages of a look; None where it can't be made."""
         if key not in self._offers:
             prompt = self._prompt(look)
             self._offers[key] = None if prompt is None else Offer(look, prompt, lane)
         offer = self._offers[key]
         if offer is None:
-            return
+            return None
         self._offers[key] = offer = Offer(look, offer.prompt, lane)
-        decode = _rider(look)
-        config = None if decode is None else decode.primitive.config
-        found.append(
-            Provisional(
-                request.id,
-                prefill.primitive.name,
-                lane.port.name,
-                len(offer.prompt.token_ids),
-                look.probability,
-                rest_s,
-                self.dispatcher.win_rates.ratio(
-                    guess_kind(request, prefill, lane.port.name), now_s
-                ),
-                look.chunk_ids,
-                look.number,
-                look.stable,
-                config.sampling.max_tokens if isinstance(config, DecodeConfig) else 0,
-            )
+        return Provisional(
+            look.request.id,
+            look.prefill.primitive.name,
+            lane.port.name,
+            len(offer.prompt.token_ids),
+            look.probability,
+            look.rest_s(now_s),
+            chunk_ids=look.chunk_ids,
+            looks=look.number,
+            looks_stable=look.stable,
         )
 
     def _prompt(self, look: Look | Lead) -> PrefillPayload | None:
@@ -319,7 +371,8 @@ class Speculator:
         found = first_passages(lead.hits, search.config, self.passages, request.tenant)
         store = _collected(request.store, lead.collect, found)
         key = lead.collect.primitive.writes[0]
-        return self.dispatcher.lead(request, lead.prefill.primitive, key, store)
+        prompt = self.dispatcher.lead(request, lead.prefill.primitive, key, store)
+        return replace(prompt, reuse=request.kv_reuse) if takes_stored_kv(request) else prompt
 
 
 def _collected(store: ObjectStore, collect: PrimitiveRun, found: Sequence[Passage]) -> ObjectStore:

@@ -9,6 +9,7 @@ from heddle.passes.cycle_view import (
     AddEdge,
     CycleView,
     Edit,
+    Prefetch,
     Reorder,
     Replace,
     SetBudget,
@@ -48,7 +49,7 @@ class Steering:
             self.speculator.forget_looks()
 
     def _look(self, now_s: float) -> None:
-        provisional = self.speculator.offered(now_s)  # first: a request may end by it
+        offered = self.speculator.offered(now_s)  # first: a request may end by it
         wavefront = tuple(
             ready
             for lane in self.lanes.values()
@@ -57,7 +58,12 @@ class Steering:
         )
         engines = {n: lane.view() for n, lane in self.lanes.items()}
         view = CycleView(
-            now_s, wavefront, engines, provisional, self.speculator.dispatcher.speculates
+            now_s,
+            wavefront,
+            engines,
+            offered.prompts,
+            self.speculator.dispatcher.speculates,
+            offered.stored,
         )
         for edit in self.runner.look(view):
             self._carry_out(edit, now_s)
@@ -80,6 +86,8 @@ class Steering:
                 self.speculator.begin(edit, now_s)
             case SpeculateDecode():
                 self.speculator.write_on(edit, now_s)
+            case Prefetch():
+                self.speculator.read_kv(edit)
 
     def _add_edge(self, edit: AddEdge) -> None:
         request = self.requests[edit.request_id]

@@ -61,6 +61,9 @@ RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
     "rows_ahead": Name(
         "heddle_rows_ahead", "Searches that began before the list that they are of was whole."
     ),
+    "kv_prefetches": Name(
+        "heddle_kv_prefetches", "Prompts whose stored KV was read while their search still ran."
+    ),
     "texts_truncated": Name("heddle_texts_truncated", "Texts cut to the embedder's limit."),
     "texts_windowed": Name(
         "heddle_texts_windowed", "Texts longer than that limit, read in windows."

@@ -74,6 +74,7 @@ class FakePort:
         self.shown = {}
         self.tokens = tokens
         self.costs = None
+        self.gauges = {}
         self.commands = []
         self.open = {}
         self._arrived = []
@@ -136,7 +137,7 @@ class FakePort:
         if not lost:
             epoch = self.epoch if epoch is None else epoch
             frame = Frame(self.name, epoch, 0.001, tuple(events), number=self._number)
-            self.deliver(frame._replace(costs=self.costs))
+            self.deliver(frame._replace(costs=self.costs, gauges=self.gauges))
 
     def deliver(self, frame):
         self._arrived.append(frame)

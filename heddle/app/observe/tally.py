@@ -36,6 +36,7 @@ RECEIPT_COUNTS: Final = (
     "drafted_tokens",
     "accepted_tokens",
     "rows_ahead",
+    "kv_prefetches",
     "texts_truncated",
     "texts_windowed",
     "lists_probed",

@@ -16,6 +16,7 @@ from heddle.core.commands import (
     Amend,
     Cancel,
     Command,
+    LoadKv,
     Release,
     Steer,
 )
@@ -227,6 +228,9 @@ class LlmEngine:
                 self._amend(command)
             case Steer():
                 self._steer(command)
+            case LoadKv(prompt=prompt):
+                if self._fuser is not None:
+                    self._fuser.load(prompt)
             case Cancel():
                 self._cancel(command.task_id)
             case Release():

@@ -196,6 +196,29 @@ def test_an_entry_evicted_from_host_memory_is_loaded_from_disk(tmp_path):
         check(store)
 
 
+def test_what_may_be_wanted_is_loaded_and_counts_as_no_use(tmp_path):
+    filled(tmp_path, 1, 2)
+    bell = Bell()
+    with opened(tmp_path, wake=bell) as store:
+        before = store.stats().hits
+        probes = [keys_of(chunk).probes(0) for chunk in (1, 2, 3)]
+        assert store.load(probes) == 2, "nothing is stored of the third"
+        assert store.load(probes) == 0, "they are on their way, or there"
+        for _ in range(2):
+            bell.wait()
+        assert {loaded.key for loaded in store.completed()} == {key(1), key(2)}
+        assert store.load(probes) == 0
+        assert store.stats().hits == before
+        assert look(store, 1).tier is Tier.HOST
+        check(store)
+
+
+def test_loads_of_what_may_be_wanted_end_where_there_is_no_room(tmp_path):
+    filled(tmp_path, 1, 2, 3)
+    with opened(tmp_path, loads_max=1) as store:
+        assert store.load([keys_of(chunk).probes(0) for chunk in (1, 2, 3)]) == 1
+
+
 def test_a_second_fetch_joins_the_load_and_counts_as_a_pin_of_its_own(tmp_path, monkeypatch):
     filled(tmp_path, 1)
     gate, bell, reads = threading.Event(), Bell(), []

@@ -83,6 +83,8 @@ def early_work(measured: Measured) -> Iterator[str]:
         yield f"tokens of earlier texts that were checked: {counts}"
     if receipt.rows_ahead:
         yield f"embedded or searched for while their list was written: {receipt.rows_ahead}"
+    if receipt.kv_prefetches:
+        yield f"stored KV read from disk while the search ran: {receipt.kv_prefetches} prompts"
     if receipt.speculations:
         used = sum(one.is_adopted for one in receipt.speculations)
         yield f"prompts computed ahead: {len(receipt.speculations)}, of which {used} were used"

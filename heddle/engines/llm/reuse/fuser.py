@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.kv_reuse import AUTO, RATIO_DEFAULT, KvReuse, ReusePolicy
+from heddle.core.payloads import PrefillPayload
 from heddle.core.results import FusedKv
 from heddle.costs.load_choice import LoadChoice, choose_loads
 from heddle.engines.llm.fusion.asked_questions import AskedQuestions, QuestionScorer
@@ -92,6 +93,10 @@ class ChunkCache(Protocol):
 
     def keeps(self, record: ChunkRecord) -> bool:
         """Whether this very entry lies on disk, or is on its way there."""
+        ...
+
+    def load(self, chunks: Iterable[Iterable[Probe]]) -> int:
+        """Start to load entries that are on disk alone; return how many."""
         ...
 
     @property
@@ -190,13 +195,8 @@ class Fuser:
         if not layout.has_question:
             _reuse_nothing(prompt, layout, (NO_QUESTION,))
             return
-        keys = self.keys_of(prompt, layout)
-        # The first chunk's raw KV right behind the prefix is lossless; primed KV isn't.
-        probes = [
-            keys.probes(index, primed=prompt.reuse.primed and index > 0)
-            for index in range(len(layout.chunks))
-        ]
-        found = self.look_up(probes, now_s)
+        keys = self.keys_of(prompt.token_ids, prompt.salt, layout)
+        found = self.look_up(_probes(keys, layout, prompt.reuse), now_s)
         if prompt.reuse.primed:
             prompt.unprimed = _unprimed(layout, found)
         fetched, choice = _worth_fetching(
@@ -223,6 +223,17 @@ class Fuser:
         logs = policy in (ReusePolicy.CACHECRAFT, ReusePolicy.CACHECRAFT_FIXED)
         if prompt.captures and logs and not prompt.row.spans:
             prompt.attention = AttentionLog(layout, [capture.start for capture in prompt.captures])
+
+    def load(self, prompt: PrefillPayload) -> int:
+        """Start to read what is stored of a prompt's chunks from disk; return how many are read.
+
+        For a prompt that may come: nothing waits, and nothing is pinned for it.
+        """
+        layout = layout_of(prompt.segments)
+        if layout is None or not prompt.reuse.is_approximate:
+            return 0
+        keys = self.keys_of(prompt.token_ids, prompt.cache_salt, layout)
+        return self._cache.load(_probes(keys, layout, prompt.reuse))
 
     def scores_ahead(self, prompt: Prompt) -> ScoredAhead:
         """Return what a fused prompt's question looks at, where it was run ahead of the prompt."""
@@ -332,10 +343,9 @@ class Fuser:
         slots = prompt.row.slots(np.arange(capture.start, capture.stop))
         self._cache.put(self._exporter.export_chunk(slots, record), now_s, ended)
 
-    def keys_of(self, prompt: Prompt, layout: PromptLayout) -> PromptKeys:
+    def keys_of(self, token_ids: Sequence[int], salt: str, layout: PromptLayout) -> PromptKeys:
         """Return the keys of a prompt's chunks."""
-        prefix = prompt.token_ids[: layout.prefix_stop]
-        keys = PromptKeys(self._fingerprint, prompt.salt, prefix)
+        keys = PromptKeys(self._fingerprint, salt, tuple(token_ids[: layout.prefix_stop]))
         for chunk in layout.chunks:
             keys.append(chunk.token_ids, chunk.chunk_id, is_public=chunk.is_public)
         return keys
@@ -359,6 +369,16 @@ class Fuser:
             before=keys.chunks[:index],
             error=error,
         )
+
+
+def _probes(keys: PromptKeys, layout: PromptLayout, reuse: KvReuse) -> list[Iterable[Probe]]:
+    """Return what to look for, for each chunk of a prompt.
+
+    The first chunk's raw KV right behind the prefix is lossless; primed KV isn't.
+    """
+    return [
+        keys.probes(index, primed=reuse.primed and index > 0) for index in range(len(layout.chunks))
+    ]
 
 
 def _unprimed(layout: PromptLayout, found: Mapping[int, Found]) -> tuple[int, ...]:

@@ -47,7 +47,7 @@ class Primer:
         layout = layout_of(prompt.segments)
         assert layout is not None, "a priming prompt has no chunk"
         assert not layout.has_question, "a priming prompt doesn't end with its chunk"
-        keys = self._fuser.keys_of(prompt, layout)
+        keys = self._fuser.keys_of(prompt.token_ids, prompt.salt, layout)
         neighbours = len(layout.chunks) - 1
         chunk = layout.chunks[neighbours]
         name = keys.primed_record if neighbours else keys.canonical_record

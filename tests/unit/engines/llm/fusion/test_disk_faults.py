@@ -2,10 +2,13 @@
 
 import os
 import shutil
+import threading
 
 import pytest
 
+from heddle.core.commands import LoadKv
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.payloads import PrefillPayload
 from heddle.kv.chunk_files import ChunkFiles
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.three_chunks import (
@@ -117,3 +120,26 @@ def test_eight_prompts_that_wait_for_the_same_chunks_load_each_once(model, folde
     for number in numbers:
         assert rel_diff(serving.logits[number][0], expected) < TOLERANCE
     assert (serving.pinned_chunks, serving.held_pages) == (0, 0)
+
+
+def test_kv_that_is_loaded_ahead_of_its_prompt_is_there_when_it_comes(model, folder, open_on):
+    serving = open_on(model, folder)
+    woken = threading.Event()
+    serving.engine.subscribe(woken.set)
+    payload = PrefillPayload(segments(PREFIX, [A, NEW], QUESTION), reuse=ALL)
+    serving.engine.apply(LoadKv(payload))
+    assert woken.wait(10), "the load has not ended"
+    serving.drain()
+    assert serving.pinned_chunks == 0
+    number = serving.start(payload.segments, ALL)
+    serving.drain()
+    fused = serving.prefilled[number].fused
+    assert fused.chunks == {"exact": 1, "miss": 1}
+    assert fused.tokens_from_disk == 0
+
+
+def test_exact_prompts_have_nothing_loaded(model, folder, open_on):
+    serving = open_on(model, folder)
+    serving.engine.apply(LoadKv(PrefillPayload(segments(PREFIX, [A], QUESTION))))
+    assert not serving.engine.has_work
+    assert serving.store.stats().loads == 0
