@@ -111,7 +111,7 @@ class ChunkDirectory:
 
         Mutates: warms the entry; counts the hit by its kind, or the miss.
         """
-        found = self._first(probes)
+        found = _first(probes, self._at)
         if found is None:
             self.hits[HitKind.MISS] += 1
             return None
@@ -127,7 +127,7 @@ class ChunkDirectory:
 
         It counts as no use.
         """
-        found = self._first(probes)
+        found = _first(probes, self._at)
         if found is None:
             return None
         key = found[1].record.key
@@ -293,13 +293,6 @@ class ChunkDirectory:
             assert keys, "an index has kept an empty list"
             assert keys.keys() <= self._entries.keys(), "an index names an entry that is gone"
 
-    def _first(self, probes: Iterable[Probe]) -> tuple[Probe, _Entry] | None:
-        for probe in probes:
-            entry = self._at(probe)
-            if entry is not None:
-                return probe, entry
-        return None
-
     def _at(self, probe: Probe) -> _Entry | None:
         if probe.kind is not HitKind.ALIAS:
             return self._entries[probe.key] if self.tier_of(probe.key) is not None else None
@@ -363,3 +356,14 @@ def _unlist(index: dict[K, dict[bytes, None]], name: K, key: bytes) -> None:
     del index[name][key]
     if not index[name]:
         del index[name]
+
+
+def _first(
+    probes: Iterable[Probe], at: Callable[[Probe], _Entry | None]
+) -> tuple[Probe, _Entry] | None:
+    """Return the first probe that meets an entry, and the entry."""
+    for probe in probes:
+        entry = at(probe)
+        if entry is not None:
+            return probe, entry
+    return None
