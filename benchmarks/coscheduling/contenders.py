@@ -138,7 +138,7 @@ class Reuse:
 
 @dataclass(slots=True)
 class HeddleServer:
-    """Heddle's runtime on a set of lanes, from block to block: what it has learned, it keeps.
+    """Heddle's runtime on a set of lanes, from block to block, with all that it has learned.
 
     It makes drivers (`MakeDriver`), of which one is at work at a time.
 

@@ -37,7 +37,7 @@ def marked_by(graph_pass, graph, kind, mark):
 
     Args:
         graph_pass: the pass.
-        graph: what it is applied to.
+        graph: the one to mark.
         kind: of the configs that have the mark.
         mark: the field's name.
     """
