@@ -94,7 +94,7 @@ def test_another_mix_that_lasts_is_advised_and_logged_once(
 def test_advice_goes_when_the_requests_are_again_as_planned(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger=MemoryWatch.__module__)  # others may raise a parent's
     watched = Watched()
     watched.serve(3 * HOLD_S, 4, 1)
     watched.serve(4 * HOLD_S, 1, 4)
