@@ -35,6 +35,12 @@ class Checked(Protocol):
     @property
     def kv_reuse_disk_bytes(self) -> int | None: ...
     @property
+    def memory_profile(self) -> str | Path | None: ...
+    @property
+    def expected_rate(self) -> float | None: ...
+    @property
+    def stage_mix(self) -> str | None: ...
+    @property
     def optimizations_max(self) -> Optimizations: ...
     @property
     def approximation(self) -> str: ...
@@ -64,6 +70,17 @@ def check_together(config: Checked) -> None:
     _check_optimizations(config)
     _check_replicas(config)
     _check_llm_lanes(config)
+    _check_memory(config)
+
+
+def _check_memory(config: Checked) -> None:
+    read_for = {"expected_rate": config.expected_rate, "stage_mix": config.stage_mix}
+    for name, value in read_for.items():
+        if config.memory_profile is None and value is not None:
+            raise ConfigError(
+                f"{name} says how a memory profile is read, and there is none: set memory_profile "
+                f"to what `heddle profile --memory` wrote, or leave {name} out"
+            )
 
 
 def _check_replicas(config: Checked) -> None:

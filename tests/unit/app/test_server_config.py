@@ -48,6 +48,8 @@ OUT_OF_RANGE: dict[str, list[object]] = {
         ({"shards": 65}, "shards must be an integer from 1 to 64, got 65"),
         ({"context_tokens_max": 0}, "context_tokens_max must be .* at least 1"),
         ({"kv_cache_bytes": -1}, "kv_cache_bytes must be .* at least 1"),
+        ({"stage_mix": "1,2"}, "stage_mix says how .* there is none: set memory_profile"),
+        ({"expected_rate": 2.0}, "expected_rate says how a memory profile is read"),
         ({"search_pool_slo_s": 0.1}, "search_pool_slo_s .* there is none: set search_pool .*adapt"),
         ({"recall": 2.0}, "recall must be a number above 0 and below 1"),
         ({"speculate": "always", "shards": 2}, "set shards to 1, or speculate to auto or never"),
