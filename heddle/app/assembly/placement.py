@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from heddle.core.errors import ConfigError
+from heddle.core.printing.sizes import mib
 from heddle.costs.memory_split import MemorySplit
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names
 from heddle.hosts.machine import MachineFacts
@@ -138,17 +139,17 @@ class Placement:
         lines = [
             f"runtime, {shared}: {self._cores(self.retrieval_cpus)}",
             *self._llm_lines(),
-            f"memory: {_mib(self.total_bytes)} planned of {_mib(self.limit_bytes)} allowed "
-            f"({MEMORY_SHARE:.0%} of the limit), {_mib(self.waiting_bytes)} of it for texts that "
+            f"memory: {mib(self.total_bytes)} planned of {mib(self.limit_bytes)} allowed "
+            f"({MEMORY_SHARE:.0%} of the limit), {mib(self.waiting_bytes)} of it for texts that "
             f"wait for embedding, {self.waiting_tokens:,} tokens",
         ]
         if self.split is not None:
             lines.append(
-                f"memory split: {_mib(self.split.kv_bytes)} of KV pages for "
+                f"memory split: {mib(self.split.kv_bytes)} of KV pages for "
                 f"{self.split.requests_per_s:.2f} requests/s of {self.split.mix.generations:g} "
                 f"generations and {self.split.mix.searches:g} searches each, bound by "
                 f"{self.split.bound.value}; "
-                f"{_mib(self.split.rest_bytes)} left for the index (HedraRAG eq. 2)"
+                f"{mib(self.split.rest_bytes)} left for the index (HedraRAG eq. 2)"
             )
         if self.is_lent:
             lines.insert(-1, "embedding-cpu: on the llm's cores, only while that has no work")
@@ -161,7 +162,7 @@ class Placement:
         for (name, cpus), role in zip(self.llm_lanes.items(), self.llm_roles, strict=True):
             packs = self.packs_weights and role.decodes
             yield (
-                f"{name}: {self._cores(cpus)}, {_mib(self.kv_bytes)} of KV pages"
+                f"{name}: {self._cores(cpus)}, {mib(self.kv_bytes)} of KV pages"
                 + (", weights packed for decoding" if packs else "")
             )
 
@@ -211,9 +212,9 @@ def plan_placement(
         kv = min(KV_BYTES_MAX, spare) if kv_bytes is None else kv_bytes
     if fixed + wanted > limit:
         raise ConfigError(
-            f"this needs {_mib(fixed + wanted)} (model {_mib(models)}, embedder and readers "
-            f"{_mib(embedders)}, index {_mib(index)}, KV "
-            f"{_mib(wanted)}, processes {_mib(processes)}) and may use {_mib(limit)}: "
+            f"this needs {mib(fixed + wanted)} (model {mib(models)}, embedder and readers "
+            f"{mib(embedders)}, index {mib(index)}, KV "
+            f"{mib(wanted)}, processes {mib(processes)}) and may use {mib(limit)}: "
             "take a smaller model or index, lower kv_bytes, or raise the memory limit"
         )
     shares = share_cores(cores, demand)
@@ -262,7 +263,3 @@ def share_cores(cpus: Sequence[int], demand: Demand) -> CoreShares:
         return CoreShares(retrieval, rest, rest, is_lent=True)
     hosts = LLM_HOST_CORES * lanes
     return CoreShares(retrieval, rest[:hosts], rest[hosts:])
-
-
-def _mib(count: int) -> str:
-    return f"{count / (1 << 20):,.0f} MiB"

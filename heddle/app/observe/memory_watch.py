@@ -13,6 +13,7 @@ from heddle.app.observe.server_state import MemoryState
 from heddle.app.observe.stage_window import StageWindow
 from heddle.app.stage_mix import stage_mix_text
 from heddle.core.ports import Clock
+from heddle.core.printing.sizes import mib
 from heddle.costs.memory_replan import Replan, ReplanState, find_replan, review
 from heddle.costs.memory_split import MeasuredCurves, MemorySplit, StageMix, predict_split
 from heddle.runtime.events import Answer, RequestEvent
@@ -95,8 +96,8 @@ class MemoryWatch:
             settings += f" --expected-rate {rate_per_s:.3g}"
         return (
             f"requests take {better.mix.generations:.3g} generations and "
-            f"{better.mix.searches:.3g} searches each: {_mib(better.kv_bytes)} of KV pages would "
-            f"serve {better.requests_per_s:.2f} requests/s, and {_mib(present.kv_bytes)} serve "
+            f"{better.mix.searches:.3g} searches each: {mib(better.kv_bytes)} of KV pages would "
+            f"serve {better.requests_per_s:.2f} requests/s, and {mib(present.kv_bytes)} serve "
             f"{present.requests_per_s:.2f}; memory is split when lanes start, so start the server "
             f"again with {settings}"
         )
@@ -117,7 +118,3 @@ def _state(present: MemorySplit, advised: Replan | None, advice: str) -> MemoryS
 
 def _size(replan: Replan) -> int:
     return replan.better.kv_bytes
-
-
-def _mib(count: int) -> str:
-    return f"{count / (1 << 20):,.0f} MiB"

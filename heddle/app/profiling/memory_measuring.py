@@ -13,6 +13,7 @@ from heddle.app.profiling.throughput import Throughput
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, InputError
+from heddle.core.printing.sizes import mib
 from heddle.corpus.store import CorpusStore
 from heddle.costs.memory_split import MeasuredCurves, RatePoint, StageMix
 from heddle.runtime.clock import SystemClock
@@ -100,10 +101,10 @@ class MemoryMeasuring:
                     return server.submit(workflow, f"{number}\n{text}")
 
                 if (problem := _refusal(submit)) is not None:
-                    self.tell(f"generation with {_mib(size)} of KV pages: left out, {problem}")
+                    self.tell(f"generation with {mib(size)} of KV pages: left out, {problem}")
                     continue
                 points = self._curve(submit)
-            self.tell(f"generation with {_mib(size)} of KV pages: {_words(points)}")
+            self.tell(f"generation with {mib(size)} of KV pages: {_words(points)}")
             yield size, points
 
 
@@ -142,7 +143,3 @@ def _generation_alone() -> Workflow:
 
 def _words(points: Sequence[RatePoint]) -> str:
     return ", ".join(f"{p.answered_per_s:.2f} of {p.rate_per_s:.2f}/s" for p in points)
-
-
-def _mib(size: int) -> str:
-    return f"{size / (1 << 20):,.0f} MiB"

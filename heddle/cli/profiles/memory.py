@@ -8,6 +8,7 @@ from heddle.app.memory_profile import write_profile
 from heddle.app.profiling.memory_measuring import MemoryMeasuring
 from heddle.cli.config_options import server_config
 from heddle.core.errors import InputError
+from heddle.core.printing.sizes import mib
 from heddle.costs.memory_split import split_memory
 
 MODEL_FIELDS: Final = ("generator", "embedder", "dtype", "context_tokens_max", "max_num_seqs")
@@ -25,7 +26,7 @@ def profile_memory(options: argparse.Namespace) -> int:
     largest = max(profile.curves.generation)
     split = split_memory(profile.curves, profile.mix, math.inf, largest)
     print(
-        f"best: {split.kv_bytes / (1 << 20):,.0f} MiB of KV pages for "
+        f"best: {mib(split.kv_bytes)} of KV pages for "
         f"{split.requests_per_s:.2f} requests/s, bound by {split.bound.value}"
     )
     if options.json is not None:

@@ -1,1 +1,1 @@
-"""What others wrote, as a terminal and a log may show it."""
+"""Texts as a terminal and a log may show them."""
