@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 
-from heddle.core.commands import Admit
+from heddle.core.commands import Admit, LoadKv
 from heddle.hosts.channel import Channel, ChannelClosed
 from heddle.hosts.messages import ToEngine
 
@@ -41,7 +41,7 @@ class Outbox:
         channel = self._channel
         if channel is not None and not channel.has_tail and not self._backlog:
             return self._push(channel, message)
-        if len(self._backlog) >= BACKLOG_MAX and isinstance(message.command, Admit):
+        if len(self._backlog) >= BACKLOG_MAX and isinstance(message.command, Admit | LoadKv):
             return f"lane {self._lane} does not read: {len(self._backlog)} commands wait for it"
         self._backlog.append(message)
         self._ring()
