@@ -3,45 +3,27 @@
 import pytest
 
 from heddle.core.commands import Admit, LoadKv
-from heddle.core.frames import Progress
 from heddle.core.gauges import CHUNK_KV_DISK_BYTES, CHUNK_KV_HOST_BYTES
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import PrefillPayload
 from heddle.core.tasks import Optimizations
 from heddle.passes.runner import PassRunner
 from heddle.workflow.ragraph import RAGraph
-from tests.helpers.fake_ports import Bench, ManualClock, hits_of, is_search
+from tests.helpers.fake_ports import ManualClock
+from tests.helpers.running_searches import RunningSearches
 
 FUSED = {"optimizations": Optimizations.APPROX, "kv_reuse": KvReuse(ReusePolicy.FUSIONRAG, 0.15)}
 ON_DISK = {CHUNK_KV_DISK_BYTES: 2e9, CHUNK_KV_HOST_BYTES: 1e9}
 
 
-class Storing(Bench):
-    """A bench whose LLM lane has stored KV on disk, and whose searches run until told to end."""
+class Storing(RunningSearches):
+    """A bench whose LLM lane has stored KV on disk."""
 
     def __init__(self, gauges=ON_DISK, **options):
-        super().__init__(**{"speculates": True, **options})
-        self.vector.holds = is_search
+        super().__init__(**options)
         self.llm.gauges = gauges
         self.llm.post()
         self.cycle()
-
-    def look(self, *, probability=0.9, worse=0, fraction=0.5):
-        """Tell of the running searches: the hits as they will be, or worse ones."""
-        self.clock.time_s += 1.0
-        events = []
-        for task_id, task in self.vector.open.items():
-            hits = hits_of(task.payload)
-            found = {"labels": hits.labels + worse, "distances": hits.distances}
-            events.append(Progress(task_id, **found, fraction=fraction, probability=probability))
-        self.vector.post(*events)
-        self.cycle()
-
-    def ended(self, call):
-        self.vector.answer_all()
-        self.cycle()
-        self.assert_idle()
-        return call.answer
 
 
 def test_what_the_prompt_will_take_is_read_while_the_search_runs(oneshot):

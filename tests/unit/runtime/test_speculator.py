@@ -16,7 +16,8 @@ from heddle.runtime.batching import per_invocation
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.events import TokenDelta
 from heddle.workflow.ragraph import RAGraph
-from tests.helpers.fake_ports import LLM, Bench, FakePort, ManualClock, hits_of, is_search
+from tests.helpers.fake_ports import LLM, FakePort, ManualClock, hits_of
+from tests.helpers.running_searches import RunningSearches
 
 COSTS = CostSnapshot("llm", 1, {"call": 0.01, "prefill_tokens": 1e-3})
 
@@ -25,47 +26,20 @@ def is_guess(task):
     return isinstance(task.payload, PrefillPayload) and task.payload.is_speculative
 
 
-class Searching(Bench):
+class Searching(RunningSearches):
     """A bench whose searches run on until they are told to end; guesses, too, where `held`."""
 
     def __init__(self, *, held=False, **options):
         writes = options.pop("writes", False)
         disabled = frozenset() if writes else frozenset({"speculate_generation"})
         runner = PassRunner(ManualClock(), disabled=disabled)
-        super().__init__(**{"speculates": True, "runner": runner, **options})
-        self.vector.holds = is_search
+        super().__init__(**{"runner": runner, **options})
         self.llm.holds = is_guess if held else (lambda task: False)
         self.llm.costs = COSTS
         self.llm.post()  # so the runtime knows what its steps cost
 
-    def look(self, *, probability=0.9, fraction=0.5, worse=0, after_s=1.0):
-        """Tell of the running searches: the hits as they will be, or worse ones."""
-        self.clock.time_s += after_s
-        events = []
-        for task_id, task in self.vector.open.items():
-            hits = hits_of(task.payload)
-            labels = hits.labels + worse
-            events.append(
-                Progress(
-                    task_id,
-                    labels=labels,
-                    distances=hits.distances,
-                    fraction=fraction,
-                    probability=probability,
-                )
-            )
-        self.vector.post(*events)
-        self.cycle()
-
     def guesses(self):
         return [task for task in self.llm.tasks() if is_guess(task)]
-
-    def ended(self, call):
-        self.vector.answer_all()
-        self.cycle()
-        answer = call.answer
-        self.assert_idle()
-        return answer
 
 
 def prompts(bench):
