@@ -9,6 +9,7 @@ import pytest
 from heddle.core.commands import LoadKv
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import PrefillPayload
+from heddle.engines.llm.reuse.fuser import Fuser
 from heddle.kv.chunk_files import ChunkFiles
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.three_chunks import (
@@ -140,6 +141,6 @@ def test_kv_that_is_loaded_ahead_of_its_prompt_is_there_when_it_comes(model, fol
 
 def test_exact_prompts_have_nothing_loaded(model, folder, open_on):
     serving = open_on(model, folder)
-    serving.engine.apply(LoadKv(PrefillPayload(segments(PREFIX, [A], QUESTION))))
-    assert not serving.engine.has_work
-    assert serving.store.stats().loads == 0
+    fuser = Fuser(serving.store, serving.worker, "tiny")
+    assert fuser.load(PrefillPayload(segments(PREFIX, [A], QUESTION))) == 0
+    assert fuser.load(PrefillPayload(segments(PREFIX, [A], QUESTION), reuse=ALL)) == 1
