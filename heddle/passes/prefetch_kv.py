@@ -26,9 +26,9 @@ class PrefetchKv:
 
 
 def _gain_s(prompt: Provisional) -> float:
-    """Return the predicted gain [s], at most.
+    """Return the predicted gain at most [s]: how long a read takes is not known here.
 
-    A right read is over when the search is; a wrong one holds others up for as long as it takes,
-    which is no longer: reads that the store has no room for are left out.
+    A right read saves no more than what is left of the search. A wrong one is taken to cost as
+    much, as other prompts' reads may wait for it.
     """
     return (2 * prompt.probability - 1) * prompt.rest_s

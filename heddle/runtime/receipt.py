@@ -159,7 +159,8 @@ class Receipt:
         accepted_tokens: of these, tokens that were right: each has saved a step of the model.
         rows_ahead: texts embedded, queries searched for and vectors stored before the list or
             stage that they are of was whole.
-        kv_prefetches: prompts whose passages' stored KV was read from disk while their search ran.
+        kv_prefetches: requests to an engine to read the stored KV of passages while their search
+            still ran.
         edits: what cycle passes changed of it while it was under way, in words.
         barriers: where a workflow function waited for a value, and the passes that could not act
             across it, as no pass saw its later calls before.

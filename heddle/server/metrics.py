@@ -62,7 +62,8 @@ RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
         "heddle_rows_ahead", "Searches that began before the list that they are of was whole."
     ),
     "kv_prefetches": Name(
-        "heddle_kv_prefetches", "Prompts whose stored KV was read while their search still ran."
+        "heddle_kv_prefetches",
+        "Requests to an engine to read stored KV while the search still ran.",
     ),
     "texts_truncated": Name("heddle_texts_truncated", "Texts cut to the embedder's limit."),
     "texts_windowed": Name(
