@@ -51,7 +51,7 @@ class ReplanState:
 def find_replan(
     curves: MeasuredCurves, planned: MemorySplit, mix: StageMix, rate_per_s: float
 ) -> Replan | None:
-    """Return the split that serves notably more than the planned one; None = there is none.
+    """Return the split that serves more than the planned one; None = there is none.
 
     Args:
         curves: what was measured.
