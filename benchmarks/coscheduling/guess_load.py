@@ -2,8 +2,8 @@
 
 Heavy corpus, the five workflows, at 0.3 and 0.8 of asyncio_fifo's capacity. Both contenders drive
 the same lanes by the same runtime; one may speculate, as by `speculate=auto`, and the other may
-not. `x_off_p50_*` are the latencies without over those with it, above
-1 = it pays. On the virtual clock, beside other policies: `heddle bench speculation`.
+not. `x_off_p50_*` are the latencies without over those with it, above 1 = it pays. On the virtual
+clock, beside other policies: `heddle bench speculation`.
 """
 
 import asyncio

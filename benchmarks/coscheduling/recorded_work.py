@@ -9,7 +9,7 @@ from heddle.core.payloads import DecodePayload, EmbedPayload, PrefillPayload, Se
 from heddle.core.results import Generated, Result, Vectors
 from heddle.core.tasks import Task
 
-REQUESTS_MAX: Final = 400  # of one driver; more would only make the record longer
+REQUESTS_MAX: Final = 120  # of one driver: as many as are replayed
 Call = dict[str, object]
 
 

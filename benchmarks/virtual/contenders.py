@@ -30,7 +30,7 @@ PASSES: Final = (*(one.name for one in GRAPH_PASSES), *(one.name for one in CYCL
 LEVERS: Final = tuple(name for name in PASSES if name != GATHER)
 """What can be switched off, in the order of the runner; passes that come later appear here."""
 SPECULATIVE: Final = frozenset(name for name in LEVERS if name.startswith("speculate"))
-"""These act only where the runtime may speculate, which it may not by default."""
+"""These act only where the runtime may speculate; in the run that calibrates, it may not."""
 SHORTEST: Final = "shortest_first"
 ARRIVAL: Final = "blind"
 FIFO: Final = "asyncio_fifo"
