@@ -22,6 +22,7 @@ from benchmarks.coscheduling.asks import Ask
 from benchmarks.coscheduling.contenders import HeddleServer
 from benchmarks.coscheduling.generations import Generations
 from benchmarks.coscheduling.lane_set import LaneSet, lane_set
+from benchmarks.coscheduling.search_calls import SearchCalls
 from benchmarks.support.data import rows
 from benchmarks.support.wiki_index import wiki_index
 from heddle.workflow.presets import oneshot
@@ -43,7 +44,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     wiki = wiki_index(quick)
     questions = [row["question"] for row in rows(wiki.single)][:asked]
     with ExitStack() as started:
-        lanes = started.enter_context(lane_set(wiki.directory, None))
+        lanes = started.enter_context(lane_set(wiki.directory, None, SearchCalls.SUBSTAGES))
         latency_ms, cpu_ms = asyncio.run(_alone(lanes, questions))
     return {
         "settings": {"repetitions": repetitions, "requests": requests, "asked": asked},
