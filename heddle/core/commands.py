@@ -58,6 +58,12 @@ class Steer(NamedTuple):
     priority: Priority | None = None
     kv_sent: KvSent | None = None
 
+    def at_most(self, budget_s: float) -> "Steer":
+        """Return it with a time budget of no more than this [s]."""
+        if self.budget_s is None or self.budget_s <= budget_s:
+            return self
+        return self._replace(budget_s=budget_s)
+
 
 class LoadKv(NamedTuple):
     """Read what is stored of a prompt's passages from disk into host memory.

@@ -1,11 +1,17 @@
 """An engine that a host can drive without fear: what it raises becomes Failed events."""
 
 import logging
+import math
+from typing import Final
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.frames import TERMINAL, Event, Failed, Frame
 from heddle.core.ports import SteppedEngine
 from heddle.hosts.live_tasks import LiveTasks
+
+TURN_S: Final = 0.02
+"""The longest step that engines of one lane are steered to: the others wait for its end, and the
+runtime, which steers each engine by its own tasks, knows nothing of them. (ADR 41)"""
 
 _log = logging.getLogger(__name__)
 
@@ -17,14 +23,20 @@ class GuardedEngine:
     fails every live task, cancels them inside the engine, and the engine goes on with the next
     ones. An engine that raises with nothing to do is left alone until its next command, so a
     broken one can't spin.
+
+    Args:
+        engine: the engine.
+        epoch: of its lane.
+        takes_turns: whether other engines wait for its steps.
     """
 
-    def __init__(self, engine: SteppedEngine, epoch: int) -> None:
+    def __init__(self, engine: SteppedEngine, epoch: int, *, takes_turns: bool = False) -> None:
         self.engine = engine
+        self._step_s_max = TURN_S if takes_turns else math.inf
         self._epoch = epoch
         self._live = LiveTasks()
         self._abandoned: set[int] = set()  # failed here; the engine may still speak of them
-        self._budget_s = float("inf")
+        self._budget_s = math.inf
         self._stalled = False
         self._number = 0
 
@@ -41,8 +53,9 @@ class GuardedEngine:
     def apply(self, command: Command) -> Frame | None:
         """Pass a command on; returns a frame only where the engine refused to take it."""
         self._stalled = False
-        if isinstance(command, Steer) and command.budget_s is not None:
-            self._budget_s = command.budget_s
+        if isinstance(command, Steer):
+            command = command.at_most(self._step_s_max)
+            self._budget_s = self._budget_s if command.budget_s is None else command.budget_s
         if isinstance(command, Admit):
             self._abandoned.discard(command.task.task_id)
         self._live.sent(command)
@@ -59,7 +72,7 @@ class GuardedEngine:
             return self.engine.predicted_step_s()
         except Exception:
             _log.exception("engine %s: predicting a step raised", self.engine.name)
-            return float("inf")
+            return math.inf
 
     def step(self, now_s: float) -> Frame:
         """Step the engine once; never raises."""

@@ -221,7 +221,8 @@ def _build(start: LaneStart, pulse: Pulse) -> tuple[GuardedEngine, ...]:
     engines = []
     for engine in spec.engines:
         pulse.enter(engine.name, _BUILDING_S)
-        engines.append(GuardedEngine(call_factory(engine, start.epoch), start.epoch))
+        built = call_factory(engine, start.epoch)
+        engines.append(GuardedEngine(built, start.epoch, takes_turns=len(spec.engines) > 1))
     pulse.leave()
     return tuple(engines)
 

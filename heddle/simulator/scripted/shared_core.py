@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from heddle.core.commands import Command
+from heddle.core.commands import Command, Steer
 from heddle.core.credits import Credits
 from heddle.core.frames import Frame
 from heddle.core.ports import SteppedEngine
 from heddle.core.primitives import PrimitiveKind
+from heddle.hosts.guarded_engine import TURN_S
 from heddle.simulator.device import SimulatedDevice
 from heddle.simulator.timeline import Timeline
 
@@ -100,7 +101,7 @@ class SharedCore:
             return
         for port in self.ports:
             for command in port.inbox:
-                port.engine.apply(command)
+                port.engine.apply(self._in_turns(command))
             port.inbox.clear()
         count = len(self.ports)
         for place in range(self._last + 1, self._last + 1 + count):
@@ -108,6 +109,12 @@ class SharedCore:
                 self._last = place % count
                 self._step(self.ports[self._last])
                 return
+
+    def _in_turns(self, command: Command) -> Command:
+        """Return a command as the host of a lane with these engines hands it on."""
+        if isinstance(command, Steer) and len(self.ports) > 1:
+            return command.at_most(TURN_S)
+        return command
 
     def _step(self, port: CorePort) -> None:
         frame = port.engine.step(self.timeline.now_s(), float("inf"))

@@ -8,7 +8,7 @@ from heddle.core.payloads import EmbedPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Asked
 from heddle.core.tasks import Identity, Priority, Task
-from heddle.hosts.guarded_engine import GuardedEngine
+from heddle.hosts.guarded_engine import TURN_S, GuardedEngine
 from heddle.hosts.turns import FOLLOW_UP_S, Turns
 
 ANSWER = Frame("engine", 1, 0.1, (Done(0, Asked("")),))
@@ -16,13 +16,21 @@ NEWS = Frame("engine", 1, 0.1, ())
 
 
 class Busy:
-    """An engine that has work all the time."""
+    """An engine that has work all the time, and notes the newest budget."""
 
     name = "engine"
     has_work = True
+    budget_s = math.inf
 
     def apply(self, command: Command) -> None:
         """Take a command in."""
+        if isinstance(command, Steer) and command.budget_s is not None:
+            self.budget_s = command.budget_s
+
+    def step(self, now_s: float, budget_s: float) -> Frame:
+        """Work for as long as it was steered to."""
+        assert budget_s == self.budget_s
+        return NEWS
 
 
 def with_tasks(*classes: Priority) -> GuardedEngine:
@@ -84,3 +92,17 @@ def test_where_none_has_work_the_lane_waits_for_a_command() -> None:
     engine = GuardedEngine(Busy(), 1)
     engine.engine.has_work = False
     assert Turns([engine]).choose(0.0) == (None, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("takes_turns", "asked_s", "in_force_s"),
+    [(True, 0.8, TURN_S), (True, math.inf, TURN_S), (True, 0.01, 0.01), (False, 0.8, 0.8)],
+)
+def test_an_engine_that_others_wait_for_is_not_steered_to_long_steps(
+    takes_turns, asked_s, in_force_s
+):
+    guarded = GuardedEngine(Busy(), 1, takes_turns=takes_turns)
+    guarded.apply(Steer(budget_s=asked_s))
+    guarded.apply(Steer(task_id=1, priority=Priority.BULK))  # says nothing of the budget
+    guarded.step(0.0)
+    assert guarded.engine.budget_s == in_force_s
