@@ -13,7 +13,7 @@
 Corpora: *light*, 46,000 Wikipedia passages in the default index (quick: 2,000), asked a day's
 popular questions, and *heavy*, the same passages among 4,000,000 vectors in inverted lists, of
 which a search scans 64 to 512 times a factor, drawn log-uniformly; the factor is found first, so
-that searches take 40 % of what engines work for an unloaded oneshot. *heavy default* is a row
+that searches take 45 % of what engines work for an unloaded oneshot. *heavy default* is a row
 beside it: the same vectors in the kind of index that `heddle index` would choose. Real questions,
 the reader as LLM in float32. Arrivals are Poisson at 0.8 of the capacity of asyncio_fifo, which is
 its throughput with 16 in flight. Blocks of the same arrivals go to all contenders, in turns whose
