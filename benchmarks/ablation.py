@@ -1,15 +1,13 @@
 """Each lever of co-scheduling by itself, on the virtual clock.
 
 The levers are the passes (of a request and of a cycle) and the engines' order. Each pass is added
-to what asyncio does on Heddle's engines (`alone`), and left out of Heddle (`off`) or, where it is
-off by default, added to it (`added`). Each order takes the place of Heddle's. HedraRAG's five
-workflows, Poisson, the same arrivals for all, on the machines of `workflows --simulated`: light,
-heavy and gpu.
+to what asyncio does on Heddle's engines (`alone`), and left out of Heddle (`off`). Each order takes
+the place of Heddle's. HedraRAG's five workflows, Poisson, the same arrivals for all, on the
+machines of `workflows --simulated`: light, heavy and gpu.
 
 A lever's x_p50 is what requests take without it over what they take with it, above 1 = it pays;
 an order's is what they take by `shortest_first` over what they take by it. The headline has each
-lever at a load of 0.8: left out, or added where it is off by default. `--calibration FILE` is a
-result of `workflows`.
+lever at a load of 0.8, left out. `--calibration FILE` is a result of `workflows`.
 
 Source: HedraRAG figs. 18 to 20; Teola figs. 9 and 10.
 """
@@ -27,9 +25,7 @@ from benchmarks.virtual.contenders import (
     ORDERS,
     OWN,
     SAME,
-    SPECULATIVE,
     WAYS,
-    with_lever_added,
     with_lever_alone,
     with_lever_off,
     with_order,
@@ -38,7 +34,7 @@ from benchmarks.virtual.corpora import Corpora
 from benchmarks.virtual.server import Way
 
 MIX: Final = "five"
-OFF, ALONE, ADDED, ORDER = "off", "alone", "added", "order"
+OFF, ALONE, ORDER = "off", "alone", "order"
 
 
 FULL: Final = {0.3: (1, 80), LOAD: (2, 120)}
@@ -83,9 +79,7 @@ def run(quick: bool, seed: int, calibration: Path | None = None) -> dict[str, ob
         },
         "rows": [*map(asdict, effects), *map(asdict, table)],
         "headline": {
-            f"{e.lever}_{e.corpus}": e.x_p50
-            for e in effects
-            if e.load == LOAD and e.how in (OFF, ADDED)
+            f"{e.lever}_{e.corpus}": e.x_p50 for e in effects if e.load == LOAD and e.how == OFF
         },
     }
 
@@ -95,10 +89,7 @@ def ways() -> dict[str, Way]:
     named: dict[str, Way] = dict(WAYS)
     for lever in LEVERS:
         named[f"{ALONE} {lever}"] = with_lever_alone(lever)
-        if lever in SPECULATIVE:
-            named[f"{ADDED} {lever}"] = with_lever_added(lever)
-        else:
-            named[f"{OFF} {lever}"] = with_lever_off(lever)
+        named[f"{OFF} {lever}"] = with_lever_off(lever)
     named.update({f"{ORDER} {order}": with_order(order) for order in ORDERS})
     return named
 
@@ -113,7 +104,6 @@ def effects_of(found: Mapping[str, Cell]) -> Iterator[Effect]:
         with_it, without = {
             OFF: (own, cell),
             ALONE: (cell, same),
-            ADDED: (cell, own),
             ORDER: (cell, own),
         }[how]
         yield Effect(

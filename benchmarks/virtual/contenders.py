@@ -17,6 +17,7 @@ What differs between contenders is then the engines' order and the passes, nothi
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from benchmarks.virtual.server import Way
@@ -30,7 +31,7 @@ PASSES: Final = (*(one.name for one in GRAPH_PASSES), *(one.name for one in CYCL
 LEVERS: Final = tuple(name for name in PASSES if name != GATHER)
 """What can be switched off, in the order of the runner; passes that come later appear here."""
 SPECULATIVE: Final = frozenset(name for name in LEVERS if name.startswith("speculate"))
-"""These act only where the runtime may speculate; in the run that calibrates, it may not."""
+"""These act only where the runtime may speculate, as a server's does by default."""
 SHORTEST: Final = "shortest_first"
 ARRIVAL: Final = "blind"
 FIFO: Final = "asyncio_fifo"
@@ -40,7 +41,7 @@ OWN: Final = "heddle"
 WAYS: Final[Mapping[str, Way]] = {
     FIFO: Way(ARRIVAL, frozenset(LEVERS)),
     SAME: Way(SHORTEST, frozenset(LEVERS)),
-    OWN: Way(SHORTEST),
+    OWN: Way(SHORTEST, speculates=True),
 }
 
 ORDERS: Final = tuple(
@@ -53,7 +54,7 @@ ORDERS: Final = tuple(
 
 def with_lever_off(name: str) -> Way:
     """Return Heddle's way without one lever."""
-    return Way(SHORTEST, frozenset({name}))
+    return replace(WAYS[OWN], disabled=frozenset({name}))
 
 
 def with_lever_alone(name: str) -> Way:
@@ -61,11 +62,6 @@ def with_lever_alone(name: str) -> Way:
     return Way(SHORTEST, frozenset(LEVERS) - {name}, speculates=name in SPECULATIVE)
 
 
-def with_lever_added(name: str) -> Way:
-    """Return Heddle's way with a lever that is off by default."""
-    return Way(SHORTEST, speculates=name in SPECULATIVE)
-
-
 def with_order(batching: str) -> Way:
     """Return Heddle's way with another order."""
-    return Way(batching)
+    return replace(WAYS[OWN], batching=batching)

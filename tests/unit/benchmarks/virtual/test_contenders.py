@@ -6,9 +6,9 @@ from benchmarks.virtual.contenders import (
     OWN,
     SAME,
     WAYS,
-    with_lever_added,
     with_lever_alone,
     with_lever_off,
+    with_order,
 )
 from heddle.core.call_order import FirstServed
 from heddle.passes.runner import CYCLE_PASSES, GRAPH_PASSES, check_pass_names
@@ -32,8 +32,10 @@ def test_a_lever_alone_and_a_lever_off_part_the_levers() -> None:
         assert with_lever_alone(name).disabled == frozenset(LEVERS) - {name}
 
 
-def test_only_speculative_levers_make_the_runtime_speculate() -> None:
-    assert with_lever_added("speculate_prefill").speculates
+def test_the_runtime_speculates_as_a_server_does_or_for_a_lever_that_needs_it() -> None:
+    assert WAYS[OWN].speculates
+    assert with_lever_off("skip_repeats").speculates
+    assert with_order(ORDERS[0]).speculates
     assert with_lever_alone("speculate_prefill").speculates
     assert not with_lever_alone("skip_repeats").speculates
 
