@@ -47,7 +47,8 @@ class Bed:
         questions: what is asked.
         seed: of every draw.
         alone: oneshots that the share of search is measured with.
-        calibrating: questions that each setting of the engines is tried with.
+        settings: ways to set the engines that are tried, at most.
+        calibrating: questions that each of them is tried with.
         journal: takes in what is found.
 
     Mutates: `nprobes` by `make_heavy`, `tried` by `choose_fifo`.
@@ -60,6 +61,7 @@ class Bed:
     questions: Sequence[str]
     seed: int
     alone: int
+    settings: int
     calibrating: int
     journal: Journal
     nprobes: Nprobes = DEFAULT_NPROBES
@@ -127,7 +129,7 @@ class Bed:
                     asks.extend(self.asks(self.calibrating, 1, 0.0, 4)[0])
                 return await self.capacity_per_s(contender, asks)
 
-        self.tried = await tried_settings(measure)
+        self.tried = await tried_settings(measure, self.settings)
         for one in self.tried:
             self.journal.note("tried", {"cell": self.name, **one.record()})
         setting = best_of(self.tried)

@@ -66,6 +66,7 @@ class Corpora:
             self.days.asked if name == LIGHT else self.questions,
             self.seed,
             size.alone,
+            size.settings,
             size.calibrating,
             journal,
         )

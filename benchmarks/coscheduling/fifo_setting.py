@@ -30,19 +30,20 @@ class Tried:
         return {**fields, "calls": self.setting.calls.value, "per_s": self.per_s}
 
 
-async def tried_settings(measure: Callable[[FifoSetting], Awaitable[float]]) -> list[Tried]:
+async def tried_settings(
+    measure: Callable[[FifoSetting], Awaitable[float]], most: int
+) -> list[Tried]:
     """Try the ways of searching, then other prompt chunks with the best of them.
 
     Args:
         measure: returns the throughput with a setting [1/s].
+        most: as many are tried; the first is what engines have by default.
     """
-    tried = [await _try(FifoSetting(calls), measure) for calls in reversed(SearchCalls)]
-    calls = best_of(tried).calls
-    for chunk in PROMPT_CHUNKS:
-        setting = FifoSetting(calls, chunk)
-        if all(one.setting != setting for one in tried):
-            tried.append(await _try(setting, measure))
-    return tried
+    calls = [FifoSetting(calls) for calls in reversed(SearchCalls)]
+    tried = [await _try(setting, measure) for setting in calls[:most]]
+    chunks = [FifoSetting(best_of(tried).calls, chunk) for chunk in PROMPT_CHUNKS]
+    others = [setting for setting in chunks if setting not in calls]
+    return tried + [await _try(setting, measure) for setting in others[: most - len(tried)]]
 
 
 def best_of(tried: list[Tried]) -> FifoSetting:

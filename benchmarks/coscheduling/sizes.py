@@ -13,7 +13,8 @@ class Size:
         blocks: blocks of each contender and corpus.
         asks: questions of a block.
         saturating: questions that the capacity is measured with.
-        calibrating: questions that each setting of the engines is tried with.
+        settings: ways to set the engines of asyncio_fifo that are tried, at most.
+        calibrating: questions that each of them is tried with.
         alone: oneshots that the share of search is measured with.
         primed: chunks whose KV is stored beforehand, at most.
         reported: blocks of what is only reported beside.
@@ -28,6 +29,7 @@ class Size:
     blocks: int
     asks: int
     saturating: int
+    settings: int
     calibrating: int
     alone: int
     primed: int
@@ -39,8 +41,8 @@ class Size:
     at_once: int
 
 
-FULL: Final = Size(4_000_000, 8, 60, 120, 48, 14, 4096, 2, 4, 48, 2, 40, 120)
-QUICK: Final = Size(40_000, 1, 5, 5, 5, 2, 64, 1, 1, 5, 1, 5, 10)
+FULL: Final = Size(4_000_000, 7, 60, 120, 5, 48, 14, 4096, 2, 4, 48, 2, 40, 120)
+QUICK: Final = Size(40_000, 1, 5, 5, 1, 5, 2, 64, 1, 1, 5, 1, 5, 10)
 
 
 def size_of(quick: bool) -> Size:

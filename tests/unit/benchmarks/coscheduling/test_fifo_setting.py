@@ -4,13 +4,13 @@ from benchmarks.coscheduling.fifo_setting import FifoSetting, best_of, tried_set
 from benchmarks.coscheduling.search_calls import PIECES, SearchCalls
 
 
-def tried(per_s: dict[FifoSetting, float]) -> list[FifoSetting]:
+def tried(per_s: dict[FifoSetting, float], most: int = 5) -> list[FifoSetting]:
     """The settings that are tried, and the best of them behind."""
 
     async def measure(setting: FifoSetting) -> float:
         return per_s.get(setting, 1.0)
 
-    found = asyncio.run(tried_settings(measure))
+    found = asyncio.run(tried_settings(measure, most))
     return [*(one.setting for one in found), best_of(found)]
 
 
@@ -27,6 +27,10 @@ def test_chunks_are_tried_with_the_best_way_to_search() -> None:
 def test_a_setting_that_is_the_best_already_stays() -> None:
     *_, best = tried({FifoSetting(): 2.0})
     assert best == FifoSetting()
+
+
+def test_a_short_run_tries_what_engines_have_by_default() -> None:
+    assert tried({FifoSetting(): 2.0}, most=1) == [FifoSetting(), FifoSetting()]
 
 
 def test_a_query_by_itself_has_no_other_beside_it() -> None:
