@@ -31,7 +31,8 @@ APPROX: Final = "heddle_approx"
 class Cell:
     """What was measured on one corpus. Mutates: filled as it is measured.
 
-    `engines`: how those of asyncio_fifo take calls, and the lists that searches scan.
+    `engines`: how those of asyncio_fifo take calls, and the lists that searches scan. `speculates`:
+    whether Heddle did.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Cell:
     problem: str = ""
     recorded: dict[str, object] = field(default_factory=dict)
     engines: dict[str, object] = field(default_factory=dict)
+    speculates: bool = False
 
 
 def measured(quick: bool, seed: int) -> dict[str, Any]:
@@ -80,6 +82,7 @@ def measured(quick: bool, seed: int) -> dict[str, Any]:
         "settings": {
             **asdict(size),
             "load": LOAD,
+            "speculates": all(cell.speculates for cell in cells),
             "corpora": {cell.name: cell.facts for cell in cells},
             "engines": {cell.name: cell.engines for cell in cells},
             "tried": {cell.name: cell.tried for cell in cells},
@@ -119,6 +122,7 @@ async def _measure(
     with ExitStack() as started:
         fifo = asyncio_fifo(started.enter_context(bed.fifo_lanes(setting)))
         own = started.enter_context(bed.own_lanes(setting))
+        cell.speculates = own.speculates
         same, exact, reuse = asyncio_same(own), heddle(own), Reuse()
         for one in (fifo, exact):
             cell.facts[f"search_share_{one.name}"] = await bed.search_share(one)

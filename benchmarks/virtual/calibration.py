@@ -11,7 +11,7 @@ checked by.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import geometric_mean, median
 from types import MappingProxyType
@@ -44,7 +44,7 @@ SCRIPTS_MAX: Final = 24  # of a workflow: enough to spread its lengths
 
 @dataclass(frozen=True, slots=True)
 class RealCell:
-    """One corpus of a real run; `latencies_s` of each contender, all blocks in one.
+    """One corpus of a real run; `latencies_s` of each contender, block by block.
 
     `calls` is how engines that serve calls as they come take queries, `step_tokens` the most of
     one LLM step of all contenders.
@@ -56,12 +56,15 @@ class RealCell:
     calls: SearchCalls
     step_tokens: int
     record: Mapping[str, Any]
-    latencies_s: Mapping[str, tuple[float, ...]]
+    latencies_s: Mapping[str, Sequence[Sequence[float]]]
 
 
 @dataclass(frozen=True, slots=True)
 class RealRun:
-    """A run of `heddle bench workflows`, with the record of its work."""
+    """A run of `heddle bench workflows`, with the record of its work.
+
+    `speculates`: whether Heddle speculated in it, as servers do by default.
+    """
 
     seed: int
     blocks: int
@@ -72,6 +75,7 @@ class RealRun:
     vectors: int
     questions: int
     has_own_record: bool
+    speculates: bool
     cells: Mapping[str, RealCell]
 
     @classmethod
@@ -101,6 +105,7 @@ class RealRun:
                 settings["vectors"],
                 record["questions"],
                 "recorded" in settings,
+                settings.get("speculates", True),
                 cells,
             )
         except KeyError as error:
@@ -123,12 +128,11 @@ def _read(path: Path) -> Any:
 def _cell(name: str, run: Mapping[str, Any], record: Mapping[str, Any], path: Path) -> RealCell:
     facts, engines = (run["settings"][of][name] for of in ("corpora", "engines"))
     taken_s = {
-        contender: tuple(
-            seconds
-            for row in run["rows"]
-            if (row["corpus"], row["contender"]) == (name, contender)
-            for seconds in row["latencies_s"]
-        )
+        contender: [
+            row["latencies_s"]
+            for row in sorted(run["rows"], key=lambda row: row["number"])
+            if (row["cell"], row["contender"]) == (name, contender)
+        ]
         for contender in WAYS
     }
     if not all(taken_s.values()):
@@ -201,7 +205,7 @@ class Calibration:
         return self.capacity_per_s() / self._cell.capacity_per_s
 
     def checks(self) -> list[Check]:
-        """Serve the real cell's arrivals on the virtual machine, by every contender."""
+        """Serve the real cell's arrivals on the virtual machine, each contender its blocks."""
         rate_per_s = self._run.load * self._cell.capacity_per_s
         blocks = [
             self._virtual(asks)
@@ -209,9 +213,10 @@ class Calibration:
         ]
         found = []
         for contender, way in WAYS.items():
-            taken_s = [s for asks in blocks for s in self.corpus.server(way).serve(asks)]
-            real_s = median(self._cell.latencies_s[contender])
-            found.append(Check(self._name, contender, real_s, median(taken_s)))
+            real = self._cell.latencies_s[contender]
+            way = replace(way, speculates=way.speculates and self._run.speculates)
+            virtual = [self.corpus.server(way).serve(asks) for asks in blocks[: len(real)]]
+            found.append(Check(self._name, contender, _median(real), _median(virtual)))
         return found
 
     def scale(self, what: str, factor: float) -> None:
@@ -251,6 +256,10 @@ class Calibration:
         server.serve_in_turn(self._virtual(oneshots), 1)
         worked_s = server.worked_s()
         return worked_s["vector"] / sum(worked_s.values())
+
+
+def _median(blocks_s: Sequence[Sequence[float]]) -> float:
+    return median(seconds for block_s in blocks_s for seconds in block_s)
 
 
 def scripts_of(requests: Sequence[RecordedRequest]) -> dict[str, list[Script]]:

@@ -9,6 +9,7 @@ from heddle.core.errors import InputError
 CHUNK: Final = "chunk"
 SLOT: Final = "slot"
 TEXT: Final = "text"
+ANSWER: Final = "answer"  # the last node of every workflow
 TOPK: Final = 5  # of every search but recomp's
 CHANGES_TRIED: Final = range(0, 101, 5)
 
@@ -64,13 +65,16 @@ def _found(queries: int, share: float) -> float:
 
 
 def recorded_requests(record: Mapping[str, Any], where: str) -> tuple[RecordedRequest, ...]:
-    """Read the requests of a corpus's record.
+    """Read the requests of a corpus's record, but for those whose answers were written ahead.
+
+    A guess is not recorded, so an answer that was written behind one has no prompt.
 
     Raises:
         InputError: the record is not one of `heddle bench workflows`; the message names `where`.
     """
     try:
-        return tuple(_request(one["workflow"], one["calls"]) for one in record["requests"])
+        every = [_request(one["workflow"], one["calls"]) for one in record["requests"]]
+        return tuple(one for one in every if any(p.node == ANSWER for p in one.prompts))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{where}: the recorded requests can't be read ({error!r}): write the file again with "

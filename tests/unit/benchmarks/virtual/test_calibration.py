@@ -34,7 +34,7 @@ def real(tmp_path):
         "engines": engines,
     }
     rows = [
-        {"corpus": corpus, "contender": contender, "latencies_s": [0.5, 1.0]}
+        {"cell": corpus, "contender": contender, "number": 0, "latencies_s": [0.5, 1.0]}
         for corpus in SHARES
         for contender in WAYS
     ]
