@@ -4,11 +4,15 @@ NamedTuples, because making them is a good part of the runtime's own work. (fram
 """
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from heddle.core.payloads import PrefillPayload
 from heddle.core.results import KvHandle
 from heddle.core.tasks import Priority, Task
+
+TURN_S: Final = 0.02
+"""The longest step that engines of one lane are steered to: the others wait for its end, and the
+runtime, which steers each engine by its own tasks, knows nothing of them. (ADR 41)"""
 
 
 class Admit(NamedTuple):

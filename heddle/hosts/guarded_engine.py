@@ -2,16 +2,11 @@
 
 import logging
 import math
-from typing import Final
 
-from heddle.core.commands import Admit, Cancel, Command, Steer
+from heddle.core.commands import TURN_S, Admit, Cancel, Command, Steer
 from heddle.core.frames import TERMINAL, Event, Failed, Frame
 from heddle.core.ports import SteppedEngine
 from heddle.hosts.live_tasks import LiveTasks
-
-TURN_S: Final = 0.02
-"""The longest step that engines of one lane are steered to: the others wait for its end, and the
-runtime, which steers each engine by its own tasks, knows nothing of them. (ADR 41)"""
 
 _log = logging.getLogger(__name__)
 

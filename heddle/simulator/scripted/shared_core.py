@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from heddle.core.commands import Command, Steer
+from heddle.core.commands import TURN_S, Command, Steer
 from heddle.core.credits import Credits
 from heddle.core.frames import Frame
 from heddle.core.ports import SteppedEngine
 from heddle.core.primitives import PrimitiveKind
-from heddle.hosts.guarded_engine import TURN_S
 from heddle.simulator.device import SimulatedDevice
 from heddle.simulator.timeline import Timeline
 

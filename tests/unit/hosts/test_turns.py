@@ -2,13 +2,13 @@ import math
 
 import pytest
 
-from heddle.core.commands import Admit, Command, Steer
+from heddle.core.commands import TURN_S, Admit, Command, Steer
 from heddle.core.frames import Done, Frame
 from heddle.core.payloads import EmbedPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Asked
 from heddle.core.tasks import Identity, Priority, Task
-from heddle.hosts.guarded_engine import TURN_S, GuardedEngine
+from heddle.hosts.guarded_engine import GuardedEngine
 from heddle.hosts.turns import FOLLOW_UP_S, Turns
 
 ANSWER = Frame("engine", 1, 0.1, (Done(0, Asked("")),))
