@@ -13,6 +13,12 @@
   x InternalError     an invariant broke: our bug, never the caller's fault   (HTTP 500)
 """
 
+from typing import Final
+
+TOO_LONG: Final = "context_length_exceeded"
+CONTEXT_LIMIT: Final = "(context_tokens_max)"
+"""Stands in an engine's words where it refuses a prompt as too long: engines report words alone."""
+
 
 class HeddleError(Exception):
     """The root of the tree above."""
@@ -23,7 +29,18 @@ class ConfigError(HeddleError, ValueError):
 
 
 class InputError(HeddleError, ValueError):
-    """What the caller handed in can't be used; the message names the field and the fix."""
+    """What the caller handed in can't be used; the message names the field and the fix.
+
+    Args:
+        message: for people.
+        param: the field, for programs; empty = the message alone names it.
+        code: the kind of the problem in OpenAI's words, such as `TOO_LONG`; empty = none of them.
+    """
+
+    def __init__(self, message: str = "", *, param: str = "", code: str = "") -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
 
 
 class WorkflowError(HeddleError, ValueError):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import InternalError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
+from heddle.core.prompts.chat_turns import ChatTurn
 from heddle.core.search_scope import EVERYBODYS, SearchScope
 
 
@@ -22,6 +23,8 @@ class SegmentRole(Enum):
 
     TEXT = "text"
     SYSTEM = "system"  # a system text, where the prompt is sent as text
+    TURN = "turn"  # of a conversation, where it is sent as text
+    BARE = "bare"  # a text that wants no chat around it, where it is sent as text
     SLOT = "slot"
     CHUNK = "chunk"
 
@@ -32,6 +35,7 @@ class Segment:
 
     `is_public`: a chunk of a document that is of no tenant, so each may use what it was primed
     with. `text` is the piece as text, for models that other servers run: those take no token ids.
+    They get a conversation as turns, each the `turn` of a segment.
     """
 
     token_ids: tuple[int, ...] | None
@@ -39,6 +43,7 @@ class Segment:
     chunk_id: int | None = None
     is_public: bool = False
     text: str = ""
+    turn: ChatTurn | None = None
 
     @property
     def is_pending(self) -> bool:
@@ -230,6 +235,16 @@ class PrefillPayload:
     def system(self) -> str:
         """The system text of a prompt that is sent as text."""
         return "".join(s.text for s in self.segments if s.role is SegmentRole.SYSTEM)
+
+    @property
+    def turns(self) -> tuple[ChatTurn, ...]:
+        """The conversation that is sent as text; () where the prompt is none."""
+        return tuple(segment.turn for segment in self.segments if segment.turn is not None)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the text wants no chat around it."""
+        return any(segment.role is SegmentRole.BARE for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)

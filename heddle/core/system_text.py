@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from heddle.core.passages import Passage
+from heddle.core.prompts.chat_turns import BareText, ChatTurns
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,5 +16,8 @@ class SystemText:
     text: str
 
 
-PromptPart = str | SystemText | Passage | None
-"""A piece of a prompt: text, a passage, or None for a slot that is not written yet."""
+PromptPart = str | SystemText | Passage | ChatTurns | BareText | None
+"""A piece of a prompt: text, a passage, or None for a slot that is not written yet.
+
+Turns, and a bare text, are a whole prompt: only a system text may stand before them.
+"""

@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass
 
-from heddle.core.errors import DiskFull, EngineError, InputError
+from heddle.core.errors import CONTEXT_LIMIT, TOO_LONG, DiskFull, EngineError, InputError
 from heddle.core.frames import Failed
 from heddle.core.primitives import PrimitiveKind
 from heddle.runtime.counters import Counters
@@ -59,7 +59,8 @@ class Retries:
         """
         request, run = task.request, task.run
         if event.is_input:
-            raise InputError(f"node {run.primitive.node!r}: {event.message}")
+            code = TOO_LONG if CONTEXT_LIMIT in event.message else ""
+            raise InputError(f"node {run.primitive.node!r}: {event.message}", code=code)
         if event.is_full:
             raise DiskFull(f"{run.primitive.name}: {event.message}")
         self.suspects.note(request, event.message, now_s)

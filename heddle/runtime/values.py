@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from heddle.core.errors import WorkflowError
 from heddle.core.passages import Passage
+from heddle.core.prompts.chat_turns import BareText, ChatTurns
 from heddle.core.results import Generated
 from heddle.core.system_text import PromptPart, SystemText
 from heddle.graph.primitive import Part, Read, ShownPart
@@ -41,7 +42,7 @@ def is_empty(needed: Read | None, store: ObjectStore, reader: str) -> bool:
 
 
 def prompt_parts(parts: Iterable[ShownPart], store: ObjectStore, reader: str) -> list[PromptPart]:
-    """Return what a prompt is made of: texts, and passages one by one."""
+    """Return what a prompt is made of: texts, and passages one by one; or turns as they are."""
     found: list[PromptPart] = []
     for part in parts:
         if isinstance(part, str | SystemText):
@@ -51,6 +52,8 @@ def prompt_parts(parts: Iterable[ShownPart], store: ObjectStore, reader: str) ->
         passages = as_passages(value)
         if passages:
             found.extend(passages)
+        elif isinstance(value, ChatTurns | BareText):
+            found.append(value)
         else:
             found.append(as_text(value))
     return found

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Final
 
 from heddle.core.payloads import Sampling
+from heddle.core.prompts.chat_turns import SYSTEM, USER, ChatTurn
 from heddle.core.tasks import Priority
 
 
@@ -63,12 +64,32 @@ class Prompt:
         system: what stands before it in a chat; empty = nothing.
         tenant: whose it is; empty = everybody's.
         priority: the request's.
+        turns: a conversation, which is asked in the place of the text; () = there is none.
+        is_bare: whether the text is to be gone on with, without a chat around it.
     """
 
     text: str
     system: str = ""
     tenant: str = ""
     priority: Priority = Priority.NORMAL
+    turns: tuple[ChatTurn, ...] = ()
+    is_bare: bool = False
+
+    @property
+    def messages(self) -> list[dict[str, object]]:
+        """The prompt as a chat's messages."""
+        turns = self.turns or (ChatTurn(USER, self.text),)
+        if self.system and turns[0].role != SYSTEM:
+            turns = (ChatTurn(SYSTEM, self.system), *turns)
+        return [{**turn.fields, "role": turn.role, "content": turn.content} for turn in turns]
+
+    def misfit(self, dialect: Dialect) -> str:
+        """Return why a server of this dialect can't be asked for it; "" = it can."""
+        if self.turns and dialect is not Dialect.CHAT:
+            return "goes on with a text, and takes no conversation: ask it with one text"
+        if self.is_bare and dialect is Dialect.CHAT:
+            return "answers chats, and goes on with no text: send it messages"
+        return ""
 
 
 def request_body(
@@ -81,10 +102,10 @@ def request_body(
     lacks = server.lacks | left_out
     body: dict[str, object] = {"model": server.model, "stream": True}
     if server.dialect is Dialect.CHAT:
-        system = [{"role": "system", "content": prompt.system}] if prompt.system else []
-        body["messages"] = [*system, {"role": "user", "content": prompt.text}]
+        body["messages"] = prompt.messages
     else:
-        body["prompt"] = f"{prompt.system}\n\n{prompt.text}" if prompt.system else prompt.text
+        has_system = prompt.system and not prompt.is_bare
+        body["prompt"] = f"{prompt.system}\n\n{prompt.text}" if has_system else prompt.text
     limit = MAX_COMPLETION_TOKENS if MAX_TOKENS in lacks else MAX_TOKENS
     body[limit] = sampling.max_tokens
     body["temperature"] = sampling.temperature

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,6 +18,7 @@ from heddle.core.errors import ConfigError
 
 MARKER = "heddle0content0marker"  # letters and digits: no template trims or escapes them
 SYSTEM_MARKER = "heddle0system0marker"
+TEMPLATES_KEPT = 16  # compiled; a server has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,8 @@ class ChatTemplate:
 
     `source` is the template itself; its literal text holds the model's control tokens. With a
     system message the text is system_head + system + system_end + content + tail; both are None
-    where the template has no place for one.
+    where the template has no place for one. `tokens` are the model's special tokens by their names
+    in the template, which reads a content as a list of parts if it `wraps_content`.
     """
 
     head: str
@@ -33,6 +36,8 @@ class ChatTemplate:
     source: str
     system_head: str | None = None
     system_end: str | None = None
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    wraps_content: bool = False
 
     @classmethod
     def from_directory(cls, directory: Path) -> "ChatTemplate | None":
@@ -60,11 +65,24 @@ class ChatTemplate:
             if rendered.count(MARKER) == 1:
                 head, tail = rendered.split(MARKER)
                 system_head, system_end = _around_system(source, content, tokens, tail)
-                return cls(head, tail, source, system_head, system_end)
+                wraps = isinstance(content, list)
+                return cls(head, tail, source, system_head, system_end, tokens, wraps)
         raise ConfigError(
             f"chat template of {directory} doesn't show a user message exactly once; "
             "correct chat_template.jinja, or remove it to use the model without a template"
         )
+
+    def shown(self, content: str) -> object:
+        """Return a content as the template reads it."""
+        return [{"type": "text", "text": content}] if self.wraps_content else content
+
+    def render(self, messages: Sequence[object]) -> str:
+        """Return the text of a conversation, ready for the model's next turn.
+
+        Raises:
+            Exception: any that the template raises.
+        """
+        return _render(self.source, messages, self.tokens)
 
 
 def read_json(path: Path) -> dict[str, object]:
@@ -124,17 +142,22 @@ def _around_system(
 
 
 def _render(source: str, messages: Sequence[object], tokens: Mapping[str, str]) -> str:
-    """Render as transformers does: the same environment, globals and variables."""
+    """Render as transformers does: the same variables."""
+    return _compiled(source).render(
+        messages=messages, tools=None, documents=None, add_generation_prompt=True, **tokens
+    )
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def _compiled(source: str) -> jinja2.Template:
+    """Compile as transformers does: the same environment and globals."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, "jinja2.ext.loopcontrols"]
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    template = environment.from_string(source)
-    return template.render(
-        messages=messages, tools=None, documents=None, add_generation_prompt=True, **tokens
-    )
+    return environment.from_string(source)
 
 
 class _GenerationTag(Extension):

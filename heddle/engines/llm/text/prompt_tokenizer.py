@@ -9,12 +9,20 @@ from typing import Self
 
 from tokenizers import Tokenizer
 
-from heddle.core.errors import ConfigError, InputError
+from heddle.core.errors import TOO_LONG, ConfigError, InputError
 from heddle.core.passages import Passage
 from heddle.core.payloads import Segment, SegmentRole
+from heddle.core.prompts.chat_turns import BareText, ChatTurns
 from heddle.core.system_text import PromptPart, SystemText
 from heddle.engines.llm.text.chat_template import ChatTemplate, read_json
+from heddle.engines.llm.text.template_ids import (
+    absorbed_lead,
+    control_ids,
+    head_ids,
+    native_prefix,
+)
 from heddle.engines.llm.text.token_bound import TokenBound
+from heddle.engines.llm.text.turn_prompts import TurnPrompts
 
 CACHED_TEXTS_MAX = 2048  # passages and prompt literals; about 10 kB each
 CACHED_CHARS_MAX = 8192  # a longer text is encoded anew each time
@@ -77,6 +85,8 @@ class PromptTokenizer:
         control_ids: frozenset[int],
         context_tokens_max: int,
         bound: TokenBound | None = None,
+        bare_prefix: tuple[int, ...] = (),
+        turns: TurnPrompts | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._frame = frame
@@ -84,7 +94,9 @@ class PromptTokenizer:
         self._control_ids = control_ids
         self._context_tokens_max = context_tokens_max
         self._bound = bound
-        self._first_lead = "" if frame.head_ids else _absorbed_lead(tokenizer)
+        self._bare_prefix, self._bare_lead = bare_prefix, absorbed_lead(tokenizer)
+        self._turns = turns
+        self._first_lead = "" if frame.head_ids else absorbed_lead(tokenizer)
         self._newline_ids = self._encode("\n")
         glued = self._newline_ids + self._encode("a")
         self._hides_line_spaces = self._encode("\na") != glued
@@ -111,12 +123,13 @@ class PromptTokenizer:
         controls = _mark_controls(spec, template)
         _drop_dummy_spaces(spec)
         tokenizer = _load(spec, directory)
+        prefix = native_prefix(tokenizer)
         if template is None:
-            prefix = _native_prefix(tokenizer)
-            frame, system = PromptFrame("", prefix, prefix, ()), None
+            frame, system, turns = PromptFrame("", prefix, prefix, ()), None, None
         else:
             frame = _encode_template(tokenizer, template.head, template.tail)
             system = _encode_system(tokenizer, template)
+            turns = TurnPrompts(template, _load(spec, directory), controls)
         tokenizer.encode_special_tokens = True  # from here on, special tokens are plain text
         context = _context_tokens_max(directory)
         return cls(
@@ -126,6 +139,8 @@ class PromptTokenizer:
             control_ids=frozenset(controls.values()),
             context_tokens_max=min(context, context_tokens_max or context),
             bound=TokenBound.of(spec, tokenizer),
+            bare_prefix=prefix,
+            turns=turns,
         )
 
     @property
@@ -144,11 +159,25 @@ class PromptTokenizer:
             raise InputError(
                 f"the prompt has {chars} characters, at least {tokens_min} tokens, and "
                 f"{self._context_tokens_max} fit (context_tokens_max): "
-                "retrieve fewer passages (lower topk) or shorten the question"
+                "retrieve fewer passages (lower topk) or shorten the question",
+                code=TOO_LONG,
             )
 
     def encode_prompt(self, parts: Sequence[PromptPart]) -> tuple[Segment, ...]:
-        """Return the segments of a chat prompt: head, one for each part, tail."""
+        """Return the segments of a chat prompt: head, one for each part, tail.
+
+        Turns are rendered by the chat template with as many segments as that needs. A bare text
+        gets what the tokenizer puts before any text, and no system text.
+
+        Raises:
+            InputError: the model has no chat template for turns, or its template refuses them.
+        """
+        if parts and isinstance(parts[-1], ChatTurns):
+            return self._in_turns(parts[-1], parts[:-1])
+        if parts and isinstance(parts[-1], BareText):
+            # As the tokenizer itself has a text: with the space that its decoder takes away.
+            ids = self._ids(self._bare_lead + parts[-1].text, at_line=False)
+            return Segment(self._bare_prefix), Segment(ids), Segment(())
         if not parts or not isinstance(parts[0], SystemText):
             return self._in_frame(self._frame, parts)
         text, rest = parts[0].text, parts[1:]
@@ -158,6 +187,16 @@ class PromptTokenizer:
         at_line = self._system.head.endswith("\n")
         system_ids = (*self._ids(text, at_line), *(between.token_ids or ()))
         return (Segment(self._system.head_ids), Segment(system_ids), *others)
+
+    def _in_turns(self, chat: ChatTurns, before: Sequence[PromptPart]) -> tuple[Segment, ...]:
+        if self._turns is None:
+            raise InputError(
+                "messages: this model has no chat template: send one text to /v1/completions, or "
+                "name a workflow",
+                param="messages",
+            )
+        system = "".join(part.text for part in before if isinstance(part, SystemText))
+        return self._turns.encode(chat.with_system(system), self._ids)
 
     def _in_frame(self, frame: PromptFrame, parts: Sequence[PromptPart]) -> tuple[Segment, ...]:
         texts = [frame.head, *map(_text, parts)]
@@ -217,7 +256,7 @@ class PromptTokenizer:
 
 
 def _text(part: PromptPart) -> str | None:
-    if isinstance(part, SystemText):
+    if isinstance(part, SystemText | ChatTurns | BareText):
         return part.text
     return part.render() if isinstance(part, Passage) else part
 
@@ -263,13 +302,6 @@ def _mark_controls(spec: Mapping[str, object], template: ChatTemplate | None) ->
     return controls
 
 
-def _native_prefix(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Return the special tokens that the tokenizer's own post-processor puts first."""
-    encoding = tokenizer.encode("a")
-    plain = encoding.special_tokens_mask.index(0) if 0 in encoding.special_tokens_mask else 0
-    return tuple(encoding.ids[:plain])
-
-
 def _drop_dummy_spaces(spec: dict[str, object]) -> None:
     """Switch off every step that puts a space before a text.
 
@@ -303,12 +335,8 @@ def _objects(value: object) -> list[dict[str, object]]:
 
 def _encode_template(tokenizer: Tokenizer, head_text: str, tail: str) -> PromptFrame:
     """Encode head and tail; here alone are control tokens recognised."""
-    head, lead = _control_ids(tokenizer, head_text), ""
-    if head and head[0] not in tokenizer.get_added_tokens_decoder():
-        lead = _absorbed_lead(tokenizer)
-        head = _control_ids(tokenizer, lead + head_text)
-    bare_head = _control_ids(tokenizer, lead + head_text.removesuffix(" "))
-    return PromptFrame(head_text, head, bare_head, _control_ids(tokenizer, tail))
+    ids, bare_ids = head_ids(tokenizer, head_text)
+    return PromptFrame(head_text, ids, bare_ids, control_ids(tokenizer, tail))
 
 
 def _encode_system(tokenizer: Tokenizer, template: ChatTemplate) -> SystemFrame | None:
@@ -318,22 +346,11 @@ def _encode_system(tokenizer: Tokenizer, template: ChatTemplate) -> SystemFrame 
     end = template.system_end
     frame = PromptFrame(
         end,
-        _control_ids(tokenizer, end),
-        _control_ids(tokenizer, end.removesuffix(" ")),
-        _control_ids(tokenizer, template.tail),
+        control_ids(tokenizer, end),
+        control_ids(tokenizer, end.removesuffix(" ")),
+        control_ids(tokenizer, template.tail),
     )
     return SystemFrame(template.system_head, head, frame)
-
-
-def _control_ids(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
-    """Return a template text's ids, control tokens recognised."""
-    return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
-
-
-def _absorbed_lead(tokenizer: Tokenizer) -> str:
-    """Return the space that the decoder takes from the start of a text; "" if it takes none."""
-    ids = tokenizer.encode(" a", add_special_tokens=False).ids
-    return "" if tokenizer.decode(ids).startswith(" ") else " "
 
 
 def _context_tokens_max(directory: Path) -> int:

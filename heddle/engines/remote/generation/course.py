@@ -64,6 +64,9 @@ class Course:
 
     async def _ask(self, server: Server) -> None:
         """Send the request; leave out, one after another, fields that the server refuses."""
+        misfit = self.prompt.misfit(server.abilities.dialect)
+        if misfit:
+            raise RemoteProblem(Trouble.REFUSED, misfit)
         left_out = frozenset[str]()
         for _ in range(REFUSALS_MAX):
             body = request_body(self.prompt, self.sampling, server.abilities, left_out)

@@ -184,6 +184,8 @@ class RemoteGenerator:
             system=asked.system,
             tenant=asked.cache_salt,
             priority=identity.priority,
+            turns=asked.turns,
+            is_bare=asked.is_bare,
         )
         course = Course(
             Attempts(self._endpoints, self._clock, generation.deadline_s),

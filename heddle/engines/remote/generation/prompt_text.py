@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from heddle.core.passages import Passage
 from heddle.core.payloads import Segment, SegmentRole
+from heddle.core.prompts.chat_turns import BareText, ChatTurns
 from heddle.core.system_text import PromptPart, SystemText
 
 CONTEXT_TOKENS_UNKNOWN = 1 << 20  # no bound of Heddle's own: the other server knows its context
@@ -21,8 +22,8 @@ class TextPrompts:
     context_tokens_max: int = CONTEXT_TOKENS_UNKNOWN
 
     def encode_prompt(self, parts: Sequence[PromptPart]) -> tuple[Segment, ...]:
-        """Return an empty head, one segment for each part, and an empty tail."""
-        return (Segment(()), *map(_segment, parts), Segment(()))
+        """Return an empty head, one segment for each part or turn, and an empty tail."""
+        return (Segment(()), *(s for part in parts for s in _segments(part)), Segment(()))
 
     def check_length(self, parts: Sequence[PromptPart]) -> None:
         """Do nothing: how long the other server's tokens are is not known."""
@@ -32,13 +33,19 @@ class TextPrompts:
         return ()
 
 
-def _segment(part: PromptPart) -> Segment:
+def _segments(part: PromptPart) -> tuple[Segment, ...]:
+    if isinstance(part, ChatTurns):
+        return tuple(Segment((), SegmentRole.TURN, turn=turn) for turn in part.turns)
+    return (_segment(part),)
+
+
+def _segment(part: str | SystemText | Passage | BareText | None) -> Segment:
     if part is None:
         return Segment(None, SegmentRole.SLOT)
     if isinstance(part, SystemText):
         return Segment((), SegmentRole.SYSTEM, text=part.text)
     if isinstance(part, Passage):
         return Segment((), SegmentRole.CHUNK, part.chunk_id, text=part.render())
-    if isinstance(part, SystemText):
-        return Segment((), SegmentRole.SYSTEM, text=part.text)
+    if isinstance(part, BareText):
+        return Segment((), SegmentRole.BARE, text=part.text)
     return Segment((), text=part)

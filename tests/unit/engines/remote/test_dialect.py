@@ -2,7 +2,9 @@
 
 import pytest
 
-from heddle.core.payloads import Sampling
+from heddle.core.payloads import PrefillPayload, Sampling
+from heddle.core.prompts.chat_turns import BareText, ChatTurn, ChatTurns
+from heddle.core.system_text import SystemText
 from heddle.core.tasks import Priority
 from heddle.engines.remote.dialect import (
     VLLM,
@@ -13,6 +15,7 @@ from heddle.engines.remote.dialect import (
     request_body,
     without,
 )
+from heddle.engines.remote.generation.prompt_text import TextPrompts
 
 SAMPLING = Sampling(max_tokens=9, temperature=0.5, top_p=0.9, top_k=4, seed=3, stop=("END",))
 
@@ -33,6 +36,25 @@ def test_a_chat_has_the_prompt_as_its_users_message() -> None:
         "seed": 3,
         "stream_options": {"include_usage": True},
     }
+
+
+def test_a_conversation_is_sent_as_it_is_and_a_bare_text_without_a_chat() -> None:
+    turns = (ChatTurn("user", "Who?"), ChatTurn("tool", "Ada", {"tool_call_id": "1"}))
+    segments = TextPrompts().encode_prompt([SystemText("Be brief."), ChatTurns(turns)])
+    sent = PrefillPayload(segments)
+    chat = Prompt(sent.text, system=sent.system, turns=sent.turns)
+    assert request_body(chat, Sampling(), Abilities("m"))["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Who?"},
+        {"role": "tool", "content": "Ada", "tool_call_id": "1"},
+    ]
+    sent = PrefillPayload(TextPrompts().encode_prompt([SystemText("Brief."), BareText("Once")]))
+    text = Prompt(sent.text, system=sent.system, is_bare=sent.is_bare)
+    server = Abilities("m", Dialect.COMPLETIONS)
+    assert request_body(text, Sampling(), server)["prompt"] == "Once"
+    assert "send it messages" in text.misfit(Dialect.CHAT)
+    assert "one text" in chat.misfit(Dialect.COMPLETIONS)
+    assert not text.misfit(Dialect.COMPLETIONS) + chat.misfit(Dialect.CHAT)
 
 
 def test_a_completion_has_it_as_text() -> None:

@@ -1,0 +1,1 @@
+"""Prompts that no template of a workflow makes."""
