@@ -21,7 +21,9 @@ def build_answer(request: Request, numerics: str, now_s: float) -> Answer:
         return Answer(str(written), written.passages, slots, receipt, found, nearest)
     if passages := as_passages(written):
         return Answer("", passages, slots, receipt)
-    return Answer(as_text(written), _passages(request, last, slots), slots, receipt)
+    end = None if last is None else request.receipt.ends.get(last.node)
+    passages = _passages(request, last, slots)
+    return Answer(as_text(written), passages, slots, receipt, finish_reason=end)
 
 
 def _last(request: Request) -> tuple[Primitive | None, object]:

@@ -124,7 +124,7 @@ class Controls:
             request.sink(TokenDelta(node, result.text))
         decode.sent_s = now_s  # its prefill's end doesn't start it
         self.readiness.complete(request, prefill, None, now_s)
-        value = text_value(result.text, config.as_lines, node, request.receipt)
+        value = text_value(result, config.as_lines, node, request.receipt)
         self.readiness.complete(request, decode, value, now_s)
 
     def _take_ahead(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from heddle.core.errors import HeddleError
 from heddle.core.passages import Passage
 from heddle.core.quotations import Quotation
+from heddle.core.results import FinishReason
 from heddle.runtime.receipt import Receipt
 
 
@@ -48,6 +49,7 @@ class Answer:
     `passages` are those its prompt showed, or the other prompts' where it showed none;
     `slots` holds every slot's newest value; `receipt` says what was done for it. `quotes` are the
     answers that an extraction has found, and `nearest` the nearest places where it has found none.
+    `finish_reason` says why the generation ended that wrote the text; None = no model wrote it.
     """
 
     text: str
@@ -56,6 +58,7 @@ class Answer:
     receipt: Receipt
     quotes: tuple[Quotation, ...] = ()
     nearest: tuple[Quotation, ...] = ()
+    finish_reason: FinishReason | None = None
 
 
 @dataclass(frozen=True, slots=True)

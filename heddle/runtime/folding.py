@@ -71,14 +71,15 @@ def first_passages(
     return _passages(_best(hits, config, ReceiptDraft()), passages, tenant)
 
 
-def text_value(text: str, is_list: bool, node: str, receipt: ReceiptDraft) -> object:
+def text_value(written: Generated, is_list: bool, node: str, receipt: ReceiptDraft) -> object:
     """Return the value of a generation's text: the text, or its lines as a list.
 
-    Mutates: the receipt says so where there is no line.
+    Mutates: the receipt notes why the text ended, and says so where there is no line.
     """
+    receipt.ends[node] = written.finish_reason
     if not is_list:
-        return text.strip()
-    lines = as_lines(text)
+        return written.text.strip()
+    lines = as_lines(written.text)
     if not lines:
         # The loop that consumes the list still gets its first turn.
         note = f"node {node!r} wrote no line; its list has one empty"
@@ -120,7 +121,7 @@ def _fold_generated(result: Result, primitive: Primitive, receipt: ReceiptDraft)
     if primitive.config.is_round:
         return result
     receipt.generated_tokens += len(result.token_ids)
-    return text_value(result.text, primitive.config.as_lines, primitive.node, receipt)
+    return text_value(result, primitive.config.as_lines, primitive.node, receipt)
 
 
 def _fold_hits(

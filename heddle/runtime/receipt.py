@@ -209,7 +209,10 @@ class Receipt:
 
 @dataclass(slots=True)
 class ReceiptDraft:
-    """The counts while a request runs; splices go by the name of the prefill that follows."""
+    """The counts while a request runs; splices go by the name of the prefill that follows.
+
+    `ends` says why the newest text of each node ended.
+    """
 
     prompt_tokens: int = 0
     prompt_tokens_reused: int = 0
@@ -247,6 +250,7 @@ class ReceiptDraft:
     kv_prefetches: int = 0
     edits: list[str] = field(default_factory=list)
     barriers: list[str] = field(default_factory=list)
+    ends: dict[str, FinishReason] = field(default_factory=dict)
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
         """Note where the request ran degraded, each in words; there may be none."""

@@ -41,7 +41,7 @@ class Rounds:
         written = generated(store, round_key(run.primitive, "written", run.round))
         if not written.finish_reason.is_pause:
             request.receipt.generated_tokens += len(written.token_ids)
-            value = text_value(written.text, config.as_lines, run.primitive.node, request.receipt)
+            value = text_value(written, config.as_lines, run.primitive.node, request.receipt)
             self.readiness.complete(request, run, value, now_s)
             return
         run.round += 1
