@@ -39,6 +39,9 @@ class RequestOptions(TypedDict, total=False):
     temperature: float | None
     system: str | None
     prompt: str | None
+    top_p: float | None
+    seed: int | None
+    stop: str | Sequence[str] | None
 
 
 class EmbeddingOptions(TypedDict, total=False):

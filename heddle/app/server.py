@@ -201,10 +201,13 @@ class Server:
                     text such as "fusionrag,0.15"; None = as the server does, if the request's
                     `optimizations` are "approx".
                 max_tokens: the most tokens of the answer; None = as the server does, and this and
-                    the next three are for the generations that write the answer.
+                    the next six are for the generations that write the answer.
                 temperature: 0 = the likeliest token each time; up to 2.
                 system: a text that says what the model is to be, before the prompt.
                 prompt: a template with {docs} and {input} in the place of the workflow's own.
+                top_p: draw from the likeliest tokens that together have this probability.
+                seed: equal seeds draw equal tokens; None = 0.
+                stop: a text, or up to 16, before which the answer ends.
 
         Raises:
             Busy: too many requests are in flight; nothing was started.

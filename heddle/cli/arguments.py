@@ -30,6 +30,7 @@ def add_request(parser: CommandParser) -> None:
     add_scope(parser)
     add_documents(parser)
     add_inputs(parser)
+    add_drawing(parser)
     parser.rare(
         "--priority",
         choices=PRIORITIES,
@@ -47,6 +48,23 @@ def add_inputs(parser: CommandParser) -> None:
         default=[],
         metavar="NAME=TEXT",
         help="value of another input of the workflow; may be repeated",
+    )
+
+
+def add_drawing(parser: CommandParser) -> None:
+    """Declare how the answer's tokens are drawn, and where it ends."""
+    parser.rare(
+        "--top-p",
+        type=float,
+        metavar="P",
+        help="draw from the likeliest tokens that together have this probability; default: 1",
+    )
+    parser.rare("--seed", type=int, metavar="N", help="equal seeds draw equal tokens; default: 0")
+    parser.rare(
+        "--stop",
+        action="append",
+        metavar="TEXT",
+        help="text before which the answer ends; may be repeated",
     )
 
 
@@ -98,6 +116,9 @@ def request_options(options: argparse.Namespace) -> dict[str, Any]:
         "topk": options.topk,
         "hybrid": options.hybrid,
         "priority": options.priority,
+        "top_p": options.top_p,
+        "seed": options.seed,
+        "stop": options.stop,
         **document_options(options),
         **scope_options(options),
     }

@@ -1,91 +1,32 @@
 """The body of POST /v1/ask."""
 
-from typing import Self
+from typing import Any, Self
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from heddle.app.request_documents import DOCUMENTS_MAX, GivenDocument
-from heddle.app.request_options import PriorityWord
-from heddle.app.server_settings import OptimizationsWord
 from heddle.core.search_scope import where_of
 from heddle.server.json_body import read_json
-from heddle.server.limits import TENANT_CHARS_MAX
-from heddle.workflow.ragraph import TOPK_MAX
+from heddle.server.request_fields import RequestFields
 from heddle.workflow.writing import (
     MAX_TOKENS_MAX,
     PROMPT_CHARS_MAX,
+    SEED_MAX,
     SYSTEM_CHARS_MAX,
     TEMPERATURE_MAX,
 )
 
 
-class AskDocument(BaseModel):
-    """A document that comes with a question."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    text: str = Field(description="text that is cut into chunks and searched")
-    title: str = Field(default="", description="stands before each chunk")
-
-
-class AskRequest(BaseModel):
+class AskRequest(RequestFields):
     """A question, and the options of its request. Unknown fields are refused."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
     question: str | None = Field(default=None, description="value of the workflow's input `query`")
-    inputs: dict[str, object] = Field(
-        default_factory=dict, description="values of the workflow's other inputs, by name"
-    )
     workflow: str | None = Field(
         default=None,
         description="one of those that GET /v1/workflows names; null = quote, or oneshot where the "
         "server has a model that writes",
     )
     stream: bool = Field(default=False, description="answer with server-sent events")
-    topk: int | None = Field(
-        default=None,
-        ge=1,
-        le=TOPK_MAX,
-        description="passages of each search; null = as the workflow has it",
-    )
-    hybrid: bool | None = Field(
-        default=None,
-        description="search by words (BM25) as well as by meaning; null = as the workflow does",
-    )
-    where: dict[str, object] | None = Field(
-        default=None,
-        description="metadata that found documents must have; of several values of a key one "
-        "is enough",
-    )
-    documents: list[AskDocument] | None = Field(
-        default=None,
-        max_length=DOCUMENTS_MAX,
-        description="documents to answer from, for workflows such as doc_qa_naive; only this "
-        "request sees them, and nothing of them is kept",
-    )
-    tenant: str = Field(
-        default="",
-        max_length=TENANT_CHARS_MAX,
-        description="searches find this tenant's documents and those without a tenant; tenants "
-        "never share a prefix cache",
-    )
-    deadline_s: float | None = Field(
-        default=None,
-        gt=0,
-        description="seconds from the arrival until the request fails; null = the server's default",
-    )
-    priority: PriorityWord = Field(default="normal", description="service class")
-    optimizations: OptimizationsWord | None = Field(
-        default=None,
-        description="the most that this request may use; null = what the server allows",
-    )
-    kv_reuse: str | None = Field(
-        default=None,
-        description='how to reuse stored chunk KV, such as "fusionrag,0.15"; null = as the '
-        "server does",
-    )
     max_tokens: int | None = Field(
         default=None,
         ge=1,
@@ -97,6 +38,18 @@ class AskRequest(BaseModel):
         ge=0,
         le=TEMPERATURE_MAX,
         description="sampling temperature of the answer; null = as the server does",
+    )
+    top_p: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="draw from the likeliest tokens that together have this probability; null = 1",
+    )
+    seed: int | None = Field(
+        default=None, ge=0, le=SEED_MAX, description="equal seeds draw equal tokens; null = 0"
+    )
+    stop: str | list[str] | None = Field(
+        default=None, description="a text, or several, before which the answer ends"
     )
     system: str | None = Field(
         default=None,
@@ -127,14 +80,22 @@ class AskRequest(BaseModel):
         return {**self.inputs, **question}
 
     @property
-    def given_documents(self) -> list[GivenDocument] | None:
-        """What `Server.submit` takes as documents."""
-        found = self.documents
-        return None if found is None else [one.model_dump() for one in found]
+    def options(self) -> dict[str, Any]:
+        """What `Server.submit` takes of these fields as keywords."""
+        return {
+            **super().options,
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "seed": self.seed,
+            "stop": self.stop,
+            "system": self.system,
+            "prompt": self.prompt,
+        }
 
 
 async def read_ask(request: Request) -> AskRequest:
     """Read and check a request's body, as a FastAPI dependency; raises as `read_json` does."""
     asked = await read_json(request, AskRequest)
-    where_of(asked.where or {})  # its message names the key and says what it may have
+    where_of(asked.where or {})  # its message names the key and its allowed values
     return asked

@@ -107,6 +107,7 @@ class ChangedWorkflows:
             return workflow
         # The original is kept beside the change, so no other workflow can get its id.
         key = id(workflow), topk, hybrid, writing, reranks
+        is_one_off = writing.seed is not None  # nearly every request has another
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -118,6 +119,8 @@ class ChangedWorkflows:
             changed = with_searches(workflow, topk=topk, hybrid=hybrid)
             changed = with_reranking(changed) if reranks else changed
             changed = with_writing(with_model_prompts(changed, self.prompts), writing)
+        if is_one_off:
+            return replace(changed, is_kept=False)
         with self._lock:
             self._kept[key] = workflow, changed
             if len(self._kept) > KEPT_MAX:

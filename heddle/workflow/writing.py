@@ -14,6 +14,10 @@ MAX_TOKENS_MAX: Final = 32_768
 TEMPERATURE_MAX: Final = 2.0
 SYSTEM_CHARS_MAX: Final = 8_192
 PROMPT_CHARS_MAX: Final = 32_768
+STOPS_MAX: Final = 16
+STOP_CHARS_MAX: Final = 256
+SEED_MAX: Final = (1 << 63) - 1
+TOP_P_MIN: Final = 1e-6  # above 0, so that a token is left to draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +29,18 @@ class Writing:
         temperature: 0 = greedy.
         system: the text that says what the model is to be.
         prompt: a template with slots such as {docs} and {input}, in the place of the workflow's.
+        top_p: tokens are drawn from the likeliest ones that together have this probability.
+        seed: equal seeds draw equal tokens.
+        stop: texts before which an answer ends, beside those of the workflow.
     """
 
     max_tokens: int | None = None
     temperature: float | None = None
     system: str | None = None
     prompt: str | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
@@ -39,9 +49,13 @@ class Writing:
         Raises:
             InputError: a value can't be used; the message names the field.
         """
-        found = cls(*(given.get(name) for name in cls.__match_args__))
+        values: dict[str, Any] = {name: given.get(name) for name in cls.__match_args__}
+        values["stop"] = _stop_strings(values["stop"])
+        found = cls(**values)
         _check_number("max_tokens", found.max_tokens, int, 1, MAX_TOKENS_MAX)
         _check_number("temperature", found.temperature, (int, float), 0, TEMPERATURE_MAX)
+        _check_number("top_p", found.top_p, (int, float), TOP_P_MIN, 1)
+        _check_number("seed", found.seed, int, 0, SEED_MAX)
         _check_text("system", found.system, SYSTEM_CHARS_MAX)
         _check_text("prompt", found.prompt, PROMPT_CHARS_MAX)
         if found.prompt is not None:
@@ -128,12 +142,18 @@ def _changed(node: GenerationNode, workflow: Workflow, writing: Writing) -> Gene
         sampling = replace(sampling, max_tokens=writing.max_tokens)
     if writing.temperature is not None:
         sampling = replace(sampling, temperature=float(writing.temperature))
+    if writing.top_p is not None:
+        sampling = replace(sampling, top_p=float(writing.top_p))
+    if writing.seed is not None:
+        sampling = replace(sampling, seed=writing.seed)
     prompt = node.prompt
     if writing.prompt is not None:
         prompt = _parsed(writing.prompt)
         _check_slots(prompt, node, workflow)
         # The stop strings end answers to the workflow's own prompt.
         sampling = replace(sampling, stop=())
+    if writing.stop is not None:
+        sampling = replace(sampling, stop=(*sampling.stop, *writing.stop))
     system = node.system if writing.system is None else writing.system
     return replace(node, prompt=prompt, sampling=sampling, system=system)
 
@@ -172,6 +192,27 @@ def _parsed(prompt: str) -> Template:
         raise InputError(str(error)) from None
 
 
+def _stop_strings(given: object) -> tuple[str, ...] | None:
+    """Return stop strings as they are kept; one may be given alone.
+
+    Raises:
+        InputError: they can't be used.
+    """
+    if given is None:
+        return None
+    texts = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, list | tuple) or len(texts) > STOPS_MAX:
+        raise InputError(f"stop must be a text, or a list of at most {STOPS_MAX}", param="stop")
+    for text in texts:
+        if not isinstance(text, str) or not 0 < len(text) <= STOP_CHARS_MAX:
+            raise InputError(
+                f"stop: each must be a text of 1 to {STOP_CHARS_MAX} characters, got {text!r:.40}",
+                param="stop",
+            )
+        check_unicode(text, "stop")
+    return tuple(texts)
+
+
 def _check_number(
     field: str, value: object, kind: type | tuple[type, ...], low: float, high: float
 ) -> None:
@@ -180,7 +221,9 @@ def _check_number(
     is_number = isinstance(value, kind) and not isinstance(value, bool)
     if not is_number or not low <= value <= high:  # type: ignore[operator]
         word = "an integer" if kind is int else "a number"
-        raise InputError(f"{field} must be {word} from {low:g} to {high:g}, got {value!r:.40}")
+        raise InputError(
+            f"{field} must be {word} from {low:g} to {high:g}, got {value!r:.40}", param=field
+        )
 
 
 def _check_text(field: str, value: object, chars_max: int) -> None:

@@ -46,17 +46,25 @@ def test_a_request_without_options_is_as_the_workflow_and_the_server_have_it(par
         "where": {},
         "tenant": "",
         "priority": "normal",
+        "top_p": None,
+        "seed": None,
+        "stop": None,
     }
 
 
 def test_the_options_of_a_request(parser):
-    options = parser.parse(["--topk=3", "--hybrid", "--priority=bulk", "--tenant=ann"])
+    options = parser.parse(
+        ["--topk=3", "--hybrid", "--priority=bulk", "--tenant=ann", "--seed=7", "--stop=END"]
+    )
     assert request_options(options) == {
         "topk": 3,
         "hybrid": True,
         "where": {},
         "tenant": "ann",
         "priority": "bulk",
+        "top_p": None,
+        "seed": 7,
+        "stop": ["END"],
     }
     assert request_options(parser.parse(["--no-hybrid"]))["hybrid"] is False
 

@@ -57,6 +57,24 @@ def test_a_request_goes_over_the_server():
     assert kept.changed(SEARCH, topk=None, hybrid=None) is SEARCH, "it writes nothing"
 
 
+def test_how_tokens_are_drawn_and_where_the_answer_ends():
+    writing = Writing.of({"top_p": 0.5, "seed": 7, "stop": "END"})
+    answer = node(with_writing(preset("oneshot").compile(), writing), "answer")
+    assert (answer.sampling.top_p, answer.sampling.seed) == (0.5, 7)
+    assert answer.sampling.stop == ("END",)
+    for field, bad in (("top_p", 0), ("seed", -1), ("stop", [""]), ("stop", ["a"] * 17)):
+        with pytest.raises(InputError, match=field) as refused:
+            Writing.of({field: bad})
+        assert refused.value.param == field
+
+
+def test_a_request_with_a_seed_of_its_own_is_not_kept():
+    kept, workflow = ChangedWorkflows(), preset("oneshot").compile()
+    drawn = kept.changed(workflow, topk=None, hybrid=None, writing=Writing(seed=7))
+    assert not drawn.is_kept
+    assert not kept._kept
+
+
 def test_an_own_stop_ends_answers_to_its_own_prompt_only():
     graph = RAGraph("own").add_retrieval("find")
     workflow = graph.add_generation("answer", "{docs}{query}", stop=["\n"]).compile()
