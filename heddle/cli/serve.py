@@ -90,6 +90,7 @@ def run(options: argparse.Namespace) -> int:
                 instance="" if advert is None else advert.instance,
                 drain=drain,
                 keys=keys,
+                inline_sources=front.inline_sources,
             ),
             log_level="warning",
             lifespan="off",
@@ -215,7 +216,8 @@ def _greeting(directory: str | Path | None, listener: socket.socket, front: Http
     key = '-H "Authorization: Bearer $HEDDLE_API_KEY" ' if front.api_key_file else ""
     return (
         f"serving {directory} at {url} (Ctrl-C stops)\n"
-        f"ask it:  curl -N {url}/v1/ask {key}-H 'Content-Type: application/json' -d '{body}'"
+        f"ask it:  curl -N {url}/v1/ask {key}-H 'Content-Type: application/json' -d '{body}'\n"
+        f"clients of OpenAI's API: base URL {url}/v1, model corpus"
     )
 
 

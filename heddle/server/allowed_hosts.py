@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from heddle.server.wire import Json, encode_json
+from heddle.server.wire import encode_json, status_error_json
 
 ANY: Final = "*"
 LOCAL: Final = "localhost"
@@ -69,5 +69,5 @@ def _refusal(host: str) -> Response:
         f"this server isn't called {name}: ask it by its address, "
         "or start it with --allowed-hosts NAME"
     )
-    body: Json = {"error": {"type": "MisdirectedRequest", "message": message}}
+    body = status_error_json(MISDIRECTED, message)
     return Response(encode_json(body), MISDIRECTED, media_type="application/json")

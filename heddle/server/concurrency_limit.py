@@ -7,7 +7,14 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heddle.core.errors import Busy
-from heddle.server.wire import Json, encode_json, error_headers, error_json, error_status
+from heddle.server.wire import (
+    Json,
+    encode_json,
+    error_headers,
+    error_json,
+    error_status,
+    status_error_json,
+)
 
 UNCOUNTED: Final = frozenset({"/health", "/metrics", "/ready", "/version"})
 WAIT_S: Final = 1.0  # nobody knows when a client has read its answer
@@ -108,8 +115,7 @@ def _head_refusal() -> Response:
         f"the request has more than {HEADERS_MAX} headers, or more than {HEAD_BYTES_MAX:,} bytes "
         "before its body: send fewer"
     )
-    body: Json = {"error": {"type": "RequestHeaderFieldsTooLarge", "message": message}}
-    return _answer(TOO_LARGE, body, {"Connection": "close"})
+    return _answer(TOO_LARGE, status_error_json(TOO_LARGE, message), {"Connection": "close"})
 
 
 def _answer(status: int, body: Json, headers: dict[str, str]) -> Response:

@@ -9,12 +9,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heddle.server.concurrency_limit import UNCOUNTED
 from heddle.server.drain import Drain
-from heddle.server.wire import Json, encode_json
+from heddle.server.wire import Json, encode_json, error_body
 
 STOPPING: Final = 503
 _EVENTS: Final = b"text/event-stream"
 _MESSAGE: Final = "the server stops: ask it again when it runs, or ask another one"
-_BODY: Final[Json] = {"error": {"type": "Stopping", "message": _MESSAGE}}
+_BODY: Final[Json] = error_body("Stopping", _MESSAGE, None, "server_is_overloaded")
 
 
 class Draining:

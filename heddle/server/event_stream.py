@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any, Final
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -10,6 +11,9 @@ from starlette.types import Receive, Scope, Send
 from heddle.runtime.events import RequestEvent
 from heddle.runtime.handle import Handle
 from heddle.server.wire import encode_json, event_json
+
+STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/event-stream": {}}}}
+"""What the description of a route says of its stream."""
 
 
 class EventStream(Response):

@@ -1,28 +1,25 @@
 """The HTTP application: questions, searches and embeddings, and how the server does.
 
 POST /v1/ask, /v1/search and /v1/embeddings; GET /v1/workflows, /health, /ready, /version and
-/metrics. POST and DELETE /v1/documents change the corpus, where the server takes changes.
+/metrics; OpenAI's routes. POST and DELETE /v1/documents change the corpus, where the server takes
+changes.
 """
 
 import asyncio
-import logging
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from functools import partial
-from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, FastAPI, Request
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive
 
 from heddle import __version__
 from heddle.app.server import Server
-from heddle.core.errors import Cancelled, HeddleError, InputError, WorkflowError
+from heddle.core.errors import Cancelled, HeddleError, InputError
 from heddle.core.results import Vectors
-from heddle.runtime.handle import Handle
 from heddle.server.allowed_hosts import AllowedHosts
 from heddle.server.ask_request import AskRequest, read_ask
 from heddle.server.concurrency_limit import ConcurrencyLimit
@@ -30,30 +27,38 @@ from heddle.server.document_request import DocumentRequest, change_json, read_do
 from heddle.server.drain import Drain
 from heddle.server.draining import Draining
 from heddle.server.embedding_request import EmbeddingRequest, embeddings_json, read_embedding
-from heddle.server.event_stream import EventStream, cancel_on_disconnect, cancelled_with_client
+from heddle.server.event_stream import (
+    STREAMED,
+    EventStream,
+    cancel_on_disconnect,
+    cancelled_with_client,
+)
+from heddle.server.json_body import body_schema
 from heddle.server.keys.access import TokenMeter, charge, own_tenant
 from heddle.server.keys.key_gate import KeyGate
 from heddle.server.keys.key_ring import KeyRing
 from heddle.server.limits import REQUESTS_MAX
 from heddle.server.metrics import MetricsPage
+from heddle.server.openai.routes import add_openai
 from heddle.server.request_ids import RequestIds
 from heddle.server.search_request import SearchRequest, read_search
+from heddle.server.submitting import submit, workflow_named
 from heddle.server.wire import (
+    ApiError,
     Json,
     answer_json,
     encode_json,
+    error_body,
     error_headers,
     error_json,
     error_status,
     search_json,
+    status_error_json,
 )
-from heddle.workflow.ready_made import READY_MADE, ready_made
 from heddle.workflow.workflow import Workflow
 
 DRAINING: Final = "draining"
 CHANGES_AT_ONCE: Final = 4  # a change waits for embeddings in a thread, and questions need threads
-
-log = logging.getLogger(__name__)
 
 # Every status but those that a route names.
 _ERROR: Final = {
@@ -66,8 +71,13 @@ _ERROR: Final = {
                 "properties": {
                     "error": {
                         "type": "object",
-                        "required": ["type", "message"],
-                        "properties": {"type": {"type": "string"}, "message": {"type": "string"}},
+                        "required": ["message", "type", "param", "code"],
+                        "properties": {
+                            "message": {"type": "string"},
+                            "type": {"type": "string"},
+                            "param": {"type": ["string", "null"]},
+                            "code": {"type": ["string", "null"]},
+                        },
                     }
                 },
             }
@@ -75,7 +85,6 @@ _ERROR: Final = {
     },
 }
 _NOT_READY: Final[dict[int | str, dict[str, Any]]] = {503: {"description": "It takes no work"}}
-_STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/event-stream": {}}}}
 _MEASURED: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {"application/openmetrics-text": {}}}
 }
@@ -98,11 +107,6 @@ _DELETE_PARAMETERS: Final = [
 ]
 
 
-def _body_schema(kind: type[BaseModel]) -> dict[str, Any]:
-    content = {"application/json": {"schema": kind.model_json_schema()}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
 def create_app(
     server: Server,
     workflows: Mapping[str, Workflow],
@@ -113,6 +117,7 @@ def create_app(
     instance: str = "",
     drain: Drain | None = None,
     keys: KeyRing | None = None,
+    inline_sources: bool = False,
 ) -> FastAPI:
     """Return the ASGI application of a server.
 
@@ -125,6 +130,7 @@ def create_app(
         instance: stands in /health, so that a client knows this server from another; "" = nothing.
         drain: counts the requests under way, and says when no more are taken; None = never.
         keys: what clients must have one of; None = every client is served.
+        inline_sources: whether answers by OpenAI's API end with their sources in Markdown.
     """
     # Without redirects of slashes: they would send a client where its Host header says.
     app = FastAPI(
@@ -148,8 +154,8 @@ def create_app(
     @app.post(
         "/v1/ask",
         response_model=None,
-        responses=_STREAMED,
-        openapi_extra=_body_schema(AskRequest),
+        responses=STREAMED,
+        openapi_extra=body_schema(AskRequest),
     )
     async def ask(asked: Annotated[AskRequest, Depends(read_ask)], request: Request) -> Response:
         """Answer a question.
@@ -164,7 +170,8 @@ def create_app(
         `node_started`, `retrieved`, `token`, `node_finished`, and `answer` or `error` at the end.
         A client that disconnects cancels its request.
         """
-        handle = await _submit(server, workflows, asked)
+        workflow = workflow_named(asked.workflow or server.config.default_workflow, workflows)
+        handle = await submit(server, workflow, asked.values, asked.options)
         meter = TokenMeter(request.scope)
         if asked.stream:
             return EventStream(handle, meter.take)
@@ -173,7 +180,7 @@ def create_app(
         meter.take(answer)
         return _reply(200, answer_json(answer))
 
-    @app.post("/v1/search", response_model=None, openapi_extra=_body_schema(SearchRequest))
+    @app.post("/v1/search", response_model=None, openapi_extra=body_schema(SearchRequest))
     async def search(
         asked: Annotated[SearchRequest, Depends(read_search)], request: Request
     ) -> Response:
@@ -190,7 +197,7 @@ def create_app(
         TokenMeter(request.scope).take(answer)
         return _reply(200, search_json(answer))
 
-    @app.post("/v1/embeddings", response_model=None, openapi_extra=_body_schema(EmbeddingRequest))
+    @app.post("/v1/embeddings", response_model=None, openapi_extra=body_schema(EmbeddingRequest))
     async def embed(
         asked: Annotated[EmbeddingRequest, Depends(read_embedding)], request: Request
     ) -> Response:
@@ -214,6 +221,7 @@ def create_app(
         charge(request.scope, vectors.tokens)
         return _reply(200, embeddings_json(asked, vectors, server.embedder_name))
 
+    add_openai(app, server, workflows, inline_sources=inline_sources)
     _add_documents(app, server, takes_changes=takes_changes)
 
     @app.get("/v1/workflows", response_model=None)
@@ -268,7 +276,7 @@ def _add_documents(app: FastAPI, server: Server, *, takes_changes: bool) -> None
         "/v1/documents",
         response_model=None,
         dependencies=checked,
-        openapi_extra=_body_schema(DocumentRequest),
+        openapi_extra=body_schema(DocumentRequest),
     )
     async def upsert(put: Annotated[DocumentRequest, Depends(read_document)]) -> Response:
         """Put a document into the corpus, and wait until searches find it.
@@ -325,37 +333,6 @@ async def _awaited(answer: Future[Vectors], receive: Receive) -> Vectors:
         watcher.cancel()
 
 
-async def _submit(server: Server, workflows: Mapping[str, Workflow], asked: AskRequest) -> Handle:
-    name = asked.workflow or server.config.default_workflow
-    if name not in workflows:
-        if name in READY_MADE:
-            ready_made(name)  # its error says which connector the server lacks
-        known = ", ".join(workflows)
-        raise WorkflowError(f"workflow: {name!r} is unknown; there are {known}")
-    submit = partial(
-        server.submit,
-        workflows[name],
-        asked.values,
-        topk=asked.topk,
-        hybrid=asked.hybrid,
-        where=asked.where,
-        documents=asked.given_documents,
-        tenant=asked.tenant,
-        deadline_s=asked.deadline_s,
-        priority=asked.priority,
-        optimizations=asked.optimizations,
-        kv_reuse=asked.kv_reuse,
-        max_tokens=asked.max_tokens,
-        temperature=asked.temperature,
-        system=asked.system,
-        prompt=asked.prompt,
-    )
-    # Submitting waits for the runtime's thread, so a thread waits and not this loop.
-    handle = await asyncio.to_thread(submit)
-    log.info("it is request %d of the runtime", handle.request_id)
-    return handle
-
-
 def _add_error_replies(app: FastAPI) -> None:
     @app.exception_handler(HeddleError)
     async def refused(_: Request, error: HeddleError) -> Response:
@@ -363,14 +340,19 @@ def _add_error_replies(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http_error(_: Request, error: HTTPException) -> Response:
-        kind = HTTPStatus(error.status_code).phrase.replace(" ", "")
-        body: Json = {"error": {"type": kind, "message": error.detail}}
+        named = error if isinstance(error, ApiError) else None
+        body = status_error_json(
+            error.status_code,
+            error.detail,
+            param=named.param if named else "",
+            code=named.code if named else "",
+        )
         return _reply(error.status_code, body, error.headers)
 
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> Response:
         message = "a bug in Heddle; the server's log has the details"
-        return _reply(500, {"error": {"type": "InternalError", "message": message}})
+        return _reply(500, error_body("InternalError", message, None, None))
 
 
 def _reply(status: int, body: Json, headers: Mapping[str, str] | None = None) -> Response:

@@ -94,6 +94,13 @@ class HttpConfig:
         flag="workflow",
         is_common=True,
     )
+    inline_sources: bool = setting(
+        False,
+        "end answers by OpenAI's API with their sources in Markdown",
+        details="for chat interfaces, which show the text alone; a request says otherwise with "
+        "heddle.inline_sources",
+        group=HTTP,
+    )
     connectors: frozenset[str] = setting(
         frozenset(),
         "own functions that workflows search_engine and agent call",

@@ -1,7 +1,7 @@
 """The body of a POST: bounded in size and time, parsed, every field checked, for one tenant."""
 
 import asyncio
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
@@ -37,13 +37,19 @@ async def read_json(request: Request, kind: type[B]) -> B:
         message = f"the body took longer than {BODY_S:g} s to come"
         raise HTTPException(408, message, {"Connection": "close"}) from error
     except ValidationError as error:
-        raise InputError(_in_words(error)) from error
+        raise InputError(_in_words(error), param=_field(error)) from error
     except ClientDisconnect as error:
         raise Cancelled("the client went away") from error
     named = getattr(found, "tenant", None)
     if not isinstance(named, str):
         return found
     return found.model_copy(update={"tenant": own_tenant(request.scope, named)})
+
+
+def body_schema(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return what the description of a route says of its body, which the route itself reads."""
+    content = {"application/json": {"schema": kind.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 async def _body(request: Request) -> bytes:
@@ -65,3 +71,9 @@ def _in_words(error: ValidationError) -> str:
     return "; ".join(
         f"{'.'.join(map(str, part['loc'])) or 'body'}: {part['msg']}" for part in found
     )
+
+
+def _field(error: ValidationError) -> str:
+    """Return the first field that is wrong; "" = the body as a whole."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return ".".join(map(str, first["loc"]))

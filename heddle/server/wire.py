@@ -2,11 +2,16 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from enum import Enum
+from http import HTTPStatus
 from typing import Final
 
+from starlette.exceptions import HTTPException
+
 from heddle.core.errors import (
+    TOO_LONG,
     Busy,
     Cancelled,
     ConfigError,
@@ -29,7 +34,7 @@ from heddle.runtime.events import (
 )
 
 Json = dict[str, object]
-CLIENT_CLOSED: Final = 499  # nginx's: nobody is there to read the reply
+CLIENT_CLOSED: Final = 499  # nginx's: the client is not there to read the reply
 # A ConfigError of one request asks for what this server was not made for: the caller's to change.
 STATUS: Final[dict[type[HeddleError], int]] = {
     InputError: 400,
@@ -40,6 +45,52 @@ STATUS: Final[dict[type[HeddleError], int]] = {
     DeadlineExceeded: 504,
     DiskFull: 507,
 }
+# What OpenAI's clients read; None stands where the message alone says what to change.
+CODES: Final[dict[type[HeddleError], str]] = {
+    Cancelled: "request_cancelled",
+    Busy: "server_is_overloaded",
+    DeadlineExceeded: "deadline_exceeded",
+    DiskFull: "disk_full",
+}
+TOO_LONG_WORDS: Final = "this model's maximum context length is exceeded"  # litellm looks for them
+STATUS_CODES: Final[dict[int, str]] = {
+    401: "invalid_api_key",
+    403: "insufficient_permissions",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "request_timeout",
+    413: "request_too_large",
+    415: "unsupported_media_type",
+    421: "misdirected_request",
+    429: "rate_limit_exceeded",
+    431: "headers_too_large",
+    503: "server_is_overloaded",
+}
+
+
+class ApiError(HTTPException):
+    """A refusal with a status of its own.
+
+    Args:
+        status: of HTTP.
+        message: for people: what is wrong, and the fix.
+        param: the field of the request; empty = none.
+        code: OpenAI's word for the kind of error; empty = the one that goes with the status.
+        headers: of the reply.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str = "",
+        code: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message, headers)
+        self.param = param
+        self.code = code
 
 
 def encode_json(value: Json) -> bytes:
@@ -115,8 +166,24 @@ def event_json(event: RequestEvent) -> tuple[str, Json]:
 
 
 def error_json(error: HeddleError) -> Json:
-    """Return an error's kind and message; never a traceback."""
-    return {"error": {"type": type(error).__name__, "message": str(error)}}
+    """Return an error's kind, message, field and code; never a traceback."""
+    code = next((code for kind, code in CODES.items() if isinstance(error, kind)), None)
+    param, message = None, str(error)
+    if isinstance(error, InputError):
+        param, code = error.param or None, error.code or None
+        message = f"{TOO_LONG_WORDS}: {message}" if code == TOO_LONG else message
+    return error_body(type(error).__name__, message, param, code)
+
+
+def status_error_json(status: int, message: str, *, param: str = "", code: str = "") -> Json:
+    """Return the body of a refusal that is named by its status of HTTP."""
+    kind = HTTPStatus(status).phrase.replace(" ", "")
+    return error_body(kind, message, param or None, code or STATUS_CODES.get(status))
+
+
+def error_body(kind: str, message: str, param: str | None, code: str | None) -> Json:
+    """Return an error as every route sends it, in OpenAI's shape."""
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def error_status(error: HeddleError) -> int:
@@ -125,7 +192,12 @@ def error_status(error: HeddleError) -> int:
 
 
 def error_headers(error: HeddleError) -> dict[str, str]:
-    """Return the headers that go with an error: when to come back."""
+    """Return the headers that go with an error: when to come back, and whether to.
+
+    OpenAI's clients send again whatever ended with 500 or more, unless `x-should-retry` says no.
+    """
+    if isinstance(error, DeadlineExceeded):
+        return {"x-should-retry": "false"}
     return retry_headers(error.wait_s) if isinstance(error, Busy | DiskFull) else {}
 
 

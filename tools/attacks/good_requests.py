@@ -9,8 +9,24 @@ from urllib.parse import urlencode
 from tools.attacks.configuration import NEED_NO_MODEL, Configuration
 from tools.attacks.exchange import Request
 
-PAGES: Final = ("/v1/workflows", "/health", "/ready", "/version", "/metrics", "/openapi.json")
-BODIES: Final = ("/v1/ask", "/v1/search", "/v1/embeddings", "/v1/documents")
+PAGES: Final = (
+    "/v1/workflows",
+    "/health",
+    "/ready",
+    "/version",
+    "/metrics",
+    "/openapi.json",
+    "/v1/models",
+    "/v1/models/corpus",
+)
+BODIES: Final = (
+    "/v1/ask",
+    "/v1/search",
+    "/v1/embeddings",
+    "/v1/documents",
+    "/v1/chat/completions",
+    "/v1/completions",
+)
 ROUTES: Final = frozenset(
     [f"POST {path}" for path in BODIES] + [f"GET {path}" for path in PAGES]
 ) | {"DELETE /v1/documents"}
@@ -22,8 +38,8 @@ QUESTIONS: Final = (
     "x" * 80 + " {}",
 )
 TOKENS: Final = (1, 2, 8, 16)
-KINDS: Final = ("ask", "search", "embed", "page", "put", "delete")
-WEIGHTS: Final = (8, 4, 3, 2, 2, 1)
+KINDS: Final = ("ask", "search", "embed", "page", "put", "delete", "chat", "complete")
+WEIGHTS: Final = (8, 4, 3, 2, 2, 1, 3, 1)
 PUT_MAX: Final = 20  # documents of a client at once: memory that a corpus takes is not lost memory
 
 
@@ -79,6 +95,8 @@ class GoodRequests:
             return self._search()
         if kind == "embed":
             return self._embed()
+        if kind in ("chat", "complete"):
+            return self._openai(kind)
         if kind == "page" or not self._server.takes_changes:
             return Request("GET", next(self._pages))
         is_deletion = len(self._put) >= PUT_MAX if kind == "put" else bool(self._put)
@@ -100,6 +118,20 @@ class GoodRequests:
         self._draw(fields, "model", ("text-embedding-3-small",))
         self._draw_common(fields)
         return Request.of_json("/v1/embeddings", fields)
+
+    def _openai(self, kind: str) -> Request:
+        fields: dict[str, object] = {"model": "corpus", "max_tokens": self._random.choice(TOKENS)}
+        self._draw(fields, "stream", (True, False))
+        self._draw(fields, "temperature", (0, 0.7))
+        self._draw(fields, "chat_id", ("a field that nobody defines",))
+        self._draw(fields, "heddle", ({"inline_sources": True}, {"topk": 2, "tenant": "ann"}))
+        if kind == "complete":
+            return Request.of_json("/v1/completions", {**fields, "prompt": self._question()})
+        parts = [{"type": "text", "text": self._question()}]
+        content = self._random.choice([self._question(), parts])
+        system = [{"role": "system", "content": "You keep a lighthouse."}]
+        turns = [*self._random.choice([[], system]), {"role": "user", "content": content}]
+        return Request.of_json("/v1/chat/completions", {**fields, "messages": turns})
 
     def _document(self) -> Request:
         self._number += 1

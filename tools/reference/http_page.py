@@ -17,7 +17,8 @@ The endpoints of [`heddle serve`](cli.md#heddle-serve). Bodies are JSON, of at m
 [API keys](../serving.md#keys) every path but `/health`, `/ready` and `/version` asks for the header
 `Authorization: Bearer KEY`. `GET /openapi.json` describes the same for programs.
 
-An error is `{{"error": {{"type": ..., "message": ...}}}}` with one of these statuses:
+An error is `{{"error": {{"message": ..., "type": ..., "param": ..., "code": ...}}}}`: the field and
+[OpenAI's word](../openai.md#errors) for it, or null. Its status is one of these:
 """
 STATUSES: Final = (
     ("400", "the request can't be used; the message names the field"),
@@ -83,6 +84,8 @@ def _json(value: object, field: Mapping[str, Any]) -> str:
 
 
 def _type(field: Mapping[str, Any]) -> str:
+    if "$ref" in field:  # a model of its own, which its page explains
+        return "object"
     if "anyOf" in field:
         return " or ".join(map(_type, field["anyOf"]))
     if "enum" in field:

@@ -14,19 +14,25 @@ from starlette.websockets import WebSocketClose
 from heddle.server.keys.access import HELD
 from heddle.server.keys.api_key import KeyScope
 from heddle.server.keys.key_ring import HeldKey, KeyRing
-from heddle.server.wire import Json, encode_json, retry_headers
+from heddle.server.wire import encode_json, retry_headers, status_error_json
 
 OPEN: Final = frozenset({"/health", "/ready", "/version"})
 # None = any key. A path that isn't here needs the scope admin, so that none is open by mistake.
 NEEDED: Final[Mapping[str, KeyScope | None]] = {
     "/openapi.json": None,
     "/v1/ask": KeyScope.ASK,
+    "/v1/chat/completions": KeyScope.ASK,
+    "/v1/completions": KeyScope.ASK,
+    "/v1/models": None,
+    "/v1/models/{model:path}": None,
     "/v1/search": KeyScope.ASK,
     "/v1/workflows": KeyScope.ASK,
     "/v1/embeddings": KeyScope.EMBED,
     "/v1/documents": KeyScope.WRITE,
     "/metrics": KeyScope.ADMIN,
 }
+# Paths that end in a name, by what they begin with.
+NAMED: Final[Mapping[str, str]] = {"/v1/models/": "/v1/models/{model:path}"}
 HEADER_WORDS: Final = "send the header Authorization: Bearer KEY"
 CHALLENGE: Final = 'Bearer realm="heddle"'
 
@@ -80,7 +86,7 @@ def sent_key(headers: Headers) -> str:
 
 def _refusal(held: HeldKey, path: str, now_s: float) -> Response | None:
     """Return why a known key isn't enough; None = the request passes, and is counted."""
-    needed = NEEDED.get(path, KeyScope.ADMIN)
+    needed = _needed(path)
     wait_s, limit = held.admit(now_s)
     if limit:
         amount = int(getattr(held.key, limit))
@@ -92,6 +98,12 @@ def _refusal(held: HeldKey, path: str, now_s: float) -> Response | None:
     return _answer(HTTPStatus.FORBIDDEN, message, {})
 
 
+def _needed(path: str) -> KeyScope | None:
+    """Return the scope that a path needs; None = any key."""
+    route = next((route for start, route in NAMED.items() if path.startswith(start)), path)
+    return NEEDED.get(route, KeyScope.ADMIN)
+
+
 def _unknown(*, is_sent: bool) -> Response:
     challenge = f'{CHALLENGE}, error="invalid_token"' if is_sent else CHALLENGE
     begin = "this server doesn't know the key" if is_sent else "this server asks for a key"
@@ -100,5 +112,6 @@ def _unknown(*, is_sent: bool) -> Response:
 
 
 def _answer(status: HTTPStatus, message: str, headers: Mapping[str, str]) -> Response:
-    body: Json = {"error": {"type": status.phrase.replace(" ", ""), "message": message}}
-    return Response(encode_json(body), status, headers, "application/json")
+    return Response(
+        encode_json(status_error_json(status, message)), status, headers, "application/json"
+    )

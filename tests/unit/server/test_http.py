@@ -206,6 +206,9 @@ def test_every_field_reaches_the_server():
         "temperature": 0.5,
         "system": "Be brief.",
         "prompt": "{docs}{input}",
+        "top_p": 0.9,
+        "seed": 7,
+        "stop": ["END"],
     }
     ask(server, question="Who?", inputs={"topic": "tides"}, **how)
     values = {"topic": "tides", "query": "Who?"}
@@ -405,7 +408,7 @@ def test_the_openapi_document_has_the_form_of_errors_for_every_route():
     assert len(found) > 5
     for responses in found:
         form = responses["default"]["content"]["application/json"]["schema"]
-        assert form["properties"]["error"]["required"] == ["type", "message"]
+        assert form["properties"]["error"]["required"] == ["message", "type", "param", "code"]
     # Not ready is no error: the page says why.
     assert "content" not in paths["/health"]["get"]["responses"]["503"]
     assert "content" not in paths["/ready"]["get"]["responses"]["503"]

@@ -9,6 +9,8 @@ from pydantic import BaseModel
 from heddle.server.ask_request import AskRequest
 from heddle.server.document_request import DocumentRequest
 from heddle.server.embedding_request import EmbeddingRequest
+from heddle.server.openai.chat_request import ChatRequest
+from heddle.server.openai.completion_request import CompletionRequest
 from heddle.server.search_request import SearchRequest
 from heddle.workflow.presets import PRESETS
 from tools.attacks.configuration import CHANGES, DEFAULT, Configuration
@@ -20,6 +22,8 @@ MODELS: dict[str, type[BaseModel]] = {
     "/v1/search": SearchRequest,
     "/v1/embeddings": EmbeddingRequest,
     "/v1/documents": DocumentRequest,
+    "/v1/chat/completions": ChatRequest,
+    "/v1/completions": CompletionRequest,
 }
 
 
@@ -35,7 +39,7 @@ def test_every_body_is_read_by_the_model_of_its_route() -> None:
 
 
 def test_all_routes_and_workflows_come_first() -> None:
-    found = drawn(CHANGES, count=18)
+    found = drawn(CHANGES, count=22)
     assert {request.route for request, _ in found} == ROUTES
     assert {workflow for _, workflow in found} == {"", *PRESETS}
 

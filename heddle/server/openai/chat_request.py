@@ -1,0 +1,141 @@
+"""The body of POST /v1/chat/completions, and the turns that it holds."""
+
+import json
+from typing import Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from heddle.core.errors import InputError
+from heddle.core.prompts.chat_turns import SYSTEM, USER, ChatTurn, ChatTurns
+from heddle.core.text_check import check_unicode
+from heddle.server.openai.shared_request import SharedRequest
+from heddle.workflow.writing import MAX_TOKENS_MAX
+
+MESSAGES_MAX: Final = 2_048
+FIELD: Final = "messages"
+# What a part of a message may be, and the field that holds its text.
+TEXT_PARTS: Final = {"text": "text", "refusal": "refusal"}
+
+
+class ContentPart(BaseModel):
+    """A part of a message."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+
+
+class ChatMessage(BaseModel):
+    """A message; fields that no template reads are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[ContentPart] | None = None
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+
+    def turn(self, number: int) -> ChatTurn:
+        """Return the message as the chat template gets it; `number` is its place.
+
+        Raises:
+            InputError: it holds something else than text.
+        """
+        role = SYSTEM if self.role == "developer" else self.role
+        fields = {
+            "name": self.name,
+            "tool_call_id": self.tool_call_id,
+            "tool_calls": None if not self.tool_calls else [_call(one) for one in self.tool_calls],
+        }
+        given = {name: value for name, value in fields.items() if value is not None}
+        return ChatTurn(role, self._text(number), given)
+
+    def _text(self, number: int) -> str:
+        if isinstance(self.content, str):
+            text = self.content
+        else:
+            parts = enumerate(self.content or ())
+            text = "\n".join(_part_text(part, f"{number}.content.{i}") for i, part in parts)
+        check_unicode(text, f"{FIELD}.{number}.content")
+        return text
+
+
+class ChatRequest(SharedRequest):
+    """Turns of a conversation that is to go on."""
+
+    messages: list[ChatMessage] = Field(
+        min_length=1, max_length=MESSAGES_MAX, description="the turns, the oldest first"
+    )
+    max_completion_tokens: int | None = Field(
+        default=None, ge=1, le=MAX_TOKENS_MAX, description="the same as max_tokens, and before it"
+    )
+
+    @model_validator(mode="after")
+    def _has_content(self) -> Self:
+        for number, message in enumerate(self.messages):
+            if message.content is None and not message.tool_calls:
+                raise ValueError(f"messages.{number}.content is missing")
+        return self
+
+    @property
+    def tokens_wanted(self) -> int | None:
+        """The most tokens of the answer; None = as the server or the workflow has it."""
+        return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def turns(self) -> ChatTurns:
+        """The conversation.
+
+        Raises:
+            InputError: a message holds something else than text.
+        """
+        return ChatTurns(tuple(one.turn(number) for number, one in enumerate(self.messages)))
+
+    @property
+    def question(self) -> str:
+        """What the user said last.
+
+        Raises:
+            InputError: the user said nothing.
+        """
+        said = [turn.content for turn in self.turns.turns if turn.role == USER]
+        if not said or not said[-1].strip():
+            raise InputError(
+                "messages: the last message of role user is the question, and there is none",
+                param=FIELD,
+            )
+        return said[-1]
+
+    @property
+    def system(self) -> str:
+        """What the messages of role system and developer say, one below the other."""
+        said = (turn.content for turn in self.turns.turns if turn.role == SYSTEM)
+        return "\n\n".join(text for text in said if text.strip())
+
+
+def _part_text(part: ContentPart, place: str) -> str:
+    field = TEXT_PARTS.get(part.type)
+    text = getattr(part, field) if field else None
+    if text is None:
+        raise InputError(
+            f"{FIELD}.{place}: a part of type {part.type[:40]!r} can't be read: send text",
+            param=FIELD,
+        )
+    return str(text)
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool call as templates read it: its arguments as an object, where they are one."""
+    function = call.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        arguments = json.loads(function["arguments"])
+    except (ValueError, RecursionError):
+        return call
+    if not isinstance(arguments, dict):
+        return call
+    return {**call, "function": {**function, "arguments": arguments}}

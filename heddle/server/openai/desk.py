@@ -1,0 +1,133 @@
+"""Runs the requests of OpenAI's API, and answers them in its shape."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+from starlette.responses import Response
+
+from heddle.app.server import Server
+from heddle.core.errors import InputError
+from heddle.runtime.events import Answer, RequestFailed
+from heddle.runtime.handle import Handle
+from heddle.server.event_stream import cancelled_with_client
+from heddle.server.keys.access import TokenMeter
+from heddle.server.openai.answer_text import AnswerText
+from heddle.server.openai.chunk_stream import ChunkStream
+from heddle.server.openai.models import OfferedModel
+from heddle.server.openai.reply import Reply, ReplyShape
+from heddle.server.openai.shared_request import SharedRequest
+from heddle.server.submitting import submit, workflow_named
+from heddle.server.wire import encode_json
+from heddle.workflow.nodes import GenerationNode
+from heddle.workflow.workflow import Workflow
+from heddle.workflow.writing import SEED_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A request that is to be answered.
+
+    Args:
+        request: of HTTP.
+        body: its body, checked.
+        model: the model that it names.
+        shape: of the call.
+    """
+
+    request: Request
+    body: SharedRequest
+    model: OfferedModel
+    shape: ReplyShape
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Runs requests and answers them.
+
+    Args:
+        server: does the work.
+        workflows: what clients may ask for, by name.
+        inline_sources: whether texts end with their sources where a request doesn't say.
+    """
+
+    server: Server
+    workflows: Mapping[str, Workflow]
+    inline_sources: bool
+
+    async def answer_plain(
+        self, order: Order, workflow: Workflow, inputs: Mapping[str, object]
+    ) -> Response:
+        """Answer with the LLM alone.
+
+        Raises:
+            InputError: the request has inputs of a workflow.
+        """
+        heddle = order.body.heddle
+        if heddle.inputs:
+            raise InputError(
+                f"heddle.inputs: {order.model.id!r} is the LLM and has none: name a workflow",
+                param="heddle.inputs",
+            )
+        options = {**heddle.options, **self._drawn(order.body.writing)}
+        handle = await submit(self.server, workflow, inputs, options)
+        return await self._replied(order, handle, AnswerText(workflow, is_raw=True))
+
+    async def answer(self, order: Order, question: str, system: str) -> Response:
+        """Answer with a workflow.
+
+        Where no model writes its answer, what says how one writes is ignored, and named in the
+        reply: clients send a temperature and a system message with each request.
+        """
+        workflow = workflow_named(order.model.workflow, self.workflows)
+        writing = {**order.body.writing, **({"system": system} if system else {})}
+        ignored = () if _writes(workflow) else tuple(writing)
+        options = {**order.body.heddle.options, **({} if ignored else self._drawn(writing))}
+        inputs = {**order.body.heddle.inputs, "query": question}
+        handle = await submit(self.server, workflow, inputs, options)
+        return await self._replied(order, handle, AnswerText(workflow, is_raw=False), ignored)
+
+    def _drawn(self, writing: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how the answer is written; tokens that are drawn are drawn anew each time."""
+        is_drawn = writing.get("temperature", self.server.config.temperature)
+        if is_drawn and "seed" not in writing:
+            return {**writing, "seed": secrets.randbelow(SEED_MAX)}
+        return dict(writing)
+
+    async def _replied(
+        self, order: Order, handle: Handle, text: AnswerText, ignored: tuple[str, ...] = ()
+    ) -> Response:
+        """Wait for a request's answer, or stream it."""
+        reply = self._reply(order, text, ignored)
+        meter = TokenMeter(order.request.scope)
+        if order.body.stream:
+            return ChunkStream(handle, reply, meter.take)
+        answer: Answer | None = None
+        async with cancelled_with_client(handle, order.request.receive):
+            async for event in handle:
+                if isinstance(event, RequestFailed):
+                    raise event.error
+                text.take(event)
+                answer = event if isinstance(event, Answer) else answer
+        assert answer is not None, "a request ends with its answer or an error"
+        meter.take(answer)
+        return Response(encode_json(reply.whole(answer)), media_type="application/json")
+
+    def _reply(self, order: Order, text: AnswerText, ignored: tuple[str, ...]) -> Reply:
+        wanted = order.body.heddle.inline_sources
+        return Reply(
+            order.shape,
+            order.model.id,
+            order.model.workflow,
+            text,
+            ignored,
+            has_sources_block=self.inline_sources if wanted is None else wanted,
+            has_usage_chunk=order.body.has_usage_chunk,
+        )
+
+
+def _writes(workflow: Workflow) -> bool:
+    """Whether a model writes the answer, so that a request may say how."""
+    return any(isinstance(workflow.nodes[key], GenerationNode) for key in workflow.outputs)

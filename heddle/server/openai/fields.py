@@ -1,0 +1,106 @@
+"""Fields of OpenAI's requests that Heddle doesn't read: which are refused, and which ignored.
+
+A field that OpenAI defines and that would change the answer is refused by its name, unless its
+value asks for nothing. A field that OpenAI defines and that changes no answer is ignored. So is one
+that OpenAI doesn't define, with one line in the log for each name.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from heddle.core.errors import InputError
+
+NAMES_MAX: Final = 256  # in the log; clients choose the names
+NAME_CHARS_MAX: Final = 64
+
+_NONE: Final[tuple[object, ...]] = ()
+_ZERO: Final = (0,)
+_NO: Final = (False,)
+
+# By name: the values that ask for nothing, beside null and what is empty; why others are refused.
+REFUSED: Final[Mapping[str, tuple[Sequence[object], str]]] = {
+    "n": ((1,), "one answer is written for a request: send it several times"),
+    "best_of": ((0, 1), "one answer is written for a request"),
+    "frequency_penalty": (_ZERO, "tokens are drawn without penalties: leave it out"),
+    "presence_penalty": (_ZERO, "tokens are drawn without penalties: leave it out"),
+    "logit_bias": (_NONE, "no token can be made likelier: leave it out"),
+    "logprobs": ((False, 0), "probabilities of tokens are not returned: leave it out"),
+    "top_logprobs": (_ZERO, "probabilities of tokens are not returned: leave it out"),
+    "echo": (_NO, "the prompt is not repeated in the answer: leave it out"),
+    "suffix": (_NONE, "no text is written in front of another: leave it out"),
+    "audio": (_NONE, "answers are texts: leave it out"),
+    "modalities": ((["text"],), 'answers are texts: leave it out, or send ["text"]'),
+    "reasoning_effort": (("none",), "how long a model reasons can't be set: leave it out"),
+    "verbosity": (("medium",), "the length is set by max_completion_tokens: leave it out"),
+    "web_search_options": (_NONE, "no search on the web is made: leave it out"),
+    "functions": (_NONE, "the model can't be made to call functions: leave it out"),
+    "function_call": (("none", "auto"), "the model can't be made to call functions: leave it out"),
+    # The next three are what constrained decoding will carry out.
+    "tools": (_NONE, "the model can't be made to call tools: leave it out"),
+    "tool_choice": (("none", "auto"), "the model can't be made to call tools: leave it out"),
+    "response_format": (
+        ({"type": "text"},),
+        'the form of an answer is free: send {"type": "text"}',
+    ),
+}
+HARMLESS: Final = frozenset(
+    {
+        "metadata",
+        "moderation",
+        "parallel_tool_calls",
+        "prediction",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "user",
+    }
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class OtherFields:
+    """Judges the fields of requests that Heddle doesn't read.
+
+    Mutates: remembers at most `NAMES_MAX` names that stand in the log.
+    """
+
+    _told: set[str] = field(default_factory=set)
+
+    def check(self, others: Mapping[str, object] | None) -> None:
+        """Refuse what would change the answer; ignore the rest.
+
+        Raises:
+            InputError: a field is refused; its message names it.
+        """
+        for name, value in (others or {}).items():
+            if name in REFUSED:
+                _check_asks_nothing(name, value)
+            elif name not in HARMLESS:
+                self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        if name in self._told or len(self._told) >= NAMES_MAX:
+            return
+        self._told.add(name)
+        log.info(
+            "a request has the unknown field %s, which is ignored", ascii(name[:NAME_CHARS_MAX])
+        )
+
+
+def _check_asks_nothing(name: str, value: object) -> None:
+    neutral, why = REFUSED[name]
+    if value is None or value in ("", [], {}) or any(_is_same(value, one) for one in neutral):
+        return
+    raise InputError(f"{name}: {why}", param=name, code="unsupported_parameter")
+
+
+def _is_same(value: object, other: object) -> bool:
+    """Whether two JSON values are the same; 0 and false are not, though Python calls them equal."""
+    return value == other and isinstance(value, bool) == isinstance(other, bool)

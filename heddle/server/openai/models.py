@@ -1,0 +1,130 @@
+"""The models that a server offers by OpenAI's API: its LLM, its embedder, and its workflows."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from heddle.app.models.model_source import installed_models
+from heddle.app.models.smollm2 import SMOLLM2
+from heddle.app.server import Server
+from heddle.engines.remote.probe import shown_name
+from heddle.server.wire import ApiError, Json
+from heddle.workflow.workflow import Workflow
+
+CORPUS: Final = "corpus"
+OF_WORKFLOW: Final = "workflow:"
+OWNER: Final = "heddle"
+SHOWN_CHARS: Final = 80
+NOT_FOUND: Final = 404
+
+
+class ModelKind(Enum):
+    """What a model is asked for."""
+
+    LLM = "llm"
+    EMBEDDER = "embedder"
+    WORKFLOW = "workflow"
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedModel:
+    """A model by its name.
+
+    Args:
+        id: the name that clients ask for.
+        kind: the work that it does.
+        workflow: the name of the workflow that is run; empty = none.
+    """
+
+    id: str
+    kind: ModelKind
+    workflow: str = ""
+
+
+class ModelCatalogue:
+    """All that a server offers.
+
+    Args:
+        server: has the LLM, the embedder and the corpus.
+        workflows: what clients may ask for, by name.
+    """
+
+    def __init__(self, server: Server, workflows: Mapping[str, Workflow]) -> None:
+        self._server = server
+        self._workflows = workflows
+        self._created = int(datetime.now(UTC).timestamp())
+
+    @cached_property
+    def models(self) -> dict[str, OfferedModel]:
+        """The models by name; where two have one name, the first of them."""
+        found: dict[str, OfferedModel] = {}
+        for model in self._offered():
+            found.setdefault(model.id, model)
+        return found
+
+    def find(self, name: str, *, writes: bool = False) -> OfferedModel:
+        """Return the model of a name.
+
+        Args:
+            name: as a client asked for it.
+            writes: whether it is to write a text.
+
+        Raises:
+            ApiError: there is none (404), or it writes none (400).
+        """
+        found = self.models.get(name)
+        if found is None:
+            known = ", ".join(self.models) or "none"
+            raise ApiError(
+                NOT_FOUND,
+                f"model: {name[:SHOWN_CHARS]!r} is not offered here; there are {known}",
+                param="model",
+                code="model_not_found",
+            )
+        if writes and found.kind is ModelKind.EMBEDDER:
+            raise ApiError(
+                400,
+                f"model: {name!r} embeds texts: ask it by /v1/embeddings",
+                param="model",
+                code="unsupported_model",
+            )
+        return found
+
+    def json(self, model: OfferedModel) -> Json:
+        """Return a model as OpenAI describes one."""
+        return {"id": model.id, "object": "model", "created": self._created, "owned_by": OWNER}
+
+    def _offered(self) -> Iterator[OfferedModel]:
+        server = self._server
+        default = server.config.default_workflow
+        if server.store is not None and default in self._workflows:
+            yield OfferedModel(CORPUS, ModelKind.WORKFLOW, default)
+        if llm := llm_name(server):
+            yield OfferedModel(llm, ModelKind.LLM)
+        if server.embedder_name:
+            yield OfferedModel(server.embedder_name, ModelKind.EMBEDDER)
+        for name in self._workflows:
+            yield OfferedModel(f"{OF_WORKFLOW}{name}", ModelKind.WORKFLOW, name)
+
+
+def llm_name(server: Server) -> str:
+    """Return the plain name of a server's LLM; empty = it has none.
+
+    It is the name by which it was asked for, or that of its directory. A model that another server
+    runs has its name there.
+    """
+    remote = server.plan.remote.generator
+    if remote is not None:
+        return shown_name(remote.first.model)
+    if server.generator is None:
+        return ""
+    given = str(server.config.generator)
+    is_name = given == SMOLLM2 or given in installed_models()
+    is_of_hub = given.count("/") == 1 and not given.startswith((".", "/", "~"))
+    if is_name or (is_of_hub and not Path(given).is_dir()):
+        return given
+    return server.generator.name
