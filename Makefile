@@ -38,10 +38,11 @@ $(STAMP): pyproject.toml constraints.txt $(addsuffix /pyproject.toml,$(MODELS)) 
 	rm -rf $(addsuffix /build,$(MODELS))
 	touch $(STAMP)
 
-# What tests need beyond `make test`: Triton, whose kernels run in its interpreter. What needs
+# What tests need beyond `make test`: Triton, whose kernels run in its interpreter, and the clients
+# of OpenAI's API. What needs
 # Chromium, Node, PostgreSQL or Ray is installed here, too, once there is any. See tests/README.md.
 setup-all:
-	$(MAKE) setup EXTRAS=server,reader,documents,dev,gpu STAMP=$(VENV)/.installed-all
+	$(MAKE) setup EXTRAS=server,reader,documents,dev,gpu,clients STAMP=$(VENV)/.installed-all
 	touch $(STAMP)
 
 demo: setup

@@ -1,0 +1,272 @@
+"""openai: the calls of its README and of OpenAI's API reference."""
+
+import asyncio
+from typing import Any
+
+from benchmarks.client_calls.call import (
+    ANSWER,
+    KEY,
+    LONG,
+    QUESTION,
+    SYSTEM,
+    TOKENS,
+    Client,
+    Servers,
+    raised,
+    stop_in,
+)
+
+CLIENT = Client("openai", "openai")
+MESSAGES: list[Any] = [
+    {"role": "system", "content": SYSTEM},
+    {"role": "user", "content": QUESTION},
+]
+
+
+def opened(url: str) -> Any:
+    """Return the client of a server."""
+    from openai import OpenAI
+
+    return OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=60)
+
+
+def refusal(url: str, **wrong: Any) -> Any:
+    """Return what the client raises for a chat with these fields."""
+    import openai
+
+    asked: dict[str, Any] = {"messages": MESSAGES, "max_tokens": TOKENS, **wrong}
+    return raised(openai.APIError, lambda: opened(url).chat.completions.create(**asked))
+
+
+@CLIENT.call
+def models_are_listed(servers: Servers) -> None:
+    names = [model.id for model in opened(servers.writing).models.list()]
+    assert {"corpus", servers.llm, servers.embedder, "workflow:oneshot"} <= set(names), names
+
+
+@CLIENT.call
+def a_model_is_retrieved(servers: Servers) -> None:
+    model = opened(servers.writing).models.retrieve("workflow:oneshot")
+    assert (model.id, model.object, model.owned_by) == ("workflow:oneshot", "model", "heddle")
+
+
+@CLIENT.call
+def the_llm_answers(servers: Servers) -> None:
+    reply = opened(servers.writing).chat.completions.create(
+        model=servers.llm, messages=MESSAGES, max_tokens=TOKENS
+    )
+    assert reply.choices[0].finish_reason == "length"
+    assert reply.choices[0].message.role == "assistant"
+    assert reply.usage.completion_tokens == TOKENS
+    assert reply.usage.total_tokens == reply.usage.prompt_tokens + TOKENS
+
+
+@CLIENT.call
+def a_stream_is_the_same_text(servers: Servers) -> None:
+    create = opened(servers.writing).chat.completions.create
+    whole = create(model=servers.llm, messages=MESSAGES, max_tokens=TOKENS)
+    chunks = list(create(model=servers.llm, messages=MESSAGES, max_tokens=TOKENS, stream=True))
+    assert chunks[0].choices[0].delta.role == "assistant"
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert text == whole.choices[0].message.content
+    assert chunks[-1].choices[0].finish_reason == "length"
+    assert all(chunk.usage is None for chunk in chunks)
+
+
+@CLIENT.call
+def a_stream_counts_its_tokens(servers: Servers) -> None:
+    chunks = list(
+        opened(servers.writing).chat.completions.create(
+            model=servers.llm,
+            messages=MESSAGES,
+            max_completion_tokens=TOKENS,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage.completion_tokens == TOKENS
+
+
+@CLIENT.call
+def a_corpus_is_quoted_with_its_source(servers: Servers) -> None:
+    reply = opened(servers.quoting).chat.completions.create(model="corpus", messages=MESSAGES)
+    message = reply.choices[0].message
+    assert ANSWER in message.content
+    assert reply.choices[0].finish_reason == "stop"
+    cited = message.annotations[0].to_dict()
+    assert message.annotations[0].url_citation.title
+    assert ANSWER in cited["file_citation"]["quote"]
+    assert reply.heddle["quotes"][0]["document_id"] == cited["file_citation"]["file_id"]
+    assert reply.heddle["receipt"]["passages_read"] > 0
+    assert reply.heddle["ignored"] == ["system"]
+
+
+@CLIENT.call
+def a_streamed_quote_ends_with_its_sources(servers: Servers) -> None:
+    *_, last = opened(servers.quoting).chat.completions.create(
+        model="corpus", messages=MESSAGES, stream=True
+    )
+    [cited, *_] = last.choices[0].delta.to_dict()["annotations"]
+    assert cited["type"] == "url_citation"
+    assert last.heddle["workflow"] == "quote"
+
+
+@CLIENT.call
+def sources_stand_in_the_text_on_demand(servers: Servers) -> None:
+    reply = opened(servers.quoting).chat.completions.create(
+        model="corpus", messages=MESSAGES, extra_body={"heddle": {"inline_sources": True}}
+    )
+    assert "**Sources**" in reply.choices[0].message.content
+
+
+@CLIENT.call
+def a_workflow_is_run(servers: Servers) -> None:
+    reply = opened(servers.writing).chat.completions.create(
+        model="workflow:oneshot",
+        messages=MESSAGES,
+        max_tokens=TOKENS,
+        extra_body={"heddle": {"topk": 2}},
+    )
+    assert reply.heddle["workflow"] == "oneshot"
+    assert len(reply.heddle["passages"]) == len(reply.choices[0].message.annotations) == 2
+
+
+@CLIENT.call
+def content_may_be_parts(servers: Servers) -> None:
+    parts: Any = [{"role": "user", "content": [{"type": "text", "text": QUESTION}]}]
+    create = opened(servers.quoting).chat.completions.create
+    assert ANSWER in create(model="corpus", messages=parts).choices[0].message.content
+
+
+@CLIENT.call
+def all_roles_are_taken(servers: Servers) -> None:
+    turns: Any = [
+        {"role": "developer", "content": SYSTEM},
+        {"role": "user", "content": "Look it up.", "name": "ada"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "1", "content": "Clara"},
+        {"role": "assistant", "content": "It is Clara."},
+        {"role": "user", "content": "Who?"},
+    ]
+    reply = opened(servers.writing).chat.completions.create(
+        model=servers.llm, messages=turns, max_tokens=TOKENS
+    )
+    assert reply.usage.completion_tokens == TOKENS
+
+
+@CLIENT.call
+def stop_strings_end_the_text(servers: Servers) -> None:
+    create = opened(servers.writing).chat.completions.create
+    whole = create(model=servers.llm, messages=MESSAGES, max_tokens=LONG).choices[0].message.content
+    stop = stop_in(whole)
+    asked: dict[str, Any] = {"model": servers.llm, "messages": MESSAGES, "max_tokens": LONG}
+    stopped = create(**asked, stop=[stop]).choices[0]
+    assert stopped.message.content == whole.partition(stop)[0]
+    assert stopped.finish_reason == "stop"
+    streamed = create(**asked, stop=stop, stream=True)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in streamed)
+    assert text == stopped.message.content
+
+
+@CLIENT.call
+def equal_seeds_draw_equal_texts(servers: Servers) -> None:
+    create = opened(servers.writing).chat.completions.create
+    asked: dict[str, Any] = {
+        "model": servers.llm,
+        "messages": MESSAGES,
+        "max_tokens": 24,
+        "temperature": 1.5,
+        "top_p": 0.95,
+    }
+    texts = [create(**asked, seed=seed).choices[0].message.content for seed in (7, 7, 8)]
+    assert texts[0] == texts[1] != texts[2]
+    assert create(**asked).choices[0].message.content != create(**asked).choices[0].message.content
+
+
+@CLIENT.call
+def a_text_is_gone_on_with(servers: Servers) -> None:
+    create = opened(servers.writing).completions.create
+    asked: dict[str, Any] = {"model": servers.llm, "max_tokens": TOKENS}
+    whole = create(prompt="The lighthouse", **asked)
+    assert whole.usage.completion_tokens == TOKENS
+    streamed = create(prompt=["The lighthouse"], stream=True, **asked)
+    assert "".join(chunk.choices[0].text for chunk in streamed) == whole.choices[0].text
+
+
+@CLIENT.call
+def texts_are_embedded(servers: Servers) -> None:
+    reply = opened(servers.writing).embeddings.create(
+        model=servers.embedder, input=["a lighthouse", "a keeper"]
+    )
+    assert [len(one.embedding) for one in reply.data] == [servers.dims, servers.dims]
+
+
+@CLIENT.call
+def it_works_without_blocking(servers: Servers) -> None:
+    from openai import AsyncOpenAI
+
+    async def ask() -> list[str]:
+        async with AsyncOpenAI(base_url=servers.quoting, api_key=KEY) as client:
+            create = client.chat.completions.create
+            asked = (create(model="corpus", messages=MESSAGES) for _ in range(4))
+            return [r.choices[0].message.content or "" for r in await asyncio.gather(*asked)]
+
+    assert all(ANSWER in text for text in asyncio.run(ask()))
+
+
+@CLIENT.call
+def a_raw_response_has_the_request_id(servers: Servers) -> None:
+    raw = opened(servers.quoting).chat.completions.with_raw_response.create(
+        model="corpus", messages=MESSAGES, extra_headers={"X-Request-ID": "mine-1"}
+    )
+    assert raw.request_id == "mine-1"
+
+
+@CLIENT.call
+def fields_that_nobody_defines_are_ignored(servers: Servers) -> None:
+    reply = opened(servers.quoting).chat.completions.create(
+        model="corpus",
+        messages=MESSAGES,
+        user="ada",
+        metadata={"a": "b"},
+        store=False,
+        extra_body={"chat_id": "c-1", "session": {"id": 1}},
+    )
+    assert ANSWER in reply.choices[0].message.content
+
+
+@CLIENT.call
+def an_unknown_model_is_not_found(servers: Servers) -> None:
+    import openai
+
+    error = refusal(servers.writing, model="gpt-none")
+    assert isinstance(error, openai.NotFoundError), error
+    assert (error.code, error.param) == ("model_not_found", "model")
+
+
+@CLIENT.call
+def a_prompt_that_is_too_long_says_so(servers: Servers) -> None:
+    import openai
+
+    long: Any = [{"role": "user", "content": "lighthouse " * 20_000}]
+    for stream in (False, True):
+        error = refusal(servers.writing, model=servers.llm, messages=long, stream=stream)
+        assert isinstance(error, openai.BadRequestError), error
+        assert error.code == "context_length_exceeded"
+
+
+@CLIENT.call
+def what_is_not_done_is_refused_by_name(servers: Servers) -> None:
+    import openai
+
+    for wrong in ({"n": 2}, {"logit_bias": {"5": 10}}, {"logprobs": True}, {"top_p": 3}):
+        error = refusal(servers.writing, model=servers.llm, **wrong)
+        assert isinstance(error, openai.BadRequestError), error
+        assert error.param == next(iter(wrong))
