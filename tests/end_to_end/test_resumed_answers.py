@@ -25,7 +25,7 @@ def talker(temperature: float) -> RAGraph:
     )
 
 
-@pytest.fixture(scope="module", params=["both", "both,both", "prefill,decode"])
+@pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, model: Path, corpus: Path) -> Iterator[Server]:
     with Server(model, corpus, llm_lanes=request.param, **SETTINGS) as running:
         yield running
@@ -44,7 +44,18 @@ def kill_writer(server: Server) -> None:
     os.kill(lane.health.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize(
+    ("server", "temperature"),
+    [
+        ("both", 0.0),
+        ("both", 0.8),
+        ("both,both", 0.0),
+        pytest.param("both,both", 0.8, marks=pytest.mark.nightly),
+        pytest.param("prefill,decode", 0.0, marks=pytest.mark.nightly),
+        ("prefill,decode", 0.8),
+    ],
+    indirect=["server"],
+)
 def test_an_answer_goes_on_behind_the_tokens_that_were_shown(server: Server, temperature: float):
     expected = server.app(talker(temperature)).invoke("the sea")
     handle = server.submit(talker(temperature), "the sea")

@@ -106,7 +106,9 @@ def served(prefill_wait_s, wait_s, *, shares_lists, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("timeouts_s", TIMEOUTS_S)
+@pytest.mark.parametrize(
+    "timeouts_s", [TIMEOUTS_S[0], pytest.param(TIMEOUTS_S[1], marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize("shares_lists", [True, False])
 def test_on_the_engines_costs_waiting_gains_nothing(shares_lists, timeouts_s):
     at_once, waiting = (

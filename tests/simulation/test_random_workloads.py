@@ -1,4 +1,4 @@
-"""1,000 random workloads with faults, from fixed seeds: nothing is lost, leaked or said twice.
+"""Random workloads with faults, from fixed seeds: nothing is lost, leaked or said twice.
 
 A failure names its seed and `python -m heddle.simulator --seed N --log`, which replays it.
 """
@@ -18,14 +18,18 @@ from heddle.simulator.simulation import random_scenario, simulate, undisturbed
 SEEDS = 1_000
 SEEDS_A_TEST = 50
 SEEDS_FAST = 100  # that `make test-fast` runs
+SEEDS_CHANGE = 300  # that `make test` runs; the rest waits for the night
+
+
+def marks(first):
+    if first < SEEDS_FAST:
+        return ()
+    return (pytest.mark.slow,) if first < SEEDS_CHANGE else (pytest.mark.slow, pytest.mark.nightly)
 
 
 @pytest.mark.parametrize(
     "first",
-    [
-        pytest.param(first, marks=pytest.mark.slow if first >= SEEDS_FAST else ())
-        for first in range(0, SEEDS, SEEDS_A_TEST)
-    ],
+    [pytest.param(first, marks=marks(first)) for first in range(0, SEEDS, SEEDS_A_TEST)],
 )
 def test_nothing_is_lost_leaked_or_answered_twice(first):
     ends = Counter()

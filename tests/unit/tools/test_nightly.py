@@ -12,9 +12,9 @@ from tools.nightly import Job, jobs, main
 NIGHT = datetime.date(2026, 11, 23)
 
 
-def test_a_night_has_mutants_simulations_and_the_benchmarks_asked_for() -> None:
+def test_a_night_has_tests_mutants_simulations_and_the_benchmarks_asked_for() -> None:
     names = [job.name for job in jobs(NIGHT, ["ivf-step"])]
-    assert names == ["mutants", "simulation", "bench ivf-step"]
+    assert names == ["tests", "mutants", "simulation", "bench ivf-step"]
 
 
 def test_no_two_nights_and_no_test_share_a_seed() -> None:
