@@ -18,6 +18,12 @@ def helps(parser: CommandParser) -> Iterator[str]:
     yield from parser._short.values()
 
 
+@pytest.fixture(scope="module")
+def counts() -> dict[str, int]:
+    """Return how many phrases each file of the tree holds: reading them all takes seconds."""
+    return {file: len(places) for file, places in found_below().items()}
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_texts_are_in_plain_words(command: str) -> None:
     texts = list(helps(command_parser(command)))
@@ -25,13 +31,10 @@ def test_help_texts_are_in_plain_words(command: str) -> None:
     assert [text for text in texts if phrases_in(text)] == []
 
 
-def test_prose_is_in_plain_words() -> None:
-    found = found_below()
-    too_many = grown({file: len(places) for file, places in found.items()}, allowed_counts())
-    assert too_many == [], "see `python -m tools.plain_words --list`"
+def test_prose_is_in_plain_words(counts: dict[str, int]) -> None:
+    assert grown(counts, allowed_counts()) == [], "see `python -m tools.plain_words --list`"
 
 
-def test_the_list_allows_no_more_than_there_is() -> None:
-    counts = {file: len(places) for file, places in found_below().items()}
+def test_the_list_allows_no_more_than_there_is(counts: dict[str, int]) -> None:
     stale = {file: n for file, n in allowed_counts().items() if counts.get(file, 0) < n}
     assert stale == {}, "run `python -m tools.plain_words`: the list can shrink"
