@@ -26,7 +26,7 @@ def ivf(tools, kind="IVF4,Flat", metric=faiss.METRIC_L2):
     return index
 
 
-@pytest.mark.parametrize("kind", [pytest.param("IVF4,PQ4x8", marks=pytest.mark.slow), "IVF4,SQ8"])
+@pytest.mark.parametrize("kind", ["IVF4,PQ4x4", "IVF4,SQ8"])
 def test_other_kinds_of_index_are_refused(tools, kind):
     with pytest.raises(ConfigError, match="build one of IndexIVFFlat"):
         check_steppable(ivf(tools, kind))
