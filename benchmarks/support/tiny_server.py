@@ -6,15 +6,13 @@ them.
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 
 import torch
 
+from benchmarks.support.inline_engines import inline_engines
 from benchmarks.support.tiny_models import tiny_model
 from heddle.app.index_paths import index_paths
-from heddle.app.server import Server
 
 CONTEXT_TOKENS_MAX = 2048
 CHAT_TEMPLATE = (
@@ -43,12 +41,7 @@ def write_documents(folder: Path) -> Path:
 
 def index_documents(paths: list[Path], into: Path, *, prune: bool = False) -> Path:
     """Index files with the packaged MiniLM, in this process: a lane would first load torch."""
-    start = Server.from_config
-    with mock.patch.object(
-        Server,
-        "from_config",
-        lambda config, **how: start(replace(config, engine_host="inline"), **how),
-    ):
+    with inline_engines():
         index_paths(
             paths, into, prune=prune, on_documents=lambda _: None, on_vectors=lambda _: None
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.support.inline_engines import inline_engines
 from heddle import Server
 from tests.helpers.command import Command
 from tests.helpers.tiny_server import index_documents, write_documents, write_model
@@ -59,6 +60,20 @@ def inline_server(model: Path, corpus: Path) -> Iterator[Server]:
     settings = {"engine_host": "inline", "dtype": "float32", "kv_cache_bytes": KV_BYTES}
     with Server(model, corpus, **settings) as running:
         yield running
+
+
+@pytest.fixture
+def inline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the engines of a command be in its process: lanes take seconds to load."""
+    monkeypatch.setenv("HEDDLE_ENGINE_HOST", "inline")  # of a command that is started
+    with inline_engines():
+        yield
+
+
+@pytest.fixture
+def small_kv_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands take as little memory as servers do here: a gigabyte takes a second."""
+    monkeypatch.setenv("HEDDLE_KV_CACHE_BYTES", str(KV_BYTES))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from heddle import Server
 from tests.helpers.command import Command
 from tests.helpers.tiny_server import index_documents, write_documents
 
@@ -24,11 +25,12 @@ def run(start, *arguments: object) -> Command:
     return command
 
 
-def search(url: str) -> list[dict[str, object]]:
+def search(url: str) -> list[tuple[str, str]]:
     body = json.dumps({"query": QUESTION}).encode()
     request = urllib.request.Request(f"{url}/v1/search", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as response:
-        return json.load(response)["passages"]
+        found = json.load(response)["passages"]
+    return [(passage["document_id"], passage["text"]) for passage in found]
 
 
 def test_a_served_corpus_is_copied_and_answers_the_same(start, indexed: Path, tmp_path: Path):
@@ -40,5 +42,6 @@ def test_a_served_corpus_is_copied_and_answers_the_same(start, indexed: Path, tm
     assert (refused.process.returncode, "stop that first" in refused.said) == (2, True)
     assert run(start, "restore", copy, other).process.returncode == 0
     assert run(start, "restore", copy, other).process.returncode == 2
-    again = start("serve", other, "--port", 0)
-    assert search(again.until(r"http://127\.0\.0\.1:\d+")) == before
+    with Server(None, other, engine_host="inline") as again:
+        found = again.search(QUESTION).passages
+    assert [(passage.document_id, passage.text) for passage in found] == before

@@ -10,6 +10,7 @@ from heddle import RAGraph, Server
 from heddle.cli.main import main
 from heddle.core.errors import ConfigError, InputError, WorkflowError
 from heddle.corpus.store import CorpusStore
+from tests.end_to_end.conftest import KV_BYTES
 from tests.helpers.tiny_server import DOCUMENTS, write_model
 
 QUESTION = "Who is the keeper of Rock 3?"
@@ -134,6 +135,7 @@ def test_a_wrong_input_is_named(inline_server: Server):
         inline_server.submit("oneshot", QUESTION, priority="urgent")
 
 
+@pytest.mark.usefixtures("inline", "small_kv_cache")
 def test_topk_larger_than_the_corpus(capsys, corpus: Path, model: Path, inline_server: Server):
     held = len(DOCUMENTS)
     for topk in (held + 1, 1000):
@@ -200,7 +202,7 @@ def test_a_damaged_model_directory(
     damaged = Path(shutil.copytree(model, tmp_path / "damaged"))
     (damaged / file).write_text(text)
     with pytest.raises(ConfigError, match=words):
-        Server(damaged, corpus, engine_host="inline")
+        Server(damaged, corpus, engine_host="inline", kv_cache_bytes=KV_BYTES)
 
 
 def test_a_corpus_of_another_embedder(copy: Path, model: Path):

@@ -9,6 +9,7 @@ import httpx
 import psutil
 import pytest
 
+from benchmarks.support.inline_engines import inline_engines
 from heddle.cli.main import main
 from heddle.corpus.store import CorpusStore
 from heddle.workflow.presets import ANSWER_TOKENS
@@ -22,8 +23,12 @@ brief = RAGraph("brief").add_retrieval("find", topk=1)
 brief.add_generation("answer", "Say {docs} and {query}.", output="answer", max_tokens=3)
 """
 
+pytestmark = pytest.mark.usefixtures("small_kv_cache")
 
-def test_indexing_is_interrupted_and_goes_on(start, tmp_path: Path):
+
+def test_indexing_is_interrupted_and_goes_on(
+    start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     barges = tmp_path / "barges.jsonl"
     rows = [
         {"id": f"barge-{number}", "title": f"Barge {number}", "text": f"Slate for lock {number}."}
@@ -39,11 +44,12 @@ def test_indexing_is_interrupted_and_goes_on(start, tmp_path: Path):
         before = store.stats()
     assert 0 < before.vectors < before.chunks
 
-    command = start("index", barges, "--into", corpus)
-    command.until("ask it: ")
-    assert command.end() == 0
-    assert "files unchanged since the last run, not read: 1" in command.said
-    embedded = int(re.search(r"chunks embedded now: (\d+)", command.said).group(1))
+    with inline_engines():
+        assert main(["index", str(barges), "--into", str(corpus)]) == 0
+    said = "".join(capsys.readouterr())
+    assert "ask it: " in said
+    assert "files unchanged since the last run, not read: 1" in said
+    embedded = int(re.search(r"chunks embedded now: (\d+)", said).group(1))
     assert embedded == before.chunks - before.vectors
     with CorpusStore.open(corpus) as store:
         assert store.vector_count == before.chunks
@@ -57,10 +63,8 @@ def test_asking_is_interrupted(start, corpus: Path, model: Path):
     assert command.said == "stopped\n"
 
 
-def test_ask_answers_with_its_passages(
-    capsys, corpus: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("HEDDLE_ENGINE_HOST", "inline")
+@pytest.mark.usefixtures("inline")
+def test_ask_answers_with_its_passages(capsys, corpus: Path, model: Path):
     assert main(["ask", str(corpus), QUESTION, "--model", str(model), "--receipt"]) == 0
     out, err = capsys.readouterr()
     assert re.search(r"\d\.\d{3}  \S+  The lighthouse of Rock 3: ", out)
@@ -68,10 +72,10 @@ def test_ask_answers_with_its_passages(
     assert err == "[retrieve: 5 passages]\n"
 
 
+@pytest.mark.usefixtures("inline")
 def test_ask_runs_ones_own_workflow_with_as_many_passages_as_wanted(
-    capsys, corpus: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys, corpus: Path, model: Path, tmp_path: Path
 ):
-    monkeypatch.setenv("HEDDLE_ENGINE_HOST", "inline")
     workflows = tmp_path / "mine.py"
     workflows.write_text(WORKFLOW_FILE)
     own = ("--workflow", f"{workflows}:brief", "--topk", "4", "--model", str(model))
@@ -103,17 +107,19 @@ def test_serve_until_ctrl_c(start, corpus: Path, model: Path, tmp_path: Path):
     assert command.said.endswith("stopped\n")
 
 
-def test_serve_is_stopped_at_its_greeting(start, corpus: Path, model: Path):
-    command = start("serve", corpus, "--model", model, "--port", 0)
+def test_serve_is_stopped_at_its_greeting(start, corpus: Path):
+    command = start("serve", corpus, "--port", 0)
     command.until("curl -N")
     assert command.end(signal.SIGINT) == 130
     assert command.said.endswith("}'\nstopped\n")
 
 
-def test_serve_answers_from_what_is_indexed_meanwhile(start, model: Path, tmp_path: Path):
+def test_serve_answers_from_what_is_indexed_meanwhile(
+    start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     documents = write_documents(tmp_path / "documents")
     corpus = index_documents([documents], tmp_path / "corpus")
-    served = start("serve", corpus, "--model", model, "--port", 0)
+    served = start("serve", corpus, "--port", 0)
     url = served.until(r"http://127\.0\.0\.1:\d+")
 
     def found(question: str) -> list[str]:
@@ -126,9 +132,9 @@ def test_serve_answers_from_what_is_indexed_meanwhile(start, model: Path, tmp_pa
     changed.write_text(changed.read_text().replace("Clara", "Karl"))
     (documents / "lighthouse-4.md").unlink()
     (documents / "mine.md").write_text("The salt mine of Wend has a bell of bronze.")
-    command = start("index", documents, "--into", corpus, "--prune")
-    command.until("1 new, 1 changed, 0 unchanged, 1 removed")
-    assert command.end() == 0
+    with inline_engines():
+        assert main(["index", str(documents), "--into", str(corpus), "--prune"]) == 0
+    assert "1 new, 1 changed, 0 unchanged, 1 removed" in "".join(capsys.readouterr())
 
     assert "keeper is Karl" in found(QUESTION)[0]
     assert not any("Clara" in text for text in found(QUESTION))
@@ -137,24 +143,24 @@ def test_serve_answers_from_what_is_indexed_meanwhile(start, model: Path, tmp_pa
     assert served.end(signal.SIGINT) == 130
 
 
-def test_ask_uses_the_server_that_runs_on_its_corpus(start, corpus: Path, model: Path):
-    asked = ("ask", corpus, QUESTION, "--model", model, "--temperature", "0")
-    alone = start(*asked, "--no-server")
-    assert alone.end() == 0
-    served = start("serve", corpus, "--model", model, "--port", 0)
+def test_ask_uses_the_server_that_runs_on_its_corpus(
+    start, corpus: Path, capsys: pytest.CaptureFixture[str]
+):
+    def said(*more: str) -> str:
+        with inline_engines():
+            assert main(["ask", str(corpus), QUESTION, *more]) == 0
+        return "".join(capsys.readouterr())
+
+    alone = said("--no-server")
+    served = start("serve", corpus, "--port", 0)
     url = served.until(r"http://127\.0\.0\.1:\d+")
     served.until("Ctrl-C")
-
-    by_server = start(*asked)
-    assert by_server.end() == 0
-    note = f"answered by the running server at {url}\n"
-    assert note in by_server.said
-    assert by_server.said.replace(note, "") == alone.said
+    by_server, note = said(), f"answered by the running server at {url}\n"
+    assert note in by_server
+    assert by_server.replace(note, "") == alone
 
     assert served.end(signal.SIGINT) == 130
-    without = start(*asked)
-    assert without.end() == 0
-    assert without.said == alone.said
+    assert said() == alone
 
 
 def test_serve_is_terminated_while_it_loads(start, corpus: Path, model: Path):

@@ -22,7 +22,7 @@ def indexed(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(indexed: Path) -> Iterator[Server]:
-    with Server(None, indexed) as running:
+    with Server(None, indexed, engine_host="inline") as running:
         yield running
 
 
@@ -40,16 +40,17 @@ def titles(server: Server) -> list[str]:
     return [passage.title for passage in server.search(QUESTION).passages]
 
 
-def test_a_damaged_passage_is_left_out_and_told(server: Server, indexed: Path) -> None:
-    before = titles(server)
-    assert before[0] == TITLE
-    assert server.health()["status"] == "ok"
-    damage(indexed)
-    found = server.search(QUESTION)
-    assert [passage.title for passage in found.passages] == before[1:]
-    assert "damaged" in found.receipt.fallbacks[0]
-    assert found.receipt.fallback_kinds == {"corpus": 1}
-    health = server.health()
+def test_a_damaged_passage_is_left_out_and_told(indexed: Path) -> None:
+    with Server(None, indexed) as server:
+        before = titles(server)
+        assert before[0] == TITLE
+        assert server.health()["status"] == "ok"
+        damage(indexed)
+        found = server.search(QUESTION)
+        assert [passage.title for passage in found.passages] == before[1:]
+        assert "damaged" in found.receipt.fallbacks[0]
+        assert found.receipt.fallback_kinds == {"corpus": 1}
+        health = server.health()
     assert (health["status"], health["ready"]) == ("degraded", True)
     assert f"heddle doctor --index {indexed} --check" in health["notes"]["corpus"][0]
 

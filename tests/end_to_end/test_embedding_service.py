@@ -120,7 +120,7 @@ def test_a_lane_that_dies_is_started_again_and_the_other_answers_meanwhile(
 
 def test_long_texts_are_read_in_windows_where_the_server_or_the_call_says_so(empty: Path) -> None:
     long = "word " * 300
-    with serve_empty(empty, long_texts="window") as server:
+    with serve_empty(empty, long_texts="window", engine_host="inline") as server:
         vectors = server.embed([long, "word"])
         assert (vectors.windowed, vectors.truncated) == (1, 0)
         assert vectors.tokens > 300

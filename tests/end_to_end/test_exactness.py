@@ -23,12 +23,13 @@ def test_optimizations_change_neither_tokens_nor_documents(inline_server: Server
     for question in QUESTIONS:
         plain = app.invoke(question, optimizations="off", tenant=f"off-{name}")
         fast = app.invoke(question, optimizations="exact", tenant=f"exact-{name}")
-        again = app.invoke(question, optimizations="exact", tenant=f"exact-{name}")
-        assert shown(plain) == shown(fast) == shown(again)
+        assert shown(plain) == shown(fast)
         assert plain.slots == fast.slots
         assert plain.receipt.prompt_tokens_reused == 0
         assert plain.receipt.passes == ()
-        assert again.receipt.prompt_tokens_reused > 0 or name == "quote"  # which has no prompt
+    again = app.invoke(question, optimizations="exact", tenant=f"exact-{name}")
+    assert shown(plain) == shown(again)
+    assert again.receipt.prompt_tokens_reused > 0 or name == "quote"  # which has no prompt
 
 
 def test_the_host_makes_no_difference(inline_server: Server, server: Server):

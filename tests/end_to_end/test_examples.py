@@ -1,18 +1,32 @@
-"""The programs in examples/ run as their users run them, with the models that ship."""
+"""The programs in examples/ run as their users run them, with the models that ship.
+
+Two are started as programs, their engines in lanes of their own. The others run in this process,
+and so do their engines: what they print is the same, and nothing has to be loaded anew.
+"""
 
 import os
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+
+import heddle
+from heddle import Server
+from tests.end_to_end.conftest import KV_BYTES
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
 
+Run = Callable[[str], list[str]]
+
+
 def run(name: str, argument: object, folder: Path) -> str:
-    """Run an example in a folder of its own and return its output."""
+    """Start an example in a folder of its own and return its output."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, EXAMPLES / name, str(argument)],
@@ -33,36 +47,51 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, run("index_and_ask.py", "corpus", folder)
 
 
+@pytest.fixture
+def run_here(printed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys) -> Run:
+    """Return what runs an example on that corpus, in this process, and returns its lines."""
+    inline = partial(Server, engine_host="inline", kv_cache_bytes=KV_BYTES)
+    monkeypatch.setattr(heddle, "Server", inline, raising=False)
+    monkeypatch.chdir(printed[0])
+
+    def lines(name: str) -> list[str]:
+        monkeypatch.setattr(sys, "argv", [name, "corpus"])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
 def test_indexing_asking_and_adding_a_document(printed: tuple[Path, str]) -> None:
     answers = printed[1].splitlines()[-2:]
     assert answers == ["Ann Reed - mill", "Ida Moss - The Stone Bakery"]
 
 
-def test_a_workflow_with_a_branch(printed: tuple[Path, str]) -> None:
-    year, person = run("own_workflow.py", "corpus", printed[0]).splitlines()
+def test_a_workflow_with_a_branch(run_here: Run) -> None:
+    year, person = run_here("own_workflow.py")
     assert year.endswith("1823 - search > draft")
     assert person.endswith("Mary Dunn - search > draft > search_wide > answer")
 
 
-def test_workflows_as_functions(printed: tuple[Path, str]) -> None:
-    lines = run("as_functions.py", "corpus", printed[0]).splitlines()
+def test_workflows_as_functions(run_here: Run) -> None:
+    lines = run_here("as_functions.py")
     names = ["oneshot", "hyde", "multistep", "irg", "recomp", "careful"]
     assert [line.partition(": ")[0] for line in lines] == names
     assert lines[0] == "oneshot: Mary Dunn"
 
 
-def test_a_pass_of_one_s_own(printed: tuple[Path, str]) -> None:
-    lines = run("own_pass.py", "corpus", printed[0]).splitlines()
+def test_a_pass_of_one_s_own(run_here: Run) -> None:
+    lines = run_here("own_pass.py")
     assert lines == ["off: 1823, 2 embedded", "exact: 1823, 1 embedded"]
 
 
-def test_an_engine_of_one_s_own(printed: tuple[Path, str]) -> None:
-    lines = run("own_engine.py", "corpus", printed[0]).splitlines()
+def test_an_engine_of_one_s_own(run_here: Run) -> None:
+    lines = run_here("own_engine.py")
     assert lines == ["mill: 5 words, by word_ranker"]
 
 
-def test_the_events_of_a_request(printed: tuple[Path, str]) -> None:
-    lines = run("stream_events.py", "corpus", printed[0]).splitlines()
+def test_the_events_of_a_request(run_here: Run) -> None:
+    lines = run_here("stream_events.py")
     assert lines[0] == "[retrieve]"
     assert lines[1].startswith("found: library, ")
     assert lines[2:4] == ["[answer]", "Tom Wells"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.support.inline_engines import inline_engines
 from heddle import RAGraph, Server
 from heddle.app.application import App
 from heddle.cli.main import main
@@ -34,7 +35,8 @@ def expected(folder: Path) -> list[list[int]]:
 @pytest.fixture(scope="module")
 def server(folder: Path, expected: list[list[int]]) -> Iterator[Server]:
     corpus = folder.parent / "corpus"
-    assert main(["index", str(folder), "--into", str(corpus), "--index-kind", "graph"]) == 0
+    with inline_engines():
+        assert main(["index", str(folder), "--into", str(corpus), "--index-kind", "graph"]) == 0
     assert graph_path(corpus).exists()
     with Server(None, corpus, search_pool="adaptive", search_pool_slo_s=0.2) as running:
         yield running

@@ -10,10 +10,10 @@ from heddle.cli.main import main
 from heddle.corpus.parsing.guarded_parser import GuardedParser
 
 
+@pytest.mark.usefixtures("inline")
 def test_a_file_that_kills_its_parser_costs_itself_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("HEDDLE_ENGINE_HOST", "inline")
     pages = tmp_path / "pages"
     pages.mkdir()
     for name in ("a", "b", "c"):

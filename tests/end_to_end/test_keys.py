@@ -61,8 +61,8 @@ def test_only_keys_open_it_and_each_reads_its_own_tenant(start, served, file: Pa
         client.request("DELETE", "/v1/documents", params={"id": "secret"}, headers=ann)
 
 
-def test_it_serves_https_to_clients_that_trust_its_certificate(
-    start, served, file: Path, tmp_path: Path
+def test_it_serves_https_and_a_command_asks_it_with_the_users_key(
+    start, served, corpus: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     made = self_signed(tmp_path)
     ann = new_key(start, file, "ann", "--tenant", "a")
@@ -78,14 +78,7 @@ def test_it_serves_https_to_clients_that_trust_its_certificate(
     with pytest.raises(httpx.RemoteProtocolError):
         httpx.get(f"{url}/ready".replace("https", "http"))
 
-
-def test_a_command_asks_the_server_with_the_users_key(
-    start, served, corpus: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    made = self_signed(tmp_path)
-    key = new_key(start, file, "ann", "--tenant", "a")["Authorization"].removeprefix("Bearer ")
-    served("--tls-cert", made.certificate, "--tls-key", made.key)
-    monkeypatch.setenv("HEDDLE_API_KEY", key)
+    monkeypatch.setenv("HEDDLE_API_KEY", ann["Authorization"].removeprefix("Bearer "))
     command = start("search", corpus, "wool")
     assert command.end() == 0
     assert "found by the running server at https://127.0.0.1" in command.said

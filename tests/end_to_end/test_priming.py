@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.support.inline_engines import inline_engines
 from heddle import ConfigError, EngineError, Server
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory
 from heddle.app.priming.plan import PrimingProgress, PrimingStage, searchable_chunks
@@ -36,6 +37,8 @@ QUESTION = "Who is the keeper of Rock 3?"
 NEIGHBOURS = 3
 FUSIONRAG = KvReuse(ReusePolicy.FUSIONRAG, 0.15)
 
+pytestmark = pytest.mark.usefixtures("small_kv_cache")
+
 
 @pytest.fixture
 def own(corpus: Path, tmp_path: Path) -> Path:
@@ -59,35 +62,25 @@ def records(corpus: Path) -> dict[ChunkVariant, list[ChunkRecord]]:
 # --- the commands ----------------------------------------------------------------------------
 
 
-def test_what_index_primes_is_what_ask_finds(start, documents: Path, tmp_path: Path):
+@pytest.mark.usefixtures("inline")
+def test_what_index_primes_is_what_ask_finds(
+    documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     """The model is large enough for any disk to be faster than prefilling."""
     sizes = {"hidden_size": 256, "num_hidden_layers": 6, "intermediate_size": 768}
     model = write_model(tmp_path / "model", **sizes)
     corpus = tmp_path / "corpus"
-    index: Command = start(
-        *(
-            "index",
-            documents,
-            "--into",
-            corpus,
-            "--prime",
-            "--prime-neighbours",
-            NEIGHBOURS,
-            "--model",
-            model,
-        )
-    )
-    assert index.end() == 0, index.said
-    assert "10 raw computed now, 10 primed computed now" in index.said
-    assert re.search(r"chunk KV of 10 chunks, \d+ tokens: about \d", index.said)
-    assert re.search(r"computing primed KV: 10/10, [\d.]+ chunks/s, about 0 s left", index.said)
+    index = ["index", str(documents), "--into", str(corpus), "--model", str(model)]
+    assert main([*index, "--prime", "--prime-neighbours", str(NEIGHBOURS)]) == 0
+    said = "".join(capsys.readouterr())
+    assert "10 raw computed now, 10 primed computed now" in said
+    assert re.search(r"chunk KV of 10 chunks, \d+ tokens: about \d", said)
+    assert re.search(r"computing primed KV: 10/10, [\d.]+ chunks/s, about 0 s left", said)
 
-    ask: Command = start(
-        *("ask", corpus, QUESTION, "--model", model, "--kv-reuse", "fusionrag", "--receipt"),
-        *("--tenant", "north"),  # the documents are of no tenant, so they are everybody's
-    )
-    assert ask.end() == 0, ask.said
-    assert "fusionrag at 15%: 1 exact, 4 canonical, 4 primed" in ask.said
+    ask = ["ask", str(corpus), QUESTION, "--model", str(model), "--kv-reuse", "fusionrag"]
+    # The documents are of no tenant, so they are everybody's.
+    assert main([*ask, "--receipt", "--tenant", "north"]) == 0
+    assert "fusionrag at 15%: 1 exact, 4 canonical, 4 primed" in capsys.readouterr().out
 
 
 def test_what_a_command_computes_it_leaves_behind(start, own: Path, model: Path):
@@ -113,19 +106,12 @@ def barges(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_a_run_that_was_killed_goes_on(start, barges: Path, model: Path):
+def test_a_run_that_was_killed_goes_on(
+    start, barges: Path, model: Path, capsys: pytest.CaptureFixture[str]
+):
     corpus = barges.parent / "corpus"
-    fuse = (
-        "index",
-        barges,
-        "--into",
-        corpus,
-        "--prime",
-        "--prime-neighbours",
-        NEIGHBOURS,
-        "--model",
-        model,
-    )
+    fuse = ["index", str(barges), "--into", str(corpus), "--model", str(model)]
+    fuse += ["--prime", "--prime-neighbours", str(NEIGHBOURS)]
     killed: Command = start(*fuse)
     killed.until("computing primed KV: ")
     eventually(lambda: bool(records(corpus)[ChunkVariant.PRIMED]))  # lines of progress are rare
@@ -133,9 +119,10 @@ def test_a_run_that_was_killed_goes_on(start, barges: Path, model: Path):
     kept = len(records(corpus)[ChunkVariant.PRIMED])
     assert 0 < kept < BARGES
 
-    again: Command = start(*fuse)
-    assert again.end() == 0, again.said
-    assert f"0 raw computed now, {BARGES - kept} primed computed now" in again.said
+    with inline_engines():
+        assert main(fuse) == 0
+    said = "".join(capsys.readouterr())
+    assert f"0 raw computed now, {BARGES - kept} primed computed now" in said
     primed = records(corpus)[ChunkVariant.PRIMED]
     assert len(primed) == BARGES
     assert {len(record.context) for record in primed} == {NEIGHBOURS}
@@ -150,9 +137,11 @@ def test_a_run_that_was_interrupted_goes_on_without_a_trace(
     command.until("computing raw KV: 0")
     assert command.end(signal.SIGINT) == 130
     assert command.said.endswith("stopped\n")
-    assert main(fuse) == 0
+    with inline_engines():
+        assert main(fuse) == 0
 
 
+@pytest.mark.usefixtures("inline")
 def test_what_can_not_be_held_is_refused_before_it_begins(
     own: Path, model: Path, documents: Path, capsys: pytest.CaptureFixture[str]
 ):

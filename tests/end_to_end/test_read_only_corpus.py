@@ -11,7 +11,6 @@ import pytest
 
 from heddle.corpus.database import FILE_NAME
 from heddle.corpus.store import CorpusStore
-from tests.helpers.tiny_server import index_documents, write_documents
 
 QUESTION = "Who is the keeper of Rock 3?"
 # Root may write anywhere, unless it has given that power away.
@@ -23,14 +22,13 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def sealed(tmp_path: Path) -> Iterator[Path]:
+def sealed(corpus: Path, tmp_path: Path) -> Iterator[Path]:
     """Return a corpus whose files and folders can only be read."""
-    documents = write_documents(tmp_path / "documents")
-    corpus = index_documents([documents], tmp_path / "corpus")
-    paths = [corpus, *corpus.rglob("*")]
+    copy = Path(shutil.copytree(corpus, tmp_path / "corpus"))
+    paths = [copy, *copy.rglob("*")]
     for path in paths:
         path.chmod(0o555 if path.is_dir() else 0o444)
-    yield corpus
+    yield copy
     for path in paths:
         path.chmod(0o700)
 
@@ -45,6 +43,7 @@ def state(corpus: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in corpus.rglob("*")}
 
 
+@pytest.mark.usefixtures("inline")
 def test_a_corpus_that_can_only_be_read_answers(sealed: Path) -> None:
     before = state(sealed)
     done = run("ask", sealed, QUESTION)

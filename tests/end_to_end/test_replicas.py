@@ -17,9 +17,11 @@ QUESTION = "Who is the keeper of Rock 3?"
 
 
 @pytest.fixture(scope="module")
-def server(model: Path, corpus: Path) -> Iterator[Server]:
+def server(model: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Serve a copy of the corpus, which the last test changes."""
+    own = Path(shutil.copytree(corpus, tmp_path_factory.mktemp("replicas") / "corpus"))
     settings = {"dtype": "float32", "kv_cache_bytes": KV_BYTES}
-    with Server(model, corpus, replicas="llm=2,retrieval=2", **settings) as running:
+    with Server(model, own, replicas="llm=2,retrieval=2", **settings) as running:
         yield running
 
 
@@ -41,8 +43,15 @@ def test_each_kind_has_two_lanes_and_the_answers_of_one(server: Server, inline_s
     eventually(lambda: holds_nothing(server))
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-@pytest.mark.parametrize("name", ["retrieval-0", "llm-both-0"])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("retrieval-0", signal.SIGKILL),
+        ("llm-both-0", signal.SIGSTOP),
+        pytest.param("retrieval-0", signal.SIGSTOP, marks=pytest.mark.nightly),
+        pytest.param("llm-both-0", signal.SIGKILL, marks=pytest.mark.nightly),
+    ],
+)
 def test_while_a_lane_is_gone_the_others_answer(server: Server, name: str, how: signal.Signals):
     expected = server.app("oneshot").invoke(QUESTION)
     handles = [server.submit("oneshot", f"{QUESTION} {n}") for n in range(4)]
@@ -57,16 +66,14 @@ def test_while_a_lane_is_gone_the_others_answer(server: Server, name: str, how: 
     assert server.app("oneshot").invoke(QUESTION).passages == expected.passages
 
 
-def test_what_is_put_is_found_on_both(corpus: Path, tmp_path: Path):
-    shutil.copytree(corpus, tmp_path / "corpus")
-    with Server(None, tmp_path / "corpus", replicas="retrieval=2") as changing:
-        for number in range(3):
-            text = f"The ferry {number} sails at dawn from pier {number}."
-            changing.upsert(f"ferry{number}", text)
-            for _ in range(4):
-                found = changing.search(f"When does ferry {number} sail?", topk=5).passages
-                assert f"ferry{number}" in [passage.document_id for passage in found]
-        changing.delete("ferry1")
+def test_what_is_put_is_found_on_both(server: Server):
+    for number in range(3):
+        text = f"The ferry {number} sails at dawn from pier {number}."
+        server.upsert(f"ferry{number}", text)
         for _ in range(4):
-            found = changing.search("When does ferry 1 sail?", topk=5).passages
-            assert "ferry1" not in [passage.document_id for passage in found]
+            found = server.search(f"When does ferry {number} sail?", topk=5).passages
+            assert f"ferry{number}" in [passage.document_id for passage in found]
+    server.delete("ferry1")
+    for _ in range(4):
+        found = server.search("When does ferry 1 sail?", topk=5).passages
+        assert "ferry1" not in [passage.document_id for passage in found]

@@ -10,6 +10,7 @@ from heddle.core.errors import Cancelled, ConfigError, InputError
 from heddle.workflow.nodes import GenerationNode
 from heddle.workflow.ready_made import ready_made
 from heddle.workflow.workflow import Workflow
+from tests.end_to_end.conftest import KV_BYTES
 from tests.helpers.server_state import eventually, holds_nothing
 
 QUESTION = "Who keeps the mill at Vik?"
@@ -101,7 +102,7 @@ def test_what_cannot_be_used_is_refused_by_its_field(inline_server: Server):
 
 def test_a_server_without_a_corpus_says_what_is_missing(model: Path):
     with (
-        Server(model, engine_host="inline", dtype="float32") as server,
+        Server(model, engine_host="inline", dtype="float32", kv_cache_bytes=KV_BYTES) as server,
         pytest.raises(ConfigError, match="no corpus: give it an index"),
     ):
         server.submit("doc_qa_naive", QUESTION, documents=[MILL])

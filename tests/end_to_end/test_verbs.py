@@ -15,6 +15,7 @@ from heddle.core.errors import Busy, Cancelled, DeadlineExceeded, HeddleError
 from heddle.core.passages import Passage
 from heddle.runtime.events import Answer, NodeFinished, NodeStarted, Retrieved, TokenDelta
 from heddle.workflow.presets import ANSWER_TOKENS, PRESETS
+from tests.end_to_end.conftest import KV_BYTES
 from tests.helpers.server_state import eventually, holds_nothing
 
 QUESTION = "Who is the keeper of Rock 3?"
@@ -125,7 +126,8 @@ def test_a_tool_that_raises_fails_its_request_alone(server: Server):
 
 def test_listing_1_of_hedrarag_runs(model: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch):
     # Engines in this process: lanes of their own would only take longer to load.
-    monkeypatch.setattr(heddle, "Server", partial(Server, engine_host="inline"), raising=False)
+    small = partial(Server, engine_host="inline", kv_cache_bytes=KV_BYTES)
+    monkeypatch.setattr(heddle, "Server", small, raising=False)
     listing = LISTING_1.replace("from HedraRAG import", "from heddle import")
     listing = listing.replace('"Llama3-8B"', repr(str(model)))
     listing = listing.replace('"IVF4096"', repr(str(corpus)))

@@ -1,10 +1,12 @@
 """`heddle docs`: the documents of a corpus, kept at what their files say."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks.support.inline_engines import inline_engines
 from heddle.cli import docs
 from heddle.cli.main import main
 from heddle.corpus.store import CorpusStore
@@ -20,11 +22,11 @@ def files(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HEDDLE_ENGINE_HOST", "inline")
+def corpus(tmp_path: Path, files: Path) -> Iterator[Path]:
     directory = tmp_path / "corpus"
-    assert main(["docs", str(directory), "add", str(files)]) == 0
-    return directory
+    with inline_engines():
+        assert main(["docs", str(directory), "add", str(files)]) == 0
+        yield directory
 
 
 def listed(corpus: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
