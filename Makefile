@@ -27,7 +27,7 @@ NUMERICS = $(shell grep -rl --include="test_*.py" "mark\.numerics" tests)
 MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
-.PHONY: attacks fuzz soak chaos mutants plants reader extractor sim reference clean
+.PHONY: attacks attacks-short soak-short fuzz soak chaos mutants plants reader extractor sim reference clean
 
 setup: $(STAMP)
 
@@ -90,9 +90,13 @@ nightly: setup
 ATTACK = $(BIN)/python -m tools.attacks
 SIZED = $(addprefix --requests ,$(REQUESTS)) $(addprefix --seed ,$(SEED)) $(addprefix --json ,$(JSON))
 
-attacks: setup
+attacks: attacks-short soak-short
+
+attacks-short: setup
 	$(ATTACK).fuzz --requests 350 --only keys
 	$(ATTACK).chaos --requests 100 --only allow-changes --fault kill --fault corrupt
+
+soak-short: setup
 	$(ATTACK).soak --requests 60 --warm-up 60
 
 fuzz: setup
