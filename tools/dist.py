@@ -140,7 +140,7 @@ def install(wheels: list[Path], environment: Path, torch: str) -> Path:
     """
     venv.create(environment, with_pip=True)
     python = str(environment / "bin" / "python")
-    run(python, *PIP, "install", torch)
+    run(python, *INSTALL, torch)
     add(wheels, environment / "bin")
     there = set(run(python, "-c", LIST).lower().split())
     if found := there & set(UNWANTED):
@@ -154,7 +154,7 @@ def add(wheels: list[Path], programs: Path, *others: str) -> None:
     What they require comes in the versions of CI.
     """
     pins = str(ROOT / "constraints.txt")
-    run(str(programs / "python"), *PIP, "install", "-c", pins, *map(str, wheels), *others)
+    run(str(programs / "python"), *INSTALL, "-c", pins, *map(str, wheels), *others)
 
 
 def index_notes(programs: Path, folder: Path) -> None:
@@ -207,6 +207,7 @@ def expect(said: str, *wanted: str) -> None:
 
 
 PIP: Final = ("-m", "pip", "--quiet", "--disable-pip-version-check")
+INSTALL: Final = (*PIP, "install", "--no-compile")  # most of its modules are never imported
 
 
 def run(*command: str, folder: Path = ROOT) -> str:
