@@ -47,7 +47,7 @@ $(STAMP): pyproject.toml constraints.txt $(addsuffix /pyproject.toml,$(MODELS)) 
 # of OpenAI's API. What needs
 # Chromium, Node, PostgreSQL or Ray is installed here, too, once there is any. See tests/README.md.
 setup-all:
-	$(MAKE) setup EXTRAS=server,reader,documents,dev,gpu,clients STAMP=$(VENV)/.installed-all
+	$(MAKE) setup EXTRAS=server,reader,documents,dev,gpu,structured,clients STAMP=$(VENV)/.installed-all
 	touch $(STAMP)
 
 demo: setup

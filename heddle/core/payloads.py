@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.constraint import Constraint
 from heddle.core.errors import InternalError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.prompts.chat_turns import ChatTurn
@@ -56,7 +57,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are chosen. temperature 0 is greedy; equal seeds give equal tokens."""
+    """How tokens are chosen. temperature 0 is greedy; equal seeds give equal tokens.
+
+    With a `constraint` only those are that its text may have.
+    """
 
     max_tokens: int = 64
     temperature: float = 0.0
@@ -65,6 +69,7 @@ class Sampling:
     seed: int = 0
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    constraint: Constraint | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ NEEDED: Final = {
     "triton": r"\btriton\b",
     "a C compiler": r"\bcompiler\b|\bkernel can't be compiled\b|\bno kernel here\b",
     "the reader": r"\bheddle_reader\b|\breader has been trained\b",
+    "llguidance": r"\bllguidance\b",
+    "jsonschema": r"\bjsonschema\b",
     "sentence-transformers": r"\bsentence[-_]transformers\b",
     "Chromium": r"\bchromium\b",
     "Node": r"\bnode(\.js|js)?\b",

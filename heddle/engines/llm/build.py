@@ -9,6 +9,8 @@ from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.dtypes import DTYPES, auto_dtype
 from heddle.core.errors import ConfigError
 from heddle.engines.llm.attention.choice import ATTENTIONS, COMPILED, TRITON, choose_attention
+from heddle.engines.llm.constrained.grammar import Grammars
+from heddle.engines.llm.constrained.installed import missing
 from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec, TextDecoder
 from heddle.engines.llm.model.kept_memory import keep_freed_memory
 from heddle.engines.llm.reuse.fuser import ChunkCache, Fuser
@@ -148,7 +150,25 @@ def assemble(
     if not spec.reuse_problem:
         cache = chunk_cache or _chunk_store(settings, fingerprint, model.device)
         fuser = Fuser(cache, worker, fingerprint)
-    return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), fuser)
+    grammars, problem = _grammars(settings, model, spec)
+    spec = replace(spec, constraint_problem=problem)
+    return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), fuser, grammars)
+
+
+def _grammars(
+    settings: LlmSettings,
+    model: Any,  # noqa: ANN401 - transformers' class
+    spec: LlmSpec,
+) -> tuple[Grammars | None, str]:
+    """Return what constrains the model's texts, or why nothing does."""
+    from heddle.engines.llm.constrained.llguidance_grammars import LlguidanceGrammars
+
+    if problem := missing():
+        return None, problem
+    if not spec.eos_ids:
+        return None, "the model names no token that ends a text (eos_token_id)"
+    tokenizer = settings.model_dir / "tokenizer.json"
+    return LlguidanceGrammars(tokenizer, model.config.vocab_size, sorted(spec.eos_ids)), ""
 
 
 def _attention(settings: LlmSettings, model: Any) -> str:  # noqa: ANN401

@@ -46,6 +46,8 @@ from heddle.core.results import (
 from heddle.core.tasks import Optimizations, Task
 from heddle.costs.prefill import prefill_token_s
 from heddle.costs.step_report import StepReport
+from heddle.engines.llm.constrained.constraining import Constraining
+from heddle.engines.llm.constrained.grammar import Grammars
 from heddle.engines.llm.draft import NOTHING_DRAFTED, Draft, DraftPrice
 from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ScoredAhead
@@ -116,7 +118,8 @@ class LlmSpec:
     """What the engine must know of its model.
 
     `prior_s` is the first guess of the cost model; `reuse_problem` says why no chunk KV is
-    reused, where the engine has no fuser, and `notes` says so where it was meant to have one. A
+    reused, where the engine has no fuser, and `notes` says so where it was meant to have one;
+    `constraint_problem` says why no text is constrained, where it has no grammars. A
     step without any query aims to take `background_step_s` at most. `order` says whose prompt is
     computed first.
     """
@@ -127,6 +130,7 @@ class LlmSpec:
     page_bytes: int
     prior_s: Mapping[str, float]
     reuse_problem: str = "this engine keeps no chunk KV"
+    constraint_problem: str = "this engine constrains no text"
     notes: tuple[str, ...] = ()
     background_step_s: float = BACKGROUND_STEP_S
     order: CallOrder = SHORTEST_FIRST
@@ -165,6 +169,7 @@ class LlmEngine:
         decoder: TextDecoder,
         clock: Clock,
         fuser: Fuser | None = None,
+        grammars: Grammars | None = None,
     ) -> None:
         self._worker = worker
         self._spec = spec
@@ -172,6 +177,7 @@ class LlmEngine:
         self._clock = clock
         self._fuser = fuser
         self._primer = None if fuser is None else Primer(fuser)
+        self._constraining = Constraining(grammars, spec.constraint_problem)
         self._report = StepReport(name, epoch, clock, spec.prior_s)
         # not a method of this engine: a cycle would keep the pool of a dropped one in memory
         ratio_of = partial(_ratio_of, self._report, clock, spec.limits.max_num_batched_tokens)
@@ -205,13 +211,15 @@ class LlmEngine:
         return self._report.has_events or self._has_more or self._news() != self._told
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, from the store's threads, when chunk KV has come from disk, or can't go."""
+        """Call `wake`, from other threads, when chunk KV has come or can't go, or a grammar has."""
+        self._constraining.subscribe(wake)
         if self._fuser is not None and self._primer is not None:
             self._fuser.subscribe(wake)
             self._primer.subscribe(wake)
 
     def close(self) -> None:
-        """Finish the chunk KV store's pending writes, then end its threads."""
+        """Finish the chunk KV store's pending writes, then end its threads and the grammars'."""
+        self._constraining.close()
         if self._fuser is not None:
             self._fuser.close()
 
@@ -305,7 +313,7 @@ class LlmEngine:
         if sequence is None:
             return
         known = 0 if sequence.has_pending else sequence.num_prompt_tokens
-        problem = refusal(payload, known)
+        problem = refusal(payload, known) or self._constraining.refusal(payload.sampling)
         if problem is not None:
             self._report.failed(task_id, problem, is_input=True)
             self._forget_if_over(sequence)
@@ -474,6 +482,7 @@ class LlmEngine:
         sequence.decode = decode
         written = sequence.token_ids[len(sequence.token_ids) - payload.continues :]
         decode.take_over(written, payload.resumes)
+        self._constraining.begin(sequence)
         stream = self._decoder.stream(decode.sampling.stop)
         shown, _ = stream.push(decode.output_ids)
         self._decoding[decode.task_id] = sequence
@@ -573,6 +582,9 @@ class LlmEngine:
         return next((s for s in self._sequences.values() if s.transfer == task_id), None)
 
     def _receive(self) -> None:
+        for sequence in self._constraining.arrived():
+            if self._sequences.get(sequence.id) is sequence:
+                self._scheduler.settle(sequence)
         if self._fuser is not None:
             for ready in self._fuser.collect(self._clock.now_s()):
                 self._scheduler.settle(ready)
@@ -647,6 +659,9 @@ class LlmEngine:
         sequence, decode = part.sequence, part.sequence.decode
         if decode is None:
             return
+        if decode.problem:
+            self._fail_decode(sequence, f"constraint: {decode.problem}", is_input=True)
+            return
         decode.draft.offered += len(part.draft)
         for number, (token, probability) in enumerate(drawn):
             self._take_token(sequence, decode, token, probability)
@@ -674,6 +689,8 @@ class LlmEngine:
         output.add(text)
         if is_stopped:
             self._finish(sequence, decode, FinishReason.STOP, rest=False)
+        elif decode.is_over:
+            self._finish(sequence, decode, FinishReason.STOP)
         elif (
             len(decode.output_ids) >= decode.sampling.max_tokens
             or len(sequence.token_ids) >= self._spec.limits.context_tokens_max
@@ -755,9 +772,9 @@ class LlmEngine:
             self._report.failed(sequence.transfer, message, is_input=is_input)
         self._forget(sequence)
 
-    def _fail_decode(self, sequence: Sequence, message: str) -> None:
+    def _fail_decode(self, sequence: Sequence, message: str, *, is_input: bool = False) -> None:
         if sequence.decode is not None:
-            self._report.failed(sequence.decode.task_id, message)
+            self._report.failed(sequence.decode.task_id, message, is_input=is_input)
             self._end_decode(sequence)
 
     def _end_decode(self, sequence: Sequence) -> None:
@@ -797,6 +814,7 @@ class LlmEngine:
         """Whether another step would do something, beside telling what happened."""
         has_arrivals = self._fuser is not None and self._fuser.has_arrivals
         has_written = self._primer is not None and self._primer.has_ended
+        has_arrivals = has_arrivals or self._constraining.has_arrivals
         return has_arrivals or has_written or self._scheduler.has_work
 
     def _nothing_reused(self, asked: KvReuse) -> FusedKv:

@@ -648,7 +648,7 @@ def _pack(slices: tuple[Slice, ...]) -> StepBatch:
 def _row(part: Slice, query_start: int) -> BatchRow:
     sequence, fusion = part.sequence, part.sequence.fusing
     decode = sequence.decode if part.samples else None
-    draws = [] if decode is None else [decode.draw_after(n) for n in range(1 + len(part.draft))]
+    draws = () if decode is None else decode.draws(part.draft)
     whole = ((0, part.start + part.queries),)
     visible = fusion.visible(part.stop) if fusion is not None else whole
     return BatchRow(
@@ -660,7 +660,7 @@ def _row(part: Slice, query_start: int) -> BatchRow:
         places=fusion.places(part.start, part.stop) if fusion is not None else None,
         measure=_measure(part),
         shared=sequence.row.shared(visible),
-        draft_draws=tuple(draws[1:]),
+        draft_draws=draws[1:],
     )
 
 

@@ -1,7 +1,8 @@
 """One prompt and what is generated after it: tokens, pages and who waits for them."""
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence as Items
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling, Segment
 from heddle.core.results import FusedKv, KvTransfer, Primed
 from heddle.core.tasks import Priority
+from heddle.engines.llm.constrained.grammar import Grammar
 from heddle.engines.llm.draft import Draft
 from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.fusion.attention_log import AttentionLog
@@ -24,7 +26,8 @@ class Decode:
     """A decode task that continues a sequence.
 
     The first `num_continued_tokens` of `output_ids` were written by earlier decodes. `transfer`
-    says how its prompt came from another lane. `draft` is a likely text of it.
+    says how its prompt came from another lane. `draft` is a likely text of it, `grammar` says what
+    the text has to be.
 
     Mutates: `write` adds to `output_ids`; the engine moves `reported` along.
     """
@@ -38,6 +41,7 @@ class Decode:
     reported: int = 0
     transfer: KvTransfer | None = None
     draft: Draft = field(default_factory=Draft)
+    grammar: Grammar | None = None
 
     def take_over(self, token_ids: list[int], resumes: int) -> None:
         """Go on after what was written and reported; the last `resumes` tokens count as its own."""
@@ -51,6 +55,18 @@ class Decode:
         """Add a token."""
         self.output_ids.append(token)
         self.draft.write(token)
+        if self.grammar is not None:
+            self.grammar.write(token)
+
+    @property
+    def problem(self) -> str:
+        """Why it can't go on; empty while it can."""
+        return "" if self.grammar is None else self.grammar.problem
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its text is what it had to be, and nothing may follow."""
+        return self.grammar is not None and self.grammar.is_over
 
     @property
     def is_at_interval(self) -> bool:
@@ -71,8 +87,16 @@ class Decode:
         has_begun = len(self.output_ids) > self.num_continued_tokens
         return has_begun and self.pause.below is not None and probability < self.pause.below
 
-    def draw_after(self, ahead: int) -> Draw:
-        """Return how the token behind the next `ahead` ones is chosen.
+    def draws(self, drafted: Items[int]) -> tuple[Draw, ...]:
+        """Return how the next token is chosen, and the one behind each drafted one."""
+        draws = (self._draw_after(ahead) for ahead in range(1 + len(drafted)))
+        if self.grammar is None:
+            return tuple(draws)
+        masks = self.grammar.masks(drafted)
+        return tuple(replace(draw, mask=mask) for draw, mask in zip(draws, masks, strict=True))
+
+    def _draw_after(self, ahead: int) -> Draw:
+        """Return how the token behind the next `ahead` ones is chosen, but for its mask.
 
         It depends on the seed and on the token's number only.
         """
@@ -106,7 +130,8 @@ class Sequence:
     is what full attention gives; None: all of it. `rank` is by the engine's `CallOrder`.
     `deadline_s` is by the lane's clock.
     `transfer` is the task that waits to hand its KV to another lane. `awaits_rider`: nothing is
-    computed before the task that continues it has come. `unprimed` are the corpus's
+    computed before the task that continues it has come, `awaits_grammar`: nor before its decode's
+    grammar is ready. `unprimed` are the corpus's
     ids of its chunks that were to have primed KV and had none.
     """
 
@@ -141,6 +166,7 @@ class Sequence:
     asking: Asking | None = None
     is_speculative: bool = False
     awaits_rider: bool = False
+    awaits_grammar: bool = False
     preemptions: int = 0
 
     @property
@@ -171,7 +197,8 @@ class Sequence:
     def wants_seat(self) -> bool:
         """Whether someone waits for tokens that are still to be computed."""
         is_wanted = self.prefill_open or self.decode is not None
-        return self.num_remaining_tokens > 0 and is_wanted and not self.awaits_rider
+        is_held_back = self.awaits_rider or self.awaits_grammar
+        return self.num_remaining_tokens > 0 and is_wanted and not is_held_back
 
     @property
     def is_decoding(self) -> bool:

@@ -2,11 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.kv.rows import Numbers, SharedKeys, SlotRun, slots_of
+
+
+class TokenMask(Protocol):
+    """Which tokens may be drawn. It is computed while the step runs."""
+
+    def bits(self) -> NDArray[np.uint32]:
+        """Wait for the mask and return it, without a bit where it has failed.
+
+        Shapes: result [words]; bit b of word w is token 32 w + b.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +27,8 @@ class Draw:
 
     The uniform comes from the request's own seed and the token's number, never from a stream
     shared by a batch: equal seeds give equal tokens beside any other rows.
-    `wants_probability`: how sure the model is of the token is wanted too.
+    `wants_probability`: how sure the model is of the token is wanted too. Only tokens of the `mask`
+    may be drawn; None: any.
     """
 
     temperature: float = 0.0
@@ -23,6 +36,7 @@ class Draw:
     top_k: int = 0
     uniform: float = 0.0
     wants_probability: bool = False
+    mask: TokenMask | None = None
 
 
 @dataclass(frozen=True, slots=True)

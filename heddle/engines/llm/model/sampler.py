@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from heddle.engines.llm.step_batch import Draw
+from heddle.engines.llm.step_batch import Draw, TokenMask
 
 
 def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> tuple[int, ...]:
@@ -15,9 +16,27 @@ def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> tuple[int, ...]:
     """
     greedy: list[int] = logits.argmax(dim=-1).tolist()
     return tuple(
-        best if draw.temperature <= 0.0 else _sample(logits[row], draw)
+        _draw(logits[row], draw, best)
         for row, (best, draw) in enumerate(zip(greedy, draws, strict=True))
     )
+
+
+def _draw(logits: Tensor, draw: Draw, best: int) -> int:
+    """Return the token of one row, whose largest logit is that of `best`."""
+    if draw.mask is None:
+        return best if draw.temperature <= 0.0 else _sample(logits, draw)
+    allowed = _allowed(draw.mask, logits)
+    if not len(allowed):
+        return best  # the mask has failed: the engine asks why, and takes no token
+    among = logits[allowed]
+    place = int(among.argmax()) if draw.temperature <= 0.0 else _sample(among, draw)
+    return int(allowed[place])
+
+
+def _allowed(mask: TokenMask, logits: Tensor) -> Tensor:
+    """Return the tokens that may be drawn, ascending. Shapes: logits [vocabulary]; result [n]."""
+    flags = np.unpackbits(mask.bits().view(np.uint8), bitorder="little")
+    return torch.from_numpy(np.flatnonzero(flags[: len(logits)])).to(logits.device)
 
 
 def probabilities_of(

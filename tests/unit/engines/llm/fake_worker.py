@@ -40,6 +40,15 @@ def greedy(prompt, count):
     return tuple(ids[len(prompt) :])
 
 
+def allowed(token, mask):
+    """Return the token, or the first one behind it that a mask allows."""
+    if mask is None:
+        return token
+    flags = np.unpackbits(mask.bits().view(np.uint8), bitorder="little")
+    found = np.flatnonzero(flags)
+    return int(found[np.searchsorted(found, token) % len(found)]) if len(found) else token
+
+
 class FakeWorker:
     """Stores (token, position) in each slot and reads a row's context back through its runs."""
 
@@ -76,7 +85,8 @@ class FakeWorker:
                 broken.add(index)
             for seen, draw in enumerate(row.draws, row.context - len(row.draft_draws)):
                 known = ids[:seen]
-                drawn.append(self.next_ids.get(known, next_token(known, draw.uniform)))
+                wanted = self.next_ids.get(known, next_token(known, draw.uniform))
+                drawn.append(allowed(wanted, draw.mask))
                 if draw.wants_probability:
                     probabilities.append(self.unsure.get(known, 1.0))
         return StepResult(tuple(drawn), frozenset(broken), probabilities=tuple(probabilities))

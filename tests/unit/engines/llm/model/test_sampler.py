@@ -1,5 +1,8 @@
 """Tokens drawn by inverting the distribution: what is left in, and how often each comes."""
 
+from dataclasses import dataclass, replace
+
+import numpy as np
 import pytest
 import torch
 
@@ -73,3 +76,34 @@ def test_a_probability_is_that_of_the_plain_softmax():
     ]
     assert probabilities_of((0, 1, 2, 4), logits, draws) == pytest.approx((0.5, 0.3, 0.04))
     assert probabilities_of((0, 1), logits[:2], [Draw(), Draw(1.0)]) == ()
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """A mask of some tokens, as a grammar gives it."""
+
+    tokens: tuple[int, ...]
+
+    def bits(self):
+        return np.array([sum(1 << token for token in self.tokens)], np.uint32)
+
+
+def test_only_tokens_of_the_mask_are_drawn_as_often_as_the_model_says():
+    mask = Allowed((1, 3, 4, 30))  # there are five tokens
+    assert draw_tokens(LOGITS, [Draw(mask=mask)]) == (1,)
+    assert counts(temperature=1.0, mask=mask) == pytest.approx([0, 500, 0, 300, 200], abs=1)
+    assert counts(temperature=1.0, top_k=2, mask=mask) == pytest.approx([0, 625, 0, 375, 0], abs=1)
+
+
+def test_a_mask_is_for_its_own_row_alone():
+    rows, plain = LOGITS.repeat(3, 1), Draw(temperature=1.0, uniform=0.7)
+    masked = replace(plain, mask=Allowed((4,)))
+    (alone,) = draw_tokens(LOGITS, [plain])
+    assert draw_tokens(rows, [plain, masked, plain]) == (alone, 4, alone)
+    draws = [Draw(wants_probability=True), Draw(mask=Allowed((4,)), wants_probability=True)]
+    tokens = draw_tokens(rows[:2], draws)
+    assert probabilities_of(tokens, rows[:2], draws) == pytest.approx((0.5, 0.04))
+
+
+def test_a_mask_that_has_failed_draws_any_token():
+    assert len(draw_tokens(LOGITS, [Draw(temperature=1.0, mask=Allowed(()))])) == 1

@@ -1,0 +1,109 @@
+"""A constraint as llguidance takes it, and what is wrong with one that it doesn't take."""
+
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from heddle.core.constraint import Constraint, ConstraintKind
+from heddle.engines.llm.constrained.schema_places import find_endless, find_place
+
+if TYPE_CHECKING:
+    from llguidance import LLParserLimits
+
+# White space would let a small model write blanks without end. Every option is set, so a schema
+# can't set one: it may come from a stranger.
+OPTIONS: Final[dict[str, Any]] = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "coerce_one_of": False,
+    "lenient": False,
+}
+OPTIONS_KEY: Final = "x-guidance"
+# Bounds of time and memory: a lexer state takes 1 to 2 kB, and 50,000 units of fuel a millisecond.
+LEXER_STATES_MAX: Final = 20_000
+GRAMMAR_SYMBOLS_MAX: Final = 50_000
+COMPILING_FUEL: Final = 1_000_000
+
+
+@cache
+def limits() -> "LLParserLimits":
+    """Return the bounds of each grammar."""
+    from llguidance import LLParserLimits
+
+    return LLParserLimits(
+        initial_lexer_fuel=COMPILING_FUEL,
+        max_lexer_states=LEXER_STATES_MAX,
+        max_grammar_size=GRAMMAR_SYMBOLS_MAX,
+        verbose_errors=False,
+    )
+
+
+def grammar_text(constraint: Constraint) -> str:
+    """Return a constraint as llguidance's grammar."""
+    from llguidance import LLMatcher
+
+    value, inside = constraint.value, ""
+    match constraint.kind:
+        case ConstraintKind.REGEX:
+            return LLMatcher.grammar_from_regex(value)
+        case ConstraintKind.CHOICE:
+            inside = " | ".join(_literal(text) for text in value)
+        case ConstraintKind.JSON_SCHEMA if not (constraint.before or constraint.after):
+            return _schema_grammar(value)
+        case ConstraintKind.JSON_SCHEMA:
+            schema = {**value, OPTIONS_KEY: OPTIONS}
+            inside = f"%json {json.dumps(schema)}"
+    around = (constraint.before, "inside", constraint.after)
+    parts = (part if part == "inside" else _literal(part) for part in around if part)
+    return LLMatcher.grammar_from_lark(f"start: {' '.join(parts)}\ninside: {inside}")
+
+
+def problem_of(constraint: Constraint) -> str:
+    """Return why no text can be constrained so, with the place in a schema; empty if one can.
+
+    Takes milliseconds, of a schema that can't be used perhaps a second.
+    """
+    if constraint.kind is not ConstraintKind.JSON_SCHEMA:
+        problem = _refusal(grammar_text(constraint))
+        return f"{constraint.kind.value}: {problem}" if problem else ""
+    schema = constraint.value
+    if schema is False:
+        return "json_schema: false allows no text"
+    if OPTIONS_KEY in schema:
+        return f"json_schema at /{OPTIONS_KEY}: options of the grammar can't be set; leave it out"
+    problem = _schema_refusal(schema)
+    if problem:
+        place, problem = find_place(schema, problem, _schema_refusal)
+        return f"json_schema at {place or '/'}: {problem}"
+    endless = find_endless(schema)
+    if endless is not None:
+        return (
+            f"json_schema at {endless or '/'}: no value of it can end, because it has to hold "
+            "itself: make the property optional, or allow another type"
+        )
+    return ""
+
+
+def _schema_refusal(schema: object) -> str:
+    if not isinstance(schema, dict):
+        return "" if schema is not False else "false allows no value"
+    return _refusal(_schema_grammar(schema))
+
+
+def _schema_grammar(schema: dict[str, Any]) -> str:
+    from llguidance import LLMatcher
+
+    return LLMatcher.grammar_from_json_schema(schema, overrides=OPTIONS)  # type: ignore[arg-type]
+
+
+def _refusal(grammar: str) -> str:
+    """Return why llguidance doesn't take a grammar, in one line; empty if it does."""
+    from llguidance import LLMatcher
+
+    is_refused, messages = LLMatcher.validate_grammar_with_warnings(grammar, limits=limits())
+    return " ".join(messages[0].split()) if is_refused else ""
+
+
+def _literal(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
