@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from heddle import Server
+from heddle.core.constraint import Constraint
 from heddle.core.errors import (
     ConfigError,
     DeadlineExceeded,
@@ -76,6 +77,18 @@ def test_a_tenant_hears_that_its_prefix_may_be_shared(remote: Server) -> None:
     receipt = remote.app("oneshot").invoke(QUESTION, tenant="acme").receipt
     assert receipt.fallback_kinds == {"remote": 1}
     assert "prefix cache" in receipt.fallbacks[0]
+
+
+def test_an_answer_of_a_given_form_is_asked_for_there(remote: Server, fake: FakeEndpoint) -> None:
+    schema = {"type": "object", "properties": {"keeper": {"type": "string"}}}
+    form = Constraint.json_schema(schema)
+    answer = remote.app("oneshot").invoke(QUESTION, constraint=form)
+    asked = fake.generations[-1].body["response_format"]
+    assert asked["json_schema"]["schema"] == schema
+    assert answer.text == "Ada keeps it."
+    assert "not of the form asked for" in answer.receipt.fallbacks[0]
+    with pytest.raises(ConfigError, match="a regex goes only to a server of vLLM"):
+        remote.submit("oneshot", QUESTION, constraint=Constraint.regex("a+"))
 
 
 def test_a_caller_that_leaves_hangs_up(remote: Server, fake: FakeEndpoint) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from heddle.core.constraint import Constraint, ConstraintKind
 from heddle.core.payloads import Sampling
 from heddle.core.prompts.chat_turns import SYSTEM, USER, ChatTurn
 from heddle.core.tasks import Priority
@@ -18,6 +19,7 @@ class Dialect(Enum):
 
 
 MAX_TOKENS: Final = "max_tokens"
+RESPONSE_FORMAT: Final = "response_format"
 MAX_COMPLETION_TOKENS: Final = "max_completion_tokens"
 # What a request can do without: no answer depends on it, or the receipt says so.
 EXTRAS: Final = frozenset({"stream_options", "seed", "top_k", "priority", "cache_salt"})
@@ -115,8 +117,35 @@ def request_body(
         body["stop"] = list(sampling.stop)
     body["seed"] = sampling.seed % (1 << 63)  # what a JSON reader with signed integers takes
     body["stream_options"] = {"include_usage": True}
+    if sampling.constraint is not None:
+        body.update(_constrained(sampling.constraint))
     body.update(_beyond_openai(prompt, sampling, server))
     return {name: value for name, value in body.items() if name not in lacks}
+
+
+def constraint_refusal(constraint: Constraint, server: Abilities) -> str:
+    """Return why a server can't be asked for a text of this form; empty where it can."""
+    if constraint.before or constraint.after:
+        return "constraint: another server's model can't be held to JSON within other text"
+    if constraint.kind is not ConstraintKind.JSON_SCHEMA:
+        if server.owner == VLLM:
+            return ""
+        kind = constraint.kind.value
+        return f"constraint: a {kind} goes only to a server of vLLM; use json_schema there"
+    if server.dialect is not Dialect.CHAT:
+        return (
+            f"constraint: the server answers {server.dialect.value} alone, which takes no "
+            "response_format: use one with /chat/completions"
+        )
+    return ""
+
+
+def _constrained(constraint: Constraint) -> dict[str, object]:
+    """Return the fields that ask for a text of this form: OpenAI's, or for the others vLLM's."""
+    if constraint.kind is ConstraintKind.JSON_SCHEMA:
+        schema = {"name": "answer", "schema": constraint.value, "strict": True}
+        return {RESPONSE_FORMAT: {"type": "json_schema", "json_schema": schema}}
+    return {"structured_outputs": {constraint.kind.value: constraint.value}}
 
 
 def notes_of(prompt: Prompt, sampling: Sampling, server: Abilities) -> tuple[str, ...]:

@@ -5,10 +5,12 @@ without. What succeeds so is remembered, and the receipt names the field.
 """
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from heddle.core.constraint import Constraint, ConstraintKind
 from heddle.core.payloads import Sampling
 from heddle.core.results import FinishReason, Generated, RemoteRun
 from heddle.engines.remote.attempts import Attempts
@@ -104,6 +106,12 @@ class Course:
     def _generated(self, server: Server) -> Generated:
         stream = self._stream
         notes = notes_of(self.prompt, self.sampling, server.abilities)
+        if stream.reason is not FinishReason.LENGTH and _is_broken(
+            stream.text, self.sampling.constraint
+        ):
+            notes += (
+                "the server's answer is not of the form asked for: it may not know the field",
+            )
         if stream.is_filtered:
             notes += ("the server's content filter ended the answer",)
         if stream.has_thought and not stream.parts:
@@ -141,6 +149,23 @@ class _SilenceWatch:
             return
         self._seen = seen
         self._timer = self._loop.call_later(SILENCE_S_MAX, self._look)
+
+
+def _is_broken(text: str, constraint: Constraint | None) -> bool:
+    """Whether a whole text is not of the form asked for; of a schema, only whether it is JSON."""
+    if constraint is None:
+        return False
+    match constraint.kind:
+        case ConstraintKind.CHOICE:
+            return text not in constraint.value
+        case ConstraintKind.REGEX:
+            return False  # its dialect is the server's
+        case ConstraintKind.JSON_SCHEMA:
+            try:
+                json.loads(text)
+            except (ValueError, RecursionError):
+                return True
+            return False
 
 
 def _count(value: object) -> int:

@@ -14,7 +14,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import KvHandle, Prefilled
 from heddle.core.tasks import Task
 from heddle.engines.remote.attempts import Attempts
-from heddle.engines.remote.dialect import Abilities, Prompt
+from heddle.engines.remote.dialect import Abilities, Prompt, constraint_refusal
 from heddle.engines.remote.endpoint import Endpoints
 from heddle.engines.remote.generation.course import Course
 from heddle.engines.remote.outlet import EPOCH, Outlet
@@ -178,6 +178,10 @@ class RemoteGenerator:
                 "a remote model can't pause to retrieve and go on: name a model that runs in "
                 "Heddle, or another workflow",
             )
+        constraint = wanted.sampling.constraint
+        for server in self._endpoints.all if constraint is not None else ():
+            if constraint and (words := constraint_refusal(constraint, server.abilities)):
+                raise RemoteProblem(Trouble.REFUSED, words)
         identity = decode.identity
         prompt = Prompt(
             asked.text,

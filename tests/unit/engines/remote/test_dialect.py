@@ -2,15 +2,18 @@
 
 import pytest
 
+from heddle.core.constraint import Constraint
 from heddle.core.payloads import PrefillPayload, Sampling
 from heddle.core.prompts.chat_turns import BareText, ChatTurn, ChatTurns
 from heddle.core.system_text import SystemText
 from heddle.core.tasks import Priority
 from heddle.engines.remote.dialect import (
+    EXTRAS,
     VLLM,
     Abilities,
     Dialect,
     Prompt,
+    constraint_refusal,
     notes_of,
     request_body,
     without,
@@ -117,3 +120,32 @@ def test_a_refused_field_is_left_out_or_else_all_extras(named: str, left_out: se
 
 def test_nothing_is_left_to_leave_out_in_the_end() -> None:
     assert without({"model": "m", "messages": [], "max_tokens": 3}, "") == frozenset()
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+def test_a_schema_goes_on_as_openai_names_it() -> None:
+    sampling = Sampling(constraint=Constraint.json_schema(SCHEMA))
+    body = request_body(Prompt("Who?"), sampling, Abilities("m"))
+    inner = {"name": "answer", "schema": SCHEMA, "strict": True}
+    assert body["response_format"] == {"type": "json_schema", "json_schema": inner}
+    assert without(body, "response_format") == EXTRAS & body.keys(), "it is never left out"
+
+
+def test_only_vllm_gets_a_regex_or_a_choice() -> None:
+    vllm, other = Abilities("m", owner=VLLM), Abilities("m")
+    for constraint in (Constraint.regex("a+"), Constraint.choice(["a", "b"])):
+        assert constraint_refusal(constraint, vllm) == ""
+        asked = request_body(Prompt("Who?"), Sampling(constraint=constraint), vllm)
+        assert asked["structured_outputs"] == {constraint.kind.value: constraint.value}
+        assert "goes only to a server of vLLM" in constraint_refusal(constraint, other)
+
+
+def test_what_a_server_can_not_be_asked_for_is_refused() -> None:
+    plain = Constraint.json_schema(SCHEMA)
+    server = Abilities("m", Dialect.COMPLETIONS)
+    assert "takes no response_format" in constraint_refusal(plain, server)
+    assert constraint_refusal(plain, Abilities("m")) == ""
+    within = Constraint.json_schema(SCHEMA, before="<", after=">")
+    assert "within other text" in constraint_refusal(within, Abilities("m"))
