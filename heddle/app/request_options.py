@@ -9,6 +9,7 @@ from heddle.app.request_documents import GivenDocument, checked_documents
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_settings import LongTextsWord, OptimizationsWord
 from heddle.app.setting import did_you_mean
+from heddle.core.constraint import Constraint
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, kv_reuse_of
 from heddle.core.payloads import TextRole
@@ -42,6 +43,7 @@ class RequestOptions(TypedDict, total=False):
     top_p: float | None
     seed: int | None
     stop: str | Sequence[str] | None
+    constraint: Constraint | None
 
 
 class EmbeddingOptions(TypedDict, total=False):

@@ -10,6 +10,7 @@ from typing import Any, Self, Unpack
 from heddle.app.application import App
 from heddle.app.assembly.server_plan import ServerPlan
 from heddle.app.assembly.start import start
+from heddle.app.constraint_checks import ConstraintChecks
 from heddle.app.embedding_service import checked_texts
 from heddle.app.extensions import NO_EXTENSIONS, Extensions, OwnEngine
 from heddle.app.indexing.chunk_lengths import chunking_for
@@ -131,6 +132,7 @@ class Server:
         self._changed = ChangedWorkflows(
             self.plan.prompts, self.plan.writing, self.plan.reranking.is_on
         )
+        self._constraints = ConstraintChecks(self.plan)
 
     @property
     def plan(self) -> ServerPlan:
@@ -208,6 +210,8 @@ class Server:
                 top_p: draw from the likeliest tokens that together have this probability.
                 seed: equal seeds draw equal tokens; None = 0.
                 stop: a text, or up to 16, before which the answer ends.
+                constraint: what the answer has to be: JSON of a schema, a match of a regex, one of
+                    some texts (docs/structured.md).
 
         Raises:
             Busy: too many requests are in flight; nothing was started.
@@ -217,6 +221,7 @@ class Server:
         request = Submission.of(
             self.config, self._changed, compiled, inputs, options, self._chunking
         )
+        self._constraints.check(request.workflow)
         return self._running.thread.call(lambda: admit(self._running, request))
 
     def search(self, query: str, **options: Unpack[SearchOptions]) -> SearchResult:

@@ -269,6 +269,9 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"retries: {receipt.retries}, in mid-answer: {receipt.resumed}",
     ]
     lines += [f"  written by another server: {remote}" for remote in receipt.remotes]
+    if receipt.constrained:
+        cut = receipt.constrained_cut
+        lines.append(f"  texts of a given form: {receipt.constrained}, of which {cut} were cut off")
     if receipt.recall is not None or receipt.hits_cached:
         lines.append(f"  hits known before: {receipt.hits_cached}{_recall(receipt.recall)}")
     if receipt.passages_read:

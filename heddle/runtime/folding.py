@@ -13,6 +13,7 @@ from heddle.core.passages import Passage
 from heddle.core.ports import PassageSource
 from heddle.core.results import (
     Asked,
+    FinishReason,
     Generated,
     Hits,
     Ingested,
@@ -114,6 +115,9 @@ def _fold_generated(result: Result, primitive: Primitive, receipt: ReceiptDraft)
     receipt.preemptions += result.preemptions
     receipt.drafted_tokens += result.drafted
     receipt.accepted_tokens += result.accepted
+    if primitive.config.sampling.constraint is not None and not result.finish_reason.is_pause:
+        receipt.constrained += 1
+        receipt.constrained_cut += result.finish_reason is FinishReason.LENGTH
     if result.transfer is not None:
         receipt.take_transfer(result.transfer)
     if result.remote is not None:

@@ -157,6 +157,8 @@ class Receipt:
         drafted_tokens: tokens of a loop's earlier texts that were checked while it wrote again;
             0 where another server writes.
         accepted_tokens: of these, tokens that were right: each has saved a step of the model.
+        constrained: texts that had to be of a form, such as JSON of a schema.
+        constrained_cut: of these, texts that were cut off at their most tokens, and so are not.
         rows_ahead: texts embedded, queries searched for and vectors stored before the list or
             stage that they are of was whole.
         kv_prefetches: requests to an engine to read the stored KV of passages while their search
@@ -201,6 +203,8 @@ class Receipt:
     repeated: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    constrained: int = 0
+    constrained_cut: int = 0
     rows_ahead: int = 0
     kv_prefetches: int = 0
     edits: tuple[str, ...] = ()
@@ -246,6 +250,8 @@ class ReceiptDraft:
     repeated: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    constrained: int = 0
+    constrained_cut: int = 0
     rows_ahead: int = 0
     kv_prefetches: int = 0
     edits: list[str] = field(default_factory=list)
@@ -328,6 +334,8 @@ class ReceiptDraft:
             repeated=self.repeated,
             drafted_tokens=self.drafted_tokens,
             accepted_tokens=self.accepted_tokens,
+            constrained=self.constrained,
+            constrained_cut=self.constrained_cut,
             rows_ahead=self.rows_ahead,
             kv_prefetches=self.kv_prefetches,
             edits=tuple(self.edits),

@@ -58,6 +58,12 @@ RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
     "accepted_tokens": Name(
         "heddle_accepted_tokens", "Of these, tokens that were right and saved a step each."
     ),
+    "constrained": Name(
+        "heddle_constrained_texts", "Texts that had to be of a form, such as JSON of a schema."
+    ),
+    "constrained_cut": Name(
+        "heddle_constrained_texts_cut", "Of these, texts that were cut off at their most tokens."
+    ),
     "rows_ahead": Name(
         "heddle_rows_ahead", "Searches that began before the list that they are of was whole."
     ),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from heddle.core.constraint import Constraint
 from heddle.core.errors import WorkflowError
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling
 from heddle.core.search_scope import where_of
@@ -89,6 +90,7 @@ class RAGraph:
         top_k: int = 0,
         seed: int = 0,
         stop: Sequence[str] = (),
+        constraint: Constraint | None = None,
         parse: str = "auto",
         retrieve_every: int | None = None,
         retrieve_below: float | None = None,
@@ -105,6 +107,9 @@ class RAGraph:
 
         `parse="lines"` makes the slot a list, one item a line (JSON strings or plain text);
         "auto" does so for a slot that a loop consumes.
+
+        With a `constraint` the text is what it has to be, such as JSON of a schema, or it was cut
+        off at `max_tokens`.
 
         With `retrieve_every=n` it pauses after every n tokens, with `retrieve_below=p` before a
         token of a probability under p; it searches as the retrieval does whose passages its
@@ -134,7 +139,11 @@ class RAGraph:
                 f"{where}: need temperature >= 0, 0 < top_p <= 1 and top_k >= 0, "
                 f"got {temperature=}, {top_p=}, {top_k=}"
             )
-        sampling = Sampling(max_tokens, temperature, top_p, top_k, seed, tuple(stop))
+        if not isinstance(constraint, Constraint | None):
+            raise WorkflowError(f"{where}: constraint must be a Constraint, got {constraint!r:.40}")
+        sampling = Sampling(
+            max_tokens, temperature, top_p, top_k, seed, tuple(stop), constraint=constraint
+        )
         template = parse_template(prompt, where=f"{where}, prompt")
         if if_empty and needs is None:
             raise WorkflowError(f"{where}: if_empty is the text where `needs` is empty: give needs")

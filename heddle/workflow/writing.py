@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
+from heddle.core.constraint import Constraint
 from heddle.core.errors import InputError, WorkflowError
 from heddle.core.text_check import check_unicode
 from heddle.workflow.nodes import GenerationNode, JoinNode, Node, NodeId
@@ -32,6 +33,7 @@ class Writing:
         top_p: tokens are drawn from the likeliest ones that together have this probability.
         seed: equal seeds draw equal tokens.
         stop: texts before which an answer ends, beside those of the workflow.
+        constraint: what the text has to be; it, and no stop string of the workflow, ends the text.
     """
 
     max_tokens: int | None = None
@@ -41,6 +43,7 @@ class Writing:
     top_p: float | None = None
     seed: int | None = None
     stop: tuple[str, ...] | None = None
+    constraint: Constraint | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
@@ -60,6 +63,11 @@ class Writing:
         _check_text("prompt", found.prompt, PROMPT_CHARS_MAX)
         if found.prompt is not None:
             _parsed(found.prompt)
+        if not isinstance(found.constraint, Constraint | None):
+            raise InputError(
+                "constraint must be a Constraint, as Constraint.json_schema(...) makes it, got "
+                f"{type(found.constraint).__name__}"
+            )
         return found
 
     def over(self, other: "Writing") -> "Writing":
@@ -152,6 +160,8 @@ def _changed(node: GenerationNode, workflow: Workflow, writing: Writing) -> Gene
         _check_slots(prompt, node, workflow)
         # The stop strings end answers to the workflow's own prompt.
         sampling = replace(sampling, stop=())
+    if writing.constraint is not None:
+        sampling = replace(sampling, constraint=writing.constraint, stop=())
     if writing.stop is not None:
         sampling = replace(sampling, stop=(*sampling.stop, *writing.stop))
     system = node.system if writing.system is None else writing.system

@@ -35,6 +35,8 @@ RECEIPT_COUNTS: Final = (
     "repeated",
     "drafted_tokens",
     "accepted_tokens",
+    "constrained",
+    "constrained_cut",
     "rows_ahead",
     "kv_prefetches",
     "texts_truncated",
