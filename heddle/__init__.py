@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from heddle.app.request_options import EmbeddingOptions, RequestOptions
     from heddle.app.search import SearchOptions, SearchResult
     from heddle.app.server_settings import ServerSettings
+    from heddle.core.constraint import Constraint, ConstraintKind
     from heddle.core.errors import (
         Busy,
         Cancelled,
@@ -64,6 +65,8 @@ _HOMES: Final = {
     "Calls": "heddle.workflow.calls",
     "Cancelled": "heddle.core.errors",
     "ConfigError": "heddle.core.errors",
+    "Constraint": "heddle.core.constraint",
+    "ConstraintKind": "heddle.core.constraint",
     "CyclePass": "heddle.passes.runner",
     "DeadlineExceeded": "heddle.core.errors",
     "Deferred": "heddle.workflow.deferred",
@@ -121,6 +124,8 @@ __all__ = [
     "Calls",
     "Cancelled",
     "ConfigError",
+    "Constraint",
+    "ConstraintKind",
     "CyclePass",
     "DeadlineExceeded",
     "Deferred",

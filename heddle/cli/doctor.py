@@ -57,6 +57,7 @@ EXTRAS: Final = {
     "server": "heddle serve, answers over HTTP",
     "llm": "--model DIR, and encoders other than a plain BERT",
     "reader": "--model reader, a small LLM for the demo and for tests",
+    "structured": "answers held to a JSON schema, a regex or a choice",
     "gpu": "the attention kernel for NVIDIA GPUs",
 }
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^;]*(;.*extra\s*==\s*[\"'](?P<extra>[\w.-]+))?")

@@ -1,5 +1,6 @@
 """Answers that have begun when their lane dies: they go on where they were, and nothing is lost."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from heddle import RAGraph, Server
+from heddle.core.constraint import Constraint
 from heddle.engines.llm.lanes.disaggregated_port import DisaggregatedPort
 from heddle.runtime.events import TokenDelta
 from tests.end_to_end.conftest import KV_BYTES
@@ -18,10 +20,17 @@ TOKENS_BEFORE = 8
 SETTINGS = {"dtype": "float32", "kv_cache_bytes": KV_BYTES}
 
 
-def talker(temperature: float) -> RAGraph:
+FORM = Constraint.json_schema({"type": "string", "pattern": "^[a-z ]{150,160}$"})
+
+
+def talker(temperature: float, constraint: Constraint | None) -> RAGraph:
     graph = RAGraph("talker")
     return graph.add_generation(
-        "talk", "Tell of {query}.", max_tokens=TOKENS, temperature=temperature, stop=()
+        "talk",
+        "Tell of {query}.",
+        max_tokens=TOKENS,
+        temperature=temperature,
+        constraint=constraint,
     )
 
 
@@ -45,20 +54,26 @@ def kill_writer(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "temperature"),
+    ("server", "temperature", "constraint"),
     [
-        ("both", 0.0),
-        ("both", 0.8),
-        ("both,both", 0.0),
-        pytest.param("both,both", 0.8, marks=pytest.mark.nightly),
-        pytest.param("prefill,decode", 0.0, marks=pytest.mark.nightly),
-        ("prefill,decode", 0.8),
+        ("both", 0.0, None),
+        ("both", 0.8, FORM),
+        ("both,both", 0.0, None),
+        pytest.param("both,both", 0.8, None, marks=pytest.mark.nightly),
+        pytest.param("prefill,decode", 0.0, None, marks=pytest.mark.nightly),
+        ("prefill,decode", 0.8, None),
+        pytest.param("prefill,decode", 0.8, FORM, marks=pytest.mark.nightly),
     ],
     indirect=["server"],
 )
-def test_an_answer_goes_on_behind_the_tokens_that_were_shown(server: Server, temperature: float):
-    expected = server.app(talker(temperature)).invoke("the sea")
-    handle = server.submit(talker(temperature), "the sea")
+def test_an_answer_goes_on_behind_the_tokens_that_were_shown(
+    server: Server, temperature: float, constraint: Constraint | None
+):
+    if constraint is not None:
+        pytest.importorskip("llguidance", reason="llguidance is not installed")
+    expected = server.app(talker(temperature, constraint)).invoke("the sea")
+    assert constraint is None or len(json.loads(expected.text)) >= 150
+    handle = server.submit(talker(temperature, constraint), "the sea")
     said: list[str] = []
     for event in handle:
         if isinstance(event, TokenDelta):

@@ -39,6 +39,8 @@ GROUPS: Final = {
         "EmbeddingOptions",
         "Priority",
         "Optimizations",
+        "Constraint",
+        "ConstraintKind",
         "KvReuse",
         "ReusePolicy",
         "QuestionPass",

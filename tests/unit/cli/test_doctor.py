@@ -274,7 +274,7 @@ def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     plain = doctor.version
 
     def version(package: str) -> str:
-        if package in ("pypdfium2", "uvicorn", "triton"):
+        if package in ("pypdfium2", "uvicorn", "triton", "llguidance"):
             raise PackageNotFoundError(package)
         return plain(package)
 
@@ -286,6 +286,7 @@ def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
         "server": False,
         "llm": True,
         "reader": True,
+        "structured": False,
         "gpu": False,
     }  # and none that only developers want
     said = told(capsys, "--model", model, code=1)
