@@ -154,8 +154,8 @@ class Receipt:
         remotes: models of other servers that wrote for it, as "model at address".
         resumed: generations that had shown tokens when they failed, and went on behind these.
         repeated: generations whose prompt came again in a loop, so that their text was there.
-        drafted_tokens: tokens of a loop's earlier texts that were checked while it wrote again;
-            0 where another server writes.
+        drafted_tokens: tokens that were checked beside the next one: of a loop's earlier texts
+            while it wrote again, and of what a text's form demands; 0 where another server writes.
         accepted_tokens: of these, tokens that were right: each has saved a step of the model.
         constrained: texts that had to be of a form, such as JSON of a schema.
         constrained_cut: of these, texts that were cut off at their most tokens, and so are not.

@@ -53,7 +53,8 @@ RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
     "resumed": Name("heddle_resumed", "Generations that went on behind tokens they had shown."),
     "repeated": Name("heddle_repeated", "Generations that a loop asked for again, word for word."),
     "drafted_tokens": Name(
-        "heddle_drafted_tokens", "Tokens of a loop's earlier texts that were checked."
+        "heddle_drafted_tokens",
+        "Tokens checked beside the next: of a loop's earlier texts, or that a form demands.",
     ),
     "accepted_tokens": Name(
         "heddle_accepted_tokens", "Of these, tokens that were right and saved a step each."

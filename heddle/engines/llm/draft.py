@@ -51,7 +51,9 @@ class Draft:
     _newest: int | None = None
     _behind: dict[tuple[int | None, int], list[int]] | None = None
 
-    def offer(self, tokens_max: int, price: DraftPrice) -> tuple[int, ...]:
+    def offer(
+        self, tokens_max: int, price: DraftPrice, forced: tuple[int, ...] = ()
+    ) -> tuple[int, ...]:
         """Return the tokens that should come next, as many as are worth being checked.
 
         The n-th of them saves a step if all n are right. It is offered while the probability of
@@ -61,12 +63,17 @@ class Draft:
         Args:
             tokens_max: more are of no use, or have no room.
             price: of checking them.
+            forced: what has to come next, whatever the draft has there. It may be written with
+                other tokens, so it is checked as well.
         """
-        if self._is_lost or tokens_max <= 0:
+        likely = () if self._is_lost else self.token_ids[self._next :][:DRAFT_TOKENS_MAX]
+        if likely[: len(forced)] != forced:
+            likely = forced
+        if not likely or tokens_max <= 0:
             return ()
         right = (self.accepted + PRIOR_RIGHT) / (self._checked + PRIOR_CHECKED)
         wanted = min(tokens_max, DRAFT_TOKENS_MAX, _worth(right, price.token))
-        offered = self.token_ids[self._next : self._next + wanted]
+        offered = likely[:wanted]
         saved = right * (1.0 - right ** len(offered)) / (1.0 - right)
         return offered if saved > price.row + price.token * len(offered) else ()
 

@@ -745,7 +745,7 @@ class LlmEngine:
 
     def _draft_price(self) -> DraftPrice:
         """Return the price, for all that are in the next step, of checking drafted tokens."""
-        if not any(s.decode and s.decode.draft.token_ids for s in self._decoding.values()):
+        if not any(s.decode and s.decode.may_draft for s in self._decoding.values()):
             return NOTHING_DRAFTED
         scheduler, costs = self._scheduler, self._report.costs
         wanted = scheduler.running_count + scheduler.waiting_count

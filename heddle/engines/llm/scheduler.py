@@ -399,7 +399,7 @@ class Scheduler:
             room = self.limits.context_tokens_max - len(part.sequence.token_ids)
             useful = min(left, decode.num_tokens_left - 1, room - 1)
             own = price if part.is_decode else price._replace(row=0.0)
-            draft = decode.draft.offer(useful, own)
+            draft = decode.offer(useful, own)
             draft = draft[: self._room_behind(part.sequence, len(draft))]
             slices[key] = replace(part, draft=draft)
             left -= len(draft)

@@ -11,7 +11,7 @@ from heddle.core.payloads import NO_PAUSE, Pause, Sampling, Segment
 from heddle.core.results import FusedKv, KvTransfer, Primed
 from heddle.core.tasks import Priority
 from heddle.engines.llm.constrained.grammar import Grammar
-from heddle.engines.llm.draft import Draft
+from heddle.engines.llm.draft import NOTHING_DRAFTED, Draft, DraftPrice
 from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.fusion.attention_log import AttentionLog
 from heddle.engines.llm.fusion.fusion import Fusion, Stage
@@ -57,6 +57,17 @@ class Decode:
         self.draft.write(token)
         if self.grammar is not None:
             self.grammar.write(token)
+
+    @property
+    def may_draft(self) -> bool:
+        """Whether something may be known of its text before it is written."""
+        return bool(self.draft.token_ids) or self.grammar is not None
+
+    def offer(self, tokens_max: int, price: DraftPrice) -> tuple[int, ...]:
+        """Return the tokens that should come next, as many as are worth being checked."""
+        if self.grammar is None or price.token == NOTHING_DRAFTED.token:
+            return self.draft.offer(tokens_max, price)
+        return self.draft.offer(tokens_max, price, self.grammar.forced())
 
     @property
     def problem(self) -> str:

@@ -29,6 +29,10 @@ class Grammar(Protocol):
         """Note the next token of the text."""
         ...
 
+    def forced(self) -> tuple[int, ...]:
+        """Return tokens of the text that has to come next; () where there is a choice."""
+        ...
+
     def masks(self, drafted: Sequence[int]) -> tuple[TokenMask, ...]:
         """Begin to compute the mask of the next token, and of the one behind each drafted token.
 

@@ -120,6 +120,12 @@ class LlguidanceGrammar:
         """Note the next token of the text."""
         self._settled().consume_token(token)
 
+    def forced(self) -> tuple[int, ...]:
+        """Return tokens of the text that has to come next; () where there is a choice."""
+        matcher = self._settled()
+        is_open = not (matcher.is_error() or matcher.is_stopped())
+        return tuple(matcher.compute_ff_tokens()) if is_open else ()
+
     def masks(self, drafted: Sequence[int]) -> tuple["StepMask", ...]:
         """Begin to compute the mask of the next token, and of the one behind each drafted one."""
         self._last = self._thread.submit(self._bits, tuple(drafted))

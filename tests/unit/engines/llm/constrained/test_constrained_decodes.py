@@ -143,15 +143,16 @@ def test_neither_drafts_nor_budget_nor_memory_change_a_text(tokenizer_json, lane
     assert texts == {plain.text}
 
 
-def test_drafted_tokens_are_taken_and_counted(tokenizer_json):
+def test_drafted_and_forced_tokens_are_taken_and_counted(tokenizer_json):
     cheap = {"call": 1.0, "decode_tokens": 1e-6, "prefill_tokens": 1e-6, "context_tokens": 0.0}
     lane = ConstrainedLane(tokenizer_json, prior_s=cheap)
     plain = lane.written(JSON, 2)
     steps = len(lane.worker.batches)
+    assert plain.accepted == len(plain.token_ids) - steps > 20, "what is forced"
     drafted = lane.written(JSON, 12, draft=plain.token_ids)
     lane.engine.close()
     assert drafted.text == plain.text
-    assert drafted.accepted == steps - (len(lane.worker.batches) - steps) > 30
+    assert drafted.accepted == len(plain.token_ids) - (len(lane.worker.batches) - steps) > 30
     assert (
         drafted.drafted == drafted.accepted + 1
     )  # the text ends with the last, not judged any more
