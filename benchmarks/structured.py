@@ -42,7 +42,7 @@ REPETITIONS: Final = 3
 
 @dataclass(frozen=True)
 class Written:
-    """One text, and whether it is what it had to be."""
+    """One text, and whether it suits its task."""
 
     task: Task
     generated: Generated

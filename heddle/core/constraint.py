@@ -24,7 +24,7 @@ class ConstraintKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What a text has to be, whatever the model would write. Two that are equal are one grammar.
+    """The form that a text must have. Two that are equal are one grammar.
 
     Make one with `json_schema`, `regex` or `choice`.
 

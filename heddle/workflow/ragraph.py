@@ -108,8 +108,8 @@ class RAGraph:
         `parse="lines"` makes the slot a list, one item a line (JSON strings or plain text);
         "auto" does so for a slot that a loop consumes.
 
-        With a `constraint` the text is what it has to be, such as JSON of a schema, or it was cut
-        off at `max_tokens`.
+        A `constraint` gives the text a form, such as JSON of a schema; one that is cut off at
+        `max_tokens` lacks its end.
 
         With `retrieve_every=n` it pauses after every n tokens, with `retrieve_below=p` before a
         token of a probability under p; it searches as the retrieval does whose passages its

@@ -21,7 +21,7 @@ class Tool:
 
     Args:
         name: of the function.
-        description: what it does, for the model.
+        description: its purpose, for the model.
         parameters: the JSON schema of its arguments, an object's.
     """
 

@@ -63,8 +63,8 @@ class Draft:
         Args:
             tokens_max: more are of no use, or have no room.
             price: of checking them.
-            forced: what has to come next, whatever the draft has there. It may be written with
-                other tokens, so it is checked as well.
+            forced: the text that must come next. It comes before the draft, and is checked as well:
+                the same text can be written with other tokens.
         """
         likely = () if self._is_lost else self.token_ids[self._next :][:DRAFT_TOKENS_MAX]
         if likely[: len(forced)] != forced:

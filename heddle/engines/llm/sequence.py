@@ -76,7 +76,7 @@ class Decode:
 
     @property
     def is_over(self) -> bool:
-        """Whether its text is what it had to be, and nothing may follow."""
+        """Whether its text has its whole form, and nothing may follow."""
         return self.grammar is not None and self.grammar.is_over
 
     @property

@@ -1,1 +1,1 @@
-"""Constrained decoding: which tokens may come next, so that a text is what it has to be."""
+"""Constrained decoding: which tokens may come next, so that a text gets its form."""

@@ -58,7 +58,7 @@ def _keyword(node: dict[str, Any], check: Refusal) -> str:
 def find_endless(schema: dict[str, Any]) -> str | None:
     """Return the place of a schema whose every value would have to hold another of it, or None.
 
-    Least fixed point: a reference counts as ending once what it points to has been seen to end.
+    Least fixed point: a reference counts as ending once its target has been seen to end.
     """
     targets = {ref: resolved(schema, ref) for ref in _references(schema)}
     ending: set[str] = set()

@@ -86,7 +86,7 @@ def test_references_of_arguments_lead_to_where_they_stand_now(choice):
     for wrong in ({"near": {}}, {"near": {"city": "a"}, "also": {}}, {"near": {"city": 1}}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({"name": "find", "arguments": wrong}, constraint.value)
-    with pytest.raises(jsonschema.ValidationError):  # nothing that nobody named
+    with pytest.raises(jsonschema.ValidationError):  # no property that the schema lacks
         jsonschema.validate(
             {"name": "find", "arguments": {"near": {"city": "a"}, "more": 1}}, constraint.value
         )

@@ -1,4 +1,4 @@
-"""Constrained decodes on a fake model: its next token is noise, the text is what it has to be."""
+"""Constrained decodes on a fake model: its next token is noise, the text has its form."""
 
 import json
 import threading
