@@ -1,13 +1,13 @@
 """Texts that have to be JSON of a schema, or a tool call, beside the same prompts without that.
 
 SmolLM2 (--model NAME) writes greedily, 16 texts at once (8 in all with --quick), each of at most
-`TOKENS_MAX` tokens: nested objects, enums, patterns, bounded arrays, references and tool calls. Each
-text is read as JSON and checked by the package jsonschema; a tool call is parsed, and its
+`TOKENS_MAX` tokens: nested objects, enums, patterns, bounded arrays, references and tool calls.
+Each text is read as JSON and checked by the package jsonschema; a tool call is parsed, and its
 arguments are checked by the function's own schema.
 
 Then the same prompts are written free, each as many tokens as before. Timed is from the moment all
-prompts are in to the last token; what compiles a schema is within. Constrained and free go in turns,
-group by group. `x_free` is the free texts' time over the constrained ones', so tokens a second
+prompts are in to the last token; what compiles a schema is within. Constrained and free go in
+turns, group by group. `x_free` is the free texts' time over the constrained ones', so tokens a second
 over tokens a second.
 
 `schemas` were tried. `cut` is the share that reached its most tokens, `valid_json` the share that

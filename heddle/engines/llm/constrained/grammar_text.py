@@ -46,7 +46,7 @@ def grammar_text(constraint: Constraint) -> str:
     value, inside = constraint.value, ""
     match constraint.kind:
         case ConstraintKind.REGEX:
-            return LLMatcher.grammar_from_regex(value)
+            return str(LLMatcher.grammar_from_regex(value))
         case ConstraintKind.CHOICE:
             inside = " | ".join(_literal(text) for text in value)
         case ConstraintKind.JSON_SCHEMA if not (constraint.before or constraint.after):
@@ -56,7 +56,7 @@ def grammar_text(constraint: Constraint) -> str:
             inside = f"%json {json.dumps(schema)}"
     around = (constraint.before, "inside", constraint.after)
     parts = (part if part == "inside" else _literal(part) for part in around if part)
-    return LLMatcher.grammar_from_lark(f"start: {' '.join(parts)}\ninside: {inside}")
+    return str(LLMatcher.grammar_from_lark(f"start: {' '.join(parts)}\ninside: {inside}"))
 
 
 def problem_of(constraint: Constraint) -> str:
@@ -94,7 +94,7 @@ def _schema_refusal(schema: object) -> str:
 def _schema_grammar(schema: dict[str, Any]) -> str:
     from llguidance import LLMatcher
 
-    return LLMatcher.grammar_from_json_schema(schema, overrides=OPTIONS)  # type: ignore[arg-type]
+    return str(LLMatcher.grammar_from_json_schema(schema, overrides=OPTIONS))
 
 
 def _refusal(grammar: str) -> str:

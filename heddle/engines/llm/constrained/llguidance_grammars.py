@@ -103,7 +103,9 @@ class LlguidanceGrammar:
     @property
     def problem(self) -> str:
         """Why it can't go on; empty while it can."""
-        error = self._matcher.exception() or (self._last and self._last.exception())
+        error = self._matcher.exception()
+        if error is None and self._last is not None:
+            error = self._last.exception()
         if error is not None:
             return (
                 str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
@@ -114,7 +116,7 @@ class LlguidanceGrammar:
     def is_over(self) -> bool:
         """Whether the text is whole, and nothing but its end may follow."""
         matcher = self._settled()
-        return matcher.is_stopped() and not matcher.is_error()
+        return bool(matcher.is_stopped()) and not matcher.is_error()
 
     def write(self, token: int) -> None:
         """Note the next token of the text."""

@@ -104,7 +104,8 @@ def resolved(schema: dict[str, Any], reference: str) -> object:
 
 
 def _references(schema: object) -> set[str]:
-    found, waiting = set(), [schema]
+    found: set[str] = set()
+    waiting: list[object] = [schema]
     while waiting:
         part = waiting.pop()
         if isinstance(part, dict) and isinstance(part.get("$ref"), str):
