@@ -6,9 +6,9 @@ Each text is read as JSON and checked by the package jsonschema; a tool call is 
 arguments are checked by the function's own schema.
 
 Then the same prompts are written free, each as many tokens as before. Timed is from the moment all
-prompts are in to the last token; what compiles a schema is within. Constrained and free go in
-turns, group by group. `x_free` is the free texts' time over the constrained ones', so tokens a second
-over tokens a second.
+prompts are in to the last token; what compiles a schema is within. Constrained and free texts go
+in turns, group by group. `x_free` is the free texts' time over the constrained ones', so tokens a
+second over tokens a second.
 
 `schemas` were tried. `cut` is the share that reached its most tokens, `valid_json` the share that
 is valid of the others.
