@@ -98,11 +98,18 @@ def _schema_grammar(schema: dict[str, Any]) -> str:
 
 
 def _refusal(grammar: str) -> str:
-    """Return why llguidance doesn't take a grammar, in one line; empty if it does."""
+    """Return why llguidance doesn't take a grammar, in one line; empty if it does.
+
+    A regex's message shows the pattern over several lines, and its reason in a line of its own.
+    """
     from llguidance import LLMatcher
 
     is_refused, messages = LLMatcher.validate_grammar_with_warnings(grammar, limits=limits())
-    return " ".join(messages[0].split()) if is_refused else ""
+    if not is_refused:
+        return ""
+    lines = [line.strip() for line in messages[0].splitlines()]
+    reasons = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return reasons[0] if reasons else " ".join(lines)
 
 
 def _literal(text: str) -> str:
