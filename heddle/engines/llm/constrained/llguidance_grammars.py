@@ -169,7 +169,8 @@ class StepMask:
         """Wait for the mask. Shapes: result [words]."""
         if self.computed.exception() is not None:
             return np.zeros(self.words, np.uint32)
-        return self.computed.result()[self.place]
+        row: NDArray[np.uint32] = self.computed.result()[self.place]
+        return row
 
 
 def tokenizer_of(
