@@ -27,9 +27,9 @@ from heddle.app.chat.tool_calls import constraint_of, parse, render
 from heddle.app.chat.tools import ToolChoice
 from heddle.app.models.model_source import model_directory
 from heddle.app.models.smollm2 import SMOLLM2
-from heddle.core.constraint import Constraint
 from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.prompts.constraint import Constraint
 from heddle.core.results import FinishReason, Generated, Prefilled
 from heddle.core.system_text import SystemText
 from heddle.engines.llm.build import LlmSettings, build_engine

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from heddle.app.request_options import EmbeddingOptions, RequestOptions
     from heddle.app.search import SearchOptions, SearchResult
     from heddle.app.server_settings import ServerSettings
-    from heddle.core.constraint import Constraint, ConstraintKind
     from heddle.core.errors import (
         Busy,
         Cancelled,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
     from heddle.core.passages import Passage
     from heddle.core.payloads import TextRole
+    from heddle.core.prompts.constraint import Constraint, ConstraintKind
     from heddle.core.results import Vectors
     from heddle.core.tasks import Optimizations, Priority
     from heddle.engines.embedding.long_texts import LongTexts
@@ -65,8 +65,8 @@ _HOMES: Final = {
     "Calls": "heddle.workflow.calls",
     "Cancelled": "heddle.core.errors",
     "ConfigError": "heddle.core.errors",
-    "Constraint": "heddle.core.constraint",
-    "ConstraintKind": "heddle.core.constraint",
+    "Constraint": "heddle.core.prompts.constraint",
+    "ConstraintKind": "heddle.core.prompts.constraint",
     "CyclePass": "heddle.passes.runner",
     "DeadlineExceeded": "heddle.core.errors",
     "Deferred": "heddle.workflow.deferred",

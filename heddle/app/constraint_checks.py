@@ -4,8 +4,8 @@ from functools import cached_property, lru_cache
 from typing import Final
 
 from heddle.app.assembly.server_plan import ServerPlan
-from heddle.core.constraint import Constraint
 from heddle.core.errors import ConfigError, InputError
+from heddle.core.prompts.constraint import Constraint
 from heddle.engines.llm.constrained.grammar_text import problem_of
 from heddle.engines.llm.constrained.installed import missing
 from heddle.engines.llm.constrained.llguidance_grammars import tokenizer_of

@@ -9,10 +9,10 @@ from heddle.app.request_documents import GivenDocument, checked_documents
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_settings import LongTextsWord, OptimizationsWord
 from heddle.app.setting import did_you_mean
-from heddle.core.constraint import Constraint
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, kv_reuse_of
 from heddle.core.payloads import TextRole
+from heddle.core.prompts.constraint import Constraint
 from heddle.core.search_scope import Where, where_of
 from heddle.core.tasks import Optimizations, Priority
 from heddle.corpus.document import Document

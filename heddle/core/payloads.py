@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.core.constraint import Constraint
 from heddle.core.errors import InternalError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.prompts.chat_turns import ChatTurn
+from heddle.core.prompts.constraint import Constraint
 from heddle.core.search_scope import EVERYBODYS, SearchScope
 
 

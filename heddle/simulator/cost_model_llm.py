@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from heddle.core.passages import Passage
 from heddle.core.payloads import Segment
+from heddle.core.prompts.chat_turns import BareText, ChatTurns
 from heddle.core.system_text import PromptPart, SystemText
 from heddle.engines.llm.step_batch import BatchRow, StepBatch, StepResult
 from heddle.simulator.device import SimulatedDevice
@@ -137,7 +138,7 @@ class WordDecoder:
 
 
 def _text(part: PromptPart) -> str | None:
-    if isinstance(part, SystemText):
+    if isinstance(part, SystemText | ChatTurns | BareText):
         return part.text
     return part.render() if isinstance(part, Passage) else part
 

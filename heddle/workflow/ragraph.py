@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from heddle.core.constraint import Constraint
 from heddle.core.errors import WorkflowError
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling
+from heddle.core.prompts.constraint import Constraint
 from heddle.core.search_scope import where_of
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import (

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from heddle.core.constraint import Constraint
 from heddle.core.errors import InputError, WorkflowError
+from heddle.core.prompts.constraint import Constraint
 from heddle.core.text_check import check_unicode
 from heddle.workflow.nodes import GenerationNode, JoinNode, Node, NodeId
 from heddle.workflow.template import Template, parse_template

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from heddle import Server
-from heddle.core.constraint import Constraint
 from heddle.core.errors import (
     ConfigError,
     DeadlineExceeded,
     EngineError,
     InputError,
 )
+from heddle.core.prompts.constraint import Constraint
 from heddle.core.tasks import Optimizations
 from heddle.runtime.events import TokenDelta
 from heddle.workflow.ragraph import END, START, RAGraph

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from heddle import RAGraph, Server
-from heddle.core.constraint import Constraint
+from heddle.core.prompts.constraint import Constraint
 from heddle.engines.llm.lanes.disaggregated_port import DisaggregatedPort
 from heddle.runtime.events import TokenDelta
 from tests.end_to_end.conftest import KV_BYTES

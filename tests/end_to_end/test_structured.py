@@ -5,8 +5,8 @@ import json
 import pytest
 
 from heddle import Server
-from heddle.core.constraint import Constraint
 from heddle.core.errors import InputError
+from heddle.core.prompts.constraint import Constraint
 from heddle.runtime.events import Answer
 from heddle.workflow.ragraph import RAGraph
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from heddle.app.chat.tools import Tool, ToolChoice, ToolUse, moved
-from heddle.core.constraint import Constraint
+from heddle.core.prompts.constraint import Constraint
 from heddle.workflow.prompt_texts import prompt_text
 
 PROMPT: Final = prompt_text("tools")

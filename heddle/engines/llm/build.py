@@ -9,9 +9,9 @@ from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.dtypes import DTYPES, auto_dtype
 from heddle.core.errors import ConfigError
 from heddle.engines.llm.attention.choice import ATTENTIONS, COMPILED, TRITON, choose_attention
-from heddle.engines.llm.constrained.grammar import Grammars
 from heddle.engines.llm.constrained.installed import missing
 from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec, TextDecoder
+from heddle.engines.llm.grammar import Grammars
 from heddle.engines.llm.model.kept_memory import keep_freed_memory
 from heddle.engines.llm.reuse.fuser import ChunkCache, Fuser
 from heddle.engines.llm.scheduler import SchedulerLimits

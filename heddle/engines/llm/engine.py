@@ -47,11 +47,11 @@ from heddle.core.tasks import Optimizations, Task
 from heddle.costs.prefill import prefill_token_s
 from heddle.costs.step_report import StepReport
 from heddle.engines.llm.constrained.constraining import Constraining
-from heddle.engines.llm.constrained.grammar import Grammars
 from heddle.engines.llm.draft import NOTHING_DRAFTED, Draft, DraftPrice
 from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.fusion.fused_prompt import FusedPrompt, ScoredAhead
 from heddle.engines.llm.fusion.ratio_choice import RatioChoice, chosen_ratio
+from heddle.engines.llm.grammar import Grammars
 from heddle.engines.llm.requests import change_segment, refusal
 from heddle.engines.llm.reuse.fuser import Fuser
 from heddle.engines.llm.reuse.primer import Primer, fitting

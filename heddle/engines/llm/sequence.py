@@ -10,11 +10,11 @@ from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling, Segment
 from heddle.core.results import FusedKv, KvTransfer, Primed
 from heddle.core.tasks import Priority
-from heddle.engines.llm.constrained.grammar import Grammar
 from heddle.engines.llm.draft import NOTHING_DRAFTED, Draft, DraftPrice
 from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.fusion.attention_log import AttentionLog
 from heddle.engines.llm.fusion.fusion import Fusion, Stage
+from heddle.engines.llm.grammar import Grammar
 from heddle.engines.llm.step_batch import Draw
 from heddle.kv.chunk_record import ChunkRecord
 from heddle.kv.prefix_index import PageChain

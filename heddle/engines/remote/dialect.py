@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from heddle.core.constraint import Constraint, ConstraintKind
 from heddle.core.payloads import Sampling
 from heddle.core.prompts.chat_turns import SYSTEM, USER, ChatTurn
+from heddle.core.prompts.constraint import Constraint, ConstraintKind
 from heddle.core.tasks import Priority
 
 

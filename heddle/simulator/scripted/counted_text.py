@@ -8,6 +8,7 @@ from typing import Final
 
 from heddle.core.passages import Passage
 from heddle.core.payloads import Segment
+from heddle.core.prompts.chat_turns import BareText, ChatTurns
 from heddle.core.system_text import PromptPart, SystemText
 
 HEAD_ID: Final = 1
@@ -59,7 +60,7 @@ class CountingTokenizer:
 
 
 def _text(part: PromptPart) -> str | None:
-    if isinstance(part, SystemText):
+    if isinstance(part, SystemText | ChatTurns | BareText):
         return part.text
     return part.text if isinstance(part, Passage) else part
 

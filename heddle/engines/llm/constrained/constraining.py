@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from heddle.core.payloads import Sampling
-from heddle.engines.llm.constrained.grammar import Grammars
+from heddle.engines.llm.grammar import Grammars
 from heddle.engines.llm.sequence import Sequence
 
 

@@ -4,7 +4,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from heddle.core.constraint import Constraint, ConstraintKind
+from heddle.core.prompts.constraint import Constraint, ConstraintKind
 from heddle.engines.llm.constrained.schema_places import find_endless, find_place
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.core.constraint import Constraint
 from heddle.core.errors import InputError
+from heddle.core.prompts.constraint import Constraint
 from heddle.engines.llm.constrained.grammar_text import grammar_text, limits, problem_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from heddle.core.constraint import Constraint, ConstraintKind
 from heddle.core.payloads import Sampling
+from heddle.core.prompts.constraint import Constraint, ConstraintKind
 from heddle.core.results import FinishReason, Generated, RemoteRun
 from heddle.engines.remote.attempts import Attempts
 from heddle.engines.remote.dialect import (

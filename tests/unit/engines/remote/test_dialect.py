@@ -2,9 +2,9 @@
 
 import pytest
 
-from heddle.core.constraint import Constraint
 from heddle.core.payloads import PrefillPayload, Sampling
 from heddle.core.prompts.chat_turns import BareText, ChatTurn, ChatTurns
+from heddle.core.prompts.constraint import Constraint
 from heddle.core.system_text import SystemText
 from heddle.core.tasks import Priority
 from heddle.engines.remote.dialect import (

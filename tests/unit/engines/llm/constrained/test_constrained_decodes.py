@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from heddle.core.commands import Cancel
-from heddle.core.constraint import Constraint
 from heddle.core.frames import Cancelled, Failed
 from heddle.core.payloads import Pause, Sampling
+from heddle.core.prompts.constraint import Constraint
 from heddle.core.results import FinishReason
 from heddle.engines.llm.constrained.llguidance_grammars import LlguidanceGrammars
 from heddle.engines.llm.text.text_stream import TextDecoder

@@ -2,8 +2,8 @@
 
 import pytest
 
-from heddle.core.constraint import Constraint
 from heddle.core.errors import InputError
+from heddle.core.prompts.constraint import Constraint
 
 pytest.importorskip("llguidance", reason="llguidance is not installed")
 

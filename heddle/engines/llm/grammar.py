@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from heddle.core.constraint import Constraint
+from heddle.core.prompts.constraint import Constraint
 from heddle.engines.llm.step_batch import TokenMask
 
 
