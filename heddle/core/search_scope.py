@@ -9,6 +9,7 @@ from heddle.core.text_check import check_unicode
 
 PAIRS_MAX: Final = 64
 CHARS_MAX: Final = 512
+WHERE_PAIRS_MAX: Final = 10_000  # a filter names documents, of which there are many
 
 Metadata = tuple[tuple[str, str], ...]
 """Pairs of a key and one of its values, sorted, each once."""
@@ -36,7 +37,7 @@ class SearchScope:
 EVERYBODYS: Final = SearchScope()
 
 
-def metadata_of(given: object, field: str = "metadata") -> Metadata:
+def metadata_of(given: object, field: str = "metadata", *, pairs_max: int = PAIRS_MAX) -> Metadata:
     """Return metadata as it is stored and compared: a list is several values of one key.
 
     Numbers and booleans become text as JSON writes them.
@@ -51,8 +52,8 @@ def metadata_of(given: object, field: str = "metadata") -> Metadata:
         for key, held in given.items()
         for value in _values(key, held, field)
     }
-    if len(pairs) > PAIRS_MAX:
-        raise InputError(f"{field} has {len(pairs)} values; at most {PAIRS_MAX} are kept")
+    if len(pairs) > pairs_max:
+        raise InputError(f"{field} has {len(pairs)} values; at most {pairs_max} are taken")
     return tuple(sorted(pairs))
 
 
@@ -63,7 +64,7 @@ def where_of(given: object) -> Where:
         InputError: it is no mapping of such values, or a list is empty.
     """
     found: dict[str, list[str]] = {}
-    for key, value in metadata_of(given, "where"):
+    for key, value in metadata_of(given, "where", pairs_max=WHERE_PAIRS_MAX):
         found.setdefault(key, []).append(value)
     assert isinstance(given, Mapping), "metadata_of lets nothing else pass"
     for key in given:

@@ -144,7 +144,7 @@ def _ingest_file(run: _Run, path: Path, name: str) -> None:
     source = replace(source_file(path), chunking=stamp)
     is_empty = True
     documents = (replace(document, file=name) for document in run.parser.documents(path))
-    for batch in _batches(documents, run.chunking):
+    for batch in document_batches(documents, run.chunking):
         is_empty = False
         for outcome, (_, chunks) in zip(
             run.store.put_documents(batch, scan=run.scan, chunking=stamp), batch, strict=True
@@ -158,7 +158,7 @@ def _ingest_file(run: _Run, path: Path, name: str) -> None:
     run.removed += run.store.finish_source(source, run.scan)
 
 
-def _batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[Batch]:
+def document_batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[Batch]:
     """Group documents with their chunks, bounded in number and size; those without text go."""
     batch: Batch = []
     chars = 0

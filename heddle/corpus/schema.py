@@ -16,7 +16,7 @@ from heddle.corpus.twins import fill_digests
 
 log = logging.getLogger(__name__)
 
-VERSION = 5
+VERSION = 6
 APPLICATION_ID = 0x48444C43  # "HDLC", in the header of the file
 PAGE_BYTES = 8192  # five 384-dimensional vectors a page: 6 % unused; 4096 would leave 25 %
 
@@ -76,6 +76,61 @@ _FOR_CHECKSUMS = (
     "ALTER TABLE chunks ADD COLUMN checksum BLOB",
     "ALTER TABLE vectors ADD COLUMN checksum BLOB",
 )
+# Files that clients have sent, and the vector stores that they are in. `number` orders them.
+_FOR_VECTOR_STORES = (
+    """CREATE TABLE uploads (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        tenant TEXT NOT NULL,
+        name TEXT NOT NULL,
+        purpose TEXT NOT NULL,
+        bytes INTEGER NOT NULL,
+        created_s INTEGER NOT NULL
+    )""",
+    "CREATE INDEX uploads_tenant ON uploads (tenant, number)",
+    """CREATE TABLE upload_contents (
+        number INTEGER PRIMARY KEY REFERENCES uploads (number) ON DELETE CASCADE,
+        content BLOB NOT NULL
+    )""",
+    """CREATE TABLE vector_stores (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        tenant TEXT NOT NULL,
+        name TEXT NOT NULL,
+        metadata TEXT NOT NULL,
+        created_s INTEGER NOT NULL,
+        changed_s INTEGER NOT NULL
+    )""",
+    "CREATE INDEX vector_stores_tenant ON vector_stores (tenant, number)",
+    """CREATE TABLE store_files (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        store_id TEXT NOT NULL REFERENCES vector_stores (id) ON DELETE CASCADE,
+        file_id TEXT NOT NULL REFERENCES uploads (id) ON DELETE CASCADE,
+        created_s INTEGER NOT NULL,
+        attributes TEXT NOT NULL,
+        state TEXT NOT NULL,
+        failure_kind TEXT NOT NULL DEFAULT '',
+        failure TEXT NOT NULL DEFAULT '',
+        attempts INTEGER NOT NULL DEFAULT 0,
+        bytes INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (store_id, file_id)
+    )""",
+    "CREATE INDEX store_files_file ON store_files (file_id)",
+    "CREATE INDEX store_files_waiting ON store_files (number) WHERE state = 'in_progress'",
+    """CREATE TABLE file_batches (
+        id TEXT PRIMARY KEY,
+        store_id TEXT NOT NULL REFERENCES vector_stores (id) ON DELETE CASCADE,
+        created_s INTEGER NOT NULL,
+        is_cancelled INTEGER NOT NULL DEFAULT 0
+    ) WITHOUT ROWID""",
+    "CREATE INDEX file_batches_store ON file_batches (store_id)",
+    """CREATE TABLE batch_files (
+        batch_id TEXT NOT NULL REFERENCES file_batches (id) ON DELETE CASCADE,
+        number INTEGER NOT NULL REFERENCES store_files (number) ON DELETE CASCADE,
+        PRIMARY KEY (batch_id, number)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX batch_files_number ON batch_files (number)",
+)
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
     "INSERT INTO meta VALUES ('revision', 0), ('scan', 0)",
@@ -110,6 +165,7 @@ _TABLES = (
     *_FOR_PLACES,
     *_FOR_TWINS,
     *_FOR_CHECKSUMS,
+    *_FOR_VECTOR_STORES,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
 )
@@ -131,8 +187,14 @@ _FROM_1 = (
         OR name LIKE '%.jsonl.gz'""",
 )
 # Version 2 knew a chunk's text and position, and not where it stood; version 3 knew no twins.
-# Version 4 had no checksums.
-_UPGRADES = {1: _FROM_1, 2: _FOR_PLACES, 3: _FOR_TWINS, 4: _FOR_CHECKSUMS}
+# Version 4 had no checksums, and version 5 no vector stores.
+_UPGRADES = {
+    1: _FROM_1,
+    2: _FOR_PLACES,
+    3: _FOR_TWINS,
+    4: _FOR_CHECKSUMS,
+    5: _FOR_VECTOR_STORES,
+}
 
 
 def no_corpus(directory: Path) -> InputError:

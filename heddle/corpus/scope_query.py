@@ -29,6 +29,13 @@ def chunk_ids(connection: sqlite3.Connection, scope: SearchScope) -> NDArray[np.
     return np.fromiter((row[0] for row in rows), np.int64)
 
 
+def has_any(connection: sqlite3.Connection, scope: SearchScope) -> bool:
+    """Whether a live document is in a scope."""
+    condition, values = _conditions(scope, _AMONG)
+    row = connection.execute(f"SELECT 1 FROM documents WHERE {condition} LIMIT 1", values)
+    return row.fetchone() is not None
+
+
 def is_limited(connection: sqlite3.Connection, scope: SearchScope) -> bool:
     """Whether there may be live chunks outside a scope."""
     return bool(scope.where) or has_others(connection, scope.tenant)

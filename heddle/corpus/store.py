@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.passages import Passage
 from heddle.core.search_scope import SearchScope
-from heddle.corpus import document_table, scope_query, vector_table, word_search
+from heddle.corpus import document_table, meta_table, scope_query, vector_table, word_search
 from heddle.corpus.checks.chunk_check import find_damaged
 from heddle.corpus.checks.corpus_check import CorpusCheck, check_corpus
 from heddle.corpus.checks.damage import DamagedChunk, DamageLog, damage_error
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.database import FILE_NAME, Database
-from heddle.corpus.document import Document, DocumentKey
+from heddle.corpus.deletion import delete_documents
+from heddle.corpus.document import Document
 from heddle.corpus.records import (
     CorpusStats,
     EmbedderStamp,
@@ -40,6 +41,10 @@ from heddle.corpus.records import (
     VectorBatch,
     outermost,
 )
+from heddle.corpus.vector_stores.attached_files import AttachedFiles
+from heddle.corpus.vector_stores.file_queue import FileQueue
+from heddle.corpus.vector_stores.uploads import Uploads
+from heddle.corpus.vector_stores.vector_stores import VectorStores
 
 __all__ = ["CorpusStats", "CorpusStore", "EmbedderStamp", "PendingChunk", "VectorBatch"]
 
@@ -59,6 +64,10 @@ class CorpusStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.damage = DamageLog(database.path.parent)
+        self.uploads = Uploads(database)
+        self.vector_stores = VectorStores(database)
+        self.attached_files = AttachedFiles(database)
+        self.file_queue = FileQueue(database)
 
     @classmethod
     def open(cls, directory: Path, *, create: bool = False) -> "CorpusStore":
@@ -108,13 +117,13 @@ class CorpusStore:
     def revision(self) -> int:
         """Grows by one with every committed change to what a search sees; 0 when new."""
         with self._database.read() as connection:
-            return _revision(connection)
+            return meta_table.revision(connection)
 
     @property
     def vector_count(self) -> int:
         """How many vectors `vectors()` gives: those of live documents."""
         with self._database.read() as connection:
-            return _number(connection, "SELECT count(*) FROM vectors WHERE revision > 0")
+            return meta_table.number(connection, "SELECT count(*) FROM vectors WHERE revision > 0")
 
     def count_part(self, number: int, of: int) -> int:
         """Return how many vectors `vectors()` gives for this `number` and `of`."""
@@ -180,7 +189,7 @@ class CorpusStore:
     ) -> NDArray[np.int64]:
         """Return the chunk ids that were deleted after a revision. Shape: [n] int64."""
         with self._database.read() as connection:
-            upto = _revision(connection) if upto_revision is None else upto_revision
+            upto = meta_table.revision(connection) if upto_revision is None else upto_revision
             rows = connection.execute(
                 "SELECT chunk_id FROM tombstones WHERE revision > ? AND revision <= ?"
                 " ORDER BY revision, chunk_id",
@@ -208,6 +217,11 @@ class CorpusStore:
         if scope.where and found is not None and not len(found):
             raise InputError(f"where: no passage has {scope}")
         return found
+
+    def has_any(self, scope: SearchScope) -> bool:
+        """Whether a search in this scope can find anything."""
+        with self._database.read() as connection:
+            return scope_query.has_any(connection, scope)
 
     def is_limited(self, scope: SearchScope) -> bool:
         """Whether `allowed` would name chunks: there may be others than those in this scope."""
@@ -269,13 +283,13 @@ class CorpusStore:
     def primed_with(self, model: str) -> int | None:
         """Return with how many neighbours a model's KV of the chunks is primed; None: it isn't."""
         with self._database.read() as connection:
-            found = _meta(connection, _PRIMED_KEY + model)
+            found = meta_table.read(connection, _PRIMED_KEY + model)
         return None if found is None else int(found)
 
     def set_primed_with(self, model: str, neighbours_max: int) -> None:
         """Say that a model's KV of the chunks is to be primed, with so many neighbours."""
         with self._database.write() as connection:
-            _set_meta(connection, _PRIMED_KEY + model, neighbours_max)
+            meta_table.write(connection, _PRIMED_KEY + model, neighbours_max)
 
     def count_owned(self, tenant: str, collection: str) -> int:
         """Return how many searchable chunks a tenant has in a collection."""
@@ -324,14 +338,17 @@ class CorpusStore:
             stored = _embedder(connection)
             if stored == stamp:
                 return
-            if stored is not None and _number(connection, "SELECT count(*) FROM vectors") > 0:
+            if (
+                stored is not None
+                and meta_table.number(connection, "SELECT count(*) FROM vectors") > 0
+            ):
                 raise ConfigError(
                     f"{self.directory} holds vectors of {_describe(stored)}, which"
                     f" {_describe(stamp)} can't search or add to; use that model, or {_REINDEX}"
                 )
             values: tuple[str | int, ...] = (stamp.model, stamp.dims, stamp.dtype)
             for key, value in zip(_EMBEDDER_KEYS, values, strict=True):
-                _set_meta(connection, key, value)
+                meta_table.write(connection, key, value)
 
     def pending_chunks(self, limit: int, *, after: int = 0) -> tuple[PendingChunk, ...]:
         """Return up to `limit` chunks without a vector, with ids above `after`, by ascending id."""
@@ -358,11 +375,11 @@ class CorpusStore:
         ids = [int(chunk_id) for chunk_id in chunk_ids]
         with self._database.write() as connection:
             self._check_vectors(ids, vectors, _embedder(connection))
-            revision = _revision(connection)
+            revision = meta_table.revision(connection)
             candidates = vector_table.store(connection, ids, vectors)
             if document_table.publish_complete(connection, candidates, revision + 1):
                 revision += 1
-                _set_meta(connection, "revision", revision)
+                meta_table.write(connection, "revision", revision)
         self.check_damaged()
         return revision
 
@@ -399,7 +416,7 @@ class CorpusStore:
             InputError: a document has no chunks, or in a run its id is not unique.
         """
         with self._database.write() as connection:
-            revision = _revision(connection) + 1
+            revision = meta_table.revision(connection) + 1
             put = [
                 document_table.put(
                     connection, document, chunks, scan=scan, chunking=chunking, revision=revision
@@ -411,7 +428,7 @@ class CorpusStore:
             published = document_table.publish_complete(connection, new, revision)
             outcomes = tuple(outcome for outcome, _ in put)
             if published or PutOutcome.DESCRIBED in outcomes:  # filters let others pass
-                _set_meta(connection, "revision", revision)
+                meta_table.write(connection, "revision", revision)
         self.check_damaged()
         return outcomes
 
@@ -419,7 +436,7 @@ class CorpusStore:
         """Delete a tenant's document with its chunks and vectors; return whether there was one."""
         with self._database.write() as connection:
             is_known = bool(document_table.versions(connection, (tenant, document_id)))
-            _delete(connection, ((tenant, document_id),))
+            delete_documents(connection, ((tenant, document_id),))
         self.check_damaged()
         return is_known
 
@@ -428,20 +445,20 @@ class CorpusStore:
     def begin_scan(self) -> int:
         """Return the number of a new indexing run, above all before it."""
         with self._database.write() as connection:
-            scan = _number(connection, "SELECT value FROM meta WHERE key = 'scan'") + 1
-            _set_meta(connection, "scan", scan)
+            scan = meta_table.number(connection, "SELECT value FROM meta WHERE key = 'scan'") + 1
+            meta_table.write(connection, "scan", scan)
             return scan
 
     @property
     def chunking(self) -> str | None:
         """How the last run has cut texts; None before the first."""
         with self._database.read() as connection:
-            return _meta(connection, "chunking")
+            return meta_table.read(connection, "chunking")
 
     def set_chunking(self, stamp: str) -> None:
         """Say how texts are cut from now on; those that are here stay as they are."""
         with self._database.write() as connection:
-            _set_meta(connection, "chunking", stamp)
+            meta_table.write(connection, "chunking", stamp)
 
     def check(self) -> CorpusCheck:
         """Check the file, and every chunk and vector against its checksum; reads all of it."""
@@ -487,7 +504,7 @@ class CorpusStore:
         """
         with self._database.write() as connection:
             gone = document_table.keys_of_source(connection, source.name, scan)
-            _delete(connection, gone)
+            delete_documents(connection, gone)
             connection.execute(
                 "INSERT OR REPLACE INTO sources (name, sha256, size, mtime_ns, chunking)"
                 " VALUES (?, ?, ?, ?, ?)",
@@ -511,10 +528,12 @@ class CorpusStore:
         """Delete the documents that still come from these files; return how many."""
         deleted = 0
         with self._database.write() as connection:
-            scan_above_all = _number(connection, "SELECT value FROM meta WHERE key = 'scan'") + 1
+            scan_above_all = (
+                meta_table.number(connection, "SELECT value FROM meta WHERE key = 'scan'") + 1
+            )
             for name in names:
                 gone = document_table.keys_of_source(connection, name, scan_above_all)
-                _delete(connection, gone)
+                delete_documents(connection, gone)
                 connection.execute("DELETE FROM sources WHERE name = ?", (name,))
                 deleted += len(gone)
         return deleted
@@ -523,27 +542,27 @@ class CorpusStore:
     def follows_links(self) -> bool:
         """Whether links that lead out of the indexed paths are followed."""
         with self._database.read() as connection:
-            return _meta(connection, "follows_links") == "yes"
+            return meta_table.read(connection, "follows_links") == "yes"
 
     def set_follows_links(self, follows: bool) -> None:
         """Say whether links that lead out of the indexed paths are followed from now on."""
         with self._database.write() as connection:
-            _set_meta(connection, "follows_links", "yes" if follows else "no")
+            meta_table.write(connection, "follows_links", "yes" if follows else "no")
 
     @property
     def roots(self) -> tuple[str, ...]:
         """The paths that were indexed, sorted; of one inside another only the outer."""
         with self._database.read() as connection:
-            return tuple(json.loads(_meta(connection, "roots") or "[]"))
+            return tuple(json.loads(meta_table.read(connection, "roots") or "[]"))
 
     def add_roots(self, paths: Iterable[str]) -> None:
         """Record paths that were indexed, for the next time."""
         new = set(paths)
         with self._database.write() as connection:
-            known = set(json.loads(_meta(connection, "roots") or "[]"))
+            known = set(json.loads(meta_table.read(connection, "roots") or "[]"))
             if not new <= known:
                 outer = outermost(known | new)
-                _set_meta(connection, "roots", json.dumps(outer))
+                meta_table.write(connection, "roots", json.dumps(outer))
 
     def listed(self) -> tuple[ListedDocument, ...]:
         """Return every document, by file and id; of two versions the newer."""
@@ -615,29 +634,6 @@ class CorpusStore:
 
 def _describe(stamp: EmbedderStamp) -> str:
     return f"{stamp.model} ({stamp.dims} dimensions, {stamp.dtype})"
-
-
-def _delete(connection: sqlite3.Connection, keys: Iterable[DocumentKey]) -> None:
-    revision = _revision(connection) + 1
-    if document_table.delete(connection, keys, revision):
-        _set_meta(connection, "revision", revision)
-
-
-def _number(connection: sqlite3.Connection, query: str) -> int:
-    return int(connection.execute(query).fetchone()[0])
-
-
-def _revision(connection: sqlite3.Connection) -> int:
-    return _number(connection, "SELECT value FROM meta WHERE key = 'revision'")
-
-
-def _meta(connection: sqlite3.Connection, key: str) -> str | None:
-    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return None if row is None else str(row[0])
-
-
-def _set_meta(connection: sqlite3.Connection, key: str, value: str | int) -> None:
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
 def _embedder(connection: sqlite3.Connection) -> EmbedderStamp | None:

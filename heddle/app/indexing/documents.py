@@ -1,6 +1,7 @@
 """Single documents of a corpus, put and deleted while it is served."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,16 +70,17 @@ def put_document(
         Busy, EngineError: it couldn't be embedded; it waits in the corpus.
         StorageError: the disk refuses.
     """
-    revision = store.revision
     chunks = chunk_document(document, chunking)
     if not chunks:
         raise InputError(f"text: the document {document.id!r} has none")
-    store.set_chunking(chunking.stamp)
-    outcome = store.put_document(document, chunks, chunking=chunking.stamp)
-    pending = store.pending_chunks_of(document.id, tenant=document.tenant)
-    batches = (pending[first : first + BATCH_ROWS] for first in range(0, len(pending), BATCH_ROWS))
-    embedded = embed_batches(server, batches, Priority.NORMAL)
-    _forget_chunk_kv(store, revision)
+    with chunk_kv_goes_too(store):
+        store.set_chunking(chunking.stamp)
+        outcome = store.put_document(document, chunks, chunking=chunking.stamp)
+        pending = store.pending_chunks_of(document.id, tenant=document.tenant)
+        batches = (
+            pending[first : first + BATCH_ROWS] for first in range(0, len(pending), BATCH_ROWS)
+        )
+        embedded = embed_batches(server, batches, Priority.NORMAL)
     return DocumentChange(outcome, embedded, store.revision)
 
 
@@ -88,10 +90,8 @@ def delete_document(store: CorpusStore, document_id: str, *, tenant: str) -> boo
     Raises:
         StorageError: the disk refuses.
     """
-    revision = store.revision
-    is_deleted = store.delete_document(document_id, tenant=tenant)
-    _forget_chunk_kv(store, revision)
-    return is_deleted
+    with chunk_kv_goes_too(store):
+        return store.delete_document(document_id, tenant=tenant)
 
 
 def delete_documents(directory: Path, ids: Iterable[str], *, tenant: str) -> tuple[str, ...]:
@@ -118,6 +118,9 @@ def corpus_of(store: CorpusStore | None) -> CorpusStore:
     return store
 
 
-def _forget_chunk_kv(store: CorpusStore, revision: int) -> None:
-    """Remove the stored KV of chunks that were deleted after a revision."""
+@contextmanager
+def chunk_kv_goes_too(store: CorpusStore) -> Iterator[None]:
+    """Remove the stored KV of the chunks that are deleted inside."""
+    revision = store.revision
+    yield
     forget_files(chunk_kv_directory(store.directory), store.deleted(revision).tolist())

@@ -1,7 +1,14 @@
 import pytest
 
 from heddle.core.errors import InputError
-from heddle.core.search_scope import CHARS_MAX, PAIRS_MAX, SearchScope, both, metadata_of, where_of
+from heddle.core.search_scope import (
+    CHARS_MAX,
+    WHERE_PAIRS_MAX,
+    SearchScope,
+    both,
+    metadata_of,
+    where_of,
+)
 
 
 def test_metadata_is_text_sorted_and_each_pair_once():
@@ -45,7 +52,7 @@ def test_two_filters_ask_for_both():
         ({"lang": []}, "'lang' has no value"),
         ({"lang": "\ud800"}, "half a character"),
         ({"lang": "x" * (CHARS_MAX + 1)}, "longer than"),
-        ({"lang": list(range(PAIRS_MAX + 1))}, "at most"),
+        ({"lang": list(range(WHERE_PAIRS_MAX + 1))}, "at most"),
     ],
 )
 def test_what_is_no_filter_is_refused(given, words):

@@ -1,0 +1,1 @@
+"""Files that clients have sent, and vector stores: named sets of them that are searched."""

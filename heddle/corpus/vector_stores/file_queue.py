@@ -1,0 +1,106 @@
+"""The files that wait to be indexed into their stores: the queue is on the disk."""
+
+import sqlite3
+
+from heddle.corpus.database import Database
+from heddle.corpus.deletion import delete_documents
+from heddle.corpus.vector_stores.attached_files import SELECT, attached_file
+from heddle.corpus.vector_stores.document_names import document_id, document_keys
+from heddle.corpus.vector_stores.records import AttachedFile, FailureKind
+
+
+class FileQueue:
+    """The files in progress, the oldest first. Each method is one transaction.
+
+    A file leaves it as completed, failed or cancelled, or with its store. Documents of a file that
+    has left it are deleted when its indexing ends.
+
+    Args:
+        database: the corpus's.
+
+    Raises, from every method: StorageError when the disk refuses.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self) -> AttachedFile | None:
+        """Return the file that waits longest, with this attempt counted; None = none waits."""
+        with self._database.read() as connection:
+            if _oldest(connection) is None:
+                return None  # nothing is written where there is nothing to do
+        with self._database.write() as connection:
+            number = _oldest(connection)
+            connection.execute(
+                "UPDATE store_files SET attempts = attempts + 1 WHERE number = ?", (number,)
+            )
+            row = connection.execute(f"{SELECT} WHERE store_files.number = ?", (number,)).fetchone()
+        return None if row is None else attached_file(row)
+
+    def waits(self, file: AttachedFile) -> bool:
+        """Whether a file is still in progress."""
+        with self._database.read() as connection:
+            return _attempts(connection, file) is not None
+
+    def put_back(self, file: AttachedFile) -> None:
+        """Let a file wait as if this attempt had not been."""
+        with self._database.write() as connection:
+            connection.execute(
+                "UPDATE store_files SET attempts = max(0, attempts - 1) WHERE number = ?",
+                (file.number,),
+            )
+
+    def complete(self, file: AttachedFile, documents: int, size: int) -> bool:
+        """Say that a file is in its store, whole; return False where that is no longer wanted.
+
+        A file that was put into its store again meanwhile goes on waiting.
+
+        Args:
+            file: it was begun.
+            documents: how many it has; others that it had before are deleted.
+            size: what its texts and vectors take [bytes].
+        """
+        with self._database.write() as connection:
+            attempts = _attempts(connection, file)
+            _delete_from(connection, file, 0 if attempts is None else documents)
+            is_wanted = attempts == file.attempts
+            if is_wanted:
+                connection.execute(
+                    "UPDATE store_files SET state = 'completed', bytes = ? WHERE number = ?",
+                    (size, file.number),
+                )
+        return is_wanted
+
+    def fail(self, file: AttachedFile, kind: FailureKind, why: str) -> None:
+        """Say that a file can't be in its store, and delete what is there of it."""
+        with self._database.write() as connection:
+            _delete_from(connection, file, 0)
+            connection.execute(
+                "UPDATE store_files SET state = 'failed', failure_kind = ?, failure = ?, bytes = 0"
+                " WHERE number = ? AND state = 'in_progress'",
+                (kind.value, why, file.number),
+            )
+
+
+def _oldest(connection: sqlite3.Connection) -> int | None:
+    row = connection.execute(
+        "SELECT number FROM store_files WHERE state = 'in_progress' ORDER BY number LIMIT 1"
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _attempts(connection: sqlite3.Connection, file: AttachedFile) -> int | None:
+    """Return how often a file's indexing has begun; None = it doesn't wait for it any more."""
+    row = connection.execute(
+        "SELECT attempts FROM store_files WHERE number = ? AND state = 'in_progress'",
+        (file.number,),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _delete_from(connection: sqlite3.Connection, file: AttachedFile, number: int) -> None:
+    """Delete the documents of a file from a number on."""
+    keys = document_keys(connection, file.tenant, file.store_id, file.file_id)
+    kept = {document_id(file.store_id, file.file_id, place) for place in range(number)}
+    later = [key for key in keys if key[1] not in kept]
+    delete_documents(connection, later)

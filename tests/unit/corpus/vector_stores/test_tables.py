@@ -1,0 +1,125 @@
+"""Files and vector stores on the disk: whose they are, in pages, and what goes with what."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from heddle.core.errors import Busy, InputError
+from heddle.corpus.store import CorpusStore
+from heddle.corpus.vector_stores import attached_files, uploads, vector_stores
+from heddle.corpus.vector_stores.document_names import StoredAt, document_id, place_of
+from heddle.corpus.vector_stores.paging import PageRequest
+from heddle.corpus.vector_stores.records import FileCounts, FileState
+
+NOW_S = 1_700_000_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[CorpusStore]:
+    with CorpusStore.open(tmp_path, create=True) as opened:
+        yield opened
+
+
+def sent(store: CorpusStore, name: str = "a.md", tenant: str = "a") -> str:
+    return store.uploads.add(tenant, name, "assistants", name.encode(), now_s=NOW_S).id
+
+
+def made(store: CorpusStore, name: str = "notes", tenant: str = "a") -> str:
+    return store.vector_stores.add(tenant, name, {"by": "ann"}, now_s=NOW_S).id
+
+
+def test_what_a_tenant_has_another_neither_sees_nor_deletes(store: CorpusStore):
+    file_id, store_id = sent(store), made(store)
+    files, stores = store.attached_files, store.vector_stores
+    batch = files.attach("a", store_id, {file_id: {"year": 1}}, now_s=NOW_S)
+    for tenant in ("", "b"):
+        assert store.uploads.find(tenant, file_id) is None
+        assert store.uploads.content(tenant, file_id) is None
+        assert not store.uploads.delete(tenant, file_id)
+        assert store.uploads.listed(tenant, PageRequest()).rows == ()
+        assert stores.find(tenant, store_id) is None
+        assert not stores.delete(tenant, store_id)
+        assert stores.change(tenant, store_id, name="x", metadata=None, now_s=NOW_S) is None
+        assert files.find(tenant, store_id, file_id) is None
+        assert files.batch(tenant, store_id, batch.id) is None
+        assert files.cancel(tenant, store_id, batch.id) is None
+        assert not files.detach(tenant, store_id, file_id)
+        with pytest.raises(InputError, match="file_ids: no file"):
+            files.attach(tenant, made(store, tenant=tenant), {file_id: {}}, now_s=NOW_S)
+    assert store.uploads.content("a", file_id) == b"a.md"
+    assert stores.find("a", store_id).counts == FileCounts(in_progress=1)
+
+
+def test_a_list_comes_in_pages_either_way(store: CorpusStore):
+    ids = [sent(store, f"{number}.md") for number in range(5)]
+    newest = ids[::-1]
+
+    def page(**wanted: object) -> tuple[list[str], bool]:
+        found = store.uploads.listed("a", PageRequest(**wanted))
+        return [row.id for row in found.rows], found.has_more
+
+    assert page(limit=2) == (newest[:2], True)
+    assert page(limit=2, after=newest[1]) == (newest[2:4], True)
+    assert page(limit=2, after=newest[3]) == (newest[4:], False)
+    assert page(before=newest[2]) == (newest[:2], False)
+    assert page(limit=3, after=ids[1], is_ascending=True) == (ids[2:], False)
+    assert page(before=ids[1], is_ascending=True) == (ids[:1], False)
+    with pytest.raises(InputError, match="after: 'file-none' is not in this list"):
+        page(after="file-none")
+
+
+def test_a_batch_is_put_in_whole_or_not_at_all(store: CorpusStore):
+    files, store_id = store.attached_files, made(store)
+    first, second = sent(store, "1.md"), sent(store, "2.md")
+    with pytest.raises(InputError, match="file_ids"):
+        files.attach("a", store_id, {first: {}, "file-none": {}}, now_s=NOW_S)
+    assert files.all_of("a", store_id) == ()
+    batch = files.attach("a", store_id, {first: {"n": 1}, second: {}}, now_s=NOW_S)
+    queue = store.file_queue
+    begun = queue.begin()
+    assert (begun.file_id, begun.name, begun.attempts) == (first, "1.md", 1)
+    assert queue.complete(begun, 1, 10)
+    assert files.batch("a", store_id, batch.id).counts == FileCounts(in_progress=1, completed=1)
+    stopped = files.cancel("a", store_id, batch.id)
+    assert (stopped.is_cancelled, stopped.counts) == (True, FileCounts(completed=1, cancelled=1))
+    assert queue.begin() is None
+    [done] = files.listed("a", store_id, PageRequest(), state=FileState.COMPLETED).rows
+    assert (done.file_id, done.attributes, done.bytes) == (first, {"n": 1}, 10)
+    assert len(files.listed("a", store_id, PageRequest(), batch_id=batch.id).rows) == 2
+    files.detach("a", store_id, first)
+    assert files.batch("a", store_id, batch.id).counts == FileCounts(cancelled=1)
+
+
+def test_a_file_put_in_again_while_it_is_indexed_is_indexed_again(store: CorpusStore):
+    files, store_id, file_id = store.attached_files, made(store), sent(store)
+    files.attach("a", store_id, {file_id: {"n": 1}}, now_s=NOW_S)
+    begun = store.file_queue.begin()
+    files.attach("a", store_id, {file_id: {"n": 2}}, now_s=NOW_S)
+    assert not store.file_queue.complete(begun, 1, 10)
+    again = store.file_queue.begin()
+    assert again.attributes == {"n": 2}
+    assert store.file_queue.complete(again, 1, 10)
+
+
+def test_everything_is_bounded(store: CorpusStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(uploads, "UPLOADS_MAX", 2)
+    monkeypatch.setattr(vector_stores, "STORES_MAX", 2)
+    first, second = sent(store), sent(store)
+    with pytest.raises(InputError, match="delete some first"):
+        sent(store)
+    here, there = made(store), made(store)
+    with pytest.raises(InputError, match="delete some first"):
+        made(store)
+    monkeypatch.setattr(attached_files, "FILES_MAX", 1)
+    with pytest.raises(InputError, match="at most 1 files"):
+        store.attached_files.attach("a", here, {first: {}, second: {}}, now_s=NOW_S)
+    monkeypatch.setattr(attached_files, "WAITING_MAX", 1)
+    store.attached_files.attach("a", here, {first: {}}, now_s=NOW_S)
+    with pytest.raises(Busy, match="1 files wait"):
+        store.attached_files.attach("a", there, {second: {}}, now_s=NOW_S)
+
+
+def test_a_documents_id_says_where_it_belongs():
+    assert place_of(document_id("vs_1", "file-2", 3)) == StoredAt("vs_1", "file-2")
+    assert place_of("/home/notes.md") is None
