@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict
 
 from heddle.app.request_options import PriorityWord
 from heddle.core.errors import InputError
@@ -56,6 +56,17 @@ def search_workflow(
         if not isinstance(value, bool):
             raise InputError(f"{name} must be True or False, got {value!r:.40}")
     return _kept(topk, bool(hybrid), bool(rerank))
+
+
+def search_request(options: SearchOptions) -> tuple[Workflow, dict[str, Any]]:
+    """Return the workflow of a search, and the options of its request.
+
+    Raises:
+        InputError: a value can't be used; the message names the option.
+    """
+    asked: dict[str, Any] = {**options}
+    kinds = ("topk", "hybrid", "rerank")
+    return search_workflow(**{name: asked.pop(name) for name in kinds if name in asked}), asked
 
 
 @lru_cache(maxsize=WORKFLOWS_KEPT)

@@ -4,8 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from heddle.app.application import App
 from heddle.app.assembly.server_plan import ServerPlan
@@ -30,7 +29,14 @@ from heddle.app.priming.prime import NEIGHBOURS_DEFAULT, prime_chunks
 from heddle.app.remote.auto_model import without_auto
 from heddle.app.request_arguments import tenant_name
 from heddle.app.request_options import CheckedEmbedding, EmbeddingOptions, RequestOptions
-from heddle.app.search import SearchOptions, SearchResult, search_workflow
+from heddle.app.reranking import (
+    Ranking,
+    RerankOptions,
+    ranking_inputs,
+    ranking_of,
+    ranking_workflow,
+)
+from heddle.app.search import SearchOptions, SearchResult, search_request
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_settings import ServerSettings
 from heddle.app.submission import Submission, admit, compiled_workflow
@@ -219,7 +225,7 @@ class Server:
         """
         compiled = compiled_workflow(workflow)
         request = Submission.of(
-            self.config, self._changed, compiled, inputs, options, self._chunking
+            self.config, self._changed, compiled, inputs, options, self.chunking
         )
         self._constraints.check(request.workflow)
         return self._running.thread.call(lambda: admit(self._running, request))
@@ -241,20 +247,36 @@ class Server:
             InputError, ConfigError: the search can't be run as it is.
             HeddleError: it failed.
         """
-        handle = self.submit_search(query, **options)
-        try:
-            answer = handle.result()
-        except KeyboardInterrupt:
-            handle.cancel_soon()
-            raise
+        workflow, asked = search_request(options)
+        answer = self.app(workflow).invoke(query, **asked)
         return SearchResult(answer.passages, answer.receipt)
 
     def submit_search(self, query: str, **options: Unpack[SearchOptions]) -> Handle:
         """Admit a search as `search` does; its handle's answer has the passages and no text."""
-        asked: dict[str, Any] = {**options}
-        kinds = ("topk", "hybrid", "rerank")
-        workflow = search_workflow(**{name: asked.pop(name) for name in kinds if name in asked})
+        workflow, asked = search_request(options)
         return self.submit(workflow, query, **asked)
+
+    def rerank(self, query: str, texts: Sequence[str], **options: Unpack[RerankOptions]) -> Ranking:
+        """Have the model that ranks read texts with a query, and wait; the best come first.
+
+        Args:
+            query: what the texts are to answer.
+            texts: up to 1,000, of 1,000,000 characters together.
+            options: tenant, deadline_s, priority: as for `submit`.
+
+        Raises:
+            Busy: too many requests are in flight; nothing was started.
+            InputError, ConfigError: a value can't be used, or no model ranks.
+            HeddleError: it failed.
+        """
+        inputs = ranking_inputs(query, texts)
+        return ranking_of(self.app(ranking_workflow()).invoke(inputs, **options), self.config)
+
+    def submit_rerank(
+        self, query: str, texts: Sequence[str], **options: Unpack[RerankOptions]
+    ) -> Handle:
+        """Admit a ranking as `rerank` does; `ranking_of` reads it from its handle's answer."""
+        return self.submit(ranking_workflow(), ranking_inputs(query, texts), **options)
 
     def embed(self, texts: Sequence[str], **options: Unpack[EmbeddingOptions]) -> Vectors:
         """Embed texts on the lanes that workflows use, or refuse at once. (WindVE)
@@ -341,7 +363,7 @@ class Server:
             tenant=tenant_name(tenant),
             collection=collection,
         )
-        return put_document(self, corpus_of(self.store), document, self._chunking())
+        return put_document(self, corpus_of(self.store), document, self.chunking())
 
     def delete(self, document_id: str, *, tenant: str = "") -> bool:
         """Delete one document, and its chunks' KV; return whether this tenant had it.
@@ -353,7 +375,7 @@ class Server:
         """
         return delete_document(corpus_of(self.store), document_id, tenant=tenant_name(tenant))
 
-    def _chunking(self) -> Chunking:
+    def chunking(self) -> Chunking:
         """Return how texts are cut: as the corpus's last run did."""
         embedding = self._running.embedding
         encoder = None if embedding is None else embedding.directory
@@ -419,9 +441,6 @@ class Server:
 
         Those that were opened last come last; some hundred are kept.
 
-        Args:
-            workflow: its name.
-
         Raises:
             HeddleError: the server is closed.
         """
@@ -442,10 +461,5 @@ class Server:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -13,6 +13,7 @@ from heddle.lowering.generation import lower_generation
 from heddle.lowering.indexing import lower_indexing
 from heddle.lowering.join import lower_join
 from heddle.lowering.priming import lower_priming
+from heddle.lowering.ranking import lower_ranking
 from heddle.lowering.retrieval import lower_retrieval
 from heddle.lowering.rounds import lower_rounds
 from heddle.lowering.scope import Scope
@@ -27,6 +28,7 @@ from heddle.workflow.nodes import (
     Node,
     NodeId,
     PrimingNode,
+    RankingNode,
     RetrievalNode,
 )
 from heddle.workflow.workflow import Workflow, static_order
@@ -80,6 +82,8 @@ def _lower_node(node: Node, workflow: Workflow, scope: Scope) -> tuple[tuple[Pri
         return lower_retrieval(node, workflow, scope)
     if isinstance(node, ExtractionNode):
         return lower_extraction(node, workflow, scope)
+    if isinstance(node, RankingNode):
+        return lower_ranking(node, workflow, scope)
     if isinstance(node, JoinNode):
         return lower_join(node, workflow, scope)
     if isinstance(node, IndexingNode):

@@ -42,6 +42,7 @@ from heddle.workflow.nodes import (
     JoinNode,
     Node,
     PrimingNode,
+    RankingNode,
     RetrievalNode,
     ToolNode,
 )
@@ -453,6 +454,8 @@ def _needed_kinds(node: Node) -> tuple[PrimitiveKind, ...]:
         return (PrimitiveKind.EMBEDDING, search, *ranking)
     if isinstance(node, ExtractionNode):
         return (PrimitiveKind.EXTRACTING,)
+    if isinstance(node, RankingNode):
+        return (PrimitiveKind.RERANKING,)
     if isinstance(node, ToolNode):
         return (PrimitiveKind.TOOL,)
     if isinstance(node, JoinNode):

@@ -1,8 +1,8 @@
-"""The HTTP application: questions, searches and embeddings, and how the server does.
+"""The HTTP application: questions, searches, rankings and embeddings, and how the server does.
 
-POST /v1/ask, /v1/search and /v1/embeddings; GET /v1/workflows, /health, /ready, /version and
-/metrics; OpenAI's routes. POST and DELETE /v1/documents change the corpus, where the server takes
-changes.
+POST /v1/ask, /v1/search, /v1/rerank and /v1/embeddings; GET /v1/workflows, /health, /ready,
+/version and /metrics; OpenAI's routes. POST and DELETE /v1/documents change the corpus, where the
+server takes changes.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive
 
 from heddle import __version__
+from heddle.app.reranking import ranking_of
 from heddle.app.server import Server
 from heddle.core.errors import Cancelled, HeddleError, InputError
 from heddle.core.results import Vectors
@@ -41,6 +42,7 @@ from heddle.server.limits import REQUESTS_MAX
 from heddle.server.metrics import MetricsPage
 from heddle.server.openai.routes import add_openai
 from heddle.server.request_ids import RequestIds
+from heddle.server.rerank_request import RerankRequest, ranking_json, read_rerank
 from heddle.server.search_request import SearchRequest, read_search
 from heddle.server.submitting import submit, workflow_named
 from heddle.server.wire import (
@@ -222,6 +224,7 @@ def create_app(
         return _reply(200, embeddings_json(asked, vectors, server.embedder_name))
 
     add_openai(app, server, workflows, inline_sources=inline_sources)
+    _add_reranking(app, server)
     _add_documents(app, server, takes_changes=takes_changes)
 
     @app.get("/v1/workflows", response_model=None)
@@ -260,6 +263,36 @@ def create_app(
         return Response(body, headers={"Content-Type": media_type})
 
     return app
+
+
+def _add_reranking(app: FastAPI, server: Server) -> None:
+    @app.post("/v1/rerank", response_model=None, openapi_extra=body_schema(RerankRequest))
+    @app.post("/v2/rerank", include_in_schema=False, response_model=None)
+    @app.post("/rerank", include_in_schema=False, response_model=None)
+    async def rerank(
+        asked: Annotated[RerankRequest, Depends(read_rerank)], request: Request
+    ) -> Response:
+        """Have a model read documents with a query, and return them by relevance.
+
+        The reply has `results`, the best first, each with `index`, `relevance_score` from 0 to 1
+        and `document`; and `usage`, the tokens that were read. Cohere's clients ask /v2/rerank,
+        others /rerank: both do the same. A client that disconnects cancels its request.
+        """
+        start = partial(
+            server.submit_rerank,
+            asked.query,
+            asked.texts,
+            deadline_s=asked.deadline_s,
+            priority=asked.priority_word,
+            tenant=asked.tenant,
+        )
+        handle = await asyncio.to_thread(start)
+        async with cancelled_with_client(handle, request.receive):
+            answer = await handle
+        TokenMeter(request.scope).take(answer)
+        shows = request.url.path != "/v2/rerank"
+        ranking = ranking_of(answer, server.config)
+        return _reply(200, ranking_json(asked, ranking, shows_documents=shows))
 
 
 def _add_documents(app: FastAPI, server: Server, *, takes_changes: bool) -> None:

@@ -1,10 +1,11 @@
 """The body of a POST: bounded in size and time, parsed, every field checked, for one tenant."""
 
 import asyncio
+import logging
 from typing import Any, Final, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -14,6 +15,17 @@ from heddle.server.keys.access import own_tenant
 BODY_BYTES_MAX: Final = 1 << 20
 BODY_S: Final = 15.0
 B = TypeVar("B", bound=BaseModel)
+
+log = logging.getLogger(__name__)
+
+
+class OpenBody(BaseModel):
+    """A body whose unknown fields are ignored, with a line in the log: clients send their own."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True, allow_inf_nan=False)
+
+
+OB = TypeVar("OB", bound=OpenBody)
 
 
 async def read_json(request: Request, kind: type[B]) -> B:
@@ -50,6 +62,14 @@ def body_schema(kind: type[BaseModel]) -> dict[str, Any]:
     """Return what the description of a route says of its body, which the route itself reads."""
     content = {"application/json": {"schema": kind.model_json_schema()}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+async def read_open(request: Request, kind: type[OB]) -> OB:
+    """Read and check a body, and log what is ignored; raises as `read_json` does."""
+    asked = await read_json(request, kind)
+    if asked.model_extra:
+        log.info("fields that are not known are ignored: %s", ", ".join(sorted(asked.model_extra)))
+    return asked
 
 
 async def _body(request: Request) -> bytes:

@@ -144,6 +144,21 @@ class ExtractionNode:
 
 
 @dataclass(frozen=True, slots=True)
+class RankingNode:
+    """Have a model read the passages of slot `passages` with `query`; the best come first."""
+
+    id: NodeId
+    query: Template
+    passages: str
+    output: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The passages' slot, and those that the query is made of."""
+        return tuple(dict.fromkeys((*self.query.slots, self.passages)))
+
+
+@dataclass(frozen=True, slots=True)
 class JoinNode:
     """Texts, lists and passages of some slots as one list into `output`, without empty ones.
 
@@ -242,6 +257,7 @@ Node = (
     GenerationNode
     | RetrievalNode
     | ExtractionNode
+    | RankingNode
     | JoinNode
     | ToolNode
     | IndexingNode
