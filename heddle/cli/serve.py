@@ -5,7 +5,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -52,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
         from heddle.server.bounded_connection import HEAD_BYTES_MAX, BoundedConnection
         from heddle.server.draining_server import DrainingServer
         from heddle.server.http import create_app
+        from heddle.server.stores.file_indexing import FileIndexing
         from heddle.server.tls_connection import TlsConnection
     except ModuleNotFoundError as error:
         raise ConfigError(
@@ -68,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
         _bound_socket(front) as listener,
         _sigterm_unwinds(drain),
         start_server(config) as server,
+        FileIndexing(server) if front.allow_changes else nullcontext() as file_indexing,
         request_ids_in_log(),
     ):
         _listen(listener, front)
@@ -91,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
                 drain=drain,
                 keys=keys,
                 inline_sources=front.inline_sources,
+                file_indexing=file_indexing,
             ),
             log_level="warning",
             lifespan="off",

@@ -2,7 +2,7 @@
 
 POST /v1/ask, /v1/search, /v1/rerank and /v1/embeddings; GET /v1/workflows, /health, /ready,
 /version and /metrics; OpenAI's routes. POST and DELETE /v1/documents change the corpus, where the
-server takes changes.
+server takes changes, as do /v1/files and /v1/vector_stores (stores/).
 """
 
 import asyncio
@@ -44,6 +44,9 @@ from heddle.server.openai.routes import add_openai
 from heddle.server.request_ids import RequestIds
 from heddle.server.rerank_request import RerankRequest, ranking_json, read_rerank
 from heddle.server.search_request import SearchRequest, read_search
+from heddle.server.stores.desk import Desk
+from heddle.server.stores.doors import add_stores
+from heddle.server.stores.file_indexing import FileIndexing
 from heddle.server.submitting import submit, workflow_named
 from heddle.server.wire import (
     ApiError,
@@ -120,6 +123,7 @@ def create_app(
     drain: Drain | None = None,
     keys: KeyRing | None = None,
     inline_sources: bool = False,
+    file_indexing: FileIndexing | None = None,
 ) -> FastAPI:
     """Return the ASGI application of a server.
 
@@ -133,6 +137,7 @@ def create_app(
         drain: counts the requests under way, and says when no more are taken; None = never.
         keys: what clients must have one of; None = every client is served.
         inline_sources: whether answers by OpenAI's API end with their sources in Markdown.
+        file_indexing: takes files into vector stores; None = neither can be changed.
     """
     # Without redirects of slashes: they would send a client where its Host header says.
     app = FastAPI(
@@ -226,6 +231,7 @@ def create_app(
     add_openai(app, server, workflows, inline_sources=inline_sources)
     _add_reranking(app, server)
     _add_documents(app, server, takes_changes=takes_changes)
+    add_stores(app, Desk(server, file_indexing))
 
     @app.get("/v1/workflows", response_model=None)
     async def names() -> Response:

@@ -80,8 +80,8 @@ class HttpConfig:
     allow_changes: bool = setting(
         False,
         "let clients put and delete documents",
-        details="POST and DELETE /v1/documents, for clients whose key has the scope write; without "
-        "keys for every client",
+        details="POST and DELETE /v1/documents, and files and vector stores; for clients whose key "
+        "has the scope write, without keys for every client",
         group=HTTP,
         is_common=True,
     )

@@ -8,6 +8,7 @@ from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
+from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
@@ -32,10 +33,23 @@ NEEDED: Final[Mapping[str, KeyScope | None]] = {
     "/v1/workflows": KeyScope.ASK,
     "/v1/embeddings": KeyScope.EMBED,
     "/v1/documents": KeyScope.WRITE,
+    "/v1/files": KeyScope.WRITE,
+    "/v1/files/{file_id}": KeyScope.WRITE,
+    "/v1/files/{file_id}/content": KeyScope.WRITE,
+    "/v1/vector_stores": KeyScope.WRITE,
+    "/v1/vector_stores/{store_id}": KeyScope.WRITE,
+    "/v1/vector_stores/{store_id}/search": KeyScope.ASK,
+    "/v1/vector_stores/{store_id}/files": KeyScope.WRITE,
+    "/v1/vector_stores/{store_id}/files/{file_id}": KeyScope.WRITE,
+    "/v1/vector_stores/{store_id}/file_batches": KeyScope.WRITE,
+    "/v1/vector_stores/{store_id}/file_batches/{batch_id}": KeyScope.WRITE,
+    "/v1/vector_stores/{store_id}/file_batches/{batch_id}/cancel": KeyScope.WRITE,
+    "/v1/vector_stores/{store_id}/file_batches/{batch_id}/files": KeyScope.WRITE,
     "/metrics": KeyScope.ADMIN,
 }
-# Paths that end in a name, by what they begin with.
-NAMED: Final[Mapping[str, str]] = {"/v1/models/": "/v1/models/{model:path}"}
+_PATTERNS: Final = tuple(
+    (compile_path(path)[0], scope) for path, scope in NEEDED.items() if "{" in path
+)
 HEADER_WORDS: Final = "send the header Authorization: Bearer KEY"
 CHALLENGE: Final = 'Bearer realm="heddle"'
 
@@ -87,9 +101,17 @@ def sent_key(headers: Headers) -> str:
     return key.strip() if kind.lower() == "bearer" else ""
 
 
+def needed_scope(path: str) -> KeyScope | None:
+    """Return the scope that a path needs; None = any key will do."""
+    if path in NEEDED:
+        return NEEDED[path]
+    found = (scope for pattern, scope in _PATTERNS if pattern.match(path))
+    return next(found, KeyScope.ADMIN)
+
+
 def _refusal(held: HeldKey, path: str, now_s: float) -> Response | None:
     """Return why a known key isn't enough; None = the request passes, and is counted."""
-    needed = _needed(path)
+    needed = needed_scope(path)
     wait_s, limit = held.admit(now_s)
     if limit:
         amount = int(getattr(held.key, limit))
@@ -99,12 +121,6 @@ def _refusal(held: HeldKey, path: str, now_s: float) -> Response | None:
         return None
     message = f"this key lacks the scope {needed.value!r}: use one that has it"
     return _answer(HTTPStatus.FORBIDDEN, message, {})
-
-
-def _needed(path: str) -> KeyScope | None:
-    """Return the scope that a path needs; None = any key."""
-    route = next((route for start, route in NAMED.items() if path.startswith(start)), path)
-    return NEEDED.get(route, KeyScope.ADMIN)
 
 
 def _unknown(*, is_sent: bool) -> Response:

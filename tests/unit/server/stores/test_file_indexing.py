@@ -1,0 +1,185 @@
+"""Files are taken into their stores: read, failed, tried again, given up, interrupted."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from heddle.core.errors import Cancelled, EngineError
+from heddle.corpus.chunking import Chunking
+from heddle.corpus.records import EmbedderStamp
+from heddle.corpus.store import CorpusStore
+from heddle.corpus.vector_stores.records import AttachedFile, FileState
+from heddle.server.stores import file_indexing
+from heddle.server.stores.file_indexing import ATTEMPTS_MAX, FileIndexing
+from tests.helpers.server_state import eventually
+
+DIMS = 4
+NOW_S = 1_700_000_000
+
+
+class FakeServer:
+    """Embeds at once, fails, or waits until the caller gives up."""
+
+    def __init__(self, store: CorpusStore) -> None:
+        self.store = store
+        self.failures = 0
+        self.holds = False
+        self.is_held = threading.Event()
+
+    def chunking(self) -> Chunking:
+        return Chunking()
+
+    def submit(self, workflow: object, inputs: dict, **how: object) -> SimpleNamespace:
+        if self.failures:
+            self.failures -= 1
+            raise EngineError("lane lost", engine="embedding", request_ids=())
+        ids = inputs["chunk_ids"]
+        given_up = threading.Event()
+
+        def result() -> SimpleNamespace:
+            if self.holds:
+                self.is_held.set()
+                given_up.wait(20)
+                raise Cancelled("cancelled")
+            self.store.store_vectors(ids, np.ones((len(ids), DIMS), np.float32) / 2)
+            return SimpleNamespace(receipt=SimpleNamespace(texts_truncated=0, texts_windowed=0))
+
+        return SimpleNamespace(result=result, cancel_soon=given_up.set, is_done=False)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[CorpusStore]:
+    with CorpusStore.open(tmp_path, create=True) as opened:
+        opened.set_embedder(EmbedderStamp("fake", DIMS, "float32"))
+        yield opened
+
+
+@pytest.fixture
+def server(store: CorpusStore, monkeypatch: pytest.MonkeyPatch) -> FakeServer:
+    monkeypatch.setattr(file_indexing, "LOOK_S", 0.01)
+    return FakeServer(store)
+
+
+def attached(
+    store: CorpusStore, content: bytes, name: str = "a.md", tenant: str = "", **attributes: object
+) -> Callable[[], AttachedFile]:
+    """Put a file into a store of its own, and return what gives its state."""
+    made = store.vector_stores.add(tenant, "", {}, now_s=NOW_S)
+    upload = store.uploads.add(tenant, name, "assistants", content, now_s=NOW_S)
+    store.attached_files.attach(tenant, made.id, {upload.id: attributes}, now_s=NOW_S)
+
+    def state() -> AttachedFile:
+        found = store.attached_files.find(tenant, made.id, upload.id)
+        assert found is not None
+        return found
+
+    return state
+
+
+def texts(store: CorpusStore) -> list[str]:
+    ids = [i for batch in store.vectors() for i in batch.chunk_ids.tolist()]
+    return [passage.text for passage in store.passages(ids)]
+
+
+def is_done(state: Callable[[], AttachedFile]) -> Callable[[], bool]:
+    return lambda: state().state is not FileState.IN_PROGRESS
+
+
+def test_lines_of_a_file_belong_to_the_tenant_of_its_key(server: FakeServer, store: CorpusStore):
+    lines = (
+        b'{"id": "x", "text": "one", "tenant": "b", "metadata": {"lang": "en"}}\n{"text": "two"}'
+    )
+    state = attached(store, lines, "notes.jsonl", "a", year=1850)
+    with FileIndexing(server):
+        eventually(is_done(state))
+    file = state()
+    assert (file.state, file.attempts, file.bytes > 2 * 4 * DIMS) == (FileState.COMPLETED, 1, True)
+    owners = {(one.id, one.tenant, one.collection, one.file) for one in store.listed()}
+    place = f"{file.store_id}/{file.file_id}"
+    assert owners == {(f"{place}/{number}", "a", file.store_id, "notes.jsonl") for number in (0, 1)}
+    store.attached_files.attach("a", file.store_id, {file.file_id: {}}, now_s=NOW_S)
+    store.uploads.delete("a", file.file_id)
+    assert texts(store) == []
+
+
+def test_a_file_that_cannot_be_read_fails_in_its_owners_words(
+    server: FakeServer, store: CorpusStore
+):
+    broken, empty = attached(store, b"PK\x03\x04", "a.docx"), attached(store, b" \n", "b.txt")
+    with FileIndexing(server):
+        eventually(is_done(broken))
+        eventually(is_done(empty))
+    assert (broken().state, broken().failure_kind) == (FileState.FAILED, "invalid_file")
+    assert broken().failure.startswith("a.docx: ")
+    assert "/tmp" not in broken().failure
+    assert empty().failure == "b.txt: no text in it"
+
+
+def test_a_lane_that_is_lost_is_tried_again_and_given_up(server: FakeServer, store: CorpusStore):
+    server.failures = ATTEMPTS_MAX - 1
+    state = attached(store, b"one")
+    with FileIndexing(server):
+        eventually(is_done(state))
+        assert (state().state, state().attempts) == (FileState.COMPLETED, ATTEMPTS_MAX)
+        server.failures = ATTEMPTS_MAX
+        lost = attached(store, b"two")
+        eventually(is_done(lost))
+    assert (lost().state, lost().failure_kind) == (FileState.FAILED, "server_error")
+    assert "lane lost" in lost().failure
+    assert texts(store) == ["one"]
+
+
+def test_a_file_that_ends_the_server_each_time_is_given_up(server: FakeServer, store: CorpusStore):
+    state = attached(store, b"one")
+    for _ in range(ATTEMPTS_MAX):
+        store.file_queue.begin()
+    with FileIndexing(server):
+        eventually(is_done(state))
+    assert "the server ended 3 times" in state().failure
+
+
+def test_a_server_that_stops_leaves_its_file_to_the_next(server: FakeServer, store: CorpusStore):
+    server.holds = True
+    state = attached(store, b"one")
+    with FileIndexing(server):
+        assert server.is_held.wait(20)
+    assert (state().state, state().attempts) == (FileState.IN_PROGRESS, 0)
+    server.holds = False
+    with FileIndexing(server):
+        eventually(is_done(state))
+    assert texts(store) == ["one"]
+
+
+@pytest.mark.parametrize("how", ["file", "store"])
+def test_nothing_of_a_file_comes_in_once_it_is_deleted(
+    server: FakeServer, store: CorpusStore, how: str
+):
+    server.holds = True
+    file = attached(store, b"one")()
+    with FileIndexing(server) as indexing:
+        assert server.is_held.wait(20)
+        if how == "file":
+            store.uploads.delete("", file.file_id)
+            indexing.leave(file_id=file.file_id)
+        else:
+            store.vector_stores.delete("", file.store_id)
+            indexing.leave(store_id=file.store_id)
+        assert store.stats().documents == 0
+    assert store.file_queue.begin() is None
+
+
+def test_one_of_two_servers_works_at_the_queue(server: FakeServer, store: CorpusStore):
+    other = FakeServer(store)
+    other.failures = 10**6
+    with FileIndexing(server):
+        first = attached(store, b"one")
+        eventually(is_done(first))
+        with FileIndexing(other):
+            second = attached(store, b"two")
+            eventually(is_done(second))
+    assert second().state is FileState.COMPLETED
+    assert other.failures == 10**6
