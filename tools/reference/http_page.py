@@ -13,7 +13,7 @@ HEAD = f"""\
 # HTTP
 
 The endpoints of [`heddle serve`](cli.md#heddle-serve). Bodies are JSON, of at most
-{BODY_BYTES_MAX >> 20} MiB, with the header `Content-Type: application/json`. With
+{BODY_BYTES_MAX >> 20} MiB, with the header `Content-Type: application/json`; files are forms. With
 [API keys](../serving.md#keys) every path but `/health`, `/ready` and `/version` asks for the header
 `Authorization: Bearer KEY`. `GET /openapi.json` describes the same for programs.
 
@@ -24,11 +24,11 @@ STATUSES: Final = (
     ("400", "the request can't be used; the message names the field"),
     ("401", "the server asks for a key, or doesn't know the one that was sent"),
     ("403", "the server takes no changes, or the key lacks a scope or is another tenant's"),
-    ("404", "there is no such path or document"),
+    ("404", "there is no such path, document, file or vector store"),
     ("405", "the path has no such method"),
     ("408", "the body took too long to come"),
     ("413", "the body is too large"),
-    ("415", "the body isn't JSON"),
+    ("415", "the body isn't JSON, or isn't a form where a file is sent"),
     ("421", "the server isn't called by that name; see `--allowed-hosts`"),
     (
         "429",
@@ -55,8 +55,8 @@ def http_page() -> Iterator[str]:
             yield from markdown(operation.get("description", ""))
             yield ""
             if "requestBody" in operation:
-                content = operation["requestBody"]["content"]
-                yield from _body(content["application/json"]["schema"])
+                [content] = operation["requestBody"]["content"].values()
+                yield from _body(content["schema"])
 
 
 def _body(schema: Mapping[str, Any]) -> Iterator[str]:
