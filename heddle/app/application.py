@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any, Literal, Protocol, Unpack, overload
 
 from heddle.app.batch import PATIENCE_S, Inputs, answer_all, answer_all_async
-from heddle.app.request_arguments import patience_s
 from heddle.app.request_options import RequestOptions
+from heddle.app.requests.arguments import patience_s
 from heddle.runtime.events import Answer, RequestEvent
 from heddle.runtime.handle import Handle
 from heddle.workflow.workflow import Workflow

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypedDict
 
-from heddle.app.request_arguments import member_named, patience_s, tenant_name
-from heddle.app.request_documents import GivenDocument, checked_documents
+from heddle.app.requests.arguments import member_named, patience_s, tenant_name
+from heddle.app.requests.documents import GivenDocument, checked_documents
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_settings import LongTextsWord, OptimizationsWord
 from heddle.app.setting import did_you_mean

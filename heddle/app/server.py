@@ -9,7 +9,6 @@ from typing import Self, Unpack
 from heddle.app.application import App
 from heddle.app.assembly.server_plan import ServerPlan
 from heddle.app.assembly.start import start
-from heddle.app.constraint_checks import ConstraintChecks
 from heddle.app.embedding_service import checked_texts
 from heddle.app.extensions import NO_EXTENSIONS, Extensions, OwnEngine
 from heddle.app.indexing.chunk_lengths import chunking_for
@@ -27,8 +26,9 @@ from heddle.app.observe.tally import Tally
 from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport
 from heddle.app.priming.prime import NEIGHBOURS_DEFAULT, prime_chunks
 from heddle.app.remote.auto_model import without_auto
-from heddle.app.request_arguments import tenant_name
 from heddle.app.request_options import CheckedEmbedding, EmbeddingOptions, RequestOptions
+from heddle.app.requests.arguments import tenant_name
+from heddle.app.requests.constraint_checks import ConstraintChecks
 from heddle.app.reranking import (
     Ranking,
     RerankOptions,
@@ -39,8 +39,7 @@ from heddle.app.reranking import (
 from heddle.app.search import SearchOptions, SearchResult, search_request
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_settings import ServerSettings
-from heddle.app.submission import Submission, admit, compiled_workflow
-from heddle.core.errors import ConfigError
+from heddle.app.submission import Submission, admit, admit_embedding, compiled_workflow
 from heddle.core.payloads import EmbedPayload
 from heddle.core.ports import EnginePort, SteppedEngine
 from heddle.core.results import Vectors
@@ -307,24 +306,8 @@ class Server:
         """Admit texts as `embed` does and return their future vectors, which may be cancelled."""
         asked = CheckedEmbedding.of(options)
         payload = EmbedPayload(checked_texts(texts), asked.role, asked.in_windows)
-
-        running = self._running
-
-        def submit() -> Future[Vectors]:
-            if running.embedding is None:
-                raise ConfigError("this server has no embedder: give it an index")
-            default_s = self.config.deadline_s
-            answer = running.embedding.submit(
-                payload,
-                seconds_left=default_s if asked.deadline_s is None else asked.deadline_s,
-                priority=asked.priority,
-                tenant=asked.tenant,
-                dimensions=asked.dimensions,
-            )
-            running.loop.wake()
-            return answer
-
-        return running.thread.call(submit)
+        running, default_s = self._running, self.config.deadline_s
+        return running.thread.call(lambda: admit_embedding(running, payload, asked, default_s))
 
     def upsert(
         self,

@@ -1,6 +1,7 @@
 """A request between its caller and the runtime: checked by one, admitted by the other's thread."""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 from secrets import token_hex
@@ -10,11 +11,13 @@ from heddle.app.application import App
 from heddle.app.assembly.start import RunningServer
 from heddle.app.observe.tally import RequestWatch
 from heddle.app.remote.refusals import check_remote_request
-from heddle.app.request_arguments import input_values
-from heddle.app.request_documents import documents_input
-from heddle.app.request_options import CheckedRequest, RequestOptions
+from heddle.app.request_options import CheckedEmbedding, CheckedRequest, RequestOptions
+from heddle.app.requests.arguments import input_values
+from heddle.app.requests.documents import documents_input
 from heddle.app.server_config import ServerConfig
-from heddle.core.errors import HeddleError, InputError
+from heddle.core.errors import ConfigError, HeddleError, InputError
+from heddle.core.payloads import EmbedPayload
+from heddle.core.results import Vectors
 from heddle.corpus.chunking import Chunking
 from heddle.corpus.store import CorpusStore
 from heddle.runtime.handle import Handle
@@ -123,6 +126,34 @@ def admit(running: RunningServer, request: Submission) -> Handle:
         raise
     running.loop.wake()
     return handle
+
+
+def admit_embedding(
+    running: RunningServer, payload: EmbedPayload, asked: CheckedEmbedding, default_s: float
+) -> Future[Vectors]:
+    """Admit texts and return their future vectors; call it on the runtime's thread.
+
+    Args:
+        running: the server.
+        payload: the texts.
+        asked: their options.
+        default_s: the deadline where they name none [s].
+
+    Raises:
+        Busy: they would be late.
+        ConfigError: nothing embeds here.
+    """
+    if running.embedding is None:
+        raise ConfigError("this server has no embedder: give it an index")
+    answer = running.embedding.submit(
+        payload,
+        seconds_left=default_s if asked.deadline_s is None else asked.deadline_s,
+        priority=asked.priority,
+        tenant=asked.tenant,
+        dimensions=asked.dimensions,
+    )
+    running.loop.wake()
+    return answer
 
 
 def compiled_workflow(workflow: str | RAGraph | WorkflowFunction | Workflow | App) -> Workflow:

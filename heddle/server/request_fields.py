@@ -4,8 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from heddle.app.request_documents import DOCUMENTS_MAX, GivenDocument
 from heddle.app.request_options import PriorityWord
+from heddle.app.requests.documents import DOCUMENTS_MAX, GivenDocument
 from heddle.app.server_settings import OptimizationsWord
 from heddle.server.limits import TENANT_CHARS_MAX
 from heddle.workflow.ragraph import TOPK_MAX

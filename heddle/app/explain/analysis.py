@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from heddle.app.request_documents import GivenDocument
 from heddle.app.request_options import RequestOptions
+from heddle.app.requests.documents import GivenDocument
 from heddle.app.server import Server
 from heddle.exporters.measured_run import MeasuredRun
 from heddle.exporters.stage_times import Producers

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from heddle.app.indexing.documents import corpus_of
-from heddle.app.request_arguments import tenant_name
+from heddle.app.requests.arguments import tenant_name
 from heddle.app.server import Server
 from heddle.core.errors import InputError
 from heddle.corpus.store import CorpusStore

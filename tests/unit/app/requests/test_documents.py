@@ -2,7 +2,7 @@
 
 import pytest
 
-from heddle.app.request_documents import (
+from heddle.app.requests.documents import (
     DOCUMENTS_BYTES_MAX,
     DOCUMENTS_MAX,
     checked_documents,

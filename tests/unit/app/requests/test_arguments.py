@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from heddle.app.request_arguments import input_values, member_named, patience_s, tenant_name
+from heddle.app.requests.arguments import input_values, member_named, patience_s, tenant_name
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.tasks import Priority
 

@@ -1,0 +1,1 @@
+"""What a request brings along, checked before it is admitted."""
