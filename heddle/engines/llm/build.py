@@ -167,7 +167,7 @@ def _grammars(
         return None, problem
     if not spec.eos_ids:
         return None, "the model names no token that ends a text (eos_token_id)"
-    tokenizer = settings.model_dir / "tokenizer.json"
+    tokenizer = Path(settings.model_dir) / "tokenizer.json"
     return LlguidanceGrammars(tokenizer, model.config.vocab_size, sorted(spec.eos_ids)), ""
 
 
