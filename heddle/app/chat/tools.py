@@ -38,21 +38,28 @@ class Tool:
         """
         function = given.get("function") if isinstance(given, Mapping) else None
         if not isinstance(given, Mapping) or given.get("type") != "function":
-            raise InputError(f"{place}.type must be 'function': other tools can't be called")
+            raise InputError(
+                f"{place}.type must be 'function': other tools can't be called", param="tools"
+            )
         if not isinstance(function, Mapping):
-            raise InputError(f"{place}.function must be an object with the function's name")
+            raise InputError(
+                f"{place}.function must be an object with the function's name", param="tools"
+            )
         name, description = function.get("name"), function.get("description") or ""
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InputError(
-                f"{place}.function.name must have 1 to 64 letters, digits, _ or -, got {name!r:.70}"
+                f"{place}.function.name must have 1 to 64 letters, digits, _ or -, "
+                f"got {name!r:.70}",
+                param="tools",
             )
         if not isinstance(description, str):
-            raise InputError(f"{place}.function.description must be a text")
+            raise InputError(f"{place}.function.description must be a text", param="tools")
         parameters = function.get("parameters") or NO_ARGUMENTS
         if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
             raise InputError(
                 f"{place}.function.parameters must be the JSON schema of an object, "
-                f"got {parameters!r:.60}"
+                f"got {parameters!r:.60}",
+                param="tools",
             )
         return cls(name, description, {"type": "object", **parameters})
 
@@ -112,11 +119,15 @@ class ToolChoice:
         if tool_choice not in words:
             raise InputError(
                 f"tool_choice must be one of {', '.join(words)} or name a function, "
-                f"got {tool_choice!r:.60}"
+                f"got {tool_choice!r:.60}",
+                param="tool_choice",
             )
         use = ToolUse(tool_choice)
         if not checked and use is not ToolUse.NONE:
-            raise InputError(f"tool_choice is {use.value!r}, and there are no tools: give `tools`")
+            raise InputError(
+                f"tool_choice is {use.value!r}, and there are no tools: give `tools`",
+                param="tool_choice",
+            )
         return cls(use, checked)
 
 
@@ -124,14 +135,16 @@ def _checked(tools: object) -> tuple[Tool, ...]:
     if tools is None:
         return ()
     if not isinstance(tools, Sequence) or isinstance(tools, str):
-        raise InputError("tools must be a list of functions")
+        raise InputError("tools must be a list of functions", param="tools")
     if len(tools) > TOOLS_MAX:
-        raise InputError(f"tools has {len(tools)} functions, more than {TOOLS_MAX}")
+        raise InputError(f"tools has {len(tools)} functions, more than {TOOLS_MAX}", param="tools")
     checked = tuple(Tool.of(given, f"tools.{place}") for place, given in enumerate(tools))
     names = [tool.name for tool in checked]
     for place, name in enumerate(names):
         if name in names[:place]:
-            raise InputError(f"tools.{place}.function.name is {name!r}, as an earlier one's")
+            raise InputError(
+                f"tools.{place}.function.name is {name!r}, as an earlier one's", param="tools"
+            )
     return checked
 
 
@@ -141,7 +154,10 @@ def _named(tool_choice: Mapping[str, Any], tools: tuple[Tool, ...]) -> Tool:
     found = next((tool for tool in tools if tool.name == name), None)
     if found is None:
         known = ", ".join(tool.name for tool in tools) or "none"
-        raise InputError(f"tool_choice.function.name is {name!r:.70}; the tools are: {known}")
+        raise InputError(
+            f"tool_choice.function.name is {name!r:.70}; the tools are: {known}",
+            param="tool_choice",
+        )
     return found
 
 

@@ -56,8 +56,10 @@ def function(**fields: object) -> list[object]:
     ],
 )
 def test_what_can_not_be_used_is_named(tools, choice, message):
-    with pytest.raises(InputError, match=message.replace(".", r"\.")):
+    with pytest.raises(InputError, match=message.replace(".", r"\.")) as refused:
         ToolChoice.of(tools, choice)
+    assert refused.value.param in str(refused.value)
+    assert refused.value.param in ("tools", "tool_choice")
 
 
 @pytest.mark.parametrize(
