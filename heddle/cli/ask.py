@@ -262,7 +262,8 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"tokens drafted by an earlier text: {receipt.drafted_tokens} "
         f"({receipt.accepted_tokens} right)",
         f"  embedded or searched for while their list was written: {receipt.rows_ahead}; "
-        f"reads of stored KV asked for while a search ran: {receipt.kv_prefetches}",
+        f"reads of stored KV asked for while a search ran: {receipt.kv_prefetches} "
+        f"({receipt.kv_loads_used} chunks used, {receipt.kv_loads_wasted} not)",
         f"  clusters scanned: {receipt.lists_scanned} of {receipt.lists_probed} probed, "
         f"{receipt.lists_on_device} on a device; "
         f"texts truncated: {receipt.texts_truncated}, in windows: {receipt.texts_windowed}; "

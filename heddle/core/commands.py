@@ -70,13 +70,24 @@ class Steer(NamedTuple):
 
 
 class LoadKv(NamedTuple):
-    """Read what is stored of a prompt's passages from disk into host memory.
+    """Read what is stored of a prompt's passages from disk, and keep it in host memory for it.
 
     The prompt is not begun, and nothing answers. An engine without such a store, or without room,
-    leaves it.
+    leaves it. The prompt itself names the `load_id` when it comes; another `LoadKv` of that id
+    takes the place of this one.
     """
 
+    load_id: int
     prompt: PrefillPayload
+
+
+class LeaveKv(NamedTuple):
+    """Keep nothing for that prompt any more, and read nothing more for it; unknown ids are ignored.
+
+    Sent for each `load_id` when its request ends.
+    """
+
+    load_id: int
 
 
 class Cancel(NamedTuple):
@@ -91,4 +102,4 @@ class Release(NamedTuple):
     handle: KvHandle
 
 
-Command = Admit | Amend | Steer | LoadKv | Cancel | Release
+Command = Admit | Amend | Steer | LoadKv | LeaveKv | Cancel | Release

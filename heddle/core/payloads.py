@@ -216,7 +216,8 @@ class PrefillPayload:
     `is_speculative`: a guess for which nobody waits. It runs only while no query could, has no
     lease, and leaves what it computed in the prefix index. `has_rider`: the task that continues it
     is sent right behind it, and nothing is computed before that is there. A prompt that ended
-    before its decode came would compute its last token, or its last page, once more.
+    before its decode came would compute its last token, or its last page, once more. `load_id`
+    names the `LoadKv` that was sent for it, if one was.
     """
 
     segments: tuple[Segment, ...]
@@ -225,6 +226,7 @@ class PrefillPayload:
     is_speculative: bool = False
     has_rider: bool = False
     rows: int = 1
+    load_id: int | None = None
 
     @property
     def token_ids(self) -> tuple[int, ...]:

@@ -185,6 +185,8 @@ class FusedKv:
         question: what the question saw in the pass that selects; None = it did not select.
         was_ahead: whether that pass had run before the prompt was known.
         chunks_primed: reused chunks with primed KV.
+        loads_used: reused chunks that were read from disk ahead of the prompt, for it.
+        loads_wasted: chunks that were read ahead of it and that it did not use.
         unprimed: ids of chunks that should have had primed KV, and had none.
         stored_error: the largest relative L2 error that storing cost one of the chunks.
         fallbacks: where reuse ran degraded, in words.
@@ -205,6 +207,8 @@ class FusedKv:
     question: QuestionPass | None = None
     was_ahead: bool = False
     chunks_primed: int = 0
+    loads_used: int = 0
+    loads_wasted: int = 0
     unprimed: tuple[int, ...] = ()
     stored_error: float = 0.0
     fallbacks: tuple[str, ...] = ()

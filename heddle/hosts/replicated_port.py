@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from heddle.core.commands import Admit, Cancel, Command, LoadKv, Steer
+from heddle.core.commands import Admit, Cancel, Command, LeaveKv, LoadKv, Steer
 from heddle.core.credits import Credits
 from heddle.core.frames import TERMINAL, Done, Event, Failed, Frame, Load
 from heddle.core.ports import Clock, EnginePort
@@ -106,7 +106,7 @@ class ReplicatedPort:
                 self._to_lanes(task_id, command)
             case Steer(task_id=int() as task_id):
                 self._to_lanes(task_id, command)
-            case Steer() | LoadKv():  # where the prompt will go isn't known yet
+            case Steer() | LoadKv() | LeaveKv():  # where the prompt will go isn't known yet
                 for lane in self._lanes:
                     lane.port.send(command)
 

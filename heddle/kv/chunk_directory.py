@@ -4,16 +4,19 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from heddle.core.errors import InternalError
 from heddle.kv.chunk_key import HitKind, Probe
 from heddle.kv.chunk_record import ChunkRecord, ChunkVariant
 from heddle.kv.heat import COLD, uses, warmed
+from heddle.kv.loads_ahead import LoadsAhead
 from heddle.kv.tier_ledger import TierLedger
 
 K = TypeVar("K")
+AHEAD_SHARE: Final = 0.25  # of host memory, for prompts that may come
 
 
 class Tier(Enum):
@@ -77,6 +80,7 @@ class _Entry:
     heat: float
     is_loading: bool = False  # host memory is reserved, the tensors are on their way
     is_writing: bool = False  # the file is queued or half-written
+    is_ahead: bool = False  # it was read for a prompt that may come, and no prompt has used it
 
 
 class ChunkDirectory:
@@ -84,6 +88,9 @@ class ChunkDirectory:
 
     An entry may lie in both tiers. What is pinned, loading or being written leaves neither, however
     cold; else the coldest leaves first, and never for something colder. Lookups don't pin.
+    What is held for prompts that may come (`ahead`) leaves host memory only for what a prompt waits
+    for. Of what was read for those, `used_ahead` counts the entries that a prompt has used, and
+    `wasted_ahead` those that left host memory before.
 
     Source: FusionRAG §4.2 (heat-based tiers).
     """
@@ -97,6 +104,9 @@ class ChunkDirectory:
         self._serial = 0
         self.host = TierLedger(host_bytes_max, self._heat_of)
         self.disk = TierLedger(disk_bytes_max, self._heat_of)
+        self.ahead = LoadsAhead(int(AHEAD_SHARE * host_bytes_max))
+        self.tokens = 0  # of all entries
+        self.used_ahead = self.wasted_ahead = 0
         self.hits = dict.fromkeys(HitKind, 0)
         self.evictions = dict.fromkeys(Tier, 0)
 
@@ -122,17 +132,14 @@ class ChunkDirectory:
         assert tier is not None, "an entry without a tier was found"
         return Found(entry.record, probe.kind, tier, entry.nbytes)
 
-    def key_on_disk(self, probes: Iterable[Probe]) -> bytes | None:
-        """Return the key of the first entry that a probe meets, if it lies on disk alone.
+    def hold_ahead(self, number: int, chunks: Iterable[Iterable[Probe]]) -> None:
+        """Hold the first entry that each chunk's probes meet, for a prompt that may come.
 
-        It counts as no use.
+        It counts as no use. What lies on disk alone is to be read: `ahead.next`.
         """
-        found = _first(probes, self._at)
-        if found is None:
-            return None
-        key = found[1].record.key
-        is_loading = self.load_of(key) is not None
-        return key if self.tier_of(key) is Tier.DISK and not is_loading else None
+        found = [entry for _, entry in filter(None, (_first(each, self._at) for each in chunks))]
+        on_disk = (e.record.key for e in found if self.tier_of(e.record.key) is Tier.DISK)
+        self.ahead.hold(number, {e.record.key: e.nbytes for e in found}, frozenset(on_disk))
 
     def tier_of(self, key: bytes) -> Tier | None:
         """Return the nearest tier that holds an entry whole; None if there is none yet."""
@@ -206,15 +213,30 @@ class ChunkDirectory:
         last = (e for e in reversed(self._entries.values()) if e.record.key in self.disk)
         return {Ticket(e.record.key, e.serial): e.nbytes for e in islice(last, count)}
 
-    def begin_load(self, key: bytes) -> LoadPlan | None:
-        """Reserve host memory for an entry on disk; None if what is held there leaves no room."""
+    def begin_load(self, key: bytes, ahead_s: float | None = None) -> LoadPlan | None:
+        """Reserve host memory for an entry on disk; None if what is held there leaves no room.
+
+        For a prompt, what is held for others that may come makes room last.
+
+        Args:
+            key: the entry's.
+            ahead_s: now, where it is for a prompt that may come: then it drives out only what is
+                colder than itself were if it was used now [s]. None = a prompt waits for it.
+        """
         assert self.tier_of(key) is Tier.DISK, "only what lies on disk can be loaded"
         entry = self._entries[key]
-        evicted = self._make_room(Tier.HOST, entry.nbytes, math.inf)
+        if ahead_s is None:
+            evicted = self._make_room(Tier.HOST, entry.nbytes, math.inf)
+            if evicted is None:
+                evicted = self._make_room(Tier.HOST, entry.nbytes, math.inf, spares_ahead=False)
+        else:
+            heat_max = warmed(entry.heat, ahead_s, self._half_life_s)
+            evicted = self._make_room(Tier.HOST, entry.nbytes, heat_max)
         if evicted is None:
             return None
         self.host.add(key, entry.nbytes)
         entry.is_loading = True
+        entry.is_ahead = ahead_s is not None
         return LoadPlan(Ticket(key, entry.serial), entry.nbytes, evicted)
 
     def end_load(self, ticket: Ticket, *, is_read: bool) -> bool:
@@ -258,8 +280,15 @@ class ChunkDirectory:
         return self._current(ticket) is not None
 
     def pin(self, key: bytes) -> None:
-        """Keep an entry where it is until as many releases as pins have come."""
+        """Keep an entry where it is until as many releases as pins have come.
+
+        Mutates: what was read ahead is used now.
+        """
         self._pins[key] = self._pins.get(key, 0) + 1
+        entry = self._entries.get(key)
+        if entry is not None:
+            self.used_ahead += entry.is_ahead
+            entry.is_ahead = False
 
     def release(self, key: bytes) -> None:
         """Take one pin back; the entry itself may be gone already."""
@@ -311,27 +340,35 @@ class ChunkDirectory:
         entry = self._entries.get(ticket.key)
         return entry if entry is not None and entry.serial == ticket.serial else None
 
-    def _make_room(self, tier: Tier, nbytes: int, heat_max: float) -> tuple[bytes, ...] | None:
-        ledger, is_held = self._tier(tier)
-        evicted = ledger.victims(nbytes, heat_max, is_held)
+    def _make_room(
+        self, tier: Tier, nbytes: int, heat_max: float, *, spares_ahead: bool = True
+    ) -> tuple[bytes, ...] | None:
+        ledger = self.host if tier is Tier.HOST else self.disk
+        evicted = ledger.victims(nbytes, heat_max, partial(self._is_held, tier, spares_ahead))
         for key in evicted or ():
             ledger.remove(key)
             self.evictions[tier] += 1
-            self._drop_if_nowhere(self._entries[key])
+            entry = self._entries[key]
+            if tier is Tier.HOST:
+                self._waste(entry)
+            self._drop_if_nowhere(entry)
         return evicted
 
-    def _tier(self, tier: Tier) -> tuple[TierLedger, Callable[[bytes], bool]]:
-        if tier is Tier.HOST:
-            return self.host, lambda key: key in self._pins or self._entries[key].is_loading
-        return self.disk, self._is_held_on_disk
-
-    def _is_held_on_disk(self, key: bytes) -> bool:
+    def _is_held(self, tier: Tier, spares_ahead: bool, key: bytes) -> bool:
         entry = self._entries[key]
-        return key in self._pins or entry.is_loading or entry.is_writing
+        if key in self._pins or entry.is_loading:
+            return True
+        return entry.is_writing if tier is Tier.DISK else spares_ahead and key in self.ahead
+
+    def _waste(self, entry: _Entry) -> None:
+        """Count what leaves host memory and was read for nothing."""
+        self.wasted_ahead += entry.is_ahead
+        entry.is_ahead = False
 
     def _insert(self, record: ChunkRecord, nbytes: int) -> _Entry:
         self._serial += 1
         entry = self._entries[record.key] = _Entry(record, self._serial, nbytes, COLD)
+        self.tokens += record.tokens
         self._by_alias.setdefault(record.alias, {})[record.key] = None
         for source in record.sources:
             self._by_source.setdefault(source, {})[record.key] = None
@@ -344,6 +381,8 @@ class ChunkDirectory:
 
     def _remove(self, entry: _Entry) -> None:
         record = entry.record
+        self._waste(entry)
+        self.tokens -= record.tokens
         self.host.remove(record.key)
         self.disk.remove(record.key)
         del self._entries[record.key]

@@ -40,6 +40,7 @@ class ChunkLoader(Generic[JobT, ResultT]):
         self._done = done
         self._clock = clock
         self._bytes_per_s = bytes_per_s
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="heddle-kv-load")
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -58,6 +59,20 @@ class ChunkLoader(Generic[JobT, ResultT]):
         """
         with self._lock:
             return not self._reads_waiting and self._times.is_stale(self._clock.now_s())
+
+    @property
+    def has_spare_thread(self) -> bool:
+        """Whether a read that nobody waits for leaves a thread to those that come meanwhile.
+
+        With a single thread, such reads begin only while there is no other.
+        """
+        with self._lock:
+            return self._reads_waiting < max(1, self._threads - 1)
+
+    def read_s(self, nbytes: int) -> float:
+        """Return how long one read of so many bytes takes with no other beside it [s]."""
+        with self._lock:
+            return self._times.predict_s(1, nbytes)
 
     def rehearse(self, sizes: Mapping[JobT, int]) -> None:
         """Learn from reading these at once, of so many bytes each; waits, and drops what comes."""

@@ -10,17 +10,30 @@ from typing import Final, NamedTuple
 
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.gauges import (
+    CHUNK_KV_AHEAD_USED,
+    CHUNK_KV_AHEAD_WASTED,
     CHUNK_KV_DISK_BYTES,
     CHUNK_KV_DISK_EVICTED,
+    CHUNK_KV_DISK_ONLY,
+    CHUNK_KV_DISK_ONLY_S,
     CHUNK_KV_ENTRIES,
     CHUNK_KV_HOST_BYTES,
     CHUNK_KV_HOST_EVICTED,
     CHUNK_KV_LOADED,
     CHUNK_KV_NOT_LOADED,
+    CHUNK_KV_TOKENS,
     CHUNK_KV_UNWRITTEN,
 )
 from heddle.core.ports import Clock
-from heddle.kv.chunk_directory import Admission, ChunkDirectory, Fetch, Found, Ticket, Tier
+from heddle.kv.chunk_directory import (
+    Admission,
+    ChunkDirectory,
+    Fetch,
+    Found,
+    LoadPlan,
+    Ticket,
+    Tier,
+)
 from heddle.kv.chunk_entry import ChunkEntry, StoredChunk
 from heddle.kv.chunk_files import ChunkFiles
 from heddle.kv.chunk_header import ChunkFile
@@ -45,7 +58,8 @@ class ChunkStoreSettings:
         directory: where the disk tier lies; None = there is none.
         disk_bytes_max: what its files may take.
         half_life_s: after which a use counts half.
-        loads_max: loads that were started and not collected by `completed`; each holds its KV.
+        loads_max: loads that a prompt waits for and that `completed` has not handed out; each holds
+            its KV. Others are bounded by the bytes that they hold (`LoadsAhead`).
         write_queue_bytes_max: entries that wait to be written.
         load_bytes_per_s: hold the disk to this rate, for benchmarks; None = as fast as it is.
         pins_host_memory: keep entries where a CUDA device reads them without a copy in between.
@@ -84,7 +98,13 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """The store in numbers, since it was opened. `unwritten`: entries the disk didn't take."""
+    """The store in numbers, since it was opened. `unwritten`: entries the disk didn't take.
+
+    Of the entries that were read for prompts that might come, prompts have used `used_ahead`, and
+    `wasted_ahead` have left host memory before. `tokens` are those of all entries; the
+    `disk_only` of them that are not in host memory would take `disk_only_s` to read, one after the
+    other [s].
+    """
 
     hits: Mapping[HitKind, int]
     evictions: Mapping[Tier, int]
@@ -94,6 +114,11 @@ class StoreStats:
     loads: int
     failed_loads: int
     unwritten: int
+    tokens: int = 0
+    disk_only: int = 0
+    disk_only_s: float = 0.0
+    used_ahead: int = 0
+    wasted_ahead: int = 0
 
 
 class ChunkStore:
@@ -106,6 +131,9 @@ class ChunkStore:
         got = store.fetch(found.key)                     # an entry, or LOADING, or MISSING
         for loaded in store.completed(): ...             # when `wake` was called
         store.release(found.key)                         # once for each fetch that wasn't MISSING
+
+    Before a request's prompt is there, `hold` has what it will probably ask for read while no
+    prompt waits for a load, and `leave` ends that.
 
     Args:
         fingerprint: of the model; entries of another one are never used.
@@ -120,6 +148,7 @@ class ChunkStore:
         clock: Clock,
     ) -> None:
         self._settings = settings
+        self._clock = clock
         self._wake: Callable[[], None] = _nobody
         self._lock = threading.Lock()
         self._directory = ChunkDirectory(
@@ -127,7 +156,7 @@ class ChunkStore:
         )
         self._host: dict[bytes, StoredChunk] = {}
         self._completed: deque[Loaded] = deque()
-        self._uncollected = 0  # loads under way or in `_completed`
+        self._wanted: set[Ticket] = set()  # the loads under way that a prompt waits for
         self._loads = self._failed_loads = self._unwritten = 0
         self._is_closed = False
         self._files: ChunkFiles | None = None
@@ -168,8 +197,10 @@ class ChunkStore:
         """
         with self._lock:
             tier = self._directory.tier_of(key)
-            is_loading = self._directory.load_of(key) is not None
-            if tier is not Tier.HOST and not is_loading and not self._start_load(key, tier):
+            under_way = self._directory.load_of(key)
+            if under_way is not None:
+                self._wanted.add(under_way)
+            elif tier is not Tier.HOST and not self._start_load(key, tier):
                 return Fetch.MISSING
             self._directory.pin(key)
             if tier is not Tier.HOST:
@@ -177,24 +208,27 @@ class ChunkStore:
             stored = self._host[key]
         return stored.entry()
 
-    def load(self, chunks: Iterable[Iterable[Probe]]) -> int:
-        """Start to load the first entry that each chunk's probes meet, where it is on disk alone.
+    def hold(self, number: int, chunks: Iterable[Iterable[Probe]]) -> None:
+        """Read the first entry that each chunk's probes meet, and keep it for a prompt to come.
 
-        For prompts that may come: it counts as no use, pins nothing, and ends where the loads that
-        wait, or the entries that are pinned, leave no room.
+        It counts as no use. One entry after another is read, and only while a thread is left for
+        loads that a prompt waits for. It takes the place of what was held for this prompt before.
 
-        Returns: how many loads have begun.
+        Args:
+            number: of the prompt, for `leave`.
+            chunks: of the prompt, the most wanted first.
         """
-        begun = 0
         with self._lock:
-            for probes in chunks:
-                key = self._directory.key_on_disk(probes)
-                if key is None:
-                    continue
-                if not self._start_load(key, Tier.DISK):
-                    break
-                begun += 1
-        return begun
+            self._directory.hold_ahead(number, chunks)
+            self._read_ahead()
+
+    def leave(self, number: int) -> frozenset[bytes]:
+        """Keep nothing for a prompt any more, and give up its reads that have not begun.
+
+        Returns: the entries that were read for it, or are being read; empty for an unknown prompt.
+        """
+        with self._lock:
+            return self._directory.ahead.drop(number)
 
     @property
     def has_completed(self) -> bool:
@@ -210,7 +244,6 @@ class ChunkStore:
         with self._lock:
             ended = tuple(self._completed)
             self._completed.clear()
-            self._uncollected -= len(ended)
         return ended
 
     def release(self, key: bytes) -> None:
@@ -346,6 +379,8 @@ class ChunkStore:
         asks after every step.
         """
         directory = self._directory
+        disk_only = max(0, len(directory) - len(directory.host))
+        file_bytes = directory.disk.bytes_used // max(1, len(directory.disk))
         return StoreStats(
             hits=dict(directory.hits),
             evictions=dict(directory.evictions),
@@ -355,6 +390,11 @@ class ChunkStore:
             loads=self._loads,
             failed_loads=self._failed_loads,
             unwritten=self._unwritten,
+            tokens=directory.tokens,
+            disk_only=disk_only,
+            disk_only_s=disk_only * self._loader.read_s(file_bytes),
+            used_ahead=directory.used_ahead,
+            wasted_ahead=directory.wasted_ahead,
         )
 
     def gauges(self) -> Mapping[str, float]:
@@ -369,6 +409,11 @@ class ChunkStore:
             CHUNK_KV_LOADED: stats.loads - stats.failed_loads,
             CHUNK_KV_NOT_LOADED: stats.failed_loads,
             CHUNK_KV_UNWRITTEN: stats.unwritten,
+            CHUNK_KV_TOKENS: stats.tokens,
+            CHUNK_KV_DISK_ONLY: stats.disk_only,
+            CHUNK_KV_DISK_ONLY_S: stats.disk_only_s,
+            CHUNK_KV_AHEAD_USED: stats.used_ahead,
+            CHUNK_KV_AHEAD_WASTED: stats.wasted_ahead,
         }
 
     @property
@@ -421,15 +466,35 @@ class ChunkStore:
             self._host.pop(key, None)
 
     def _start_load(self, key: bytes, tier: Tier | None) -> bool:
-        if tier is None or self._uncollected >= self._settings.loads_max or self._is_closed:
+        uncollected = len(self._wanted) + len(self._completed)
+        if tier is None or uncollected >= self._settings.loads_max or self._is_closed:
             return False
         plan = self._directory.begin_load(key)
         if plan is None:
             return False
-        self._drop_from_host(plan.evicted)
-        self._uncollected += 1
-        self._loader.start(plan.ticket, plan.nbytes)
+        self._wanted.add(plan.ticket)
+        self._start(plan)
         return True
+
+    def _read_ahead(self) -> None:
+        """Start reads for prompts that may come, as long as a thread is left for other loads."""
+        ahead = self._directory.ahead
+        while not self._is_closed and self._loader.has_spare_thread:
+            waiting = ahead.next()
+            if waiting is None:
+                return
+            number, key = waiting
+            is_on_disk = self._directory.tier_of(key) is Tier.DISK
+            if not is_on_disk or self._directory.load_of(key) is not None:
+                continue  # read for another prompt, or gone by now
+            plan = self._directory.begin_load(key, ahead_s=self._clock.now_s())
+            if plan is not None:
+                ahead.begin(number, key)
+                self._start(plan)
+
+    def _start(self, plan: LoadPlan) -> None:
+        self._drop_from_host(plan.evicted)
+        self._loader.start(plan.ticket, plan.nbytes)
 
     def _read(self, ticket: Ticket) -> "_Read | None":
         """Read and decode an entry, on a loader thread."""
@@ -452,7 +517,10 @@ class ChunkStore:
                 entry = read.entry
             self._loads += 1
             self._failed_loads += entry is None
-            self._completed.append(Loaded(ticket.key, entry, nbytes, seconds))
+            if ticket in self._wanted:
+                self._wanted.discard(ticket)
+                self._completed.append(Loaded(ticket.key, entry, nbytes, seconds))
+            self._read_ahead()
         self._wake()
 
     def _is_trial_due(self, now_s: float) -> bool:

@@ -49,11 +49,23 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredKv:
+    """Stored KV of chunks of which some lies on disk alone.
+
+    Reading one of these takes `read_s` by the store's own measured times [s]; a chunk has `tokens`
+    tokens. Both are means.
+    """
+
+    read_s: float
+    tokens: float
+
+
+@dataclass(frozen=True, slots=True)
 class EngineView:
     """One engine this cycle: what waits, what runs, what its steps cost.
 
     `tokens` are those that the LLM tasks in flight still compute: the rest of each prompt, and one
-    for each decode.
+    for each decode. `stored` is the chunk KV that it would have to read from disk, if any.
     """
 
     name: str
@@ -66,6 +78,7 @@ class EngineView:
     budget_s: float | None  # the step budget in force
     calls: tuple[SearchCall, ...] = ()  # the newest searches, after every 32 that have ended
     tokens: int = 0
+    stored: StoredKv | None = None
 
     @property
     def has_lists(self) -> bool:
@@ -125,7 +138,8 @@ class CycleView:
     `provisional` are the prompts that searches under way have brought forth since the last cycle;
     where it `speculates`, partial hits are looked at between the steps of a search. `stored` are
     those of requests that take chunks' KV from a store: they aren't computed ahead, but what lies
-    on disk of it can be read ahead, and was not yet for these passages.
+    on disk of it can be read ahead, and was not yet for these passages. They are made only when
+    they are chosen, so their `tokens` are 0.
     """
 
     now_s: float

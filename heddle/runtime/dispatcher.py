@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from heddle.core.commands import LeaveKv
 from heddle.core.errors import ConfigError
 from heddle.core.passages import Passage
 from heddle.core.payloads import (
@@ -279,8 +280,10 @@ class Dispatcher:
                     self._send(lane, self.requests[take.request_id], take, now_s)
 
     def withdraw(self, request: Request) -> None:
-        """Take back whatever waits or is in flight for a request."""
+        """Take back whatever waits or is in flight for a request, or is kept for it."""
         self.long_prompts.drop(request.id)
+        for load_id, port in request.loads.items():
+            port.send(LeaveKv(load_id))
         for lane in self.lanes.values():
             lane.scheduler.drop_request(request.id)
         self.tasks.cancel(request)
@@ -377,7 +380,7 @@ class Dispatcher:
         """Whether a request's prompts take stored KV, of which some lies on disk."""
         if not takes_stored_kv(request):
             return False
-        return self.lane_for(PrimitiveKind.PREFILLING).has_kv_on_disk
+        return self.lane_for(PrimitiveKind.PREFILLING).stored is not None
 
     def _end_asking(self, request: Request, prefill: PrimitiveRun) -> None:
         """Give up on a question that is still to be run: the prompt itself is sent now."""
@@ -401,7 +404,7 @@ class Dispatcher:
         assert isinstance(prompt, PrefillPayload), "a prefill is sent without a prompt"
         self._end_asking(request, prefill)
         guess = prefill.guess
-        prompt = replace(prompt, has_rider=True)
+        prompt = replace(prompt, has_rider=True, load_id=prefill.load_id)
         ahead = None if guess is None else guess.text_for(prompt.token_ids)
         if ahead is not None and not decode.written:
             self._show(request, decode, ahead)

@@ -4,10 +4,15 @@ import math
 from dataclasses import dataclass, field
 
 from heddle.core.frames import Frame, Load
-from heddle.core.gauges import CHUNK_KV_DISK_BYTES, CHUNK_KV_HOST_BYTES
+from heddle.core.gauges import (
+    CHUNK_KV_DISK_ONLY,
+    CHUNK_KV_DISK_ONLY_S,
+    CHUNK_KV_ENTRIES,
+    CHUNK_KV_TOKENS,
+)
 from heddle.core.ports import EnginePort
 from heddle.costs.throughput import ThroughputCurve
-from heddle.passes.cycle_view import EngineView
+from heddle.passes.cycle_view import EngineView, StoredKv
 from heddle.runtime.engine_scheduler import EngineScheduler
 from heddle.runtime.search_meter import SearchMeter
 
@@ -73,10 +78,14 @@ class Lane:
         return 0.0 if curve is None else curve.seconds(self.tokens_left)
 
     @property
-    def has_kv_on_disk(self) -> bool:
-        """Whether it holds stored KV that isn't all in host memory."""
+    def stored(self) -> StoredKv | None:
+        """The stored KV that it would have to read from disk; None where there is none."""
         gauges = {} if self.last is None else self.last.gauges
-        return gauges.get(CHUNK_KV_DISK_BYTES, 0.0) > gauges.get(CHUNK_KV_HOST_BYTES, 0.0)
+        entries = gauges.get(CHUNK_KV_DISK_ONLY, 0.0)
+        if entries < 1:
+            return None
+        tokens = gauges.get(CHUNK_KV_TOKENS, 0.0) / max(1.0, gauges.get(CHUNK_KV_ENTRIES, 0.0))
+        return StoredKv(gauges.get(CHUNK_KV_DISK_ONLY_S, 0.0) / entries, tokens)
 
     def learn_stage(self, seconds: float) -> None:
         """Fold in how long one task took from sending to its result [s]."""
@@ -115,6 +124,7 @@ class Lane:
             budget_s=self.budget_s,
             calls=self.searches.take(),
             tokens=self.tokens_left,
+            stored=self.stored,
         )
 
 

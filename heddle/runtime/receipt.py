@@ -163,6 +163,8 @@ class Receipt:
             stage that they are of was whole.
         kv_prefetches: requests to an engine to read the stored KV of passages while their search
             still ran.
+        kv_loads_used: chunks whose KV was read so, and that a prompt used.
+        kv_loads_wasted: chunks whose KV was read so, and that their prompt did not use.
         edits: what cycle passes changed of it while it was under way, in words.
         barriers: where a workflow function waited for a value, and the passes that could not act
             across it, as no pass saw its later calls before.
@@ -207,6 +209,8 @@ class Receipt:
     constrained_cut: int = 0
     rows_ahead: int = 0
     kv_prefetches: int = 0
+    kv_loads_used: int = 0
+    kv_loads_wasted: int = 0
     edits: tuple[str, ...] = ()
     barriers: tuple[str, ...] = ()
 
@@ -254,6 +258,8 @@ class ReceiptDraft:
     constrained_cut: int = 0
     rows_ahead: int = 0
     kv_prefetches: int = 0
+    kv_loads_used: int = 0
+    kv_loads_wasted: int = 0
     edits: list[str] = field(default_factory=list)
     barriers: list[str] = field(default_factory=list)
     ends: dict[str, FinishReason] = field(default_factory=dict)
@@ -271,6 +277,8 @@ class ReceiptDraft:
         self.preemptions += result.preemptions
         if result.fused is not None:
             self.kv_reuse.append(result.fused)
+            self.kv_loads_used += result.fused.loads_used
+            self.kv_loads_wasted += result.fused.loads_wasted
             self.fall_back(FallbackKind.CHUNK_KV, *result.fused.fallbacks)
         if prefill in self.splices:
             self.splices[prefill] = replace(
@@ -338,6 +346,8 @@ class ReceiptDraft:
             constrained_cut=self.constrained_cut,
             rows_ahead=self.rows_ahead,
             kv_prefetches=self.kv_prefetches,
+            kv_loads_used=self.kv_loads_used,
+            kv_loads_wasted=self.kv_loads_wasted,
             edits=tuple(self.edits),
             barriers=tuple(self.barriers),
         )

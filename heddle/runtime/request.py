@@ -108,7 +108,8 @@ class PrimitiveRun:
     the tokens of a decode that were shown before it was sent, by failed tries or by a guess that
     has won: it goes on behind them. `told` are
     the tokens that this try has reported so far; engines that report only text leave it empty.
-    `failed_on` names the engines of failed tries. It `has_started` once the node's start is public.
+    `load_id` names the `LoadKv` that was sent for a prefill. `failed_on` names the engines of
+    failed tries. It `has_started` once the node's start is public.
 
     `then` are the primitives that a cycle pass has made wait for it.
     `listed` are the items of a list that it writes, for readers that begin with them. While
@@ -130,6 +131,7 @@ class PrimitiveRun:
     prefill: "PrimitiveRun | None" = None
     guess: Guess | None = None
     won: Guess | None = None
+    load_id: int | None = None
     written: tuple[int, ...] = ()
     has_started: bool = False
     has_emitted: bool = False
@@ -191,7 +193,8 @@ class Request:
     Where a workflow function runs, `authors` maps keys to the primitives that wrote them; `opened`
     is its newest part, `has_waited` whether it has waited since, `has_read` whether its code has
     had the value of a call; it has returned the value of `returned_key`, or `returned_text`.
-    Prompts of requests with the same `cache_salt` share their KV.
+    Prompts of requests with the same `cache_salt` share their KV. `loads` are the ids of its
+    `LoadKv`, and the engines that they were sent to.
     """
 
     id: int
@@ -211,6 +214,7 @@ class Request:
     runs: dict[str, PrimitiveRun] = field(default_factory=dict)
     waiting_reads: dict[str, list[str]] = field(default_factory=dict)
     tasks: set[int] = field(default_factory=set)
+    loads: dict[int, EnginePort] = field(default_factory=dict)
     receipt: ReceiptDraft = field(default_factory=ReceiptDraft)
     steps: int = 0
     regions: int = 0

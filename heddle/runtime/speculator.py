@@ -227,16 +227,26 @@ class Speculator:
             now_s,
         )
 
-    def read_kv(self, edit: Prefetch) -> None:
-        """Have the engine read what is stored of a prompt's passages."""
+    def read_kv(self, edit: Prefetch, now_s: float) -> None:
+        """Have the engine read what is stored of a prompt's passages; the prompt is made here."""
         key = edit.provisional.key
-        offer = self._offers[key]
-        assert offer is not None, "a prompt that can't be made was chosen"
-        if self._read.get(key) == offer.look.chunk_ids:
+        look = self._looks[key]
+        if self._read.get(key) == look.chunk_ids:
             return  # another pass has chosen it, too
-        self._read[key] = offer.look.chunk_ids
-        offer.lane.port.send(LoadKv(offer.prompt))
-        offer.look.request.receipt.kv_prefetches += 1
+        self._read[key] = look.chunk_ids
+        self.requests.guard(look.request, now_s, self._send_load, look)
+
+    def _send_load(self, look: Look | Lead) -> None:
+        prompt = self._prompt(look)
+        if prompt is None:
+            return
+        request, prefill = look.request, look.prefill
+        if prefill.load_id is None:
+            prefill.load_id = self.dispatcher.tasks.new_id()
+        port = self.dispatcher.lane_for(PrimitiveKind.PREFILLING).port
+        request.loads[prefill.load_id] = port
+        port.send(LoadKv(prefill.load_id, prompt))
+        request.receipt.kv_prefetches += 1
 
     def write_on(self, edit: SpeculateDecode, now_s: float) -> None:
         """Send a decode behind a prompt that was sent ahead in this cycle; else do nothing."""
@@ -318,9 +328,7 @@ class Speculator:
         if self._read.get(key) == look.chunk_ids or not self.dispatcher.may_read_kv(look.request):
             return
         lane = self.dispatcher.lane_for(PrimitiveKind.PREFILLING)
-        offered = self._offer(key, look, lane, now_s)
-        if offered is not None:
-            found.append(offered)
+        found.append(_provisional(look, lane, 0, now_s))
 
     def _offer(self, key: Key, look: Look | Lead, lane: Lane, now_s: float) -> Provisional | None:
         """Offer a prompt with the passages of a look; None where it can't be made."""
@@ -331,17 +339,7 @@ class Speculator:
         if offer is None:
             return None
         self._offers[key] = offer = Offer(look, offer.prompt, lane)
-        return Provisional(
-            look.request.id,
-            look.prefill.primitive.name,
-            lane.port.name,
-            len(offer.prompt.token_ids),
-            look.probability,
-            look.rest_s(now_s),
-            chunk_ids=look.chunk_ids,
-            looks=look.number,
-            looks_stable=look.stable,
-        )
+        return _provisional(look, lane, len(offer.prompt.token_ids), now_s)
 
     def _prompt(self, look: Look | Lead) -> PrefillPayload | None:
         """Return the prompt with these hits; None where it takes long to make.
@@ -373,6 +371,20 @@ class Speculator:
         key = lead.collect.primitive.writes[0]
         prompt = self.dispatcher.lead(request, lead.prefill.primitive, key, store)
         return replace(prompt, reuse=request.kv_reuse) if takes_stored_kv(request) else prompt
+
+
+def _provisional(look: Look | Lead, lane: Lane, tokens: int, now_s: float) -> Provisional:
+    return Provisional(
+        look.request.id,
+        look.prefill.primitive.name,
+        lane.port.name,
+        tokens,
+        look.probability,
+        look.rest_s(now_s),
+        chunk_ids=look.chunk_ids,
+        looks=look.number,
+        looks_stable=look.stable,
+    )
 
 
 def _collected(store: ObjectStore, collect: PrimitiveRun, found: Sequence[Passage]) -> ObjectStore:

@@ -87,7 +87,7 @@ class Steering:
             case SpeculateDecode():
                 self.speculator.write_on(edit, now_s)
             case Prefetch():
-                self.speculator.read_kv(edit)
+                self.speculator.read_kv(edit, now_s)
 
     def _add_edge(self, edit: AddEdge) -> None:
         request = self.requests[edit.request_id]

@@ -52,6 +52,11 @@ class TaskTable:
     leases: dict[int, Lease] = field(default_factory=dict)
     _next_id: int = 1
 
+    def new_id(self) -> int:
+        """Return a number that nothing else sent has."""
+        self._next_id += 1
+        return self._next_id - 1
+
     def send(
         self,
         lane: Lane,
@@ -69,8 +74,7 @@ class TaskTable:
         It takes `credit_rows` credits; the lane reports progress every `report_every` units,
         0 = never.
         """
-        task_id = self._next_id
-        self._next_id += 1
+        task_id = self.new_id()
         primitive, port = run.primitive, lane.port
         identity = Identity(
             request.id, primitive.node, run.plan.depth, request.tenant, request.priority

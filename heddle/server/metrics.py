@@ -72,6 +72,12 @@ RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
         "heddle_kv_prefetches",
         "Requests to an engine to read stored KV while the search still ran.",
     ),
+    "kv_loads_used": Name(
+        "heddle_kv_loads_ahead_used", "Chunks read so whose KV the prompt then used."
+    ),
+    "kv_loads_wasted": Name(
+        "heddle_kv_loads_ahead_wasted", "Chunks read so whose KV the prompt did not use."
+    ),
     "texts_truncated": Name("heddle_texts_truncated", "Texts cut to the embedder's limit."),
     "texts_windowed": Name(
         "heddle_texts_windowed", "Texts longer than that limit, read in windows."
@@ -123,12 +129,15 @@ ENGINE_GAUGES: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
         Name(
             "heddle_kv_reuse_moves",
             "Entries since the engine started: loaded from disk, not loaded (the file was gone, "
-            "torn or foreign), not written (the disk or its queue was full).",
+            "torn or foreign), not written (the disk or its queue was full); read ahead of a "
+            "prompt and used since, or dropped before any use.",
         ),
         {
             "loaded": gauges.CHUNK_KV_LOADED,
             "not_loaded": gauges.CHUNK_KV_NOT_LOADED,
             "not_written": gauges.CHUNK_KV_UNWRITTEN,
+            "ahead_used": gauges.CHUNK_KV_AHEAD_USED,
+            "ahead_wasted": gauges.CHUNK_KV_AHEAD_WASTED,
         },
     ),
     (
@@ -140,6 +149,14 @@ ENGINE_GAUGES: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
 
 PLAIN_GAUGES: Final[Mapping[str, Name]] = {
     gauges.CHUNK_KV_ENTRIES: Name("heddle_kv_reuse_entries", "Stored KV of chunks."),
+    gauges.CHUNK_KV_TOKENS: Name("heddle_kv_reuse_tokens", "Tokens of all stored KV of chunks."),
+    gauges.CHUNK_KV_DISK_ONLY: Name(
+        "heddle_kv_reuse_disk_only", "Stored KV of chunks that host memory does not hold."
+    ),
+    gauges.CHUNK_KV_DISK_ONLY_S: Name(
+        "heddle_kv_reuse_disk_only_read_seconds",
+        "Predicted time to read these from disk, one after the other.",
+    ),
     gauges.POOL_WAITING: Name("heddle_pool_waiting", "Searches that wait for a slot of the pool."),
     gauges.INDEX_REVISION: Name("heddle_index_revision", "Corpus revision that the index covers."),
     gauges.INDEX_VECTORS: Name("heddle_index_vectors", "Vectors in the index: one for each chunk."),

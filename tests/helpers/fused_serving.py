@@ -101,10 +101,10 @@ class FusedServing:
         self.seconds_left = float("inf")  # to the deadline of what is sent from now on
         self._next = 0
 
-    def start(self, prompt, reuse=EVERYTHING, new_tokens=1, *, decodes=True, salt=""):
+    def start(self, prompt, reuse=EVERYTHING, new_tokens=1, *, decodes=True, salt="", load_id=None):
         """Send a prompt and, unless told otherwise, its decode; return the request's number."""
         number, self._next = self._next, self._next + 2
-        payload = PrefillPayload(prompt, salt, reuse)
+        payload = PrefillPayload(prompt, salt, reuse, load_id=load_id)
         self._admit(number, PrimitiveKind.PREFILLING, payload)
         if decodes:
             self.decode(number, new_tokens)

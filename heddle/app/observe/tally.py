@@ -39,6 +39,8 @@ RECEIPT_COUNTS: Final = (
     "constrained_cut",
     "rows_ahead",
     "kv_prefetches",
+    "kv_loads_used",
+    "kv_loads_wasted",
     "texts_truncated",
     "texts_windowed",
     "lists_probed",

@@ -16,6 +16,7 @@ from heddle.core.commands import (
     Amend,
     Cancel,
     Command,
+    LeaveKv,
     LoadKv,
     Release,
     Steer,
@@ -236,9 +237,12 @@ class LlmEngine:
                 self._amend(command)
             case Steer():
                 self._steer(command)
-            case LoadKv(prompt=prompt):
+            case LoadKv():
                 if self._fuser is not None:
-                    self._fuser.load(prompt)
+                    self._fuser.hold(command.load_id, command.prompt)
+            case LeaveKv(load_id=load_id):
+                if self._fuser is not None:
+                    self._fuser.leave(load_id)
             case Cancel():
                 self._cancel(command.task_id)
             case Release():
@@ -296,6 +300,7 @@ class LlmEngine:
         sequence.rank = self._rank(task, sequence)
         sequence.awaits_rider = payload.has_rider
         sequence.is_speculative = payload.is_speculative
+        sequence.load_id = payload.load_id
         sequence.deadline_s = self._clock.now_s() + task.seconds_left
         if task.optimizations is Optimizations.APPROX:
             sequence.reuse = payload.reuse
@@ -648,7 +653,13 @@ class LlmEngine:
             sequence.num_prompt_tokens,
             sequence.num_reused_tokens,
             sequence.preemptions,
-            sequence.fused and replace(sequence.fused, unprimed=sequence.unprimed),
+            sequence.fused
+            and replace(
+                sequence.fused,
+                unprimed=sequence.unprimed,
+                loads_used=sequence.loads_used,
+                loads_wasted=sequence.loads_wasted,
+            ),
         )
         self._report.done(sequence.id, result)
         if sequence.transfer is not None:

@@ -143,7 +143,8 @@ class Sequence:
     `transfer` is the task that waits to hand its KV to another lane. `awaits_rider`: nothing is
     computed before the task that continues it has come, `awaits_grammar`: nor before its decode's
     grammar is ready. `unprimed` are the corpus's
-    ids of its chunks that were to have primed KV and had none.
+    ids of its chunks that were to have primed KV and had none. Of the chunks that were read ahead
+    of it, by the loads of `load_id`, it has used `loads_used`, and `loads_wasted` not.
     """
 
     id: int
@@ -161,6 +162,9 @@ class Sequence:
     attention: AttentionLog | None = None
     captures: tuple[Capture, ...] = ()
     unprimed: tuple[int, ...] = ()
+    load_id: int | None = None
+    loads_used: int = 0
+    loads_wasted: int = 0
     deadline_s: float = math.inf
     num_exact_tokens_max: int | None = None
     token_ids: list[int] = field(default_factory=list)

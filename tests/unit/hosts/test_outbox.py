@@ -11,7 +11,7 @@ from heddle.hosts.messages import ToEngine
 def test_what_waits_is_bounded_and_cancels_always_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "BACKLOG_MAX", 2)
     waiting = outbox.Outbox("llm", lambda: None)
-    load = ToEngine("llm", LoadKv(PrefillPayload(())))
+    load = ToEngine("llm", LoadKv(7, PrefillPayload(())))
     assert [waiting.put(load) for _ in range(2)] == ["", ""]
     assert "lane llm does not read: 2 commands wait" in waiting.put(load)
     assert waiting.put(ToEngine("llm", Cancel(1))) == ""

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import queue
 import subprocess
 import sys
 import threading
@@ -196,27 +197,131 @@ def test_an_entry_evicted_from_host_memory_is_loaded_from_disk(tmp_path):
         check(store)
 
 
-def test_what_may_be_wanted_is_loaded_and_counts_as_no_use(tmp_path):
+def probes_of(*chunks):
+    return [keys_of(chunk).probes(0) for chunk in chunks]
+
+
+@contextmanager
+def gated_reads(monkeypatch):
+    """Yield the keys that are read, in order, and what lets one read after another end."""
+    begun, gate = queue.SimpleQueue(), threading.Semaphore(0)
+    read = ChunkFiles.read
+
+    def gated(self, name):
+        begun.put(name)
+        assert gate.acquire(timeout=30), "the read was never let go"
+        return read(self, name)
+
+    monkeypatch.setattr(ChunkFiles, "read", gated)
+    try:
+        yield begun, gate
+    finally:
+        gate.release(100)  # what still reads
+
+
+def test_what_may_be_wanted_is_read_one_by_one_and_counts_as_no_use(tmp_path, monkeypatch):
     filled(tmp_path, 1, 2)
     bell = Bell()
-    with opened(tmp_path, wake=bell) as store:
+    with (
+        opened(tmp_path, wake=bell, host_bytes_max=8 * ENTRY_BYTES) as store,
+        gated_reads(monkeypatch) as (begun, gate),
+    ):
         before = store.stats().hits
-        probes = [keys_of(chunk).probes(0) for chunk in (1, 2, 3)]
-        assert store.load(probes) == 2, "nothing is stored of the third"
-        assert store.load(probes) == 0, "they are on their way, or there"
-        for _ in range(2):
-            bell.wait()
-        assert {loaded.key for loaded in store.completed()} == {key(1), key(2)}
-        assert store.load(probes) == 0
+        store.hold(7, probes_of(1, 2, 3))
+        assert begun.get(timeout=30) == key(1)
+        assert begun.empty(), "the other thread is left to loads that a prompt waits for"
+        gate.release(2)
+        bell.wait()
+        assert begun.get(timeout=30) == key(2)
+        bell.wait()
+        assert store.completed() == (), "nobody waits for them"
         assert store.stats().hits == before
-        assert look(store, 1).tier is Tier.HOST
+        assert look(store, 1).tier is look(store, 2).tier is Tier.HOST
+        store.fetch(key(1))
+        assert store.leave(7) == {key(1), key(2)}
+        assert store.leave(7) == frozenset()
+        assert (store.stats().used_ahead, store.stats().wasted_ahead) == (1, 0)
         check(store)
 
 
-def test_loads_of_what_may_be_wanted_end_where_there_is_no_room(tmp_path):
+def test_a_load_that_a_prompt_waits_for_goes_before_those_that_none_does(tmp_path, monkeypatch):
+    """Neither the threads, nor the bound of loads, nor host memory are taken by the latter."""
+    filled(tmp_path, *range(1, 9))
+    bell = Bell()
+    with (
+        opened(
+            tmp_path, wake=bell, host_bytes_max=8 * ENTRY_BYTES, loads_max=2, loader_threads=1
+        ) as store,
+        gated_reads(monkeypatch) as (begun, gate),
+    ):
+        store.hold(7, probes_of(1, 2))
+        assert begun.get(timeout=30) == key(1)
+        assert store.fetch(key(3)) is store.fetch(key(4)) is Fetch.LOADING
+        gate.release(4)
+        for _ in range(4):
+            bell.wait()
+        order = [begun.get(timeout=30) for _ in range(3)]
+        assert order == [key(3), key(4), key(2)]
+        assert {loaded.key for loaded in store.completed()} == {key(3), key(4)}
+        check(store)
+
+
+def test_a_fetch_of_what_is_read_ahead_joins_it(tmp_path, monkeypatch):
+    filled(tmp_path, 1)
+    bell = Bell()
+    with opened(tmp_path, wake=bell) as store, gated_reads(monkeypatch) as (begun, gate):
+        store.hold(7, probes_of(1))
+        assert begun.get(timeout=30) == key(1)
+        assert store.fetch(key(1)) is Fetch.LOADING
+        gate.release()
+        bell.wait()
+        assert [loaded.key for loaded in store.completed()] == [key(1)]
+        assert begun.empty()
+        assert store.stats().used_ahead == 1
+
+
+def test_a_prompt_that_does_not_come_gives_its_reads_back(tmp_path, monkeypatch):
     filled(tmp_path, 1, 2, 3)
-    with opened(tmp_path, loads_max=1) as store:
-        assert store.load([keys_of(chunk).probes(0) for chunk in (1, 2, 3)]) == 1
+    bell = Bell()
+    with (
+        opened(tmp_path, wake=bell, host_bytes_max=12 * ENTRY_BYTES) as store,
+        gated_reads(monkeypatch) as (begun, gate),
+    ):
+        store.hold(7, probes_of(1, 2))
+        assert begun.get(timeout=30) == key(1)
+        store.hold(7, probes_of(3))  # its search has found something else
+        assert store.leave(7) == {key(1)}
+        gate.release()
+        bell.wait()
+        store.hold(8, probes_of(3))
+        assert begun.get(timeout=30) == key(3), "nothing is read for the prompt that is gone"
+        assert store._directory.ahead.bytes_held == ENTRY_BYTES
+
+
+def test_reads_ahead_hold_a_share_of_host_memory_and_drive_out_nothing_hotter(tmp_path):
+    """Eight fit. What is used more stays; what is held makes room for what a prompt waits for."""
+    filled(tmp_path, *range(1, 17))
+    bell = Bell()
+    with opened(tmp_path, wake=bell, host_bytes_max=8 * ENTRY_BYTES, half_life_s=1.0) as store:
+        for chunk in range(1, 8):
+            for _ in range(3):
+                look(store, chunk, now_s=9.0)
+            store.fetch(key(chunk))
+            bell.wait()
+            store.release(key(chunk))
+        store.completed()
+        store.hold(7, probes_of(9, 10, 11))
+        bell.wait()
+        assert store._directory.ahead.bytes_held == 2 * ENTRY_BYTES, "a quarter of host memory"
+        assert look(store, 9).tier is Tier.HOST
+        assert look(store, 10).tier is Tier.DISK, "hotter entries fill the rest"
+        for chunk in range(1, 8):  # all of them are in use: 9 makes room
+            store.fetch(key(chunk))
+        assert store.fetch(key(12)) is Fetch.LOADING
+        bell.wait()
+        stats = store.stats()
+        assert (stats.used_ahead, stats.wasted_ahead) == (0, 1)
+        check(store)
 
 
 def test_a_second_fetch_joins_the_load_and_counts_as_a_pin_of_its_own(tmp_path, monkeypatch):
@@ -527,6 +632,11 @@ def test_the_store_tells_its_state(tmp_path, monkeypatch):
             "chunk_kv_loaded": 1,
             "chunk_kv_not_loaded": 1,
             "chunk_kv_unwritten": 2,
+            "chunk_kv_tokens": 3 * TOKENS,
+            "chunk_kv_disk_only": 1,
+            "chunk_kv_disk_only_s": store._loader.read_s(files_in(tmp_path)[0].stat().st_size),
+            "chunk_kv_ahead_used": 0,
+            "chunk_kv_ahead_wasted": 0,
         }
 
 

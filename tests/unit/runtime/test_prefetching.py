@@ -2,8 +2,8 @@
 
 import pytest
 
-from heddle.core.commands import Admit, LoadKv
-from heddle.core.gauges import CHUNK_KV_DISK_BYTES, CHUNK_KV_HOST_BYTES
+from heddle.core.commands import Admit, LeaveKv, LoadKv
+from heddle.core.gauges import CHUNK_KV_DISK_ONLY, CHUNK_KV_DISK_ONLY_S
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import PrefillPayload
 from heddle.core.tasks import Optimizations
@@ -13,7 +13,7 @@ from tests.helpers.fake_ports import ManualClock
 from tests.helpers.running_searches import RunningSearches
 
 FUSED = {"optimizations": Optimizations.APPROX, "kv_reuse": KvReuse(ReusePolicy.FUSIONRAG, 0.15)}
-ON_DISK = {CHUNK_KV_DISK_BYTES: 2e9, CHUNK_KV_HOST_BYTES: 1e9}
+ON_DISK = {CHUNK_KV_DISK_ONLY: 100.0, CHUNK_KV_DISK_ONLY_S: 5.0}
 
 
 class Storing(RunningSearches):
@@ -36,6 +36,8 @@ def test_what_the_prompt_will_take_is_read_while_the_search_runs(oneshot):
     (prompt,) = (t.payload for t in bench.llm.tasks() if isinstance(t.payload, PrefillPayload))
     assert load.prompt.segments == prompt.segments
     assert (load.prompt.cache_salt, load.prompt.reuse) == ("a", FUSED["kv_reuse"])
+    assert prompt.load_id == load.load_id
+    assert bench.llm.sent(LeaveKv) == [LeaveKv(load.load_id)], "where it was not taken over"
     assert answer.receipt.kv_prefetches == 1
     assert answer.receipt.speculations == ()
 
@@ -48,6 +50,7 @@ def test_equal_looks_read_once_and_other_passages_are_read_anew(oneshot):
     bench.look(fraction=0.7)
     first, second = bench.llm.sent(LoadKv)
     assert first.prompt.token_ids != second.prompt.token_ids
+    assert first.load_id == second.load_id, "the second takes the place of the first"
     assert bench.ended(call).receipt.kv_prefetches == 2
 
 
@@ -55,11 +58,16 @@ def test_equal_looks_read_once_and_other_passages_are_read_anew(oneshot):
     ("gauges", "options"),
     [
         ({}, FUSED),
-        ({CHUNK_KV_DISK_BYTES: 1e9, CHUNK_KV_HOST_BYTES: 1e9}, FUSED),
+        ({CHUNK_KV_DISK_ONLY: 0.0, CHUNK_KV_DISK_ONLY_S: 0.0}, FUSED),
         (ON_DISK, {"optimizations": Optimizations.EXACT}),
         (ON_DISK, FUSED | {"optimizations": Optimizations.EXACT}),
     ],
-    ids=["no store", "all in memory", "exact", "reuse that is not allowed"],
+    ids=[
+        "no store",
+        "all in memory",
+        "exact",
+        "reuse that is not allowed",
+    ],
 )
 def test_nothing_is_read_where_nothing_on_disk_is_wanted(oneshot, gauges, options):
     bench = Storing(gauges)
@@ -72,9 +80,19 @@ def test_nothing_is_read_where_nothing_on_disk_is_wanted(oneshot, gauges, option
 def test_an_unlikely_look_reads_nothing(oneshot):
     bench = Storing()
     call = bench.submit(oneshot, **FUSED)
-    bench.look(probability=0.4)
+    bench.look(probability=0.1)
     assert bench.llm.sent(LoadKv) == []
     bench.ended(call)
+
+
+def test_a_request_that_ends_gives_its_reads_back(oneshot):
+    bench = Storing()
+    call = bench.submit(oneshot, **FUSED)
+    bench.look()
+    (load,) = bench.llm.sent(LoadKv)
+    assert bench.llm.sent(LeaveKv) == []
+    bench.cancel(call)
+    assert bench.llm.sent(LeaveKv) == [LeaveKv(load.load_id)]
 
 
 def test_the_pass_can_be_left_out_by_its_name(oneshot):

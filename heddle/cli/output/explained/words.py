@@ -84,7 +84,8 @@ def early_work(measured: Measured) -> Iterator[str]:
     if receipt.rows_ahead:
         yield f"embedded or searched for while their list was written: {receipt.rows_ahead}"
     if receipt.kv_prefetches:
-        yield f"reads of stored KV asked for while a search ran: {receipt.kv_prefetches}"
+        chunks = f"{receipt.kv_loads_used} chunks used, {receipt.kv_loads_wasted} not"
+        yield f"reads of stored KV asked for while a search ran: {receipt.kv_prefetches} ({chunks})"
     if receipt.speculations:
         used = sum(one.is_adopted for one in receipt.speculations)
         yield f"prompts computed ahead: {len(receipt.speculations)}, of which {used} were used"

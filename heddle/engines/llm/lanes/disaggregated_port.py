@@ -5,7 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from heddle.core.commands import Admit, Amend, Cancel, Command, KvSent, LoadKv, Release, Steer
+from heddle.core.commands import (
+    Admit,
+    Amend,
+    Cancel,
+    Command,
+    KvSent,
+    LeaveKv,
+    LoadKv,
+    Release,
+    Steer,
+)
 from heddle.core.credits import Credits
 from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame, Load
 from heddle.core.payloads import DecodePayload, PrefillPayload, SequenceKv, TransferPayload
@@ -126,7 +136,7 @@ class DisaggregatedPort:
                 prompt = self._prompts.pop(handle.id)
                 self._choice.let_go(handle.id)
                 self.lanes[prompt.lane].port.send(Release(prompt.handle))
-            case Steer() | LoadKv():
+            case Steer() | LoadKv() | LeaveKv():
                 for lane in self.lanes:
                     lane.port.send(command)
 

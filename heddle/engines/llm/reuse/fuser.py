@@ -95,8 +95,12 @@ class ChunkCache(Protocol):
         """Whether this very entry lies on disk, or is on its way there."""
         ...
 
-    def load(self, chunks: Iterable[Iterable[Probe]]) -> int:
-        """Start to load entries that are on disk alone; return how many."""
+    def hold(self, number: int, chunks: Iterable[Iterable[Probe]]) -> None:
+        """Read entries for a prompt to come, and keep them for it."""
+        ...
+
+    def leave(self, number: int) -> frozenset[bytes]:
+        """Keep nothing for a prompt any more; return the entries that were read for it."""
         ...
 
     @property
@@ -147,8 +151,9 @@ class ChunkExporter(QuestionScorer, Protocol):
 class Fuser:
     """Puts prompts on their way through fusion and takes them off it.
 
-    Mutates: a prompt's `fusion`, `fused`, `captures`, `unprimed` and `attention`; pins
-    entries of the store until `drop`. What questions that were run ahead look for is in `asked`.
+    Mutates: a prompt's `fusion`, `fused`, `captures`, `unprimed`, `attention`, and what it says of
+    its loads; pins entries of the store until `drop`. What questions that were run ahead look for
+    is in `asked`.
     """
 
     def __init__(self, cache: ChunkCache, exporter: ChunkExporter, fingerprint: str) -> None:
@@ -188,6 +193,14 @@ class Fuser:
         `prefill_token_s` a token and begins after `busy_s`, when the engine has finished other
         requests' work. The receipt says so.
         """
+        self._begin(prompt, now_s, prefill_token_s, busy_s)
+        if prompt.load_id is not None:
+            read = self._cache.leave(prompt.load_id)
+            prompt.loads_used = len(read.intersection(self._held.get(prompt.id, ())))
+            prompt.loads_wasted = len(read) - prompt.loads_used
+            prompt.load_id = None
+
+    def _begin(self, prompt: Prompt, now_s: float, prefill_token_s: float, busy_s: float) -> None:
         policy = prompt.reuse.policy
         layout = layout_of(prompt.segments)
         if layout is None or policy is ReusePolicy.FULL or not prompt.may_reuse:
@@ -224,16 +237,20 @@ class Fuser:
         if prompt.captures and logs and not prompt.row.spans:
             prompt.attention = AttentionLog(layout, [capture.start for capture in prompt.captures])
 
-    def load(self, prompt: PrefillPayload) -> int:
-        """Start to read what is stored of a prompt's chunks from disk; return how many are read.
+    def hold(self, load_id: int, prompt: PrefillPayload) -> None:
+        """Read what is stored of a prompt's chunks from disk, and keep it until the prompt comes.
 
-        For a prompt that may come: nothing waits, and nothing is pinned for it.
+        Nothing waits for these reads, and they wait for those that a prompt waits for.
         """
         layout = layout_of(prompt.segments)
         if layout is None or not prompt.reuse.is_approximate:
-            return 0
+            return
         keys = self.keys_of(prompt.token_ids, prompt.cache_salt, layout)
-        return self._cache.load(_probes(keys, layout, prompt.reuse))
+        self._cache.hold(load_id, _probes(keys, layout, prompt.reuse))
+
+    def leave(self, load_id: int) -> None:
+        """Keep nothing any more for a prompt that may come."""
+        self._cache.leave(load_id)
 
     def scores_ahead(self, prompt: Prompt) -> ScoredAhead:
         """Return what a fused prompt's question looks at, where it was run ahead of the prompt."""

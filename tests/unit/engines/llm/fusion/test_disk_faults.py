@@ -3,13 +3,13 @@
 import os
 import shutil
 import threading
+from dataclasses import replace
 
 import pytest
 
-from heddle.core.commands import LoadKv
+from heddle.core.commands import LeaveKv, LoadKv
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import PrefillPayload
-from heddle.engines.llm.reuse.fuser import Fuser
 from heddle.kv.chunk_files import ChunkFiles
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.three_chunks import (
@@ -127,20 +127,36 @@ def test_kv_that_is_loaded_ahead_of_its_prompt_is_there_when_it_comes(model, fol
     serving = open_on(model, folder)
     woken = threading.Event()
     serving.engine.subscribe(woken.set)
+    other = PrefillPayload(segments(PREFIX, [B], QUESTION), reuse=ALL)
     payload = PrefillPayload(segments(PREFIX, [A, NEW], QUESTION), reuse=ALL)
-    serving.engine.apply(LoadKv(payload))
-    assert woken.wait(10), "the load has not ended"
-    serving.drain()
+    for asked in (other, payload):
+        serving.engine.apply(LoadKv(7, asked))
+        assert woken.wait(10), "the load has not ended"
+        woken.clear()
+        serving.drain()
     assert serving.pinned_chunks == 0
-    number = serving.start(payload.segments, ALL)
+    number = serving.start(payload.segments, ALL, load_id=7)
     serving.drain()
     fused = serving.prefilled[number].fused
     assert fused.chunks == {"exact": 1, "miss": 1}
     assert fused.tokens_from_disk == 0
+    assert (fused.loads_used, fused.loads_wasted) == (1, 1), "the first guess had another chunk"
+    assert serving.store.stats().used_ahead == 1
 
 
-def test_exact_prompts_have_nothing_loaded(model, folder, open_on):
+def test_what_is_read_for_a_prompt_that_does_not_come_is_let_go(model, folder, open_on):
     serving = open_on(model, folder)
-    fuser = Fuser(serving.store, serving.worker, "tiny")
-    assert fuser.load(PrefillPayload(segments(PREFIX, [A], QUESTION))) == 0
-    assert fuser.load(PrefillPayload(segments(PREFIX, [A], QUESTION), reuse=ALL)) == 1
+    woken = threading.Event()
+    serving.engine.subscribe(woken.set)
+    exact = PrefillPayload(segments(PREFIX, [B], QUESTION))
+    serving.engine.apply(LoadKv(6, exact))
+    serving.engine.apply(
+        LoadKv(7, replace(exact, segments=segments(PREFIX, [A], QUESTION), reuse=ALL))
+    )
+    assert woken.wait(10), "the load has not ended"
+    held = serving.store._directory.ahead
+    assert held.bytes_held > 0
+    serving.engine.apply(LeaveKv(7))
+    serving.engine.apply(LeaveKv(8))  # never asked for
+    assert held.bytes_held == 0
+    assert serving.store.stats().loads == 1, "nothing is read for an exact prompt"
