@@ -49,6 +49,15 @@ class ExplainsItself(Protocol):
         ...
 
 
+@runtime_checkable
+class ExplainsCycles(Protocol):
+    """A cycle pass that can say why it asks for nothing. A pass may do without."""
+
+    def reason(self, view: CycleView) -> str:
+        """Return in plain words why `apply` returns nothing; empty where nothing was offered."""
+        ...
+
+
 class CyclePass(Protocol):
     """Looks at the wavefront of all requests, every scheduling cycle."""
 
@@ -125,13 +134,14 @@ class CycleCount:
 
     It was asked in `cycles` cycles and returned edits in `acted` of them; `gain_s` is the sum of
     the gains that these edits predicted [s]. `error` says why it is left out since, where it
-    failed.
+    failed. `reason` is the newest of why it did not act, where the pass says so.
     """
 
     cycles: int = 0
     acted: int = 0
     gain_s: float = 0.0
     error: str = ""
+    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -162,10 +172,14 @@ class PassRunner:
     seconds: dict[str, float] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     cycle_counts: dict[str, CycleCount] = field(default_factory=dict)
+    _explaining: dict[str, ExplainsCycles] = field(init=False)  # found once: a cycle is short
 
     def __post_init__(self) -> None:
         if self.on_failure not in ("fail", "keep"):
             raise ConfigError(f"on_failure must be fail or keep, got {self.on_failure!r}")
+        self._explaining = {
+            one.name: one for one in self.cycle_passes if isinstance(one, ExplainsCycles)
+        }
         check_pass_names(
             self.disabled, (*self.graph_passes, *self.requested_passes, *self.cycle_passes)
         )
@@ -215,6 +229,9 @@ class PassRunner:
             started_s = self.clock.now_s()
             try:
                 found = check_edits(view, cycle_pass.apply(view), edits)
+                explaining = None if found else self._explaining.get(cycle_pass.name)
+                if explaining is not None:
+                    count.reason = explaining.reason(view) or count.reason
             except (Exception, SystemExit) as error:  # a user's pass may do anything
                 log.exception("cycle pass %s failed and is left out from now on", cycle_pass.name)
                 self.failed.add(cycle_pass.name)

@@ -100,6 +100,7 @@ def cycle_effects(
             words = f"it failed, and was left out from then on: {count.error}"
         elif not count.acted:
             words = f"it did not act: in {count.cycles} cycles nothing promised a gain"
+            words += f"; {count.reason}" if count.reason else ""
         else:
             words = f"it acted in {count.acted} of {count.cycles} cycles"
         yield CycleEffect(name, count, words)

@@ -180,14 +180,21 @@ class TestCyclePasses:
             name = "now"
             edits = ()
 
+            words = "not now"
+
             def apply(self, view):
                 return self.edits
 
+            def reason(self, view):
+                return self.words
+
         counted = PassRunner(ManualClock(), graph_passes=(), cycle_passes=(Now(),))
+        counted.look(VIEW)
+        Now.words = ""  # nothing was offered
         counted.look(VIEW)
         Now.edits = (SetBudget("a", 1.0, 0.25), SetBudget("b", 1.0, 0.5))
         counted.look(VIEW)
-        assert counted.cycle_counts == {"now": CycleCount(2, 1, 0.75)}
+        assert counted.cycle_counts == {"now": CycleCount(3, 1, 0.75, reason="not now")}
 
     def test_a_failing_one_is_logged_and_left_out_from_then_on(self, caplog):
         class Explosive:

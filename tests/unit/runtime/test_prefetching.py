@@ -59,12 +59,14 @@ def test_equal_looks_read_once_and_other_passages_are_read_anew(oneshot):
     [
         ({}, FUSED),
         ({CHUNK_KV_DISK_ONLY: 0.0, CHUNK_KV_DISK_ONLY_S: 0.0}, FUSED),
+        ({CHUNK_KV_DISK_ONLY: 100.0, CHUNK_KV_DISK_ONLY_S: 0.01}, FUSED),
         (ON_DISK, {"optimizations": Optimizations.EXACT}),
         (ON_DISK, FUSED | {"optimizations": Optimizations.EXACT}),
     ],
     ids=[
         "no store",
         "all in memory",
+        "a disk as fast as memory",
         "exact",
         "reuse that is not allowed",
     ],

@@ -95,6 +95,10 @@ def test_a_pass_that_breaks_the_graph_is_named():
         (None, "it acts on the requests under way, so only a run shows it"),
         ({}, "no cycle has asked it"),
         ({"silent": CycleCount(5)}, "it did not act: in 5 cycles nothing promised a gain"),
+        (
+            {"silent": CycleCount(5, reason="the disk is fast")},
+            "it did not act: in 5 cycles nothing promised a gain; the disk is fast",
+        ),
         ({"silent": CycleCount(5, 2, 0.5)}, "it acted in 2 of 5 cycles"),
         (
             {"silent": CycleCount(5, 2, 0.5, "KeyError: 1")},
