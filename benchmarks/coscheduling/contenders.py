@@ -22,10 +22,12 @@ from heddle.passes.runner import PassRunner
 from heddle.runtime.batching import topology_aware
 from heddle.runtime.clock import SystemClock
 from heddle.runtime.counters import Counters
+from heddle.runtime.events import Answer, RequestEvent
 from heddle.runtime.handle import Handle
 from heddle.runtime.loop import RuntimeLoop
 from heddle.runtime.receipt import Receipt
 from heddle.runtime.region_plan import RegionPlanner
+from heddle.runtime.request import EventSink
 from heddle.runtime.runtime import Runtime
 from heddle.workflow.model_prompts import with_model_prompts
 from heddle.workflow.nodes import RetrievalNode
@@ -146,6 +148,7 @@ class HeddleServer:
         kv_reuse: how prompts use stored chunk KV; None = exact, they don't.
         reuse: counts what was reused.
         speculates: whether prompts are computed ahead; None = as the lanes' server would.
+        disabled: names of passes to leave out.
 
     Mutates: makes its runtime with the first driver, and anew where others note the generations.
     """
@@ -153,6 +156,7 @@ class HeddleServer:
     kv_reuse: KvReuse | None = None
     reuse: Reuse = field(default_factory=Reuse)
     speculates: bool | None = None
+    disabled: frozenset[str] = frozenset()
     _runtime: Runtime | None = None
     _noted_by: Generations | None = None
 
@@ -165,7 +169,7 @@ class HeddleServer:
     def _made(self, lanes: LaneSet, generations: Generations) -> Runtime:
         return Runtime(
             ports=[generations.seen(port) for port in lanes.ports],
-            planner=RegionPlanner(PassRunner(SystemClock())),
+            planner=RegionPlanner(PassRunner(SystemClock(), disabled=self.disabled)),
             policy=topology_aware,
             tokenizer=lanes.tokenizer,
             passages=lanes.store,
@@ -205,12 +209,23 @@ class HeddleDriver:
 
     async def answer(self, ask: Ask) -> str:
         """Answer one."""
+        return (await self.ask(ask, compiled(ask.workflow, ask.nprobe, self._lanes))).text
+
+    async def ask(
+        self, ask: Ask, workflow: Workflow, hear: EventSink = lambda event: None
+    ) -> Answer:
+        """Return the answer of a workflow to a question; `hear` hears of all that happens."""
         kv_reuse = self._server.kv_reuse
         handle = Handle(lambda: None)
+
+        def sink(event: RequestEvent) -> None:
+            hear(event)
+            handle.push(event)
+
         request_id = self._runtime.submit(
-            compiled(ask.workflow, ask.nprobe, self._lanes),
+            workflow,
             {"query": ask.question},
-            handle.push,
+            sink,
             now_s=self._clock.now_s(),
             tenant=self._salt,
             optimizations=Optimizations.EXACT if kv_reuse is None else Optimizations.APPROX,
@@ -220,7 +235,7 @@ class HeddleDriver:
         self._loop.wake()
         answer = await handle
         self._server.reuse.note(answer.receipt)
-        return answer.text
+        return answer
 
     async def end(self) -> None:
         """Leave the lanes to the next driver, as they were started.

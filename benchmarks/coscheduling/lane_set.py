@@ -16,6 +16,7 @@ from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.server_config import ServerConfig
 from heddle.core.ports import EnginePort
 from heddle.corpus.store import CorpusStore
+from heddle.engines.llm.build import LlmSettings
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.engines.vector.build import VectorSettings
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
@@ -74,6 +75,7 @@ def lane_set(
     index: Path,
     heavy: Path | None,
     calls: SearchCalls,
+    disk_bytes_per_s: float | None = None,
     **settings: object,
 ) -> Iterator[LaneSet]:
     """Start the lanes of a server; they end with the block.
@@ -82,12 +84,13 @@ def lane_set(
         index: the corpus.
         heavy: the folder of another index, which is searched in its place; None = the corpus's own.
         calls: how the vector engine takes the queries that wait.
+        disk_bytes_per_s: what stored KV is read at [bytes/s]; None = as fast as the disk is.
         settings: of the server.
     """
     config = ServerConfig.of("reader", index, settings)
     with CorpusStore.open(index) as store:
         plan = plan_server(config, store)
-        lanes = start_lanes(_specs(plan, heavy, calls))
+        lanes = start_lanes(_specs(plan, heavy, calls, disk_bytes_per_s))
         try:
             assert plan.generator is not None, "the settings name one"
             ports = tuple(port for lane in lanes for port in lane.ports.values())
@@ -98,14 +101,22 @@ def lane_set(
                 lane.close()
 
 
-def _specs(plan: ServerPlan, heavy: Path | None, calls: SearchCalls) -> Sequence[LaneSpec]:
+def _specs(
+    plan: ServerPlan, heavy: Path | None, calls: SearchCalls, disk_bytes_per_s: float | None
+) -> Sequence[LaneSpec]:
+    def serving(engine: EngineSpec) -> EngineSpec:
+        return _serving(_reading_at(engine, disk_bytes_per_s), plan, heavy, calls)
+
     lanes = lane_specs(replace(plan, embedding=(), readers=()))
-    return [
-        replace(
-            lane, engines=tuple(_serving(engine, plan, heavy, calls) for engine in lane.engines)
-        )
-        for lane in lanes
-    ]
+    return [replace(lane, engines=tuple(map(serving, lane.engines))) for lane in lanes]
+
+
+def _reading_at(engine: EngineSpec, disk_bytes_per_s: float | None) -> EngineSpec:
+    """Return an engine that reads stored KV at a rate, if it stores any."""
+    own = engine.settings
+    if not isinstance(own, LlmSettings):
+        return engine
+    return replace(engine, settings=replace(own, chunk_kv_bytes_per_s=disk_bytes_per_s))
 
 
 def _serving(

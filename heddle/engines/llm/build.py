@@ -39,7 +39,8 @@ class LlmSettings:
     weights, for decoding, on CPUs in float32. A step in the background, such as priming, aims to
     take `background_step_s` at most. `order` says whose prompt comes first. `threads` 0 leaves
     torch's setting as it is. `chunk_kv_bytes` of host memory keep the KV of retrieved chunks for
-    reuse, 0 = none, as `chunk_kv_encoding` says; `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`.
+    reuse, 0 = none, as `chunk_kv_encoding` says; `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`,
+    which benchmarks read at `chunk_kv_bytes_per_s` (None = as fast as it is).
     What is deleted from the corpus in `corpus_dir` is forgotten.
 
     Raises: ConfigError: a field is out of its range; the message names it.
@@ -60,6 +61,7 @@ class LlmSettings:
     corpus_dir: Path | None = None
     chunk_kv_dir: Path | None = None
     chunk_kv_disk_bytes: int = 0
+    chunk_kv_bytes_per_s: float | None = None
     background_step_s: float = BACKGROUND_STEP_S
     order: CallOrder = SHORTEST_FIRST
     threads: int = 0
@@ -216,6 +218,7 @@ def _chunk_store(settings: LlmSettings, fingerprint: str, device: "torch.device"
         directory,
         settings.chunk_kv_disk_bytes,
         settings.chunk_kv_encoding,
+        load_bytes_per_s=settings.chunk_kv_bytes_per_s,
         pins_host_memory=device.type == "cuda",
     )
     if settings.corpus_dir is None:
