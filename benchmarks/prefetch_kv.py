@@ -168,7 +168,7 @@ class Bench:
             self._corpus,
             self._heavy,
             SearchCalls.SUBSTAGES,
-            disk_bytes_per_s=None if disk is None else disk * MB,
+            None if disk is None else disk * MB,
             dtype="float32",
             optimizations="approx",
             kv_reuse_memory_bytes=MEMORY_BYTES,

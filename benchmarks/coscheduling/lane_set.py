@@ -76,6 +76,7 @@ def lane_set(
     heavy: Path | None,
     calls: SearchCalls,
     disk_bytes_per_s: float | None = None,
+    /,
     **settings: object,
 ) -> Iterator[LaneSet]:
     """Start the lanes of a server; they end with the block.
