@@ -117,7 +117,7 @@ def main() -> None:
     channel = Channel(_adopt(fd))
     try:
         start = _greeting(channel)
-        log_lines(f"%(levelname)s %(name)s (lane {name}): %(message)s")
+        log_lines(f"%(levelname)s %(name)s (lane {name}): %(message)s", start.log_format, name)
         logging.getLogger().setLevel(start.log_level)
         pulse = Pulse(channel, start.heartbeat_s)
         pulse.start()

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from heddle.core.commands import Command
 from heddle.core.frames import Frame
+from heddle.core.printing.log_lines import LogFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class LaneStart:
     epoch: int
     heartbeat_s: float
     log_level: int
+    log_format: LogFormat = LogFormat.TEXT
 
 
 @dataclass(frozen=True, slots=True)

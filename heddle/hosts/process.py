@@ -17,6 +17,7 @@ from types import MappingProxyType
 from heddle.core.commands import Admit, Command, Release
 from heddle.core.errors import ConfigError, HeddleError, InputError, InternalError, StorageError
 from heddle.core.frames import Failed, Frame
+from heddle.core.printing.log_lines import log_format
 from heddle.hosts.channel import Channel, ChannelClosed
 from heddle.hosts.lane_process import LaneProcess
 from heddle.hosts.lane_spec import LaneSpec
@@ -254,7 +255,11 @@ class ProcessLane:
     def _greet(self, channel: Channel) -> None:
         log_level = logging.getLogger("heddle").getEffectiveLevel()
         start = LaneStart(
-            self._pickled_spec, self._supervisor.epoch, self._limits.heartbeat_s, log_level
+            self._pickled_spec,
+            self._supervisor.epoch,
+            self._limits.heartbeat_s,
+            log_level,
+            log_format(),
         )
         with contextlib.suppress(ChannelClosed):  # it ended already; `_serve` sees that too
             channel.push(start)

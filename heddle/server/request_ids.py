@@ -12,6 +12,8 @@ from typing import Final
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from heddle.core.printing.log_lines import REQUEST_ID, JsonFormatter
+
 HEADER: Final = "X-Request-ID"
 PATH_CHARS: Final = 200  # of a path, in the log
 _GIVEN: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -56,9 +58,14 @@ class RequestIds:
             _current.reset(token)
 
 
+def current_request_id() -> str:
+    """Return the id of the request that is worked on; "" = none is."""
+    return _current.get()
+
+
 @contextmanager
 def request_ids_in_log() -> Iterator[None]:
-    """Put the id of the request that is worked on behind each line of the log, in this block."""
+    """Put the id of the request that is worked on into each line of the log, in this block."""
     before = [(handler, handler.formatter) for handler in logging.getLogger().handlers]
     for handler, formatter in before:
         handler.setFormatter(_WithRequestId(formatter or logging.Formatter()))
@@ -75,7 +82,11 @@ class _WithRequestId(logging.Formatter):
         self._inner = inner
 
     def format(self, record: logging.LogRecord) -> str:
-        line, request_id = self._inner.format(record), _current.get()
+        request_id = _current.get()
+        setattr(record, REQUEST_ID, request_id)
+        line = self._inner.format(record)
+        if isinstance(self._inner, JsonFormatter):
+            return line
         return f"{line} [request {request_id}]" if request_id else line
 
 

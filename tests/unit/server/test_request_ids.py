@@ -1,12 +1,15 @@
 """Every answer has its request's id, and so has every line of the log that it causes."""
 
 import asyncio
+import io
+import json
 import logging
 
 import httpx
 import pytest
 from starlette.responses import Response
 
+from heddle.core.printing.log_lines import JsonFormatter
 from heddle.server.request_ids import HEADER, RequestIds, request_ids_in_log
 
 log = logging.getLogger("heddle.tests")
@@ -59,3 +62,16 @@ def test_what_is_no_http_request_passes() -> None:
 
     asyncio.run(RequestIds(app)({"type": "lifespan"}, None, None))
     assert seen == ["lifespan"]
+
+
+def test_a_log_of_json_has_the_id_as_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(JsonFormatter())
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    with request_ids_in_log():
+        answers(("/", {HEADER: "abc-4"}))
+        log.warning("after it")
+    inside, *_, after = map(json.loads, written.getvalue().splitlines())
+    assert (inside["message"], inside["request_id"]) == ("at work", "abc-4")
+    assert "request_id" not in after
