@@ -145,11 +145,13 @@ class Controls:
             request.sink(TokenDelta(decode.primitive.node, ahead.text))
         if guess.prefilled is not None:
             request.receipt.take_prompt(prefill.primitive.name, guess.prefilled)
+            prefill.parts[0] = guess.prefilled
         for run in (prefill, decode):
             run.engine, run.ready_s, run.sent_s = guess.engine, now_s, now_s
         decode.prefill, decode.payload = prefill, DecodePayload(guess.task_id, config.sampling)
         remember(request, decode, ahead.result)
-        value = fold(decode.primitive, {0: ahead.result}, None, request.receipt)
+        decode.parts[0] = ahead.result
+        value = fold(decode.primitive, decode.parts, None, request.receipt)
         self.readiness.complete(request, prefill, None, now_s)
         self.readiness.complete(request, decode, value, now_s)
 

@@ -1,7 +1,7 @@
 """From an engine's results to a primitive's value: joins split rows, looks passages up."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -14,18 +14,22 @@ from heddle.core.ports import PassageSource
 from heddle.core.results import (
     Asked,
     FinishReason,
+    Extracted,
     Generated,
     Hits,
     Ingested,
+    Prefilled,
     Primed,
     RankedHits,
+    RemoteRun,
+    Reranked,
     Result,
     ToolResult,
     Vectors,
 )
 from heddle.graph.primitive import DecodeConfig, Primitive, SearchConfig
 from heddle.runtime.rank_fusion import fused
-from heddle.runtime.receipt import FallbackKind, ReceiptDraft
+from heddle.runtime.receipt import FallbackKind, ReceiptDraft, Span
 from heddle.runtime.written_list import as_lines
 
 
@@ -86,6 +90,28 @@ def text_value(written: Generated, is_list: bool, node: str, receipt: ReceiptDra
         note = f"node {node!r} wrote no line; its list has one empty"
         receipt.fall_back(FallbackKind.EMPTY_LIST, note)
     return lines or ("",)
+
+
+def with_tokens(span: Span, results: Iterable[Result]) -> Span:
+    """Return a primitive's span with the tokens that its results report."""
+    for result in results:
+        match result:
+            case Prefilled(tokens=read, tokens_reused=reused):
+                span = replace(span, tokens_read=read, tokens_reused=reused)
+            case Generated(remote=RemoteRun() as run):
+                span = replace(
+                    span,
+                    tokens_read=run.prompt_tokens,
+                    tokens_reused=run.prompt_tokens_reused,
+                    tokens_written=run.tokens,
+                    finish_reason=result.finish_reason,
+                    remote=f"{run.model} at {run.server}",
+                )
+            case Generated(token_ids=written, finish_reason=reason):
+                span = replace(span, tokens_written=len(written), finish_reason=reason)
+            case Vectors() | Reranked() | Extracted():
+                span = replace(span, tokens_read=span.tokens_read + result.tokens)
+    return span
 
 
 def _fold_plain(results: Sequence[Result], receipt: ReceiptDraft) -> object:

@@ -138,6 +138,7 @@ class FrameIntake:
         request, run = task.request, task.run
         if isinstance(result, Prefilled):
             request.receipt.take_prompt(run.primitive.name, result)
+            run.parts[0] = result
             self.readiness.complete(request, run, None, now_s)
             return
         if isinstance(run.primitive.config, SearchConfig):

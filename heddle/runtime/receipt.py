@@ -46,6 +46,12 @@ class Span:
         sent_s: when it was sent to the engine.
         done_s: when its result was back.
         rows: texts that were embedded or queries that were searched for; 1 for other kinds.
+        tokens_read: tokens that a model read for it: of its prompt, its texts or its passages;
+            0 where the engine reports none.
+        tokens_reused: of these, read from the prefix cache or from stored chunk KV.
+        tokens_written: tokens that a model wrote.
+        finish_reason: why its text ended; None = it wrote none.
+        remote: the model of another server that wrote it, as "model at address"; "" = none.
     """
 
     name: str
@@ -56,6 +62,11 @@ class Span:
     sent_s: float
     done_s: float
     rows: int = 1
+    tokens_read: int = 0
+    tokens_reused: int = 0
+    tokens_written: int = 0
+    finish_reason: FinishReason | None = None
+    remote: str = ""
 
 
 @dataclass(frozen=True, slots=True)
