@@ -16,9 +16,11 @@ from heddle.app.setting import ConfigField, fields_of
 from heddle.app.value_kind import Names
 from heddle.cli.command_parser import CommandParser
 from heddle.core.errors import ConfigError
+from heddle.core.printing.log_lines import LogFormat, set_log_format
 from heddle.server.http_config import HttpConfig
+from heddle.server.operation_config import OperationConfig
 
-CONFIGS: Final = (ServerConfig, HttpConfig)
+CONFIGS: Final = (ServerConfig, HttpConfig, OperationConfig)
 INDEX: Final = "index"
 # The settings that commands which only index or measure have flags for.
 MODEL_FIELDS: Final = ("generator", "context_tokens_max", "kv_cache_bytes")
@@ -120,6 +122,17 @@ def http_config(options: argparse.Namespace) -> HttpConfig:
     for choice in chosen.values():
         log.info("%s", choice)
     return HttpConfig.of({name: choice.value for name, choice in chosen.items()})
+
+
+def operation_config(options: argparse.Namespace) -> OperationConfig:
+    """Return how a server reports on itself; see `server_config`. The log follows it from here on.
+
+    Mutates: the handlers of the log.
+    """
+    chosen = choices(options, OperationConfig)
+    config = OperationConfig.of({name: choice.value for name, choice in chosen.items()})
+    set_log_format(LogFormat(config.log_format))
+    return config
 
 
 def choices(options: argparse.Namespace, config: type) -> Mapping[str, Choice]:

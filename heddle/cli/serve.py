@@ -15,7 +15,13 @@ from typing import Any, NoReturn
 
 from heddle.app.server import Server
 from heddle.cli.command_parser import CommandParser
-from heddle.cli.config_options import add_config, add_index, http_config, server_config
+from heddle.cli.config_options import (
+    add_config,
+    add_index,
+    http_config,
+    operation_config,
+    server_config,
+)
 from heddle.cli.running.advert import ServerAdvert, advertised
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import load_connectors, load_workflow
@@ -24,13 +30,14 @@ from heddle.server.drain import CLOSING_S, Drain
 from heddle.server.http_config import HttpConfig
 from heddle.server.keys.key_file import read_keys
 from heddle.server.keys.key_ring import KeyRing
+from heddle.server.listener import bound_socket, listen
+from heddle.server.operation_config import OperationConfig
 from heddle.server.request_ids import request_ids_in_log
 from heddle.server.tls import certificate_digest, tls_context
 from heddle.workflow.connectors import Connectors
 from heddle.workflow.ready_made import READY_MADE
 from heddle.workflow.workflow import Workflow
 
-BACKLOG = 128
 EXIT_CUT = 3  # requests were cut, because they took longer than --grace
 EXIT_LANE = 4  # a lane was given up
 
@@ -39,6 +46,7 @@ def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
     add_index(parser)
     add_config(parser, HttpConfig)
+    add_config(parser, OperationConfig)
     add_config(parser)
     parser.set_defaults(run=run)
 
@@ -58,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(
             f'serving needs the package {error.name}: pip install "heddle[server]"'
         ) from error
+    operation_config(options)
     front = http_config(options)
     config = server_config(options, needs=("index",))
     workflows = _workflows(front.workflows, load_connectors(sorted(front.connectors)))
@@ -72,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         FileIndexing(server) if front.allow_changes else nullcontext() as file_indexing,
         request_ids_in_log(),
     ):
-        _listen(listener, front)
+        listen(listener, front.host, front.port)
         host, port = listener.getsockname()[:2]
         advert = ServerAdvert.of(
             config,
@@ -82,19 +91,21 @@ def run(options: argparse.Namespace) -> int:
             certificate="" if tls is None else certificate_digest(Path(str(front.tls_cert))),
         )
         connection: Any = BoundedConnection if tls is None else partial(TlsConnection, tls)
+        app = create_app(
+            server,
+            workflows,
+            takes_changes=front.allow_changes,
+            requests_max=front.limit_concurrency,
+            allowed_hosts=front.allowed_hosts,
+            instance="" if advert is None else advert.instance,
+            drain=drain,
+            keys=keys,
+            inline_sources=front.inline_sources,
+            file_indexing=file_indexing,
+        )
         settings = uvicorn.Config(
-            create_app(
-                server,
-                workflows,
-                takes_changes=front.allow_changes,
-                requests_max=front.limit_concurrency,
-                allowed_hosts=front.allowed_hosts,
-                instance="" if advert is None else advert.instance,
-                drain=drain,
-                keys=keys,
-                inline_sources=front.inline_sources,
-                file_indexing=file_indexing,
-            ),
+            app,
+            log_config=None,  # its lines are ours
             log_level="warning",
             lifespan="off",
             http=connection,
@@ -159,22 +170,7 @@ def _bound_socket(front: HttpConfig) -> socket.socket:
     Raises:
         ConfigError: the address or the port can't be used, or is open to others without keys.
     """
-    host, port = front.host, front.port
-    try:
-        # With the protocol named, asyncio switches Nagle's algorithm off for each connection. Else
-        # a stream's first token waits up to 40 ms for the client's acknowledgement of its headers.
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
-        )[0]
-    except OSError as error:
-        raise ConfigError(f"--host {host!r} is no address of this machine: {error}") from error
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as error:
-        listener.close()
-        raise _unusable(host, port, error) from error
+    listener = bound_socket(front.host, front.port)
     try:
         _check_exposure(front, listener.getsockname()[0])
     except ConfigError:
@@ -194,20 +190,6 @@ def _check_exposure(front: HttpConfig, address: str) -> None:
         f"--host {front.host}: other machines may reach {address}, and every client would be "
         "served: give clients keys with --api-key-file FILE (heddle keys new makes one), or serve "
         "all of them with --insecure"
-    )
-
-
-def _listen(listener: socket.socket, front: HttpConfig) -> None:
-    try:
-        listener.listen(BACKLOG)
-    except OSError as error:  # somebody else bound the same port and was faster
-        raise _unusable(front.host, front.port, error) from error
-
-
-def _unusable(host: str, port: int, error: OSError) -> ConfigError:
-    return ConfigError(
-        f"--port {port} on {host} can't be used ({error.strerror}): "
-        "stop what uses it, or choose another --port"
     )
 
 

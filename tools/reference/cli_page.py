@@ -3,11 +3,10 @@
 import argparse
 from collections.abc import Iterator
 
-from heddle.app.server_config import ServerConfig
 from heddle.app.setting import fields_of
 from heddle.cli.command_parser import CommandParser
+from heddle.cli.config_options import CONFIGS
 from heddle.cli.main import COMMANDS, command_parser
-from heddle.server.http_config import HttpConfig
 from tools.reference.tables import table
 
 HEAD = """\
@@ -35,7 +34,7 @@ def cli_page() -> Iterator[str]:
 
 
 def _command(parser: CommandParser) -> Iterator[str]:
-    settings = {**fields_of(ServerConfig), **fields_of(HttpConfig)}
+    settings = {name: one for config in CONFIGS for name, one in fields_of(config).items()}
     actions = [one for one in parser._actions if "--help" not in one.option_strings]
     actions = [one for one in actions if "--help-all" not in one.option_strings]
     own = [one for one in actions if not _is_setting(one, settings)]

@@ -6,6 +6,7 @@ from itertools import groupby
 from heddle.app.server_config import ServerConfig
 from heddle.app.setting import ConfigField, fields_of
 from heddle.server.http_config import HttpConfig
+from heddle.server.operation_config import OperationConfig
 from tools.reference.tables import table
 
 HEAD = """\
@@ -49,6 +50,11 @@ def config_page() -> Iterator[str]:
     yield "Flags of `heddle serve`; Python has none of them."
     yield ""
     yield from _groups(fields_of(HttpConfig).values())
+    yield "## Settings of operation"
+    yield ""
+    yield "Flags of `heddle serve`, and `--log-format` of `heddle mcp`; Python has none of them."
+    yield ""
+    yield from _groups(fields_of(OperationConfig).values())
 
 
 def _groups(fields: Iterable[ConfigField]) -> Iterator[str]:
