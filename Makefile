@@ -14,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH ?= torch==2.13.0
-EXTRAS ?= server,reader,documents,dev
+EXTRAS ?= server,reader,documents,mcp,otel,dev
 # Two files of tests at a time: each process starts lanes of its own, about 2 GB. JOBS=0: one by one.
 # In the order of their folders: end_to_end has the longest files, and the short ones come last.
 JOBS ?= 2
@@ -47,7 +47,7 @@ $(STAMP): pyproject.toml constraints.txt $(addsuffix /pyproject.toml,$(MODELS)) 
 # of OpenAI's API. What needs
 # Chromium, Node, PostgreSQL or Ray is installed here, too, once there is any. See tests/README.md.
 setup-all:
-	$(MAKE) setup EXTRAS=server,reader,documents,dev,gpu,structured,clients STAMP=$(VENV)/.installed-all
+	$(MAKE) setup EXTRAS=server,reader,documents,mcp,otel,dev,gpu,structured,clients STAMP=$(VENV)/.installed-all
 	touch $(STAMP)
 
 demo: setup

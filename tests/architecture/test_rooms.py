@@ -16,7 +16,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 EXTRAS = PROJECT["optional-dependencies"]
 DEVELOPERS = {"dev", "clients"}  # tools that are run and clients of tests, not imported
 # Distributions whose module has another name; dashes are read as underscores.
-MODULES = {"faiss-cpu": "faiss", "python-docx": "docx", "python-pptx": "pptx"}
+MODULES = {
+    "faiss-cpu": "faiss",
+    "python-docx": "docx",
+    "python-pptx": "pptx",
+    "opentelemetry-sdk": "opentelemetry",
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
+}
 SOURCES = sorted((ROOT / "heddle").rglob("*.py"))
 CITATION = re.compile(r"docs/[\w./-]+\.md(?:#[\w-]+)?|\bADR (\d+)")
 

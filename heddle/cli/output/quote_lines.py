@@ -1,15 +1,13 @@
 """Quoted answers as text: the answer, its sentence, and where the sentence stands."""
 
 from collections.abc import Iterator
-from typing import Final
 
-from heddle.core.passages import Passage
-from heddle.core.printing.printable import printable_line, printable_text
+from heddle.core.printing.place_words import place_words
+from heddle.core.printing.printable import printable_text
 from heddle.core.quotations import NOT_FOUND, Quotation
 from heddle.runtime.events import Answer
 
 BOLD, PLAIN = "\033[1m", "\033[0m"
-HEADING_JOIN: Final = " > "
 
 
 def quote_lines(answer: Answer, *, is_styled: bool) -> Iterator[str]:
@@ -33,14 +31,6 @@ def quote_lines(answer: Answer, *, is_styled: bool) -> Iterator[str]:
             yield ""
             yield "Other places:"
         yield from _quotation_lines(quotation, is_styled=is_styled)
-
-
-def place_words(passage: Passage) -> str:
-    """Return where a passage stands: file, page and headings, or else its title."""
-    place = passage.place
-    where = str(place) or passage.document_id
-    heading = HEADING_JOIN.join(place.heading) or passage.title
-    return printable_line(f"{where}, {heading}" if heading and heading != where else where)
 
 
 def _quotation_lines(quotation: Quotation, *, is_styled: bool) -> Iterator[str]:

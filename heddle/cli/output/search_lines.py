@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from heddle.cli.output.best_lines import best_lines
-from heddle.cli.output.quote_lines import place_words
 from heddle.core.passages import Passage
+from heddle.core.printing.place_words import place_words
 from heddle.core.printing.printable import printable_text
 from heddle.server.wire import passage_json
 
