@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Self, Unpack
 
@@ -21,6 +22,7 @@ from heddle.app.indexing.documents import (
 )
 from heddle.app.models.model_files import ModelFiles
 from heddle.app.observe.health import health_of
+from heddle.app.observe.request_observer import RequestObserver, observed, observed_embedding
 from heddle.app.observe.server_state import ServerState
 from heddle.app.observe.tally import Tally
 from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport
@@ -125,6 +127,7 @@ class Server:
         self.config = config
         self.clock = SystemClock()
         self.trace = StepTrace()
+        self.observer: RequestObserver | None = None
         self._running = start(
             config,
             self.clock,
@@ -223,11 +226,12 @@ class Server:
             InputError, WorkflowError, ConfigError: the request can't be run as it is.
         """
         compiled = compiled_workflow(workflow)
-        request = Submission.of(
-            self.config, self._changed, compiled, inputs, options, self.chunking
-        )
-        self._constraints.check(request.workflow)
-        return self._running.thread.call(lambda: admit(self._running, request))
+        with observed(self.observer, compiled.name) as heard:
+            request = Submission.of(
+                self.config, self._changed, compiled, inputs, options, self.chunking
+            )
+            self._constraints.check(request.workflow)
+            return self._running.thread.call(lambda: admit(self._running, request, heard))
 
     def search(self, query: str, **options: Unpack[SearchOptions]) -> SearchResult:
         """Find passages, and wait for them; no model writes or quotes an answer.
@@ -307,7 +311,13 @@ class Server:
         asked = CheckedEmbedding.of(options)
         payload = EmbedPayload(checked_texts(texts), asked.role, asked.in_windows)
         running, default_s = self._running, self.config.deadline_s
-        return running.thread.call(lambda: admit_embedding(running, payload, asked, default_s))
+        return observed_embedding(
+            self.observer,
+            self.embedder_name,
+            lambda: running.thread.call(
+                lambda: admit_embedding(running, payload, asked, default_s)
+            ),
+        )
 
     def upsert(
         self,
@@ -435,7 +445,8 @@ class Server:
         Raises:
             HeddleError: the server is closed.
         """
-        return self._running.state()
+        state = self._running.state()
+        return state if self.observer is None else replace(state, traces=self.observer.counts)
 
     def close(self) -> None:
         """Cancel what is in flight, end the lanes, close the corpus. Can be called twice."""

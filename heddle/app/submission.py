@@ -9,6 +9,7 @@ from typing import Final, Self
 
 from heddle.app.application import App
 from heddle.app.assembly.start import RunningServer
+from heddle.app.observe.request_observer import heard_before, unheard
 from heddle.app.observe.tally import RequestWatch
 from heddle.app.remote.refusals import check_remote_request
 from heddle.app.request_options import CheckedEmbedding, CheckedRequest, RequestOptions
@@ -21,6 +22,7 @@ from heddle.core.results import Vectors
 from heddle.corpus.chunking import Chunking
 from heddle.corpus.store import CorpusStore
 from heddle.runtime.handle import Handle
+from heddle.runtime.request import EventSink
 from heddle.workflow.function import WorkflowFunction
 from heddle.workflow.nodes import PrimingNode, RetrievalNode
 from heddle.workflow.ragraph import RAGraph
@@ -83,8 +85,13 @@ class Submission:
         return cls(workflow, values, asked)
 
 
-def admit(running: RunningServer, request: Submission) -> Handle:
+def admit(running: RunningServer, request: Submission, heard: EventSink = unheard) -> Handle:
     """Admit a request to the runtime and return its handle; call it on the runtime's thread.
+
+    Args:
+        running: the server.
+        request: the checked request.
+        heard: hears each event before the handle does.
 
     Raises:
         Busy: too many requests are in flight; nothing was started.
@@ -98,7 +105,9 @@ def admit(running: RunningServer, request: Submission) -> Handle:
         running.thread.post(lambda: runtime.cancel(request_id, clock.now_s()))
 
     handle = Handle(cancel, request_id)
-    sink = handle.push if running.repriming is None else running.repriming.watched(handle.push)
+    sink = heard_before(heard, handle.push)
+    if running.repriming is not None:
+        sink = running.repriming.watched(sink)
     if running.memory is not None and not _primes(request.workflow):
         sink = running.memory.watched(sink)
     now_s = clock.now_s()

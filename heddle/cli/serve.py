@@ -24,6 +24,7 @@ from heddle.cli.config_options import (
 )
 from heddle.cli.running.advert import ServerAdvert, advertised
 from heddle.cli.start_server import start_server
+from heddle.cli.tracing import check_tracing, tracing
 from heddle.cli.workflow_source import load_connectors, load_workflow
 from heddle.core.errors import ConfigError
 from heddle.server.drain import CLOSING_S, Drain
@@ -66,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(
             f'serving needs the package {error.name}: pip install "heddle[server]"'
         ) from error
-    operation_config(options)
+    operation = operation_config(options)
+    check_tracing(operation)
     front = http_config(options)
     config = server_config(options, needs=("index",))
     workflows = _workflows(front.workflows, load_connectors(sorted(front.connectors)))
@@ -78,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
         _bound_socket(front) as listener,
         _sigterm_unwinds(drain),
         start_server(config) as server,
+        tracing(operation, server) as in_traces,
         FileIndexing(server) if front.allow_changes else nullcontext() as file_indexing,
         request_ids_in_log(),
     ):
@@ -104,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
             file_indexing=file_indexing,
         )
         settings = uvicorn.Config(
-            app,
+            in_traces(app),
             log_config=None,  # its lines are ours
             log_level="warning",
             lifespan="off",

@@ -207,6 +207,15 @@ class ServerCollector(Collector):
             yield from _repriming(state.repriming)
         if state.memory is not None:
             yield from _memory(state.memory)
+        if state.traces is not None:
+            yield _counter(
+                Name(
+                    "heddle_trace_spans",
+                    "Spans that were exported or refused; requests whose spans were dropped.",
+                ),
+                "outcome",
+                state.traces,
+            )
 
 
 class MetricsPage:

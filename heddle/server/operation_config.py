@@ -25,6 +25,13 @@ class OperationConfig:
         "exception; the log goes to stderr",
         group=OPERATION,
     )
+    otel: bool = setting(
+        False,
+        "export a trace of each request with OpenTelemetry",
+        details="the variables OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME and so on say where "
+        "to; traces hold no texts, and no names of tenants",
+        group=OPERATION,
+    )
 
     def __post_init__(self) -> None:
         for name, field in fields_of(OperationConfig).items():

@@ -62,6 +62,7 @@ def _server() -> Any:  # noqa: ANN401 - it has what a collector asks a server fo
             advised_requests_per_s=0.0,
             advice="",
         ),
+        traces={},
     )
     return SimpleNamespace(state=lambda: state)
 

@@ -103,7 +103,8 @@ class ServerState:
     `embedding`, `corpus` and `corpus_revision` are None where there is no corpus, `repriming` where
     nothing is primed anew, `memory` where no memory profile splits it. A request that is refused
     now may be let in after `predicted_wait_s`. `failed_passes` are left out, by name.
-    `cycle_passes` counts what each pass of the scheduling cycles has done, by name.
+    `cycle_passes` counts what each pass of the scheduling cycles has done, by name. `traces` counts
+    spans by what has become of them; None = none are made.
     """
 
     engines: Mapping[str, EngineState]
@@ -119,3 +120,4 @@ class ServerState:
     predicted_wait_s: float = 0.0
     failed_passes: tuple[str, ...] = ()
     cycle_passes: Mapping[str, CycleCount] = field(default_factory=dict)
+    traces: Mapping[str, int] | None = None

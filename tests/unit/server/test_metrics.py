@@ -89,6 +89,7 @@ def whole_state() -> ServerState:
         corpus_revision=42,
         memory=MemoryState(64, 2.0, 2.5, 1.0, 128, 3.0, "start again"),
         repriming=ReprimingState(waiting=3, primed=5, failed=1, dropped=2, problem=""),
+        traces={"exported": 11, "dropped": 12},
     )
 
 
@@ -126,6 +127,7 @@ def found() -> dict[tuple[str, ...], float]:
         (("heddle_requests_in_flight",), 6),
         (("heddle_corpus_damaged_chunks",), 3),
         (("heddle_corpus_scrubbed_chunks_total",), 70),
+        (("heddle_trace_spans_total", "dropped"), 12),
         (("heddle_requests_total", "answered", "normal"), 1),
         (("heddle_requests_total", "busy", "bulk"), 0),
         (("heddle_request_duration_seconds_bucket", "0.16", "normal"), 0),

@@ -1,0 +1,1 @@
+"""Requests as OpenTelemetry traces, by its conventions for generative AI."""
