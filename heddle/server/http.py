@@ -22,6 +22,7 @@ from heddle.app.server import Server
 from heddle.core.errors import Cancelled, HeddleError, InputError
 from heddle.core.results import Vectors
 from heddle.server.allowed_hosts import AllowedHosts
+from heddle.server.api_page.route import add_api_page
 from heddle.server.ask_request import AskRequest, read_ask
 from heddle.server.concurrency_limit import ConcurrencyLimit
 from heddle.server.document_request import DocumentRequest, change_json, read_document
@@ -268,6 +269,7 @@ def create_app(
         body, media_type = await asyncio.to_thread(page.render, accept)
         return Response(body, headers={"Content-Type": media_type})
 
+    add_api_page(app)
     return app
 
 

@@ -17,7 +17,7 @@ from heddle.server.keys.api_key import KeyScope
 from heddle.server.keys.key_ring import HeldKey, KeyRing
 from heddle.server.wire import encode_json, retry_headers, status_error_json
 
-OPEN: Final = frozenset({"/health", "/ready", "/version"})
+OPEN: Final = frozenset({"/health", "/ready", "/version", "/docs"})
 # None = any key. A path that isn't here needs the scope admin, so that none is open by mistake.
 NEEDED: Final[Mapping[str, KeyScope | None]] = {
     "/openapi.json": None,
