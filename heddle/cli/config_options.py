@@ -22,6 +22,7 @@ from heddle.server.operation_config import OperationConfig
 
 CONFIGS: Final = (ServerConfig, HttpConfig, OperationConfig)
 INDEX: Final = "index"
+DEFAULT: Final = "default"  # the source of a value that is given nowhere
 # The settings that commands which only index or measure have flags for.
 MODEL_FIELDS: Final = ("generator", "context_tokens_max", "kv_cache_bytes")
 REUSE_STORE_FIELDS: Final = ("kv_reuse_memory_bytes", "kv_reuse_encoding", "kv_reuse_disk_bytes")
@@ -101,19 +102,32 @@ def server_config(
                 f"{field.variable}, or as {field.key} in {FILE_NAME}"
             )
     given = {name: choice.value for name, choice in chosen.items() if only is None or name in only}
-    default = fields_of(ServerConfig)["generator"].default
-    settings: dict[str, Any] = {
-        "generator": default,
-        INDEX: None,
-        **defaults,
-        **given,
-        **fixed,
-    }
-    config = ServerConfig.of(settings.pop("generator"), settings.pop(INDEX), settings)
-    config, words = without_auto(config)
+    config, words = without_auto(_server_config({**defaults, **given, **fixed}))
     if words:
         print(f"--model auto {words}", file=sys.stderr)
     return config
+
+
+def _server_config(given: Mapping[str, object]) -> ServerConfig:
+    default = fields_of(ServerConfig)["generator"].default
+    settings: dict[str, Any] = {"generator": default, INDEX: None, **given}
+    return ServerConfig.of(settings.pop("generator"), settings.pop(INDEX), settings)
+
+
+def all_choices(options: argparse.Namespace) -> tuple[Choice, ...]:
+    """Return every setting of a command that serves, with its source; see `server_config`.
+
+    Raises:
+        ConfigError: a setting can't be used.
+    """
+    found: list[Choice] = []
+    for config in CONFIGS:
+        chosen = choices(options, config)
+        for name, field in fields_of(config).items():
+            found.append(chosen.get(name, Choice(field, field.default, DEFAULT)))
+    given = choices(options, ServerConfig)
+    _server_config({name: choice.value for name, choice in given.items()})  # together, too
+    return tuple(found)
 
 
 def http_config(options: argparse.Namespace) -> HttpConfig:

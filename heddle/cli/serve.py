@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import Iterable, Iterator
@@ -18,10 +19,12 @@ from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import (
     add_config,
     add_index,
+    all_choices,
     http_config,
     operation_config,
     server_config,
 )
+from heddle.cli.output.config_lines import config_lines
 from heddle.cli.running.advert import ServerAdvert, advertised
 from heddle.cli.start_server import start_server
 from heddle.cli.tracing import check_tracing, tracing
@@ -46,6 +49,12 @@ EXIT_LANE = 4  # a lane was given up
 def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
     add_index(parser)
+    parser.add_argument(
+        "--print-config",
+        action="store_true",
+        help="print every setting with its value and its source, in the form of heddle.toml, and "
+        "leave",
+    )
     add_config(parser, HttpConfig)
     add_config(parser, OperationConfig)
     add_config(parser)
@@ -54,6 +63,9 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until Ctrl-C (exit 130) or SIGTERM (exit 0, or 3 where requests were cut)."""
+    if options.print_config:
+        print("\n".join(config_lines(all_choices(options), os.environ)))
+        return 0
     try:
         # Late: an extra, which every other command does without.
         import uvicorn
