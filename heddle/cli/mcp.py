@@ -125,7 +125,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _check_loopback(host: str, listener: socket.socket) -> None:
-    """Refuse an address that other machines may reach: this server asks nobody for a key.
+    """Refuse an address that other machines may reach: this server asks no client for a key.
 
     The address that was bound counts: a name may stand for any.
     """

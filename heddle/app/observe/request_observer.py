@@ -12,7 +12,7 @@ from heddle.runtime.request import EventSink
 
 
 class RequestObserver(Protocol):
-    """An exporter of traces, or a like. What it does must not block and must not raise."""
+    """An exporter of traces, or the like. Its methods must not block and must not raise."""
 
     def begun(self, workflow: str) -> EventSink:
         """Hear that a request is submitted, on its caller's thread; return who hears its events."""

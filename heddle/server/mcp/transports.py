@@ -78,7 +78,7 @@ async def serve_http(server: McpServer[Any], listener: socket.socket) -> None:
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         timeout_graceful_shutdown=CLOSING_S,
     )
-    # uvicorn raises the signal that has ended it once more, for whoever handled it before.
+    # uvicorn raises the signal that has ended it once more, for the handler before its own.
     before = signal.signal(signal.SIGTERM, _leave)
     try:
         await uvicorn.Server(settings).serve(sockets=[listener])
