@@ -59,6 +59,8 @@ EXTRAS: Final = {
     "reader": "--model reader, a small LLM for the demo and for tests",
     "structured": "answers held to a JSON schema, a regex or a choice",
     "gpu": "the attention kernel for NVIDIA GPUs",
+    "mcp": "heddle mcp, tools for assistants",
+    "otel": "heddle serve --otel, traces",
 }
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^;]*(;.*extra\s*==\s*[\"'](?P<extra>[\w.-]+))?")
 

@@ -41,8 +41,11 @@ async def serve_stdio(server: McpServer[Any], close: Callable[[], Awaitable[None
         sys.stderr.flush()
         os._exit(code)
 
+    def begin_end(code: int) -> None:
+        endings.add(loop.create_task(end(code)))
+
     for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, EXIT_STOPPED)):
-        loop.add_signal_handler(number, lambda c=code: endings.add(loop.create_task(end(c))))
+        loop.add_signal_handler(number, begin_end, code)
     async with stdio_server() as (received, sent):
         await server.run(received, sent, server.create_initialization_options())
 

@@ -288,6 +288,8 @@ def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
         "reader": True,
         "structured": False,
         "gpu": False,
+        "mcp": True,
+        "otel": True,
     }  # and none that only developers want
     said = told(capsys, "--model", model, code=1)
     assert "server: heddle serve, answers over HTTP; not installed: " in said

@@ -4,13 +4,12 @@ import re
 
 import pytest
 
-from heddle.app.server_config import ServerConfig
 from heddle.app.setting import fields_of
+from heddle.cli.config_options import CONFIGS
 from heddle.cli.main import COMMANDS, command_parser
 from heddle.server.ask_request import AskRequest
 from heddle.server.document_request import DocumentRequest
 from heddle.server.embedding_request import EmbeddingRequest
-from heddle.server.http_config import HttpConfig
 from tools.plain_words import phrases_in
 from tools.reference.pages import PAGES, page_text
 
@@ -33,7 +32,7 @@ def test_the_help_of_a_command(name: str):
     check(parser.format_help())
 
 
-@pytest.mark.parametrize("config", [ServerConfig, HttpConfig])
+@pytest.mark.parametrize("config", CONFIGS)
 def test_the_help_of_settings(config: type):
     for field in fields_of(config).values():
         check(f"{field.setting.help}; {field.setting.details}; {field.words}")
