@@ -26,8 +26,8 @@ from heddle.cli.config_options import (
 )
 from heddle.cli.output.config_lines import config_lines
 from heddle.cli.running.advert import ServerAdvert, advertised
+from heddle.cli.serving.tracing import check_tracing, tracing
 from heddle.cli.start_server import start_server
-from heddle.cli.tracing import check_tracing, tracing
 from heddle.cli.workflow_source import load_connectors, load_workflow
 from heddle.core.errors import ConfigError
 from heddle.server.drain import CLOSING_S, Drain

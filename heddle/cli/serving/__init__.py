@@ -1,0 +1,1 @@
+"""Serving to assistants, and what belongs to serving alone."""
