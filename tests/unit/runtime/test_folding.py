@@ -20,12 +20,13 @@ from heddle.core.results import (
     Prefilled,
     RankedHits,
     RecallEstimate,
+    RemoteRun,
     ToolResult,
     Vectors,
 )
 from heddle.graph.primitive import DecodeConfig, EmbedConfig, Primitive, Read, SearchConfig
-from heddle.runtime.folding import fold
-from heddle.runtime.receipt import ReceiptDraft
+from heddle.runtime.folding import fold, with_tokens
+from heddle.runtime.receipt import ReceiptDraft, Span
 from tests.helpers.fake_ports import FakePassages
 
 
@@ -221,3 +222,36 @@ def test_a_result_that_is_no_value_is_a_bug():
     prefilled = Prefilled(KvHandle("llm", 1, 1), 1, 0)
     with pytest.raises(InternalError, match="Prefilled"):
         fold(plain, {0: prefilled}, None, ReceiptDraft())
+
+
+SPAN = Span("answer.decoding@0", "answer", PrimitiveKind.DECODING, "llm", 0.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("results", "tokens", "ended"),
+    [
+        ((Prefilled(KvHandle("llm", 1, 1), 100, 40),), (100, 40, 0), (None, "")),
+        ((Generated("a", (5, 6), FinishReason.LENGTH),), (0, 0, 2), (FinishReason.LENGTH, "")),
+        (
+            (
+                Generated(
+                    "a", (), FinishReason.STOP, remote=RemoteRun("http://h", "qwen", 9, 4, tokens=3)
+                ),
+            ),
+            (9, 4, 3),
+            (FinishReason.STOP, "qwen at http://h"),
+        ),
+        (
+            (Vectors(np.zeros((1, 4), np.float32), 7), Vectors(np.zeros((1, 4), np.float32), 8)),
+            (15, 0, 0),
+            (None, ""),
+        ),
+        ((), (0, 0, 0), (None, "")),
+    ],
+)
+def test_a_span_has_the_tokens_that_its_results_report(
+    results: tuple, tokens: tuple[int, int, int], ended: tuple[FinishReason | None, str]
+) -> None:
+    span = with_tokens(SPAN, results)
+    assert (span.tokens_read, span.tokens_reused, span.tokens_written) == tokens
+    assert (span.finish_reason, span.remote) == ended
