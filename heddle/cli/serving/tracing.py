@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from heddle import __version__
 from heddle.app.models.remote_name import is_remote
 from heddle.app.server import Server
 from heddle.core.errors import ConfigError
@@ -44,7 +45,7 @@ def tracing(operation: OperationConfig, server: Server) -> Iterator["Callable[[A
     from heddle.exporters.otel.otlp import otlp_tracer
     from heddle.server.trace_parents import TraceParents
 
-    tracer = otlp_tracer(_models(server))
+    tracer = otlp_tracer(_models(server), __version__)
     server.observer = tracer
     try:
         yield TraceParents

@@ -6,6 +6,6 @@ from heddle.exporters.otel.request_tracer import RequestTracer
 from heddle.exporters.otel.spans import Models
 
 
-def otlp_tracer(models: Models) -> RequestTracer:
+def otlp_tracer(models: Models, version: str) -> RequestTracer:
     """Return a tracer that sends to http://localhost:4318, unless the variables name another."""
-    return RequestTracer(OTLPSpanExporter(), models)
+    return RequestTracer(OTLPSpanExporter(), models, version=version)

@@ -14,7 +14,6 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.util.types import AttributeValue
 
-from heddle import __version__
 from heddle.core.results import Vectors
 from heddle.exporters.otel.span_queue import BATCH_S, QUEUE_MAX, SpanQueue
 from heddle.exporters.otel.spans import (
@@ -45,6 +44,7 @@ class RequestTracer:
     Args:
         exporter: takes the spans, on a thread of its own.
         models: the names of what the server works with.
+        version: of the program.
         queue_max: ended requests that wait for the exporter; more are dropped and counted.
         batch_s: how long requests are gathered before they are exported [s].
     """
@@ -54,17 +54,18 @@ class RequestTracer:
         exporter: SpanExporter,
         models: Models,
         *,
+        version: str = "",
         queue_max: int = QUEUE_MAX,
         batch_s: float = BATCH_S,
     ) -> None:
         self._models = models
         self._queue = SpanQueue(exporter, queue_max=queue_max, batch_s=batch_s)
-        named = Resource({SERVICE_NAME: SCOPE, "service.version": __version__})
+        named = Resource({SERVICE_NAME: SCOPE, "service.version": version})
         resource = named.merge(OTELResourceDetector().detect())  # OTEL_SERVICE_NAME counts more
         # The end of the process is the server's to bring about, not the library's.
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         provider.add_span_processor(self._queue)
-        self._tracer = provider.get_tracer(SCOPE, __version__)
+        self._tracer = provider.get_tracer(SCOPE, version)
 
     @property
     def counts(self) -> Mapping[str, int]:
