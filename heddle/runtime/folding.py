@@ -13,8 +13,8 @@ from heddle.core.passages import Passage
 from heddle.core.ports import PassageSource
 from heddle.core.results import (
     Asked,
-    FinishReason,
     Extracted,
+    FinishReason,
     Generated,
     Hits,
     Ingested,
