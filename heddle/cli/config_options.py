@@ -18,7 +18,7 @@ from heddle.cli.command_parser import CommandParser
 from heddle.core.errors import ConfigError
 from heddle.core.printing.log_lines import LogFormat, set_log_format
 from heddle.server.http_config import HttpConfig
-from heddle.server.operation_config import OperationConfig
+from heddle.server.operation.operation_config import OperationConfig
 
 CONFIGS: Final = (ServerConfig, HttpConfig, OperationConfig)
 INDEX: Final = "index"

@@ -34,8 +34,8 @@ from heddle.server.drain import CLOSING_S, Drain
 from heddle.server.http_config import HttpConfig
 from heddle.server.keys.key_file import read_keys
 from heddle.server.keys.key_ring import KeyRing
-from heddle.server.listener import bound_socket, listen
-from heddle.server.operation_config import OperationConfig
+from heddle.server.operation.listener import bound_socket, listen
+from heddle.server.operation.operation_config import OperationConfig
 from heddle.server.request_ids import request_ids_in_log
 from heddle.server.tls import certificate_digest, tls_context
 from heddle.workflow.connectors import Connectors

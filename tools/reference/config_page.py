@@ -6,7 +6,7 @@ from itertools import groupby
 from heddle.app.server_config import ServerConfig
 from heddle.app.setting import ConfigField, fields_of
 from heddle.server.http_config import HttpConfig
-from heddle.server.operation_config import OperationConfig
+from heddle.server.operation.operation_config import OperationConfig
 from tools.reference.tables import table
 
 HEAD = """\

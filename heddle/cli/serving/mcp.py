@@ -16,8 +16,8 @@ from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.errors import ConfigError, InputError
 from heddle.corpus.store import CorpusStore
 from heddle.server.http_config import PORT_MAX
-from heddle.server.listener import bound_socket, listen
-from heddle.server.operation_config import OperationConfig
+from heddle.server.operation.listener import bound_socket, listen
+from heddle.server.operation.operation_config import OperationConfig
 from heddle.workflow.workflow import Workflow
 
 ADDRESS_FORM: Final = "HOST:PORT"

@@ -9,7 +9,7 @@ from heddle import __version__
 from heddle.app.models.remote_name import is_remote
 from heddle.app.server import Server
 from heddle.core.errors import ConfigError
-from heddle.server.operation_config import OperationConfig
+from heddle.server.operation.operation_config import OperationConfig
 
 if TYPE_CHECKING:  # extras, which other commands do without
     from starlette.types import ASGIApp
@@ -43,7 +43,7 @@ def tracing(operation: OperationConfig, server: Server) -> Iterator["Callable[[A
         yield lambda app: app
         return
     from heddle.exporters.otel.otlp import otlp_tracer
-    from heddle.server.trace_parents import TraceParents
+    from heddle.server.operation.trace_parents import TraceParents
 
     tracer = otlp_tracer(_models(server), __version__)
     server.observer = tracer
