@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Final
 
-from heddle.app.assembly.pass_runner import pass_runner
 from heddle.app.explain.analysis import Analysis, analyze
 from heddle.app.explain.explanation import Explainer, Explanation
 from heddle.app.explain.predicted import StageLengths
@@ -34,12 +33,10 @@ from heddle.cli.workflow_source import (
 )
 from heddle.core.cache import cache_directory, read_json, write_json
 from heddle.core.errors import InputError
-from heddle.core.tasks import Optimizations
 from heddle.engines.vector.files.manifest import graph_path, read_manifest
 from heddle.engines.vector.ivf.early_stop.no_looks import why_never_of
 from heddle.exporters.perfetto import perfetto_trace
 from heddle.graph.render import render_mermaid, render_text
-from heddle.passes.ask_ahead import AskAhead
 from heddle.runtime.clock import SystemClock
 from heddle.workflow.workflow import Workflow
 
@@ -94,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     if options.analyze is not None:
         check_connectors(options.workflow, connectors)
     config = server_config(options, index=options.analyze)
-    explainer = _explainer(config)
+    explainer = Explainer.of(config, SystemClock(), StageLengths(_known_lengths()))
     analysis = None if options.analyze is None else _analyze(workflow, config, explainer, options)
     explanation = explainer.explain(workflow, analysis)
     draw = render_mermaid if options.mermaid else render_text
@@ -117,22 +114,6 @@ def _check(options: argparse.Namespace) -> None:
             raise InputError(f"{flag} needs a corpus to run the workflow on: add --analyze DIR")
     if options.runs is not None and not 1 <= options.runs <= RUNS_MAX:
         raise InputError(f"--runs must be from 1 to {RUNS_MAX}, got {options.runs}")
-
-
-def _explainer(config: ServerConfig) -> Explainer:
-    """Return what explains workflows as a server with this configuration treats them."""
-    mode = config.optimizations_max
-    asks = (
-        mode is Optimizations.APPROX
-        and config.kv_reuse.asks_alone
-        and not is_remote(config.generator)
-    )
-    return Explainer(
-        pass_runner(config, SystemClock()),
-        frozenset({AskAhead().name} if asks else ()),
-        has_passes=mode is not Optimizations.OFF,
-        known=StageLengths(_known_lengths()),
-    )
 
 
 def _known_lengths() -> dict[str, float]:

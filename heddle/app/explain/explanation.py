@@ -1,17 +1,24 @@
 """All that is known of a workflow: its regions, its passes, and what runs of it have measured."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
+from heddle.app.assembly.pass_runner import pass_runner
 from heddle.app.explain.analysis import Analysis
 from heddle.app.explain.pass_effects import CycleEffect, PassEffect, cycle_effects, graph_effects
 from heddle.app.explain.predicted import StageLengths
 from heddle.app.explain.regions import ExplainedRegion, regions_of, with_opened
+from heddle.app.models.remote_name import is_remote
+from heddle.app.server_config import ServerConfig
+from heddle.core.ports import Clock
+from heddle.core.tasks import Optimizations
 from heddle.exporters.critical_path import CriticalPath, critical_path
 from heddle.exporters.measured_run import MeasuredRun
 from heddle.exporters.stage_table import StageTable, middle_run, stage_table
 from heddle.graph.pgraph import PGraph
-from heddle.passes.runner import PassRunner
+from heddle.passes.ask_ahead import AskAhead
+from heddle.passes.runner import CycleCount, PassRunner
 from heddle.workflow.workflow import Workflow
 
 
@@ -86,17 +93,53 @@ class Explainer:
     has_passes: bool = True
     known: StageLengths = field(default_factory=StageLengths)
 
-    def explain(self, workflow: Workflow, analysis: Analysis | None) -> Explanation:
+    @classmethod
+    def of(cls, config: ServerConfig, clock: Clock, known: StageLengths | None = None) -> Self:
+        """Return what explains workflows as a server with this configuration treats them.
+
+        Args:
+            config: the server's.
+            clock: times the passes.
+            known: lengths of stages from earlier runs; None = none are known.
+        """
+        mode = config.optimizations_max
+        asks = (
+            mode is Optimizations.APPROX
+            and config.kv_reuse.asks_alone
+            and not is_remote(config.generator)
+        )
+        return cls(
+            pass_runner(config, clock),
+            frozenset({AskAhead().name} if asks else ()),
+            has_passes=mode is not Optimizations.OFF,
+            known=StageLengths() if known is None else known,
+        )
+
+    def explain(
+        self,
+        workflow: Workflow,
+        analysis: Analysis | None,
+        opened: Sequence[PGraph] = (),
+        counts: Mapping[str, CycleCount] | None = None,
+    ) -> Explanation:
         """Return what is known of a workflow.
+
+        Args:
+            workflow: what is explained.
+            analysis: runs of it; None = it was not run for this, and the next two say what is
+                known from a server's requests.
+            opened: regions, before any pass, that requests have opened.
+            counts: what each pass of the scheduling cycles has done, by name; None = not known.
 
         Raises:
             InternalError: a pass breaks a graph.
         """
         measured = None if analysis is None else _measured(analysis)
         lengths = self.known if measured is None else StageLengths.of(measured.table.rows)
-        regions = with_opened(regions_of(workflow), () if analysis is None else analysis.opened)
+        if analysis is not None:
+            opened, counts = analysis.opened, analysis.cycle_counts
+        regions = with_opened(regions_of(workflow), opened)
         runner = self.runner
-        counts = None if analysis is None else analysis.cycle_counts
         return Explanation(
             workflow=workflow.name,
             is_function=workflow.function is not None,
