@@ -576,6 +576,32 @@ class CorpusStore:
             ).fetchall()
         return tuple(ListedDocument(*row) for row in rows)
 
+    def listed_after(
+        self, after: tuple[str, str] | None, limit: int, tenant: str = "", contains: str = ""
+    ) -> tuple[ListedDocument, ...]:
+        """Return up to `limit` documents by id, those that searches of a tenant find.
+
+        Args:
+            after: id and tenant of a document: only those behind it; None = from the first one.
+            limit: how many, at most.
+            tenant: its documents are listed beside those of no tenant.
+            contains: text that the id or the title holds; small letters and capitals are the same
+                in ASCII; "" = any.
+        """
+        first_id, first_tenant = after or ("", "")
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT id, tenant, documents.title, file, collection, count(chunk_id)"
+                " FROM documents LEFT JOIN chunks USING (version)"
+                " WHERE version = (SELECT max(version) FROM documents AS other"
+                "  WHERE other.id = documents.id AND other.tenant = documents.tenant)"
+                " AND tenant IN ('', ?) AND (? OR (id, tenant) > (?, ?))"
+                " AND instr(lower(id || char(10) || documents.title), lower(?)) > 0"
+                " GROUP BY version ORDER BY id, tenant LIMIT ?",
+                (tenant, after is None, first_id, first_tenant, contains, limit),
+            ).fetchall()
+        return tuple(ListedDocument(*row) for row in rows)
+
     def stats(self) -> CorpusStats:
         """Count what is here."""
         with self._database.read() as connection:
