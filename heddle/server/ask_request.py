@@ -27,6 +27,10 @@ class AskRequest(RequestFields):
         "server has a model that writes",
     )
     stream: bool = Field(default=False, description="answer with server-sent events")
+    timeline: bool = Field(
+        default=False,
+        description="put `timeline` into the reply: stages, waits, and the critical path",
+    )
     max_tokens: int | None = Field(
         default=None,
         ge=1,

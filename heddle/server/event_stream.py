@@ -22,14 +22,21 @@ class EventStream(Response):
     Args:
         handle: the request's.
         on_event: called with each event before it is sent.
+        timeline: whether the answer has its timeline.
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, handle: Handle, on_event: Callable[[RequestEvent], None]) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        on_event: Callable[[RequestEvent], None],
+        *,
+        timeline: bool = False,
+    ) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._handle, self._on_event = handle, on_event
+        self._handle, self._on_event, self._timeline = handle, on_event, timeline
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream, as ASGI wants it."""
@@ -38,7 +45,7 @@ class EventStream(Response):
         async with cancelled_with_client(self._handle, receive):
             async for event in self._handle:
                 self._on_event(event)
-                name, data = event_json(event)
+                name, data = event_json(event, timeline=self._timeline)
                 frame = f"event: {name}\ndata: ".encode() + encode_json(data) + b"\n\n"
                 await send({"type": "http.response.body", "body": frame, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

@@ -172,7 +172,8 @@ def create_app(
         `distance`, `score`, `copies` and `place`: `file`, `page`, `heading`, `start` and `end`; in
         `copies` other places stands the same text) and `receipt`. Where the extractor answers,
         `quotes` has each answer word for word, with its `sentence`, `score`, place, and its
-        characters in the document; without one, `nearest` has the nearest places.
+        characters in the document; without one, `nearest` has the nearest places. With `timeline`
+        it has when each stage waited and ran, and the critical path.
 
         With `stream` it is a stream of server-sent events:
         `node_started`, `retrieved`, `token`, `node_finished`, and `answer` or `error` at the end.
@@ -182,11 +183,11 @@ def create_app(
         handle = await submit(server, workflow, asked.values, asked.options)
         meter = TokenMeter(request.scope)
         if asked.stream:
-            return EventStream(handle, meter.take)
+            return EventStream(handle, meter.take, timeline=asked.timeline)
         async with cancelled_with_client(handle, request.receive):
             answer = await handle
         meter.take(answer)
-        return _reply(200, answer_json(answer))
+        return _reply(200, answer_json(answer, timeline=asked.timeline))
 
     @app.post("/v1/search", response_model=None, openapi_extra=body_schema(SearchRequest))
     async def search(

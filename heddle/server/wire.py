@@ -23,6 +23,7 @@ from heddle.core.errors import (
 )
 from heddle.core.passages import Passage
 from heddle.core.quotations import Quotation
+from heddle.exporters.timeline import timeline_json
 from heddle.runtime.events import (
     Answer,
     NodeFinished,
@@ -98,14 +99,15 @@ def encode_json(value: Json) -> bytes:
     return _ENCODER.encode(value).encode()
 
 
-def answer_json(answer: Answer) -> Json:
-    """Return an answer with its quotes, its passages and its receipt."""
+def answer_json(answer: Answer, *, timeline: bool = False) -> Json:
+    """Return an answer with its quotes, its passages and its receipt, and perhaps its timeline."""
     return {
         "answer": answer.text,
         "quotes": [quotation_json(quotation) for quotation in answer.quotes],
         "nearest": [quotation_json(quotation) for quotation in answer.nearest],
         "passages": [passage_json(passage) for passage in answer.passages],
         "receipt": asdict(answer.receipt),
+        **({"timeline": timeline_json(answer.receipt)} if timeline else {}),
     }
 
 
@@ -148,8 +150,8 @@ def quotation_json(quotation: Quotation) -> Json:
     }
 
 
-def event_json(event: RequestEvent) -> tuple[str, Json]:
-    """Return an event's name in the stream and its data."""
+def event_json(event: RequestEvent, *, timeline: bool = False) -> tuple[str, Json]:
+    """Return an event's name in the stream and its data; an answer's perhaps with its timeline."""
     match event:
         case TokenDelta(node=node, text=text):
             return "token", {"node": node, "text": text}
@@ -160,7 +162,7 @@ def event_json(event: RequestEvent) -> tuple[str, Json]:
         case NodeFinished(node=node, turn=turn):
             return "node_finished", {"node": node, "turn": turn}
         case Answer():
-            return "answer", answer_json(event)
+            return "answer", answer_json(event, timeline=timeline)
         case RequestFailed(error=error):
             return "error", {**error_json(error), "status": error_status(error)}
 
