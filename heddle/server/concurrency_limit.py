@@ -16,7 +16,7 @@ from heddle.server.wire import (
     status_error_json,
 )
 
-UNCOUNTED: Final = frozenset({"/health", "/metrics", "/ready", "/version"})
+UNCOUNTED: Final = frozenset({"/health", "/metrics", "/ready", "/v1/live", "/version"})
 WAIT_S: Final = 1.0  # nobody knows when a client has read its answer
 BODIES_BYTES_MAX: Final = 256 << 20  # of requests whose bodies are still coming
 HEADERS_MAX: Final = 100

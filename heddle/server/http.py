@@ -42,6 +42,7 @@ from heddle.server.keys.key_ring import KeyRing
 from heddle.server.limits import REQUESTS_MAX
 from heddle.server.metrics import MetricsPage
 from heddle.server.openai.routes import add_openai
+from heddle.server.page.routes import add_page
 from heddle.server.request_ids import RequestIds
 from heddle.server.rerank_request import RerankRequest, ranking_json, read_rerank
 from heddle.server.search_request import SearchRequest, read_search
@@ -234,6 +235,7 @@ def create_app(
     _add_reranking(app, server)
     _add_documents(app, server, takes_changes=takes_changes)
     add_stores(app, Desk(server, file_indexing))
+    add_page(app, server, workflows, takes_changes=takes_changes)
 
     @app.get("/v1/workflows", response_model=None)
     async def names() -> Response:

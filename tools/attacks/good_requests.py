@@ -11,6 +11,7 @@ from tools.attacks.exchange import Request
 
 PAGES: Final = (
     "/v1/workflows",
+    "/v1/live",
     "/health",
     "/ready",
     "/version",
@@ -80,6 +81,7 @@ class GoodRequests:
         """Return a question to a workflow."""
         fields: dict[str, object] = {"question": self._question(), "workflow": workflow}
         self._draw(fields, "stream", (True, False))
+        self._draw(fields, "timeline", (True, False))
         self._draw(fields, "topk", (1, 2, 3))  # a prompt must fit the model
         self._draw(fields, "hybrid", (True, False, None))
         self._draw(fields, "optimizations", ("off", "exact"))

@@ -17,7 +17,9 @@ from heddle.server.keys.api_key import KeyScope
 from heddle.server.keys.key_ring import HeldKey, KeyRing
 from heddle.server.wire import encode_json, retry_headers, status_error_json
 
-OPEN: Final = frozenset({"/health", "/ready", "/version", "/docs"})
+# The page's files hold nothing of the corpus, and a browser loads them before it has a key.
+PAGE: Final = frozenset({"/", "/assets/page.js", "/assets/page.css", "/assets/icon.svg"})
+OPEN: Final = frozenset({"/health", "/ready", "/version", "/docs"}) | PAGE
 # None = any key. A path that isn't here needs the scope admin, so that none is open by mistake.
 NEEDED: Final[Mapping[str, KeyScope | None]] = {
     "/openapi.json": None,
@@ -31,6 +33,8 @@ NEEDED: Final[Mapping[str, KeyScope | None]] = {
     "/v2/rerank": KeyScope.ASK,
     "/rerank": KeyScope.ASK,
     "/v1/workflows": KeyScope.ASK,
+    "/v1/explain": KeyScope.ASK,
+    "/v1/live": KeyScope.ADMIN,
     "/v1/embeddings": KeyScope.EMBED,
     "/v1/documents": KeyScope.WRITE,
     "/v1/files": KeyScope.WRITE,

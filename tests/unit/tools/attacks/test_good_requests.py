@@ -39,7 +39,7 @@ def test_every_body_is_read_by_the_model_of_its_route() -> None:
 
 
 def test_all_routes_and_workflows_come_first() -> None:
-    found = drawn(CHANGES, count=22)
+    found = drawn(CHANGES, count=23)
     assert {request.route for request, _ in found} == ROUTES
     assert {workflow for _, workflow in found} == {"", *PRESETS}
 
