@@ -1,5 +1,7 @@
 # `make demo` and `make test` set everything up themselves: they need Python 3.11 or newer and a C compiler.
 #   setup, setup-all            install into .venv; setup-all adds what CI tests besides
+#   setup-browser               Chromium (by apt-get, as root), and the page's packages for Node
+#   page                        build the page of web/ into the package
 #   demo                        index a town's archive, answer 40 questions
 #   test, test-fast             the whole suite; all but the slow tests, in about three minutes
 #   check                       format, lint, types, test
@@ -28,6 +30,7 @@ MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
 .PHONY: attacks attacks-short soak-short fuzz soak chaos mutants plants reader extractor sim reference clean
+.PHONY: setup-browser page screenshots
 
 setup: $(STAMP)
 
@@ -43,12 +46,31 @@ $(STAMP): pyproject.toml constraints.txt $(addsuffix /pyproject.toml,$(MODELS)) 
 	rm -rf $(addsuffix /build,$(MODELS))
 	touch $(STAMP)
 
-# What tests need beyond `make test`: Triton, whose kernels run in its interpreter, and the clients
-# of OpenAI's API. What needs
-# Chromium, Node, PostgreSQL or Ray is installed here, too, once there is any. See tests/README.md.
-setup-all:
+# What tests need beyond `make test`: Triton, whose kernels run in its interpreter, the clients of
+# OpenAI's API, a browser and Node for the page. What needs PostgreSQL or Ray is installed here, too,
+# once there is any. See tests/README.md.
+setup-all: setup-browser
 	$(MAKE) setup EXTRAS=server,reader,documents,mcp,otel,dev,gpu,structured,clients STAMP=$(VENV)/.installed-all
 	touch $(STAMP)
+
+# A machine that has them already needs no apt-get.
+ROOT := $(if $(filter-out 0,$(shell id -u)),sudo)
+setup-browser: web/node_modules/.package-lock.json
+	command -v chromium || { $(ROOT) apt-get update -qq && \
+		$(ROOT) apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
+
+web/node_modules/.package-lock.json: web/package.json web/package-lock.json
+	command -v npm || { $(ROOT) apt-get update -qq && \
+		$(ROOT) apt-get install -y -qq --no-install-recommends nodejs npm; }
+	cd web && npm ci --no-audit --no-fund
+	touch $@
+
+page: web/node_modules/.package-lock.json
+	cd web && npm run build
+
+# The pictures of docs/page.md.
+screenshots: setup
+	$(BIN)/python -m tools.screenshots
 
 demo: setup
 	$(BIN)/heddle demo
