@@ -1,4 +1,4 @@
-"""What it is worth to read a prompt's stored chunks before the prompt is there."""
+"""The gain of reading a prompt's stored chunks before the prompt is there."""
 
 from dataclasses import dataclass
 

@@ -62,7 +62,7 @@ class ChunkLoader(Generic[JobT, ResultT]):
 
     @property
     def has_spare_thread(self) -> bool:
-        """Whether a read that nobody waits for leaves a thread to those that come meanwhile.
+        """Whether a read without a prompt that waits leaves a thread to those that come meanwhile.
 
         With a single thread, such reads begin only while there is no other.
         """
@@ -70,7 +70,7 @@ class ChunkLoader(Generic[JobT, ResultT]):
             return self._reads_waiting < max(1, self._threads - 1)
 
     def read_s(self, nbytes: int) -> float:
-        """Return how long one read of so many bytes takes with no other beside it [s]."""
+        """Return how long one read of this size takes with no other beside it [s]."""
         with self._lock:
             return self._times.predict_s(1, nbytes)
 

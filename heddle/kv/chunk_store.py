@@ -132,7 +132,7 @@ class ChunkStore:
         for loaded in store.completed(): ...             # when `wake` was called
         store.release(found.key)                         # once for each fetch that wasn't MISSING
 
-    Before a request's prompt is there, `hold` has what it will probably ask for read while no
+    Before a request's prompt is there, `hold` has its likely entries read while no
     prompt waits for a load, and `leave` ends that.
 
     Args:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 class LoadsAhead:
     """Entries that are held for prompts to come, by the number of each prompt's loads.
 
-    A prompt to come holds what it would find in host memory as well: reading one of its chunks must
+    A prompt to come also holds its chunks that lie in host memory: reading one of them must
     not drive out another. Not thread-safe.
 
     Args:

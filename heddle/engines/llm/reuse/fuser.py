@@ -151,7 +151,7 @@ class ChunkExporter(QuestionScorer, Protocol):
 class Fuser:
     """Puts prompts on their way through fusion and takes them off it.
 
-    Mutates: a prompt's `fusion`, `fused`, `captures`, `unprimed`, `attention`, and what it says of
+    Mutates: a prompt's `fusion`, `fused`, `captures`, `unprimed`, `attention`, and the counts of
     its loads; pins entries of the store until `drop`. What questions that were run ahead look for
     is in `asked`.
     """

@@ -1,4 +1,4 @@
-"""The field `response_format`: what it asks for, and what is refused by name."""
+"""The field `response_format`: the form that is asked for, and what is refused by name."""
 
 import pytest
 
