@@ -41,6 +41,7 @@ from heddle.server.keys.key_gate import KeyGate
 from heddle.server.keys.key_ring import KeyRing
 from heddle.server.limits import REQUESTS_MAX
 from heddle.server.metrics import MetricsPage
+from heddle.server.openai.api_error import ApiError
 from heddle.server.openai.routes import add_openai
 from heddle.server.page.routes import add_page
 from heddle.server.request_ids import RequestIds
@@ -51,7 +52,6 @@ from heddle.server.stores.doors import add_stores
 from heddle.server.stores.file_indexing import FileIndexing
 from heddle.server.submitting import submit, workflow_named
 from heddle.server.wire import (
-    ApiError,
     Json,
     answer_json,
     encode_json,

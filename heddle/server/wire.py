@@ -2,13 +2,10 @@
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import asdict
 from enum import Enum
 from http import HTTPStatus
 from typing import Final
-
-from starlette.exceptions import HTTPException
 
 from heddle.core.errors import (
     TOO_LONG,
@@ -67,31 +64,6 @@ STATUS_CODES: Final[dict[int, str]] = {
     431: "headers_too_large",
     503: "server_is_overloaded",
 }
-
-
-class ApiError(HTTPException):
-    """A refusal with a status of its own.
-
-    Args:
-        status: of HTTP.
-        message: for people: what is wrong, and the fix.
-        param: the field of the request; empty = none.
-        code: OpenAI's word for the kind of error; empty = the one that goes with the status.
-        headers: of the reply.
-    """
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        param: str = "",
-        code: str = "",
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(status, message, headers)
-        self.param = param
-        self.code = code
 
 
 def encode_json(value: Json) -> bytes:

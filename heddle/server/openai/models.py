@@ -12,7 +12,8 @@ from heddle.app.models.model_source import installed_models
 from heddle.app.models.smollm2 import SMOLLM2
 from heddle.app.server import Server
 from heddle.engines.remote.probe import shown_name
-from heddle.server.wire import ApiError, Json
+from heddle.server.openai.api_error import ApiError
+from heddle.server.wire import Json
 from heddle.workflow.workflow import Workflow
 
 CORPUS: Final = "corpus"
