@@ -13,22 +13,21 @@ medians over the turns. The same two of `library` stand behind.
 
 import json
 import statistics
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
-from benchmarks.support.stream_load import Asking, first_tokens_s
+from benchmarks.contenders.pace import Pace
+from benchmarks.support.contender_process import ContenderProcess, contender_process
+from benchmarks.support.stream_load import Asking, heard_streams
 
 STREAMS = 32
 TOKENS = 32
 FIRST_S = 0.02
 GAP_S = 0.01
+PACE = Pace(TOKENS, FIRST_S, GAP_S)
 ANSWER_S = FIRST_S + TOKENS * GAP_S
 QUESTION = "Who keeps the lighthouse on Rock 1? " + "The keeper writes the weather down. " * 40
-ROOT = Path(__file__).parents[1]
 PROXY_BODY: dict[str, object] = {
     "model": "fake",
     "stream": True,
@@ -45,31 +44,17 @@ class Turn:
     cpu_ms: float
 
 
-@dataclass
-class Process:
-    """A contender, or the fake endpoint."""
+def over_http(contender: ContenderProcess, asking: Asking, each: int) -> Turn:
+    """Run streams through a contender and return what they took."""
+    before_s = contender.cpu_s()
+    heard = heard_streams(asking, STREAMS, each, ANSWER_S)
+    return _turn([one.first_s for one in heard], contender.cpu_s() - before_s)
 
-    process: "subprocess.Popen[str]"
-    port: int
 
-    def ask(self, line: str) -> str:
-        """Send a line and return the line that answers it."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        print(line, file=self.process.stdin, flush=True)
-        return self.process.stdout.readline()
-
-    def over_http(self, asking: Asking, each: int) -> Turn:
-        """Run streams through it and return what they took."""
-        before_s = float(self.ask("cpu"))
-        firsts = first_tokens_s(asking, STREAMS, each, ANSWER_S)
-        cpu_s = float(self.ask("cpu")) - before_s
-        return _turn(firsts, cpu_s)
-
-    def as_library(self, each: int) -> Turn:
-        """Have it run streams by itself and return what they took."""
-        found = json.loads(self.ask(f"{STREAMS} {each} {ANSWER_S}"))
-        return _turn(found["firsts"], found["cpu_s"])
+def as_library(contender: ContenderProcess, each: int) -> Turn:
+    """Have a contender run streams by itself and return what they took."""
+    found = json.loads(contender.ask(f"{STREAMS} {each} {ANSWER_S}"))
+    return _turn(found["firsts"], found["cpu_s"])
 
 
 def run(quick: bool, seed: int) -> dict[str, object]:
@@ -78,20 +63,20 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     rows: list[dict[str, Turn]] = []
     with ExitStack() as ending:
         start = ending.enter_context
-        fake = start(_process("remote_endpoint", str(TOKENS), str(FIRST_S), str(GAP_S)))
+        fake = start(contender_process("remote_endpoint", *PACE.as_arguments))
         port = str(fake.port)
-        proxy = start(_process("remote_proxy", port))
+        proxy = start(contender_process("remote_proxy", port))
         library = start(
-            _process("remote_heddle", "library", port, str(STREAMS), str(TOKENS), QUESTION)
+            contender_process("remote_heddle", "library", port, str(STREAMS), str(TOKENS), QUESTION)
         )
-        served = start(_process("remote_heddle", "http", port, str(STREAMS), str(TOKENS)))
+        served = start(contender_process("remote_heddle", "http", port, str(STREAMS), str(TOKENS)))
         through = Asking(proxy.port, "/v1/chat/completions", PROXY_BODY, b'"content"')
         asked = Asking(served.port, "/v1/ask", HEDDLE_BODY, b"event: token")
         for number in range(turns + 1):
             row = {
-                "proxy": proxy.over_http(through, each),
-                "heddle": served.over_http(asked, each),
-                "library": library.as_library(each),
+                "proxy": over_http(proxy, through, each),
+                "heddle": over_http(served, asked, each),
+                "library": as_library(library, each),
             }
             if number:  # the first turn warms up
                 rows.append(row)
@@ -120,16 +105,3 @@ def _headline(rows: Sequence[dict[str, Turn]], name: str, prefix: str) -> dict[s
 
 def _turn(firsts: Sequence[float], cpu_s: float) -> Turn:
     return Turn(statistics.median(firsts) * 1e3, cpu_s / len(firsts) * 1e3)
-
-
-@contextmanager
-def _process(module: str, *arguments: str) -> Iterator[Process]:
-    command = [sys.executable, "-m", f"benchmarks.contenders.{module}", *arguments]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT)
-    assert process.stdout is not None
-    try:
-        yield Process(process, int(process.stdout.readline()))
-    finally:
-        process.terminate()
-        process.communicate()

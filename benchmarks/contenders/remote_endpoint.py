@@ -8,18 +8,10 @@ import asyncio
 import contextlib
 import json
 import sys
-from dataclasses import dataclass
+
+from benchmarks.contenders.pace import WORD, Pace
 
 MODEL = "fake"
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How an answer comes: its first token after `first_s`, the others `gap_s` apart."""
-
-    tokens: int
-    first_s: float
-    gap_s: float
 
 
 def _event(value: object) -> bytes:
@@ -61,10 +53,10 @@ async def _serve(pace: Pace, reader: asyncio.StreamReader, writer: asyncio.Strea
 
 async def _stream(pace: Pace, writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(pace.first_s)
-    writer.write(HEAD + _piece(" word", None))
+    writer.write(HEAD + _piece(WORD, None))
     for _ in range(pace.tokens - 1):
         await asyncio.sleep(pace.gap_s)
-        writer.write(_piece(" word", None))
+        writer.write(_piece(WORD, None))
     writer.write(_piece("", "stop") + END)
 
 
@@ -82,4 +74,4 @@ async def main(pace: Pace) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Pace(int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]))))
+    asyncio.run(main(Pace.of_arguments(*sys.argv[1:])))

@@ -5,11 +5,9 @@ A workflow of one generation is run by the whole runtime: admission, scheduling,
 
 import asyncio
 import json
-import socket
 import sys
 import time
 
-from benchmarks.contenders.cpu_clock import answer_cpu_questions
 from heddle.app.server import Server
 from heddle.runtime.events import TokenDelta
 from heddle.workflow.ragraph import END, START, RAGraph
@@ -27,19 +25,11 @@ def workflow(tokens: int) -> Workflow:
 
 def serve(server: Server, tokens: int) -> None:
     """Serve over HTTP until the process is ended."""
-    import uvicorn
-
+    from benchmarks.contenders.uvicorn_process import serve_app
     from heddle.server.bounded_connection import BoundedConnection
     from heddle.server.http import create_app
 
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(256)
-    print(listener.getsockname()[1], flush=True)
-    answer_cpu_questions()
-    app = create_app(server, {"write": workflow(tokens)})
-    settings = uvicorn.Config(app, log_level="warning", http=BoundedConnection)
-    uvicorn.Server(settings).run(sockets=[listener])
+    serve_app(create_app(server, {"write": workflow(tokens)}), http=BoundedConnection)
 
 
 async def _ask(server: Server, flow: Workflow, question: str) -> float:

@@ -5,6 +5,7 @@ import json
 import time
 from dataclasses import dataclass, field
 
+STREAM = b"HTTP/1.1 200"
 END = b"0\r\n\r\n"
 
 
@@ -25,6 +26,32 @@ class Asking:
         return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
 
 
+@dataclass(frozen=True)
+class Heard:
+    """One stream as its client heard it.
+
+    Args:
+        first_s: from the request to the first token [s].
+        whole_s: from the request to the end of the stream [s].
+        data: all bytes of the reply, its head too.
+    """
+
+    first_s: float
+    whole_s: float
+    data: bytes
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """The body as it was sent: HTTP's chunks, without the last, empty one."""
+        found, rest = [], self.data.partition(b"\r\n\r\n")[2]
+        while rest:
+            size, _, rest = rest.partition(b"\r\n")
+            end = int(size, 16)
+            found.append(rest[:end])
+            rest = rest[end + 2 :]
+        return found[:-1]
+
+
 @dataclass
 class Client(asyncio.Protocol):
     """One connection, which asks `left` times."""
@@ -32,9 +59,10 @@ class Client(asyncio.Protocol):
     asking: Asking
     left: int
     done: "asyncio.Future[None]"
-    firsts: list[float] = field(default_factory=list)
+    streams: list[Heard] = field(default_factory=list)
     started_s: float = 0.0
-    has_token: bool = False
+    first_s: float | None = None
+    data: bytearray = field(default_factory=bytearray)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask for the first time."""
@@ -44,10 +72,15 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Note the first token; at the end of a stream ask again."""
-        if not self.has_token and self.asking.token_marker in data:
-            self.has_token = True
-            self.firsts.append(time.perf_counter() - self.started_s)
+        self.data += data
+        if not self.data.startswith(STREAM):  # an error has no end that `END` would find
+            self.done.set_exception(ConnectionError(f"no stream: {bytes(self.data[:300])!r}"))
+            self.transport.abort()
+            return
+        if self.first_s is None and self.asking.token_marker in data:
+            self.first_s = time.perf_counter() - self.started_s
         if data.endswith(END):
+            self._note()
             self._ask()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -55,17 +88,23 @@ class Client(asyncio.Protocol):
         if not self.done.done():
             self.done.set_exception(ConnectionError("a stream was cut"))
 
+    def _note(self) -> None:
+        whole_s = time.perf_counter() - self.started_s
+        assert self.first_s is not None, f"a stream had no token: {bytes(self.data[:300])!r}"
+        self.streams.append(Heard(self.first_s, whole_s, bytes(self.data)))
+
     def _ask(self) -> None:
         if not self.left:
             self.done.set_result(None)
             self.transport.close()
             return
         self.left -= 1
-        self.has_token, self.started_s = False, time.perf_counter()
+        self.data.clear()
+        self.first_s, self.started_s = None, time.perf_counter()
         self.transport.write(self.asking.request)
 
 
-async def _run(asking: Asking, streams: int, each: int, spread_s: float) -> list[float]:
+async def _run(asking: Asking, streams: int, each: int, spread_s: float) -> list[Heard]:
     loop = asyncio.get_running_loop()
     clients = []
     for _ in range(streams):
@@ -74,13 +113,11 @@ async def _run(asking: Asking, streams: int, each: int, spread_s: float) -> list
         clients.append(client)
         await asyncio.sleep(spread_s / streams)
     await asyncio.gather(*(client.done for client in clients))
-    firsts = [seconds for client in clients for seconds in client.firsts]
-    assert len(firsts) == streams * each, "a stream had no token"
-    return firsts
+    return [heard for client in clients for heard in client.streams]
 
 
-def first_tokens_s(asking: Asking, streams: int, each: int, spread_s: float) -> list[float]:
-    """Return the time to the first token of each stream [s].
+def heard_streams(asking: Asking, streams: int, each: int, spread_s: float) -> list[Heard]:
+    """Run clients and return what they heard, stream by stream.
 
     Args:
         asking: what is asked.
