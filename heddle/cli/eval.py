@@ -59,15 +59,15 @@ COLUMNS = {
     "exact_match": "EM",
     "f1": "F1",
     "rouge_l": "R-L",
-    "faithfulness": "faith",
+    "word_overlap": "overlap",
     "answer_in_passages": "shown",
     "recall@1": "R@1",
     "recall@5": "R@5",
 }
 NOTES = (
     "Means over questions with 95 % bootstrap intervals; one without an answer counts as wrong.\n"
-    "R-L: ROUGE-L. faith: share of the answer's words that stand in the passages (no judge: an\n"
-    "upper bound). shown: an accepted answer stands in them. R@k: recall of gold passages."
+    "R-L: ROUGE-L. overlap: share of the answer's words that stand in the passages. shown: an\n"
+    "accepted answer stands in them. R@k: recall of gold passages."
 )
 
 

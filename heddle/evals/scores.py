@@ -6,7 +6,7 @@ from typing import Final
 
 from heddle.evals.metrics.bootstrap import Estimate, estimate_mean
 from heddle.evals.metrics.exact_match import exact_match, exact_match_of_all
-from heddle.evals.metrics.faithfulness import faithfulness
+from heddle.evals.metrics.word_overlap import word_overlap
 from heddle.evals.metrics.retrieval import answer_in_passages, recall_at
 from heddle.evals.metrics.rouge import rouge_1, rouge_l
 from heddle.evals.metrics.token_f1 import token_f1
@@ -22,7 +22,7 @@ METRICS: Final = (
     F1,
     "rouge_1",
     "rouge_l",
-    "faithfulness",
+    "word_overlap",
     "answer_in_passages",
     *(f"recall@{depth}" for depth in RECALL_DEPTHS),
     "recall",
@@ -63,7 +63,7 @@ def score(outcome: Outcome) -> Scored:
     values = dict.fromkeys(METRICS, None) | _quality(question, text, outcome.answer is None)
     if outcome.answer is not None:
         shown = outcome.answer.passages
-        values["faithfulness"] = faithfulness(text, shown)
+        values["word_overlap"] = word_overlap(text, shown)
         values["answer_in_passages"] = answer_in_passages(
             question.answers, shown, requires_all=question.requires_all_answers
         )

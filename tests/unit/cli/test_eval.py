@@ -71,7 +71,7 @@ def test_own_passages_and_the_shape_of_the_result(notes, serve, tmp_path, capsys
     assert result["settings"]["method"] == "full"
     assert [row["answer"] for row in result["rows"]] == ["Lisbon", "Madrid", "Cusco", "N'Djamena"]
     by_kind = {one["kind"]: one for one in result["by_kind"]}
-    assert by_kind["all"]["means"]["faithfulness"]["mean"] == 0.75
+    assert by_kind["all"]["means"]["word_overlap"]["mean"] == 0.75
     assert by_kind["all"]["means"]["answer_in_passages"]["mean"] == 1.0
 
 

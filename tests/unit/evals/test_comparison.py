@@ -23,7 +23,7 @@ def test_pairs_by_question_and_leaves_out_what_one_side_lacks(tmp_path):
     assert (exact.here.mean, exact.there.mean, exact.difference.mean) == (1.0, 0.25, 0.75)
     assert exact.difference.count == 4
     assert exact.is_clear
-    assert found["faithfulness"].difference.count == 3  # "yes" claims nothing
+    assert found["word_overlap"].difference.count == 3  # "yes" claims nothing
     assert "recall" not in found
 
 

@@ -23,7 +23,7 @@ def test_the_headline_of_a_set_graded_by_kind_is_shares():
 def test_the_headline_of_another_set_is_its_defined_means():
     found = headline(Dataset("x", ()), KINDS)
     assert found["exact_match"] == pytest.approx(2 / 3)
-    assert (found["questions"], found["failed"], found["faithfulness"]) == (3, 1, 1.0)
+    assert (found["questions"], found["failed"], found["word_overlap"]) == (3, 1, 1.0)
     assert "recall" not in found
 
 

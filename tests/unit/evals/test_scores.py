@@ -10,7 +10,7 @@ def test_a_retrieved_answer():
     assert set(values) == set(METRICS)
     assert values["exact_match"] == 0.0
     assert values["f1"] == values["rouge_1"] == values["rouge_l"] == pytest.approx(2 / 3)
-    assert values["faithfulness"] == 0.5
+    assert values["word_overlap"] == 0.5
     assert values["answer_in_passages"] == 1.0
     assert [values[name] for name in ("recall@1", "recall@5", "recall")] == [0.0, 1.0, 1.0]
 
@@ -33,7 +33,7 @@ def test_a_failure_is_wrong_even_where_nothing_would_be_right():
 def test_without_known_answers_only_the_passages_are_measured():
     values = scored("Lisbon", question(answers=()), (LISBON,)).values
     assert values["exact_match"] is None
-    assert values["faithfulness"] == 1.0
+    assert values["word_overlap"] == 1.0
 
 
 def test_all_answers_together():

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle.evals.metrics.faithfulness import faithfulness
+from heddle.evals.metrics.word_overlap import word_overlap
 from tests.unit.evals.answering import LISBON, PORTO
 
 
@@ -22,17 +22,17 @@ from tests.unit.evals.answering import LISBON, PORTO
     ],
 )
 def test_share_of_supported_words(answer, expected):
-    found = faithfulness(answer, (LISBON, PORTO))
+    found = word_overlap(answer, (LISBON, PORTO))
     assert found == (None if expected is None else pytest.approx(expected))
 
 
 def test_without_passages_nothing_is_supported():
-    assert faithfulness("Lisbon", ()) == 0.0
+    assert word_overlap("Lisbon", ()) == 0.0
 
 
 @given(st.text())
 def test_bounded_and_more_passages_support_no_less(answer):
-    fewer, more = faithfulness(answer, (LISBON,)), faithfulness(answer, (LISBON, PORTO))
+    fewer, more = word_overlap(answer, (LISBON,)), word_overlap(answer, (LISBON, PORTO))
     assert (fewer is None) == (more is None)
     if fewer is not None:
         assert 0.0 <= fewer <= more <= 1.0
