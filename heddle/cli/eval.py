@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from heddle.app.models.remote_models import RemoteModel, open_remote_judge
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_json, add_topk
@@ -24,6 +25,7 @@ from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.cache import write_json
 from heddle.core.errors import InputError
+from heddle.engines.remote.dialect import Abilities
 from heddle.evals.catalogue import NAMED, load_dataset
 from heddle.evals.comparison import (
     Difference,
@@ -36,18 +38,28 @@ from heddle.evals.comparison import (
 from heddle.evals.context import Case, Context, cases_for, given_passages, passage_cases, sample
 from heddle.evals.dataset import Dataset
 from heddle.evals.declining import quoting_headline
+from heddle.evals.judging.exhibit import Exhibit
+from heddle.evals.judging.judge import judge_answers
+from heddle.evals.judging.judgement import JudgedCounts, Judgement
 from heddle.evals.metrics.bootstrap import Estimate
 from heddle.evals.metrics.normalized_f1 import NormalizedF1
 from heddle.evals.quoting import given_quotes, hidden_answers
 from heddle.evals.record import (
     difference_record,
     headline,
+    judged_headline,
     kind_record,
     normalized_f1_record,
     row_record,
 )
 from heddle.evals.run import Outcome, run_cases
-from heddle.evals.scores import KindScores, Scored, score, scores_by_kind
+from heddle.evals.scores import (
+    JUDGED_FAITHFULNESS,
+    KindScores,
+    Scored,
+    score,
+    scores_by_kind,
+)
 from heddle.workflow.workflow import Workflow
 
 LIST = "list"
@@ -60,6 +72,7 @@ COLUMNS = {
     "f1": "F1",
     "rouge_l": "R-L",
     "word_overlap": "overlap",
+    JUDGED_FAITHFULNESS: "judged",
     "answer_in_passages": "shown",
     "recall@1": "R@1",
     "recall@5": "R@5",
@@ -67,7 +80,8 @@ COLUMNS = {
 NOTES = (
     "Means over questions with 95 % bootstrap intervals; one without an answer counts as wrong.\n"
     "R-L: ROUGE-L. overlap: share of the answer's words that stand in the passages. shown: an\n"
-    "accepted answer stands in them. R@k: recall of gold passages."
+    "accepted answer stands in them. judged: share of the answer's statements that a judge finds\n"
+    "supported by them. R@k: recall of gold passages."
 )
 
 
@@ -116,6 +130,12 @@ def add_arguments(parser: CommandParser) -> None:
     add("--seed", type=int, default=0, metavar="N", help="random seed; default: 0")
     add("--against", type=Path, metavar="FILE", help="earlier --json result to compare with")
     add("--reuse", type=Path, metavar="FILE", help="--json result of full reuse, for normalised F1")
+    add(
+        "--judge",
+        metavar="URL",
+        help="model of another server, as for --model, which says of each statement of an answer "
+        "whether the passages support it",
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -137,8 +157,10 @@ def run(options: argparse.Namespace) -> int:
     for one in earlier:
         require_comparable(one, dataset.name, questions)
     cases = cases_for(dataset, questions, context)
+    judge = None if options.judge is None else _judge(options.judge)
     outcomes, hidden = _run_all(config, workflow, cases, hides=options.unanswerable)
-    scored = [score(outcome) for outcome in outcomes]
+    judgements = (None,) * len(outcomes) if judge is None else _judgements(judge, outcomes)
+    scored = [score(*pair) for pair in zip(outcomes, judgements, strict=True)]
     quoted = quoting_headline(scored, hidden)
     if dataset.folder is not None:
         quoted = manuals_headline(outcomes, options.seed)
@@ -148,6 +170,11 @@ def run(options: argparse.Namespace) -> int:
     _print_scores(dataset, context, kinds)
     for name, value in quoted.items():
         print(f"{name}: {value:.3f}")
+    judged = JudgedCounts.of([one for one in judgements if one is not None])
+    if judge is not None:
+        mean = kinds[-1].means[JUDGED_FAITHFULNESS]
+        _print_judged(judged, mean, judgements)
+        quoted |= judged_headline(judged, mean)
     _print_compared(compared)
     _print_doubts(scored, kinds)
     if options.json is not None:
@@ -155,7 +182,33 @@ def run(options: argparse.Namespace) -> int:
             options.json,
             _record(options, config, workflow, dataset, context, scored, kinds, compared, quoted),
         )
-    return 0 if any(one.outcome.answer for one in scored) else 1
+    is_judged = judged.answers > 0 or not judged.unjudged
+    return 0 if any(one.outcome.answer for one in scored) and is_judged else 1
+
+
+def _judge(name: str) -> RemoteModel[Abilities]:
+    """Ask the server of a judge for its model, before a long run, and say where texts will go."""
+    judge = open_remote_judge(name)
+    print(judge.destination(), file=sys.stderr)
+    return judge
+
+
+def _judgements(
+    judge: RemoteModel[Abilities], outcomes: Sequence[Outcome]
+) -> tuple[Judgement | None, ...]:
+    """Return what the judge makes of each outcome; None = there is nothing to judge."""
+    exhibits = [Exhibit.of(outcome) for outcome in outcomes]
+    laid = [one for one in exhibits if one is not None]
+    with ProgressLines() as progress:
+        done = 0
+
+        def on_judged() -> None:
+            nonlocal done
+            done += 1
+            progress.update("judging", done, len(laid))
+
+        found = iter(judge_answers(judge, laid, on_judged))
+    return tuple(None if one is None else next(found) for one in exhibits)
 
 
 def _context(options: argparse.Namespace, dataset: Dataset) -> Context:
@@ -314,6 +367,24 @@ def _print_doubts(scored: Sequence[Scored], kinds: Sequence[KindScores]) -> None
         print("no gold passage was retrieved: is the index made of this data?", file=sys.stderr)
 
 
+def _print_judged(
+    counts: JudgedCounts, mean: Estimate | None, judgements: Sequence[Judgement | None]
+) -> None:
+    if mean is not None:
+        print(
+            f"judged faithfulness: {mean.mean:.3f}, 95 % interval {mean.low:.3f} … {mean.high:.3f} "
+            f"({counts.supported} of {counts.statements} statements supported, "
+            f"in {counts.answers} answers)"
+        )
+    errors = [one.words for one in judgements if one is not None and one.unjudged]
+    if errors:
+        print(
+            f"not judged: {counts.unjudged} (malformed replies: {counts.malformed}, no reply: "
+            f"{counts.failed}), such as: {errors[0]}",
+            file=sys.stderr,
+        )
+
+
 def _record(
     options: argparse.Namespace,
     config: ServerConfig,
@@ -341,6 +412,7 @@ def _record(
             "ratio": config.kv_reuse.ratio,
             "primed": config.kv_reuse.primed,
             "model": str(config.generator),
+            "judge": options.judge,
         },
         "rows": [row_record(one) for one in scored],
         "by_kind": [kind_record(one) for one in kinds],

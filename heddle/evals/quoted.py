@@ -28,6 +28,11 @@ def is_found(outcome: Outcome) -> bool:
     return quotations is not None and bool(quotations.found)
 
 
+def is_declined(outcome: Outcome) -> bool:
+    """Whether a model that quotes has said that the passages hold no answer."""
+    return _quotations(outcome) is not None and not is_found(outcome)
+
+
 def _quotations(outcome: Outcome) -> Quotations | None:
     value = outcome.answer.slots.get(QUOTES) if outcome.answer else None
     return value if isinstance(value, Quotations) else None

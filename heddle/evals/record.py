@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from heddle.evals.comparison import Difference
 from heddle.evals.dataset import Dataset
+from heddle.evals.judging.judgement import JudgedCounts, Judgement
 from heddle.evals.metrics.bootstrap import Estimate
 from heddle.evals.metrics.normalized_f1 import NormalizedF1
-from heddle.evals.scores import ALL_KINDS, EXACT_MATCH, KindScores, Scored
+from heddle.evals.scores import ALL_KINDS, EXACT_MATCH, JUDGED_FAITHFULNESS, KindScores, Scored
 
 Json = dict[str, object]
 
@@ -26,7 +27,30 @@ def row_record(scored: Scored) -> Json:
         "prompt_tokens": answer.receipt.prompt_tokens if answer else None,
         "latency_s": answer.receipt.latency_s if answer else None,
         "scores": dict(scored.values),
+        "judgement": judgement_record(scored.judgement) if scored.judgement else None,
     }
+
+
+def judgement_record(judgement: Judgement) -> Json:
+    """Return an answer's statements with their verdicts, or why there are none."""
+    pairs = zip(judgement.statements, judgement.verdicts, strict=True)
+    return {
+        "statements": [{"statement": text, "is_supported": verdict} for text, verdict in pairs],
+        "unjudged": judgement.unjudged.value if judgement.unjudged else None,
+        "error": judgement.words,
+    }
+
+
+def judged_headline(counts: JudgedCounts, mean: Estimate | None) -> dict[str, float]:
+    """Return the flat numbers of a judged run; without any verdict there is no faithfulness."""
+    numbers: dict[str, float] = {
+        "judged_answers": counts.answers,
+        "judged_statements": counts.statements,
+        "supported_statements": counts.supported,
+        "unjudged_malformed": counts.malformed,
+        "unjudged_failed": counts.failed,
+    }
+    return numbers if mean is None else {JUDGED_FAITHFULNESS: mean.mean, **numbers}
 
 
 def kind_record(scores: KindScores) -> Json:

@@ -4,18 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from heddle.evals.judging.judgement import Judgement
 from heddle.evals.metrics.bootstrap import Estimate, estimate_mean
 from heddle.evals.metrics.exact_match import exact_match, exact_match_of_all
-from heddle.evals.metrics.word_overlap import word_overlap
 from heddle.evals.metrics.retrieval import answer_in_passages, recall_at
 from heddle.evals.metrics.rouge import rouge_1, rouge_l
 from heddle.evals.metrics.token_f1 import token_f1
+from heddle.evals.metrics.word_overlap import word_overlap
 from heddle.evals.question import EvalQuestion
 from heddle.evals.quoted import best_quotation
 from heddle.evals.run import Outcome
 
 EXACT_MATCH: Final = "exact_match"
 F1: Final = "f1"
+JUDGED_FAITHFULNESS: Final = "judged_faithfulness"
 RECALL_DEPTHS: Final = (1, 5)
 METRICS: Final = (
     EXACT_MATCH,
@@ -23,6 +25,7 @@ METRICS: Final = (
     "rouge_1",
     "rouge_l",
     "word_overlap",
+    JUDGED_FAITHFULNESS,
     "answer_in_passages",
     *(f"recall@{depth}" for depth in RECALL_DEPTHS),
     "recall",
@@ -32,10 +35,14 @@ ALL_KINDS: Final = "all"
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """An outcome with the metrics that are defined for it; None = undefined."""
+    """An outcome with the metrics that are defined for it; None = undefined.
+
+    `judgement` is what a judge made of it; None = it was not laid before one.
+    """
 
     outcome: Outcome
     values: Mapping[str, float | None]
+    judgement: Judgement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ class KindScores:
     means: Mapping[str, Estimate | None]
 
 
-def score(outcome: Outcome) -> Scored:
+def score(outcome: Outcome, judgement: Judgement | None = None) -> Scored:
     """Return the metrics of an outcome.
 
     A question that failed counts as answered wrongly: the quality metrics are 0, and what needs
@@ -71,7 +78,9 @@ def score(outcome: Outcome) -> Scored:
             for depth in RECALL_DEPTHS:
                 values[f"recall@{depth}"] = recall_at(depth, shown, question.gold)
             values["recall"] = recall_at(None, shown, question.gold)
-    return Scored(outcome, values)
+    if judgement is not None:
+        values[JUDGED_FAITHFULNESS] = judgement.faithfulness
+    return Scored(outcome, values, judgement)
 
 
 def scores_by_kind(scored: Sequence[Scored], seed: int) -> tuple[KindScores, ...]:

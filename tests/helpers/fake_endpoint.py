@@ -9,7 +9,7 @@ import threading
 import zlib
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Self
@@ -45,8 +45,8 @@ class Asked:
 class FakeEndpoint:
     """Listens on a free port of 127.0.0.1, in a thread of its own.
 
-    `replies` are sent to the next generations, one each, and `words` to those after them. `others`
-    has replies to other calls, by path.
+    `replies` are sent to the next generations, one each, and `words` to those after them, or what
+    `writes` makes of a chat's last message. `others` has replies to other calls, by path.
     """
 
     words: Sequence[str] = ("Ada ", "keeps ", "it.")
@@ -55,6 +55,7 @@ class FakeEndpoint:
     has_chat: bool = True
     dims: int = 0
     ranks: bool = False
+    writes: Callable[[str], str] | None = None
     replies: deque[Reply] = field(default_factory=deque)
     others: dict[str, Reply] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
@@ -152,7 +153,11 @@ class FakeEndpoint:
         if call == "/completions" or (call == "/chat/completions" and self.has_chat):
             if not asked.body:
                 return plain(400, {"error": {"message": "no messages"}})
-            return self.replies.popleft() if self.replies else answer(self.words)
+            if self.replies:
+                return self.replies.popleft()
+            if self.writes is not None:
+                return answer((self.writes(asked.body["messages"][-1]["content"]),))
+            return answer(self.words)
         return plain(404, {"error": {"message": "not found"}})
 
 

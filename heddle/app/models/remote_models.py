@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from heddle.app.models.remote_name import KEY_VARIABLE, RemoteName, is_remote, read_remote_name
-from heddle.core.errors import InputError
+from heddle.core.errors import ConfigError, InputError
 from heddle.engines.remote.address import Address
 from heddle.engines.remote.dialect import Abilities
 from heddle.engines.remote.embedding import EmbedderAbilities, probe_embedder
@@ -138,6 +138,23 @@ def open_remote_embedder(name: str | Path | object) -> RemoteModel[EmbedderAbili
         raise InputError(
             f"--embedder: the addresses have different models ({', '.join(map(shown_name, prints))}"
             "): vectors of two models can't be compared; name servers of one model"
+        )
+    return model
+
+
+def open_remote_judge(name: str) -> RemoteModel[Abilities]:
+    """Ask the servers of a model that rates answers what they can do.
+
+    Raises:
+        ConfigError: the name can't be used, or names no remote model.
+        InputError: no server answers, or one of them can't be used.
+    """
+    texts = "questions, answers and their passages"
+    model = _opened(name, "--judge", texts, probe_generator)
+    if model is None:
+        raise ConfigError(
+            f"--judge: {name!r} is no address of a model; write http://HOST:PORT/v1#NAME, or "
+            "openai#NAME"
         )
     return model
 

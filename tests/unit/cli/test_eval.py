@@ -7,6 +7,7 @@ import pytest
 from heddle.cli import start_server
 from heddle.cli.main import main
 from heddle.core.errors import InputError
+from tests.helpers.fake_endpoint import FakeEndpoint
 from tests.unit.evals.answering import AnsweringServer, answer
 from tests.unit.evals.data_files import write_lines
 
@@ -196,3 +197,50 @@ def test_declining_needs_a_corpus(notes, serve, monkeypatch, tmp_path, capsys):
     assert "HEDDLE_DATA" in capsys.readouterr().err
     assert run(notes, "--unanswerable", "--oracle-passage") == 2
     assert "--oracle-passage retrieves nothing" in capsys.readouterr().err
+
+
+def test_a_judge_rates_what_the_passages_support(notes, serve, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HEDDLE_REMOTE_KEY", "sk-never-shown")
+    serve(is_wrong_about_peru)
+
+    def writes(prompt):
+        if "Passages:" not in prompt:
+            city = prompt.split()[-1]
+            return "Chad?" if city == "N'Djamena" else json.dumps(["It is a capital.", city])
+        return "[1, 0]" if "Cusco" in prompt else "[1, 1]"
+
+    path = tmp_path / "result.json"
+    with FakeEndpoint(writes=writes) as judge:
+        assert run(notes, "--judge", judge.url, "--json", path) == 0
+        assert judge.generations[0].headers["authorization"] == "Bearer sk-never-shown"
+    streams = capsys.readouterr()
+    assert "judged faithfulness: 0.833" in streams.out
+    assert "(5 of 6 statements supported, in 3 answers)" in streams.out
+    assert "questions, answers and their passages go to http://127.0.0.1" in streams.err
+    assert "not judged: 1 (malformed replies: 1, no reply: 0)" in streams.err
+    written = path.read_text()
+    assert "sk-never-shown" not in streams.out + streams.err + written
+    result = json.loads(written)
+    headline = result["headline"]
+    assert headline["judged_faithfulness"] == pytest.approx(5 / 6)
+    assert (headline["judged_statements"], headline["unjudged_malformed"]) == (6, 1)
+    peru, chad = result["rows"][2]["judgement"], result["rows"][3]["judgement"]
+    assert [one["is_supported"] for one in peru["statements"]] == [True, False]
+    assert chad["unjudged"] == "malformed"
+    means = result["by_kind"][-1]["means"]["judged_faithfulness"]
+    assert means["low"] <= means["mean"] <= means["high"]
+
+
+def test_a_run_whose_judge_says_nothing_readable_has_failed(notes, serve):
+    serve(knows)
+    with FakeEndpoint(words=("Maybe.",)) as judge:
+        assert run(notes, "--judge", judge.url) == 1
+
+
+def test_a_judge_that_is_not_there_is_told_before_the_run(notes, serve, capsys):
+    started = serve(knows)
+    with FakeEndpoint() as judge:
+        gone = judge.url
+    assert run(notes, "--judge", gone) == 2
+    assert f"--judge: {gone} can't be reached" in capsys.readouterr().err
+    assert not started

@@ -1,0 +1,1 @@
+"""A judge model that says which statements of an answer its passages support."""
