@@ -116,7 +116,7 @@ def _request(
         "inputs": inputs,
         "workflow": options.workflow,
         **request_settings(config, choices(options, ServerConfig)),
-        **asdict(writing),
+        **{name: value for name, value in asdict(writing).items() if value is not None},
     }
 
 

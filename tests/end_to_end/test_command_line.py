@@ -108,7 +108,7 @@ def test_serve_is_stopped_at_its_greeting(start, corpus: Path):
     command = start("serve", corpus, "--port", 0)
     command.until("curl -N")
     assert command.end(signal.SIGINT) == 130
-    assert command.said.endswith("}'\nstopped\n")
+    assert command.said.endswith("model corpus\nstopped\n")
 
 
 def test_serve_answers_from_what_is_indexed_meanwhile(
