@@ -5,7 +5,7 @@ from typing import Final
 
 from heddle.app.assembly.server_plan import ServerPlan
 from heddle.core.errors import ConfigError, InputError
-from heddle.core.prompts.constraint import Constraint
+from heddle.core.prompts.constraint import FIELD, Constraint
 from heddle.engines.llm.constrained.grammar_text import problem_of
 from heddle.engines.llm.constrained.installed import missing
 from heddle.engines.llm.constrained.llguidance_grammars import tokenizer_of
@@ -49,7 +49,7 @@ class ConstraintChecks:
         if self.inability:
             raise ConfigError(f"{where}{self.inability}")
         if problem := _problem_of(constraint):
-            raise InputError(f"{where}{problem}")
+            raise InputError(f"{where}{problem}", param=FIELD)
 
     @cached_property
     def inability(self) -> str:

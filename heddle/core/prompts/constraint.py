@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from heddle.core.errors import InputError
 from heddle.core.text_check import check_unicode
 
+FIELD: Final = "constraint"  # of a request
 SOURCE_CHARS_MAX: Final = 65_536
 CHOICES_MAX: Final = 1_000
 DEPTH_MAX: Final = 64
@@ -56,7 +57,9 @@ class Constraint:
             InputError: it is no JSON, too long, or nested too deeply.
         """
         if not isinstance(schema, dict | bool):
-            raise InputError(f"json_schema must be an object, got {type(schema).__name__}")
+            raise InputError(
+                f"json_schema must be an object, got {type(schema).__name__}", param=FIELD
+            )
         source = _json({} if schema is True else schema, "json_schema")
         return cls._of(ConstraintKind.JSON_SCHEMA, source, before, after)
 
@@ -68,7 +71,7 @@ class Constraint:
             InputError: it is no text, or too long.
         """
         if not isinstance(pattern, str):
-            raise InputError(f"regex must be a text, got {type(pattern).__name__}")
+            raise InputError(f"regex must be a text, got {type(pattern).__name__}", param=FIELD)
         return cls._of(ConstraintKind.REGEX, pattern)
 
     @classmethod
@@ -80,16 +83,19 @@ class Constraint:
         """
         is_list = isinstance(texts, Sequence) and not isinstance(texts, str)
         if not is_list or not all(isinstance(text, str) and text for text in texts):
-            raise InputError("choice must be a list of texts, none of them empty")
+            raise InputError("choice must be a list of texts, none of them empty", param=FIELD)
         if not 1 <= len(texts) <= CHOICES_MAX:
-            raise InputError(f"choice must have 1 to {CHOICES_MAX:,} texts, got {len(texts):,}")
+            raise InputError(
+                f"choice must have 1 to {CHOICES_MAX:,} texts, got {len(texts):,}", param=FIELD
+            )
         return cls._of(ConstraintKind.CHOICE, _json(list(texts), "choice"))
 
     @classmethod
     def _of(cls, kind: ConstraintKind, source: str, before: str = "", after: str = "") -> Self:
         if len(source) > SOURCE_CHARS_MAX:
             raise InputError(
-                f"{kind.value} has {len(source):,} characters, more than {SOURCE_CHARS_MAX:,}"
+                f"{kind.value} has {len(source):,} characters, more than {SOURCE_CHARS_MAX:,}",
+                param=FIELD,
             )
         for text in (source, before, after):
             check_unicode(text, kind.value)
@@ -103,11 +109,11 @@ class Constraint:
 
 def _json(value: object, field: str) -> str:
     if _depth(value) > DEPTH_MAX:
-        raise InputError(f"{field} is nested more than {DEPTH_MAX} levels deep")
+        raise InputError(f"{field} is nested more than {DEPTH_MAX} levels deep", param=FIELD)
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{field} is no JSON: {error}") from None
+        raise InputError(f"{field} is no JSON: {error}", param=FIELD) from None
 
 
 def _depth(value: object) -> int:
