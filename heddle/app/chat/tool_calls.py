@@ -21,7 +21,8 @@ _RULES: Final = {
     ToolUse.AUTO: "If no function is needed, answer in words instead.",
     ToolUse.REQUIRED: "You must call a function.",
 }
-_MARKED: Final = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
+CALL_MARK: Final = "<tool_call>"
+_MARKED: Final = re.compile(rf"{CALL_MARK}(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _FENCED: Final = re.compile(r"\A```(?:json)?\s*(.*?)\s*```\Z", re.DOTALL)
 
 
@@ -97,6 +98,11 @@ def parse(text: str, choice: ToolChoice) -> tuple[ToolCall, ...]:
             return ()
         found += calls
     return tuple(found[:CALLS_MAX])
+
+
+def without_calls(text: str) -> str:
+    """Return the words beside the calls of a text that has some."""
+    return _MARKED.sub("", text) if CALL_MARK in text else ""
 
 
 def _prompt(choice: ToolChoice) -> str:

@@ -3,6 +3,7 @@
 import logging
 from typing import Final
 
+from heddle.app.chat.tool_calls import ToolCall
 from heddle.runtime.events import Answer, RequestEvent, TokenDelta
 from heddle.workflow.nodes import GenerationNode, Parse
 from heddle.workflow.workflow import Workflow
@@ -29,6 +30,7 @@ class AnswerText:
         self._is_raw = is_raw
         self._held = ""
         self.shown = ""
+        self.calls: tuple[ToolCall, ...] = ()  # none: CallText finds them
 
     def take(self, event: RequestEvent) -> str:
         """Return the text that an event adds; "" = none."""

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from heddle.core.errors import InputError
 from heddle.core.prompts.chat_turns import SYSTEM, USER, ChatTurn, ChatTurns
 from heddle.core.text_check import check_unicode
+from heddle.server.openai.answer_form import AnswerForm
 from heddle.server.openai.shared_request import SharedRequest
 from heddle.workflow.writing import MAX_TOKENS_MAX
 
@@ -73,6 +74,20 @@ class ChatRequest(SharedRequest):
         default=None, ge=1, le=MAX_TOKENS_MAX, description="the same as max_tokens, and before it"
     )
 
+    tools: list[dict[str, Any]] | None = Field(
+        default=None, description="functions that the LLM may call, in OpenAI's form"
+    )
+    tool_choice: str | dict[str, Any] | None = Field(
+        default=None,
+        description='"none", "auto", "required", or the function to call; null = "auto"',
+    )
+    parallel_tool_calls: bool | None = Field(
+        default=None, description="false = no more than one call"
+    )
+    response_format: dict[str, Any] | None = Field(
+        default=None, description="the answer is of type text, json_object or json_schema"
+    )
+
     @model_validator(mode="after")
     def _has_content(self) -> Self:
         for number, message in enumerate(self.messages):
@@ -84,6 +99,18 @@ class ChatRequest(SharedRequest):
     def tokens_wanted(self) -> int | None:
         """The most tokens of the answer; None = as the server or the workflow has it."""
         return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def form(self) -> AnswerForm:
+        """The form that the answer is to have.
+
+        Raises:
+            InputError: a field of it can't be used.
+        """
+        is_parallel = self.parallel_tool_calls is not False
+        return AnswerForm.of(
+            self.tools, self.tool_choice, self.response_format, is_parallel=is_parallel
+        )
 
     @property
     def turns(self) -> ChatTurns:

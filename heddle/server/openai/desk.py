@@ -11,10 +11,11 @@ from starlette.responses import Response
 from heddle.app.server import Server
 from heddle.core.errors import InputError
 from heddle.runtime.events import Answer, RequestFailed
-from heddle.runtime.handle import Handle
 from heddle.server.event_stream import cancelled_with_client
 from heddle.server.keys.access import TokenMeter
+from heddle.server.openai.answer_form import FREE, AnswerForm, named
 from heddle.server.openai.answer_text import AnswerText
+from heddle.server.openai.call_text import CallText
 from heddle.server.openai.chunk_stream import ChunkStream
 from heddle.server.openai.models import OfferedModel
 from heddle.server.openai.reply import Reply, ReplyShape
@@ -35,12 +36,34 @@ class Order:
         body: its body, checked.
         model: the model that it names.
         shape: of the call.
+        form: that the answer is to have.
     """
 
     request: Request
     body: SharedRequest
     model: OfferedModel
     shape: ReplyShape
+    form: AnswerForm = FREE
+
+    @property
+    def has_sources_block(self) -> bool | None:
+        """Whether the text is to end with its sources; None = as the server does.
+
+        A text that is held to a form has no other behind it.
+
+        Raises:
+            InputError: both are asked for.
+        """
+        wanted = self.body.heddle.inline_sources
+        if self.form.constraint is None:
+            return wanted
+        if wanted:
+            raise InputError(
+                f"heddle.inline_sources: {self.form.field} leaves no place for sources in the "
+                "text: leave one of the two out",
+                param="heddle.inline_sources",
+            )
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +95,9 @@ class Desk:
                 param="heddle.inputs",
             )
         options = {**heddle.options, **self._drawn(order.body.writing)}
-        handle = await submit(self.server, workflow, inputs, options)
-        return await self._replied(order, handle, AnswerText(workflow, is_raw=True))
+        words = AnswerText(workflow, is_raw=True)
+        text = CallText(words, order.form) if order.form.may_call else words
+        return await self._replied(order, workflow, inputs, options, self._reply(order, text))
 
     async def answer(self, order: Order, question: str, system: str) -> Response:
         """Answer with a workflow.
@@ -83,11 +107,13 @@ class Desk:
         """
         workflow = workflow_named(order.model.workflow, self.workflows)
         writing = {**order.body.writing, **({"system": system} if system else {})}
+        order.form.check_without_tools(order.model.id)
+        order.form.check_writer(order.model.id, writes=_writes(workflow))
         ignored = () if _writes(workflow) else tuple(writing)
         options = {**order.body.heddle.options, **({} if ignored else self._drawn(writing))}
         inputs = {**order.body.heddle.inputs, "query": question}
-        handle = await submit(self.server, workflow, inputs, options)
-        return await self._replied(order, handle, AnswerText(workflow, is_raw=False), ignored)
+        reply = self._reply(order, AnswerText(workflow, is_raw=False), ignored)
+        return await self._replied(order, workflow, inputs, options, reply)
 
     def _drawn(self, writing: Mapping[str, Any]) -> dict[str, Any]:
         """Return how the answer is written; tokens that are drawn are drawn anew each time."""
@@ -97,10 +123,16 @@ class Desk:
         return dict(writing)
 
     async def _replied(
-        self, order: Order, handle: Handle, text: AnswerText, ignored: tuple[str, ...] = ()
+        self,
+        order: Order,
+        workflow: Workflow,
+        inputs: Mapping[str, object],
+        options: Mapping[str, Any],
+        reply: Reply,
     ) -> Response:
-        """Wait for a request's answer, or stream it."""
-        reply = self._reply(order, text, ignored)
+        """Admit a request, and wait for its answer or stream it."""
+        with named(order.form.field):
+            handle = await submit(self.server, workflow, inputs, {**options, **order.form.options})
         meter = TokenMeter(order.request.scope)
         if order.body.stream:
             return ChunkStream(handle, reply, meter.take)
@@ -109,14 +141,16 @@ class Desk:
             async for event in handle:
                 if isinstance(event, RequestFailed):
                     raise event.error
-                text.take(event)
+                reply.text.take(event)
                 answer = event if isinstance(event, Answer) else answer
         assert answer is not None, "a request ends with its answer or an error"
         meter.take(answer)
         return Response(encode_json(reply.whole(answer)), media_type="application/json")
 
-    def _reply(self, order: Order, text: AnswerText, ignored: tuple[str, ...]) -> Reply:
-        wanted = order.body.heddle.inline_sources
+    def _reply(
+        self, order: Order, text: AnswerText | CallText, ignored: tuple[str, ...] = ()
+    ) -> Reply:
+        wanted = order.has_sources_block
         return Reply(
             order.shape,
             order.model.id,

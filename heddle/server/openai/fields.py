@@ -35,14 +35,14 @@ REFUSED: Final[Mapping[str, tuple[Sequence[object], str]]] = {
     "reasoning_effort": (("none",), "how long a model reasons can't be set: leave it out"),
     "verbosity": (("medium",), "the length is set by max_completion_tokens: leave it out"),
     "web_search_options": (_NONE, "no search on the web is made: leave it out"),
-    "functions": (_NONE, "the model can't be made to call functions: leave it out"),
-    "function_call": (("none", "auto"), "the model can't be made to call functions: leave it out"),
-    # The next three are what constrained decoding will carry out.
-    "tools": (_NONE, "the model can't be made to call tools: leave it out"),
-    "tool_choice": (("none", "auto"), "the model can't be made to call tools: leave it out"),
+    "functions": (_NONE, "newer than this field is `tools`: send that"),
+    "function_call": (("none", "auto"), "newer than this field is `tool_choice`: send that"),
+    # A chat reads the next three itself.
+    "tools": (_NONE, "only a chat has tools: ask /v1/chat/completions"),
+    "tool_choice": (("none", "auto"), "only a chat has tools: ask /v1/chat/completions"),
     "response_format": (
         ({"type": "text"},),
-        'the form of an answer is free: send {"type": "text"}',
+        "only a chat's answer has a form: ask /v1/chat/completions",
     ),
 }
 HARMLESS: Final = frozenset(

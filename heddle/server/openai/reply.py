@@ -1,17 +1,19 @@
 """Replies in OpenAI's shape: whole, and as the chunks of a stream."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
 
 from heddle import __version__
+from heddle.app.chat.tool_calls import ToolCall
 from heddle.core.results import FinishReason
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed
 from heddle.runtime.receipt import Receipt
 from heddle.server.openai.answer_text import AnswerText
+from heddle.server.openai.call_text import CallText
 from heddle.server.openai.sources import annotations, heddle_json, sources_block, sources_of
 from heddle.server.wire import Json, encode_json, error_json
 
@@ -45,7 +47,7 @@ class Reply:
     shape: ReplyShape
     model: str
     workflow: str
-    text: AnswerText
+    text: AnswerText | CallText
     ignored: tuple[str, ...] = ()
     has_sources_block: bool = False
     has_usage_chunk: bool = False
@@ -70,7 +72,8 @@ class Reply:
         is_first = not self.text.shown
         new = self.text.take(event)
         if is_first and (new or isinstance(event, Answer)) and self.shape is ReplyShape.CHAT:
-            yield self._chunk({"role": "assistant", "content": ""})
+            is_call = self.text.calls and not new
+            yield self._chunk({"role": "assistant", "content": None if is_call else ""})
         if new:
             yield self._text_chunk(new)
         if isinstance(event, Answer):
@@ -82,9 +85,11 @@ class Reply:
         block = self._block(answer)
         if block:
             yield self._text_chunk(block)
+        if self.text.calls:
+            yield self._chunk({"tool_calls": [*calls_json(self.text.calls, is_stream=True)]})
         found = annotations(sources_of(answer), self.text.shown)
         delta: Json = {"annotations": found} if found else {}
-        yield self._chunk(delta, finish_reason(answer), answer)
+        yield self._chunk(delta, self._reason(answer), answer)
         if self.has_usage_chunk:
             yield self._frame_of([], usage=usage_json(answer.receipt))
         yield DONE
@@ -95,11 +100,17 @@ class Reply:
     def _whole_choice(self, answer: Answer) -> Json:
         content = self.text.shown + self._block(answer)
         found = annotations(sources_of(answer), self.text.shown)
-        end: Json = {"index": 0, "finish_reason": finish_reason(answer), "logprobs": None}
+        end: Json = {"index": 0, "finish_reason": self._reason(answer), "logprobs": None}
         if self.shape is ReplyShape.COMPLETION:
             return {**end, "text": content}
         message: Json = {"role": "assistant", "content": content, "refusal": None}
+        if self.text.calls:
+            message["content"] = content or None
+            message["tool_calls"] = [*calls_json(self.text.calls)]
         return {**end, "message": {**message, **({"annotations": found} if found else {})}}
+
+    def _reason(self, answer: Answer) -> str:
+        return "tool_calls" if self.text.calls else finish_reason(answer)
 
     def _text_chunk(self, text: str) -> bytes:
         return self._chunk({"content": text})
@@ -130,6 +141,17 @@ class Reply:
 def finish_reason(answer: Answer) -> str:
     """Return why a text ended, in OpenAI's words."""
     return "length" if answer.finish_reason is FinishReason.LENGTH else "stop"
+
+
+def calls_json(calls: Sequence[ToolCall], *, is_stream: bool = False) -> Iterator[Json]:
+    """Yield tool calls as OpenAI's replies have them; in a stream each has its index."""
+    for index, call in enumerate(calls):
+        yield {
+            **({"index": index} if is_stream else {}),
+            "id": f"call_{uuid.uuid4().hex}",
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
 
 
 def usage_json(receipt: Receipt) -> Json:

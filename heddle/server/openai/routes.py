@@ -57,12 +57,15 @@ def add_openai(
         with that workflow, and a plain name is the LLM itself, which gets all messages and no
         passages. The reply also has `heddle`: `workflow`, `passages`, `quotes`, `nearest`,
         `ignored` and `receipt`, as those of /v1/ask; `message.annotations` cites the same sources.
+        The LLM may be given `tools`; `response_format` holds what a model writes to a form.
         A client that disconnects cancels its request.
         """
         model = catalogue.find(asked.model, writes=True)
-        order = Order(request, asked, model, ReplyShape.CHAT)
+        form = asked.form
+        order = Order(request, asked, model, ReplyShape.CHAT, form)
         if model.kind is ModelKind.LLM:
-            return await desk.answer_plain(order, chat_workflow(), {TURNS: asked.turns})
+            turns = form.shown(asked.turns)
+            return await desk.answer_plain(order, chat_workflow(), {TURNS: turns})
         return await desk.answer(order, asked.question, asked.system)
 
     @app.post(
