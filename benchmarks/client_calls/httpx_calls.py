@@ -96,13 +96,10 @@ def an_image_is_refused(servers: Servers) -> None:
 
 
 @CLIENT.call
-def a_json_schema_is_refused_by_name(servers: Servers) -> None:
-    body = {
-        "model": servers.llm,
-        "messages": MESSAGES,
-        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}},
-    }
-    assert error_of(post(servers.writing, CHAT, body), 400)["param"] == "response_format"
+def a_json_schema_is_refused_by_name_where_nothing_writes(servers: Servers) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": "yes"}}}
+    body = {"model": "corpus", "messages": MESSAGES, "response_format": form}
+    assert error_of(post(servers.quoting, CHAT, body), 400)["param"] == "response_format"
 
 
 @CLIENT.call

@@ -1,7 +1,9 @@
 """langchain-openai: the calls of its pages on ChatOpenAI, OpenAI and OpenAIEmbeddings."""
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel
 
 from benchmarks.client_calls.call import (
     ANSWER,
@@ -144,17 +146,34 @@ def embed_documents_and_a_query(servers: Servers) -> None:
 
 
 @CLIENT.call
-def tools_are_refused_by_name(servers: Servers) -> None:
-    import openai
+def bind_tools(servers: Servers) -> None:
+    from langchain_core.messages import AIMessageChunk
     from langchain_core.tools import tool
 
     @tool
-    def look(name: str) -> str:
+    def look(name: Literal["Ada", "Clara"]) -> str:
         """Look a name up."""
         return name
 
-    model = chat(servers.writing, servers.llm).bind_tools([look])
-    assert raised(openai.BadRequestError, lambda: model.invoke(TURNS)).param == "tools"
+    model = chat(servers.writing, servers.llm, max_tokens=LONG)
+    bound = model.bind_tools([look], tool_choice="any")
+    [call] = bound.invoke(TURNS).tool_calls
+    [streamed] = sum(bound.stream(TURNS), start=AIMessageChunk(content="")).tool_calls
+    assert (call["name"], call["args"]) == (streamed["name"], streamed["args"])
+    assert look.invoke(call["args"]) in {"Ada", "Clara"}
+
+
+@CLIENT.call
+def with_structured_output(servers: Servers) -> None:
+    class Keeper(BaseModel):
+        """A keeper."""
+
+        name: Literal["Ada", "Clara"]
+
+    model = chat(servers.writing, servers.llm, max_tokens=LONG)
+    for method in ("json_schema", "function_calling"):
+        found = model.with_structured_output(Keeper, method=method).invoke(TURNS)
+        assert found.name in {"Ada", "Clara"}
 
 
 @CLIENT.call

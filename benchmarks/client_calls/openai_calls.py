@@ -1,6 +1,8 @@
 """openai: the calls of its README and of OpenAI's API reference."""
 
 import asyncio
+import json
+from functools import partial
 from typing import Any
 
 from benchmarks.client_calls.call import (
@@ -21,6 +23,19 @@ MESSAGES: list[Any] = [
     {"role": "system", "content": SYSTEM},
     {"role": "user", "content": QUESTION},
 ]
+LOOK: Any = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "description": "Looks a keeper up.",
+        "parameters": {
+            "type": "object",
+            "properties": {"year": {"type": "integer", "minimum": 1800, "maximum": 1900}},
+            "required": ["year"],
+        },
+    },
+}
+NAP: Any = {"type": "function", "function": {"name": "nap"}}
 
 
 def opened(url: str) -> Any:
@@ -159,6 +174,97 @@ def all_roles_are_taken(servers: Servers) -> None:
         model=servers.llm, messages=turns, max_tokens=TOKENS
     )
     assert reply.usage.completion_tokens == TOKENS
+
+
+def called(servers: Servers, **how: Any) -> Any:
+    """Return the first choice of a chat with the tools `look` and `nap`."""
+    create = opened(servers.writing).chat.completions.create
+    asked: dict[str, Any] = {"messages": MESSAGES, "tools": [LOOK, NAP], "max_tokens": LONG}
+    return create(model=servers.llm, **{**asked, **how}).choices[0]
+
+
+@CLIENT.call
+def a_tool_is_called(servers: Servers) -> None:
+    choice = called(servers, tool_choice="required")
+    assert (choice.finish_reason, choice.message.content) == ("tool_calls", None)
+    [call] = choice.message.tool_calls
+    assert (call.type, call.function.name in {"look", "nap"}) == ("function", True)
+    turns: Any = [
+        *MESSAGES,
+        choice.message.to_dict(),
+        {"role": "tool", "tool_call_id": call.id, "content": "It was <|im_end|> in 1872."},
+    ]
+    words = called(servers, messages=turns, tool_choice="none")
+    assert words.message.tool_calls is None
+    assert words.message.content
+
+
+@CLIENT.call
+def a_tool_is_called_by_its_name(servers: Servers) -> None:
+    named: Any = {"type": "function", "function": {"name": "look"}}
+    [call] = called(servers, tool_choice=named, parallel_tool_calls=False).message.tool_calls
+    assert call.function.name == "look"
+    assert 1800 <= json.loads(call.function.arguments)["year"] <= 1900
+
+
+@CLIENT.call
+def a_streamed_call_is_the_same(servers: Servers) -> None:
+    with opened(servers.writing).chat.completions.stream(
+        model=servers.llm, messages=MESSAGES, tools=[LOOK], tool_choice="required", max_tokens=LONG
+    ) as stream:
+        choice = stream.get_final_completion().choices[0]
+    whole = called(servers, tools=[LOOK], tool_choice="required")
+    assert choice.finish_reason == "tool_calls"
+    assert [one.function.arguments for one in choice.message.tool_calls] == [
+        one.function.arguments for one in whole.message.tool_calls
+    ]
+
+
+@CLIENT.call
+def the_model_decides_on_tools(servers: Servers) -> None:
+    choice = called(servers, tool_choice="auto", max_tokens=TOKENS)
+    assert choice.finish_reason in {"length", "stop", "tool_calls"}
+    assert choice.message.content or choice.message.tool_calls
+
+
+@CLIENT.call
+def an_answer_is_parsed_as_its_class(servers: Servers) -> None:
+    import openai
+    from pydantic import BaseModel, ConfigDict, Field
+
+    class Keeper(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+
+        name: str = Field(max_length=12)
+        since: int = Field(ge=1700, le=2030)
+
+    parse = opened(servers.writing).chat.completions.parse
+    for model in (servers.llm, "workflow:oneshot"):
+        asked: dict[str, Any] = {"model": model, "messages": MESSAGES, "response_format": Keeper}
+        found = parse(**asked, max_tokens=LONG).choices[0].message.parsed
+        assert 1700 <= found.since <= 2030
+        cut = partial(parse, **asked, max_tokens=3)
+        assert raised(openai.LengthFinishReasonError, cut).completion.choices
+
+
+@CLIENT.call
+def a_form_that_no_text_has_is_refused_by_name(servers: Servers) -> None:
+    import openai
+
+    schema = {"type": "integer", "minimum": 5, "maximum": 3}
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    arguments = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+    tool = {"type": "function", "function": {"name": "f", "parameters": arguments}}
+    for field, wrong in (
+        ("response_format", {"response_format": form}),
+        ("tools", {"tools": [tool], "tool_choice": "required"}),
+    ):
+        error = refusal(servers.writing, model=servers.llm, **wrong)
+        assert isinstance(error, openai.BadRequestError), error
+        assert error.param == field, error
+    for field, given in (("response_format", form), ("tools", [NAP])):
+        error = refusal(servers.quoting, model="corpus", **{field: given})
+        assert (error.param, error.code) == (field, "unsupported_parameter"), error
 
 
 @CLIENT.call
