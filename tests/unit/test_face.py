@@ -44,6 +44,8 @@ SIGNATURES = {
 # What pages import beside the face: another front end, and what own passes are written with.
 OPEN_MODULES = {
     "heddle.teola",
+    "heddle.app.chat.tool_calls",
+    "heddle.app.chat.tools",
     "heddle.core.primitives",
     "heddle.passes.cycle_view",
     "heddle.workflow.synthesis",

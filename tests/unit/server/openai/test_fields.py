@@ -51,7 +51,7 @@ def test_false_is_no_number():
 
 def test_an_unknown_field_is_told_once_and_names_are_bounded(caplog: pytest.LogCaptureFixture):
     others = OtherFields()
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger="heddle"):
         for _ in range(3):
             others.check({"chat_id": "secret text", "\nforged": 1, **dict.fromkeys(HARMLESS, "x")})
         lines = [record.message for record in caplog.records]
