@@ -125,7 +125,7 @@ class GoodRequests:
         fields: dict[str, object] = {"model": "corpus", "max_tokens": self._random.choice(TOKENS)}
         self._draw(fields, "stream", (True, False))
         self._draw(fields, "temperature", (0, 0.7))
-        self._draw(fields, "chat_id", ("a field that nobody defines",))
+        self._draw(fields, "chat_id", ("a field of no API",))
         self._draw(fields, "heddle", ({"inline_sources": True}, {"topk": 2, "tenant": "ann"}))
         if kind == "complete":
             return Request.of_json("/v1/completions", {**fields, "prompt": self._question()})

@@ -234,7 +234,7 @@ def test_what_may_be_wanted_is_read_one_by_one_and_counts_as_no_use(tmp_path, mo
         bell.wait()
         assert begun.get(timeout=30) == key(2)
         bell.wait()
-        assert store.completed() == (), "nobody waits for them"
+        assert store.completed() == (), "no prompt waits for them"
         assert store.stats().hits == before
         assert look(store, 1).tier is look(store, 2).tier is Tier.HOST
         store.fetch(key(1))
