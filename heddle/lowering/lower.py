@@ -8,12 +8,11 @@ from heddle.graph.pgraph import Edge, EdgeKind, PGraph, data_edges, outside_read
 from heddle.graph.primitive import Primitive
 from heddle.lowering.branch import lower_branch
 from heddle.lowering.documents import lower_documents
-from heddle.lowering.extraction import lower_extraction
 from heddle.lowering.generation import lower_generation
 from heddle.lowering.indexing import lower_indexing
 from heddle.lowering.join import lower_join
 from heddle.lowering.priming import lower_priming
-from heddle.lowering.ranking import lower_ranking
+from heddle.lowering.reading import lower_reading
 from heddle.lowering.retrieval import lower_retrieval
 from heddle.lowering.rounds import lower_rounds
 from heddle.lowering.scope import Scope
@@ -80,10 +79,8 @@ def _lower_node(node: Node, workflow: Workflow, scope: Scope) -> tuple[tuple[Pri
         return lower_generation(node, workflow, scope)
     if isinstance(node, RetrievalNode):
         return lower_retrieval(node, workflow, scope)
-    if isinstance(node, ExtractionNode):
-        return lower_extraction(node, workflow, scope)
-    if isinstance(node, RankingNode):
-        return lower_ranking(node, workflow, scope)
+    if isinstance(node, ExtractionNode | RankingNode):
+        return lower_reading(node, workflow, scope)
     if isinstance(node, JoinNode):
         return lower_join(node, workflow, scope)
     if isinstance(node, IndexingNode):
