@@ -3,12 +3,14 @@
 import argparse
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from heddle.app.requests.documents import checked_documents
 from heddle.cli.command_parser import CommandParser
 from heddle.core.tasks import Priority
 from heddle.corpus.parsing.guarded_parser import GuardedParser
 
+DOCUMENT: Final = "--document"
 PRIORITIES = tuple(level.name.lower() for level in Priority)
 
 
@@ -71,7 +73,7 @@ def add_drawing(parser: CommandParser) -> None:
 def add_documents(parser: CommandParser) -> None:
     """Declare the documents that come with a request."""
     parser.rare(
-        "--document",
+        DOCUMENT,
         dest="documents",
         type=Path,
         action="append",
@@ -133,8 +135,10 @@ def document_options(options: argparse.Namespace) -> dict[str, Any]:
     if not options.documents:
         return {}
     with GuardedParser() as parser:
-        read = [one for path in options.documents for one in parser.documents(path)]
-    return {"documents": [{"title": one.title, "text": one.text} for one in read]}
+        read = [(path, one) for path in options.documents for one in parser.documents(path)]
+    given = [{"title": one.title, "text": one.text} for _, one in read]
+    checked_documents(given, DOCUMENT, [f"{DOCUMENT} {path}" for path, _ in read])
+    return {"documents": given}
 
 
 def scope_options(options: argparse.Namespace) -> dict[str, Any]:

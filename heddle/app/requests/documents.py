@@ -20,8 +20,15 @@ GivenDocument = str | Mapping[str, str]
 """A text, or a mapping with `text` and perhaps `title`."""
 
 
-def checked_documents(given: object) -> tuple[Document, ...]:
+def checked_documents(
+    given: object, field: str = "documents", places: Sequence[str] = ()
+) -> tuple[Document, ...]:
     """Return the documents that a caller gives with a request; () for None.
+
+    Args:
+        given: the documents.
+        field: what the caller knows them by.
+        places: what each is known by; () = its place in the list.
 
     Raises:
         InputError: one can't be used, has no text, or they are too many or too large; the message
@@ -30,17 +37,21 @@ def checked_documents(given: object) -> tuple[Document, ...]:
     if given is None:
         return ()
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
-        raise InputError(f"documents must be a list of documents, got {type(given).__name__}")
+        raise InputError(f"{field} must be a list of documents, got {type(given).__name__}")
     if len(given) > DOCUMENTS_MAX:
         raise InputError(
-            f"documents: {len(given)} are more than {DOCUMENTS_MAX}: send fewer, or index them"
+            f"{field}: {len(given)} are more than {DOCUMENTS_MAX}: send fewer, or index them"
         )
-    documents = tuple(_document(one, number) for number, one in enumerate(given))
+    known = dict(enumerate(places))
+    documents = tuple(
+        _document(one, number, known.get(number, f"{field}[{number}]"))
+        for number, one in enumerate(given)
+    )
     held = sum(len(one.text.encode()) + len(one.title.encode()) for one in documents)
     if held > DOCUMENTS_BYTES_MAX:
         raise InputError(
-            f"documents hold {held:,} bytes of text, more than {DOCUMENTS_BYTES_MAX:,}: send less, "
-            "or index them"
+            f"{field}: they hold {held:,} bytes of text, more than {DOCUMENTS_BYTES_MAX:,}: send "
+            "less, or index them"
         )
     return documents
 
@@ -68,19 +79,18 @@ def documents_input(
     return {DOCUMENTS: tuple(_passages(documents, chunking()))}
 
 
-def _document(given: object, number: int) -> Document:
-    where = f"documents[{number}]"
+def _document(given: object, number: int, where: str) -> Document:
     if isinstance(given, str):
         given = {"text": given}
     if not isinstance(given, Mapping) or not set(given) <= FIELDS or "text" not in given:
         raise InputError(f"{where} must be a text, or have the field text and perhaps title")
     for name, value in given.items():
         if not isinstance(value, str):
-            raise InputError(f"{where}.{name} must be a string, got {type(value).__name__}")
-        check_unicode(value, f"{where}.{name}")
+            raise InputError(f"{where}: {name} must be a string, got {type(value).__name__}")
+        check_unicode(value, f"{where}: {name}")
     text, title = clean(given["text"]), " ".join(clean(given.get("title", "")).split())
     if not text.strip():
-        raise InputError(f"{where}.text is empty: leave the document out, or send its text")
+        raise InputError(f"{where}: text is empty: leave the document out, or send its text")
     name = title or f"document {number + 1}"
     return Document(f"documents[{number}]", name, text, source="", has_headings=True)
 

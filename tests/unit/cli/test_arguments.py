@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from heddle.cli.arguments import add_json, add_request, request_options
+from heddle.cli.arguments import (
+    add_json,
+    add_request,
+    document_options,
+    request_options,
+)
 from heddle.cli.command_parser import CommandParser
 from heddle.core.errors import InputError
 
@@ -88,3 +93,12 @@ def test_documents_are_read_by_their_format(parser, tmp_path: Path):
     assert [d["text"].strip().splitlines()[-1] for d in documents] == ["It grinds.", "It turns."]
     with pytest.raises(InputError, match="gone"):
         request_options(parser.parse([f"--document={tmp_path / 'gone.txt'}"]))
+
+
+def test_a_document_that_cannot_be_used_is_named_by_its_option(parser, tmp_path: Path):
+    (tmp_path / "blank.txt").write_text(" ")
+    with pytest.raises(InputError, match=r"^--document .*blank\.txt"):
+        document_options(parser.parse(["--document", str(tmp_path / "blank.txt")]))
+    (tmp_path / "long.txt").write_text("a word " * 200_000)
+    with pytest.raises(InputError, match=r"^--document: they hold 1,4.* send less"):
+        document_options(parser.parse(["--document", str(tmp_path / "long.txt")]))

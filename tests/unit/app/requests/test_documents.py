@@ -31,11 +31,14 @@ def test_texts_and_mappings_are_documents():
         (["a", 3], r"documents\[1\] must be a text, or have the field text"),
         ([{"title": "x"}], r"documents\[0\] must be a text, or have the field text"),
         ([{"text": "x", "id": "y"}], r"documents\[0\] must be a text, or have the field text"),
-        ([{"text": 3}], r"documents\[0\]\.text must be a string, got int"),
-        (["a", " \n"], r"documents\[1\]\.text is empty: leave the document out"),
-        (["\udc80"], r"documents\[0\]\.text is not valid Unicode"),
+        ([{"text": 3}], r"documents\[0\]: text must be a string, got int"),
+        (["a", " \n"], r"documents\[1\]: text is empty: leave the document out"),
+        (["\udc80"], r"documents\[0\]: text is not valid Unicode"),
         (["a"] * (DOCUMENTS_MAX + 1), "documents: 65 are more than 64"),
-        (["a" * DOCUMENTS_BYTES_MAX, "b"], "documents hold 1,048,597 bytes of text, more than"),
+        (
+            ["a" * DOCUMENTS_BYTES_MAX, "b"],
+            "documents: they hold 1,048,597 bytes of text, more than",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_named(given: object, message: str):
