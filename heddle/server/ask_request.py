@@ -1,10 +1,11 @@
 """The body of POST /v1/ask."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from fastapi import Request
 from pydantic import Field, model_validator
 
+from heddle.core.errors import InputError
 from heddle.core.search_scope import where_of
 from heddle.server.json_body import read_json
 from heddle.server.request_fields import RequestFields
@@ -19,6 +20,8 @@ from heddle.workflow.writing import (
 
 class AskRequest(RequestFields):
     """A question, and the options of its request. Unknown fields are refused."""
+
+    other_names: ClassVar[dict[str, str]] = {"query": "question"}  # as a search calls it
 
     question: str | None = Field(default=None, description="value of the workflow's input `query`")
     workflow: str | None = Field(
@@ -72,7 +75,7 @@ class AskRequest(RequestFields):
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
         if self.question is None and not self.inputs:
-            raise ValueError("give a question, or inputs")
+            raise InputError("question: give one, or inputs", param="question")
         return self
 
     @property

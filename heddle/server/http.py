@@ -24,6 +24,7 @@ from heddle.core.results import Vectors
 from heddle.server.allowed_hosts import AllowedHosts
 from heddle.server.api_page.route import add_api_page
 from heddle.server.ask_request import AskRequest, read_ask
+from heddle.server.bodies.unknown_fields import UnknownFields
 from heddle.server.concurrency_limit import ConcurrencyLimit
 from heddle.server.document_request import DocumentRequest, change_json, read_document
 from heddle.server.drain import Drain
@@ -150,6 +151,7 @@ def create_app(
         redirect_slashes=False,
         responses={"default": _ERROR},
     )
+    app.state.unknown_fields = UnknownFields()
     drain = Drain() if drain is None else drain
     # The last one added comes first.
     app.add_middleware(AllowedHosts, names=allowed_hosts)

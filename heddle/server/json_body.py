@@ -1,7 +1,7 @@
 """The body of a POST: bounded in size and time, parsed, every field checked, for one tenant."""
 
 import asyncio
-import logging
+from collections.abc import Collection
 from typing import Any, Final, TypeVar
 
 from fastapi import Request
@@ -9,20 +9,28 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from heddle.core.errors import Cancelled, InputError
+from heddle.core.errors import Cancelled
+from heddle.server.bodies.problems import problem_of
+from heddle.server.bodies.unknown_fields import UnknownFields
 from heddle.server.keys.access import own_tenant
 
 BODY_BYTES_MAX: Final = 1 << 20
 BODY_S: Final = 15.0
 B = TypeVar("B", bound=BaseModel)
 
-log = logging.getLogger(__name__)
-
 
 class OpenBody(BaseModel):
     """A body whose unknown fields are ignored, with a line in the log: clients send their own."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True, allow_inf_nan=False)
+
+    def unknown_fields(self) -> Collection[str]:
+        """Return the names of the fields that no API defines.
+
+        Raises:
+            InputError: a field that an API defines can't be ignored.
+        """
+        return self.model_extra or ()
 
 
 OB = TypeVar("OB", bound=OpenBody)
@@ -49,7 +57,7 @@ async def read_json(request: Request, kind: type[B]) -> B:
         message = f"the body took longer than {BODY_S:g} s to come"
         raise HTTPException(408, message, {"Connection": "close"}) from error
     except ValidationError as error:
-        raise InputError(_in_words(error), param=_field(error)) from error
+        raise problem_of(error, kind) from error
     except ClientDisconnect as error:
         raise Cancelled("the client went away") from error
     named = getattr(found, "tenant", None)
@@ -65,10 +73,14 @@ def body_schema(kind: type[BaseModel]) -> dict[str, Any]:
 
 
 async def read_open(request: Request, kind: type[OB]) -> OB:
-    """Read and check a body, and log what is ignored; raises as `read_json` does."""
+    """Read and check a body, and log what is ignored.
+
+    Raises:
+        HTTPException, InputError, Cancelled: as `read_json`, or a field can't be ignored.
+    """
     asked = await read_json(request, kind)
-    if asked.model_extra:
-        log.info("fields that are not known are ignored: %s", ", ".join(sorted(asked.model_extra)))
+    told: UnknownFields = request.app.state.unknown_fields
+    told.tell(asked.unknown_fields())
     return asked
 
 
@@ -84,16 +96,3 @@ async def _body(request: Request) -> bytes:
         else:
             return bytes(body)
     raise HTTPException(413, f"the body is larger than {BODY_BYTES_MAX:,} bytes: shorten it")
-
-
-def _in_words(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(
-        f"{'.'.join(map(str, part['loc'])) or 'body'}: {part['msg']}" for part in found
-    )
-
-
-def _field(error: ValidationError) -> str:
-    """Return the first field that is wrong; "" = the body as a whole."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    return ".".join(map(str, first["loc"]))

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from heddle.app.request_options import PriorityWord
 from heddle.app.reranking import TEXTS_MAX, Ranking
+from heddle.core.errors import InputError
 from heddle.server.json_body import OpenBody, read_open
 from heddle.server.limits import TENANT_CHARS_MAX
 from heddle.server.wire import Json
@@ -63,7 +64,11 @@ class RerankRequest(OpenBody):
     def _does_all_it_says(self) -> Self:
         for name in REFUSED:
             if (self.model_extra or {}).get(name) is not None:
-                raise ValueError(f"{name}: documents are read whole here: leave it out")
+                raise InputError(
+                    f"{name}: documents are read whole here: leave it out",
+                    param=name,
+                    code="unsupported_parameter",
+                )
         return self
 
     @property

@@ -1,5 +1,7 @@
 """The body of POST /v1/search."""
 
+from typing import ClassVar
+
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,6 +14,8 @@ from heddle.workflow.ragraph import DEFAULT_TOPK, TOPK_MAX
 
 class SearchRequest(BaseModel):
     """A query, and the options of its search. Unknown fields are refused."""
+
+    other_names: ClassVar[dict[str, str]] = {"question": "query"}  # as /v1/ask calls it
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 

@@ -280,7 +280,7 @@ def test_rankings_are_refused_by_name(served: Served):
     assert refusal(documents=[]).startswith("documents: ")
     assert refusal(documents=["a"] * 1001).startswith("documents: ")
     assert "documents" in refusal(documents=[{"title": "a"}])
-    assert "max_tokens_per_doc" in refusal(max_tokens_per_doc=16)
+    assert refusal(max_tokens_per_doc=16).startswith("max_tokens_per_doc: ")
     assert "query" in refusal(query=" ")
     assert "top_n" in refusal(top_n=0)
     objects = {"query": QUERY, "documents": [{"text": one} for one in TEXTS], "user": "ann"}

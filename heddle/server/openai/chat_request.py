@@ -92,7 +92,8 @@ class ChatRequest(SharedRequest):
     def _has_content(self) -> Self:
         for number, message in enumerate(self.messages):
             if message.content is None and not message.tool_calls:
-                raise ValueError(f"messages.{number}.content is missing")
+                field = f"{FIELD}.{number}.content"
+                raise InputError(f"{field} is missing", param=field)
         return self
 
     @property

@@ -5,15 +5,10 @@ value asks for nothing. A field that OpenAI defines and that changes no answer i
 that OpenAI doesn't define, with one line in the log for each name.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from heddle.core.errors import InputError
-
-NAMES_MAX: Final = 256  # in the log; clients choose the names
-NAME_CHARS_MAX: Final = 64
 
 _NONE: Final[tuple[object, ...]] = ()
 _ZERO: Final = (0,)
@@ -61,37 +56,20 @@ HARMLESS: Final = frozenset(
     }
 )
 
-log = logging.getLogger(__name__)
 
+def undefined(others: Mapping[str, object]) -> list[str]:
+    """Return the names of the fields that OpenAI doesn't define.
 
-@dataclass(slots=True)
-class OtherFields:
-    """Judges the fields of requests that Heddle doesn't read.
+    Args:
+        others: the fields of a request that Heddle doesn't read.
 
-    Mutates: remembers at most `NAMES_MAX` names that stand in the log.
+    Raises:
+        InputError: one of them would change the answer; the message names it.
     """
-
-    _told: set[str] = field(default_factory=set)
-
-    def check(self, others: Mapping[str, object] | None) -> None:
-        """Refuse what would change the answer; ignore the rest.
-
-        Raises:
-            InputError: a field is refused; its message names it.
-        """
-        for name, value in (others or {}).items():
-            if name in REFUSED:
-                _check_asks_nothing(name, value)
-            elif name not in HARMLESS:
-                self._tell(name)
-
-    def _tell(self, name: str) -> None:
-        if name in self._told or len(self._told) >= NAMES_MAX:
-            return
-        self._told.add(name)
-        log.info(
-            "a request has the unknown field %s, which is ignored", ascii(name[:NAME_CHARS_MAX])
-        )
+    for name, value in others.items():
+        if name in REFUSED:
+            _check_asks_nothing(name, value)
+    return [name for name in others if name not in REFUSED and name not in HARMLESS]
 
 
 def _check_asks_nothing(name: str, value: object) -> None:

@@ -15,7 +15,6 @@ from heddle.server.json_body import body_schema
 from heddle.server.openai.chat_request import ChatRequest
 from heddle.server.openai.completion_request import CompletionRequest
 from heddle.server.openai.desk import Desk, Order
-from heddle.server.openai.fields import OtherFields
 from heddle.server.openai.models import ModelCatalogue, ModelKind
 from heddle.server.openai.reply import ReplyShape
 from heddle.server.openai.shared_request import read_shared
@@ -36,13 +35,12 @@ def add_openai(
     """
     catalogue = ModelCatalogue(server, workflows)
     desk = Desk(server, workflows, inline_sources)
-    others = OtherFields()
 
     async def read_chat(request: Request) -> ChatRequest:
-        return await read_shared(request, ChatRequest, others)
+        return await read_shared(request, ChatRequest)
 
     async def read_completion(request: Request) -> CompletionRequest:
-        return await read_shared(request, CompletionRequest, others)
+        return await read_shared(request, CompletionRequest)
 
     @app.post(
         "/v1/chat/completions",

@@ -1,14 +1,16 @@
 """What the bodies of chats and completions have in common."""
 
+from collections.abc import Collection
 from typing import Any, Self, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from heddle.core.errors import InputError
 from heddle.core.search_scope import where_of
-from heddle.server.json_body import read_json
+from heddle.server.json_body import OpenBody, read_open
 from heddle.server.keys.access import own_tenant
-from heddle.server.openai.fields import OtherFields
+from heddle.server.openai.fields import undefined
 from heddle.server.request_fields import RequestFields
 from heddle.workflow.writing import MAX_TOKENS_MAX, SEED_MAX, TEMPERATURE_MAX
 
@@ -34,10 +36,8 @@ class StreamOptions(BaseModel):
     )
 
 
-class SharedRequest(BaseModel):
-    """A request to write. Fields that it doesn't have are judged by `OtherFields`."""
-
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True, allow_inf_nan=False)
+class SharedRequest(OpenBody):
+    """A request to write. A field of OpenAI's that would change the answer is refused by name."""
 
     model: str = Field(
         max_length=MODEL_CHARS_MAX,
@@ -76,8 +76,18 @@ class SharedRequest(BaseModel):
     @model_validator(mode="after")
     def _has_no_options_without_stream(self) -> Self:
         if self.stream_options is not None and not self.stream:
-            raise ValueError("stream_options: only a stream has them: send stream=true")
+            raise InputError(
+                "stream_options: only a stream has them: send stream=true", param="stream_options"
+            )
         return self
+
+    def unknown_fields(self) -> Collection[str]:
+        """Return the names of the fields that OpenAI doesn't define.
+
+        Raises:
+            InputError: a field of OpenAI's would change the answer, and isn't done.
+        """
+        return undefined(self.model_extra or {})
 
     @property
     def has_usage_chunk(self) -> bool:
@@ -105,14 +115,13 @@ class SharedRequest(BaseModel):
 R = TypeVar("R", bound=SharedRequest)
 
 
-async def read_shared(request: Request, kind: type[R], others: OtherFields) -> R:
+async def read_shared(request: Request, kind: type[R]) -> R:
     """Read and check a body; its tenant is the one of the request's key, if it has one.
 
     Raises:
-        HTTPException, InputError, Cancelled: as `read_json`, or a field is refused.
+        HTTPException, InputError, Cancelled: as `read_open`.
     """
-    asked = await read_json(request, kind)
-    others.check(asked.model_extra)
+    asked = await read_open(request, kind)
     where_of(asked.heddle.where or {})  # its message names the key and its allowed values
     tenant = own_tenant(request.scope, asked.heddle.tenant)
     return asked.model_copy(update={"heddle": asked.heddle.model_copy(update={"tenant": tenant})})

@@ -120,7 +120,9 @@ class NewBatch(AttributesBody, WithStrategy):
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
         if bool(self.file_ids) == bool(self.files):
-            raise ValueError("file_ids: name at least one file, in file_ids or in files")
+            raise InputError(
+                "file_ids: name at least one file, in file_ids or in files", param="file_ids"
+            )
         return self
 
     @property

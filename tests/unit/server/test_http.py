@@ -233,7 +233,7 @@ def test_a_search_has_passages_and_no_answer():
         ({"query": "x", "topk": 0}, "topk: "),
         ({"query": "x", "rerank": 3}, "rerank: "),
         ({"query": "x", "where": {"": 1}}, "^where: "),
-        ({"query": "x", "question": "y"}, "question: Extra inputs are not permitted"),
+        ({"query": "x", "question": "y"}, "^question: there is no such field; send query$"),
     ],
 )
 def test_a_bad_field_of_a_search_is_named(body: dict[str, object], words: str):
@@ -279,7 +279,9 @@ def test_a_failure_later_on(error: HeddleError, status: int):
 @pytest.mark.parametrize(
     ("body", "word"),
     [
-        ({}, "question"),
+        ({}, "^question: give one"),
+        ({"query": "Who?"}, "^query: there is no such field; send question$"),
+        ({"question": "Who?", "tpk": 3}, "^tpk: there is no such field; did you mean 'topk'"),
         ({"question": 7}, "question"),
         ({"question": None}, "question"),
         ({"question": "Who?", "workflow": "nope"}, "workflow: 'nope' is unknown.*oneshot"),

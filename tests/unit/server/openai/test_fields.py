@@ -1,11 +1,9 @@
 """Fields of OpenAI's requests that Heddle doesn't read."""
 
-import logging
-
 import pytest
 
 from heddle.core.errors import InputError
-from heddle.server.openai.fields import HARMLESS, NAMES_MAX, REFUSED, OtherFields
+from heddle.server.openai.fields import HARMLESS, REFUSED, undefined
 
 ASKS: dict[str, object] = {
     "n": 2,
@@ -33,7 +31,7 @@ ASKS: dict[str, object] = {
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_a_field_that_would_change_the_answer_is_refused_by_name(name: str):
     with pytest.raises(InputError, match=f"^{name}: ") as refused:
-        OtherFields().check({name: ASKS[name]})
+        undefined({name: ASKS[name]})
     assert (refused.value.param, refused.value.code) == (name, "unsupported_parameter")
 
 
@@ -41,26 +39,16 @@ def test_a_field_that_would_change_the_answer_is_refused_by_name(name: str):
 def test_a_value_that_asks_for_nothing_passes(name: str):
     neutral, _ = REFUSED[name]
     for value in (None, [], {}, "", *neutral):
-        OtherFields().check({name: value})
+        undefined({name: value})
 
 
 def test_false_is_no_number():
     with pytest.raises(InputError, match="n: "):
-        OtherFields().check({"n": True})
+        undefined({"n": True})
 
 
-def test_an_unknown_field_is_told_once_and_names_are_bounded(caplog: pytest.LogCaptureFixture):
-    others = OtherFields()
-    with caplog.at_level(logging.INFO, logger="heddle"):
-        for _ in range(3):
-            others.check({"chat_id": "secret text", "\nforged": 1, **dict.fromkeys(HARMLESS, "x")})
-        lines = [record.message for record in caplog.records]
-        assert len(lines) == 2
-        assert "'chat_id'" in lines[0]
-        assert "secret" not in caplog.text
-        assert "\n" not in lines[1]
-        others.check({f"field_{number}": 1 for number in range(2 * NAMES_MAX)})
-    assert len(caplog.records) == NAMES_MAX
+def test_what_openai_does_not_define_is_named_and_what_changes_no_answer_is_not():
+    assert undefined({"chat_id": 1, "n": 1, **dict.fromkeys(HARMLESS, "x")}) == ["chat_id"]
 
 
 def test_openai_defines_nothing_else():

@@ -170,9 +170,9 @@ def test_a_drawn_answer_is_another_one_each_time():
     ("fields", "param"),
     [
         ({"messages": []}, "messages"),
-        ({"messages": [{"role": "user"}]}, ""),
+        ({"messages": [{"role": "user"}]}, "messages.0.content"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
-        ({"stream_options": {"include_usage": True}}, ""),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"heddle": {"topk": 0}}, "heddle.topk"),
         ({"heddle": {"unknown": 1}}, "heddle.unknown"),
         ({"tools": [{"type": "function"}]}, "tools"),
