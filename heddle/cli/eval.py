@@ -38,6 +38,7 @@ from heddle.evals.comparison import (
 from heddle.evals.context import Case, Context, cases_for, given_passages, passage_cases, sample
 from heddle.evals.dataset import Dataset
 from heddle.evals.declining import quoting_headline
+from heddle.evals.file_formats import DOCUMENT_FORMATS, ROW_FORMATS, TABLE_FORMATS
 from heddle.evals.judging.exhibit import Exhibit
 from heddle.evals.judging.judge import judge_answers
 from heddle.evals.judging.judgement import JudgedCounts, Judgement
@@ -143,8 +144,7 @@ def add_arguments(parser: CommandParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Evaluate, print the table by kind, write the result. Exit code 1 if nothing was answered."""
     if options.dataset == LIST:
-        for name, named in NAMED.items():
-            print(f"{name:<16} {named.about}")
+        _print_list()
         return 0
     dataset = load_dataset(options.dataset)
     for reason in dataset.skipped:
@@ -184,6 +184,14 @@ def run(options: argparse.Namespace) -> int:
         )
     is_judged = judged.answers > 0 or not judged.unjudged
     return 0 if any(one.outcome.answer for one in scored) and is_judged else 1
+
+
+def _print_list() -> None:
+    for name, named in NAMED.items():
+        print(f"{name:<16} {named.about}")
+    print("\nor a file, plain or gzipped, of one of these formats:")
+    for one in (*ROW_FORMATS, *DOCUMENT_FORMATS, *TABLE_FORMATS):
+        print(f"{one.title:<28} {one.files}")
 
 
 def _judge(name: str) -> RemoteModel[Abilities]:

@@ -1,32 +1,27 @@
 """Data sets by name, and files of known formats by what is in them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from heddle.core.errors import InputError
 from heddle.evals.data_folder import data_file
 from heddle.evals.dataset import Dataset
-from heddle.evals.loaders.cacheblend import read_cacheblend
+from heddle.evals.file_formats import read_file
 from heddle.evals.loaders.documents import read_document_questions
-from heddle.evals.loaders.longbench import read_longbench
 from heddle.evals.loaders.manuals import FIGURE, TUNING, questions_file, read_manuals
 from heddle.evals.loaders.medical import read_medical
 from heddle.evals.loaders.offered import offered_rows
 from heddle.evals.loaders.open_questions import read_open_questions
 from heddle.evals.loaders.passage_rows import read_with_passages
-from heddle.evals.loaders.squad import read_squad
 from heddle.evals.loaders.wiki_test import held_questions
 from heddle.evals.manuals.corpus import pages_folder
 from heddle.evals.manuals.library import manual_pages
-from heddle.evals.row import Row, json_document, json_lines, rows_of
+from heddle.evals.row import json_lines
 
 READER_NOTES: Final = "reader-notes"
 WIKI_TEST: Final = "wiki_single_test"
-# Kinds of reader-notes; a file with these kinds is graded the same way.
-READER_KINDS: Final = ("single_hop", "two_hop", "comparison", "coreference", "not_in_notes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +35,7 @@ class Named:
 def load_dataset(name: str) -> Dataset:
     """Return a data set by its name, or of a file.
 
-    A file may be SQuAD's .json, CacheBlend's .json, LongBench's .jsonl, or .jsonl (or .jsonl.gz)
-    with the fields of `loaders.passage_rows`.
+    A file may have any of the formats of `file_formats`.
 
     Raises:
         InputError: the name is unknown, the data isn't there, or a file, line or field is not as
@@ -53,9 +47,9 @@ def load_dataset(name: str) -> Dataset:
     if not path.is_file():
         raise InputError(
             f"data set {name!r} is no file and none of {', '.join(NAMED)}; "
-            "files: SQuAD or CacheBlend .json, LongBench .jsonl, .jsonl with passages"
+            "`heddle eval list` names the files that can be read"
         )
-    dataset = _of_file(path)
+    dataset = read_file(path)
     if not dataset.questions:
         raise InputError(f"{path} holds no questions")
     return dataset
@@ -126,34 +120,3 @@ NAMED: Final[dict[str, Named]] = {
     ),
     "mini_multihop": Named(_multihop, "60 questions of wiki_multihop; has its passages"),
 }
-
-
-def _of_file(path: Path) -> Dataset:
-    name = path.name.split(".json")[0]
-    if path.name.removesuffix(".gz").endswith(".json"):
-        content = json_document(path)
-        if isinstance(content, dict) and "data" in content:
-            return Dataset(name, read_squad(Row(str(path), content), path))
-        if not isinstance(content, list):
-            raise InputError(f'{path}: must be a list (CacheBlend) or have a field "data" (SQuAD)')
-        return _of_rows(rows_of(content, str(path)), name)
-    return _of_rows(json_lines(path), name)
-
-
-def _of_rows(rows: Iterator[Row], name: str) -> Dataset:
-    first = next(rows, None)
-    if first is None:
-        return Dataset(name, ())
-    everything = chain((first,), rows)
-    if first.has("ctxs"):
-        return Dataset(name, read_cacheblend(everything, name))
-    if first.has("context") and first.has("input"):
-        return Dataset(name, read_longbench(everything))
-    if first.has("passages"):
-        questions = read_with_passages(everything, name)
-        kinds = {question.kind for question in questions}
-        return Dataset(name, questions, is_graded_by_kind=kinds <= set(READER_KINDS))
-    raise InputError(
-        f"{first.where}: has neither ctxs (CacheBlend), input and context (LongBench), nor "
-        f"passages; it has {', '.join(first.fields)}"
-    )

@@ -1,15 +1,13 @@
 """A JSON object of a data file whose fields are checked as they are read."""
 
-import gzip
 import json
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import Path
 from typing import NoReturn, TypeGuard
 
 from heddle.core.errors import InputError
+from heddle.evals.file_lines import file_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +54,16 @@ class Row:
             self.refuse(name, "must be a number")
         return value
 
-    def flag(self, name: str) -> bool:
-        """Return a field that is true or false; false where it is missing."""
-        value = self.fields.get(name, False)
+    def whole(self, name: str) -> int:
+        """Return a field that is a whole number."""
+        value = self.fields.get(name)
+        if not _is_whole(value):
+            self.refuse(name, "must be a whole number")
+        return value
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Return a field that is true or false; `default` where it is missing."""
+        value = self.fields.get(name, default)
         if not isinstance(value, bool):
             self.refuse(name, "must be true or false")
         return value
@@ -86,6 +91,13 @@ class Row:
             self.refuse(name, "must be a list of pairs of whole numbers")
         return tuple((first, second) for first, second in value)
 
+    def titled(self, name: str) -> tuple[tuple[str, object], ...]:
+        """Return a field that is a list of pairs of a title and a value."""
+        value = self.fields.get(name)
+        if not isinstance(value, list) or not all(_is_titled(item) for item in value):
+            self.refuse(name, "must be a list of pairs that begin with a title")
+        return tuple((title, item) for title, item in value)
+
     def refuse(self, name: str, why: str) -> NoReturn:
         """Raise InputError about a field."""
         shown = json.dumps(self.fields.get(name), ensure_ascii=False, default=str)
@@ -97,35 +109,22 @@ def json_lines(path: Path) -> Iterator[Row]:
     """Give the objects of a JSONL file, plain or gzipped; blank lines are skipped.
 
     Raises:
-        InputError: the file can't be read, or a line is no JSON object; names the line.
+        InputError: the file can't be read or is too large, or a line is no JSON object; names
+            the line.
     """
-    number = 0
-    try:
-        with _open(path) as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    where = f"{path}, line {number}"
-                    yield _row(json_value(line, where), where)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}, after line {number}: damaged gzip file: {error}") from error
-    except OSError as error:
-        raise InputError(f"{path} can't be read: {error.strerror or error}") from error
+    for number, line in file_lines(path):
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield _row(json_value(line, where), where)
 
 
 def json_document(path: Path) -> object:
     """Return the value of a whole JSON file, plain or gzipped.
 
     Raises:
-        InputError: the file can't be read or is no JSON.
+        InputError: the file can't be read, is too large or is no JSON.
     """
-    try:
-        with _open(path) as lines:
-            content = b"".join(lines)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: damaged gzip file: {error}") from error
-    except OSError as error:
-        raise InputError(f"{path} can't be read: {error.strerror or error}") from error
-    return json_value(content, str(path))
+    return json_value(b"".join(line for _, line in file_lines(path)), str(path))
 
 
 def json_value(content: bytes, where: str) -> object:
@@ -154,13 +153,13 @@ def _row(value: object, where: str) -> Row:
     return Row(where, value)
 
 
-def _open(path: Path) -> gzip.GzipFile | BufferedReader:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-
-
 def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_pair(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(_is_whole, value))
+
+
+def _is_titled(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)

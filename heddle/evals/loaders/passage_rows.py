@@ -46,9 +46,18 @@ def accepted_answers(row: Row) -> tuple[str, ...]:
     Raises:
         InputError: there are none, or one is no text.
     """
-    answers = tuple(dict.fromkeys(answer for answer in row.texts("answers") if answer.strip()))
+    return answers_in(row, "answers")
+
+
+def answers_in(row: Row, name: str) -> tuple[str, ...]:
+    """Return the answers of a field, each once.
+
+    Raises:
+        InputError: there are none, or one is no text.
+    """
+    answers = tuple(dict.fromkeys(answer for answer in row.texts(name) if answer.strip()))
     if not answers:
-        row.refuse("answers", "must have at least one answer")
+        row.refuse(name, "must have at least one answer")
     return answers
 
 

@@ -179,9 +179,28 @@ def test_with_reuse_every_passage_is_first_computed_alone(notes, serve, capsys):
     assert seen
 
 
-def test_list_names_the_data_sets(capsys):
+def test_list_names_the_data_sets_and_the_formats_of_files(capsys):
     assert run("list") == 0
-    assert "wiki_single" in capsys.readouterr().out.split()
+    shown = capsys.readouterr().out
+    assert "wiki_single" in shown.split()
+    assert "hotpot_dev_distractor_v1.json" in shown
+    assert "WikiQA.tsv" in shown
+
+
+def test_a_published_file_is_asked_with_its_gold_passages(serve, tmp_path, capsys):
+    serve(knows)
+    context = [["Peru", ["It has mountains.", " Its capital is Lima."]], ["Chad", ["Hot."]]]
+    hotpot = {"_id": "h", "question": "What is the capital of Peru?", "answer": "Lima"}
+    hotpot |= {"type": "bridge", "context": context, "supporting_facts": [["Peru", 1]]}
+    path, result = tmp_path / "hotpot_dev.json", tmp_path / "result.json"
+    path.write_text(json.dumps([hotpot]))
+    assert run(path, "--oracle-passage", "--json", result) == 0
+    (row,) = json.loads(result.read_text())["rows"]
+    assert (row["answer"], row["kind"], row["answers"]) == ("Lima", "bridge", ["Lima"])
+    assert "hotpot_dev, oracle passages" in capsys.readouterr().out
+    path.write_text(json.dumps([hotpot | {"answer": 3}]))
+    assert run(path) == 2
+    assert "hotpot_dev.json, item 0: field 'answer' must be a string" in capsys.readouterr().err
 
 
 def test_the_extractor_quotes_from_passages_that_are_given(notes, serve):

@@ -131,8 +131,8 @@ def test_a_bad_field_is_named(tmp_path, change, message):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("one.json", {"rows": []}, 'must be a list .* or have a field "data"'),
-        ("two.json", [{"q": 1}], "item 0: has neither ctxs"),
+        ("one.json", {"rows": []}, 'must be a list of questions, or an object with a field "data"'),
+        ("two.json", [{"q": 1}], "item 0: has none of these fields: ctxs"),
         ("three.json", [], "holds no questions"),
     ],
 )
