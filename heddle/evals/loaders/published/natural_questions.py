@@ -13,7 +13,7 @@ from heddle.evals.metrics.replies import NOT_IN_NOTES
 from heddle.evals.question import EvalQuestion, given_passage
 from heddle.evals.row import Row
 
-# Of the five people who annotated a question of the dev part, so many have to find an answer:
+# Of the five people who annotated a question of the dev part, this many have to find an answer:
 # the set's own evaluation has this bar. A question of the train part was annotated by one.
 ANNOTATORS_MIN: Final = 2
 _TAG: Final = re.compile(r"<[^ ]+>")
