@@ -88,6 +88,9 @@ def test_a_file_is_sent_found_and_deleted(served: Served):
     assert "Solveig" in best.content[0].text
     assert 0.3 < best.score <= 1
     assert client.files.content(file.id).read() == MILL
+    read = client.vector_stores.files.content(file.id, vector_store_id=store.id)
+    assert read.object == "vector_store.file_content.page"
+    assert [(one.type, "Solveig" in one.text) for one in read] == [("text", True)]
     assert [one.id for one in client.vector_stores.files.list(store.id)] == [file.id]
     # It is a document of the corpus: a question to all of it, or to the store, finds it, too.
     ask = {"query": "Who keeps the mill?", "where": {"vector_store": store.id}, "topk": 1}
@@ -120,6 +123,10 @@ def test_a_batch_says_how_far_it_is_and_filters_narrow_a_search(served: Served):
     assert failed.last_error is not None
     assert failed.last_error.code == "invalid_file"
     assert failed.last_error.message.startswith("bad.pdf: ")
+    with pytest.raises(openai.BadRequestError, match="is failed: only a completed file has its"):
+        client.vector_stores.files.content(failed.id, vector_store_id=store.id)
+    with pytest.raises(openai.NotFoundError, match="no file in this vector store"):
+        client.vector_stores.files.content("file-none", vector_store_id=store.id)
     names = {
         one.id: client.files.retrieve(one.id).filename
         for one in client.vector_stores.file_batches.list_files(batch.id, vector_store_id=store.id)

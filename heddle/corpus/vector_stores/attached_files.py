@@ -9,7 +9,7 @@ from heddle.core.errors import Busy, InputError
 from heddle.corpus.database import Database
 from heddle.corpus.deletion import delete_documents
 from heddle.corpus.vector_stores.counts import counts_of_batch
-from heddle.corpus.vector_stores.document_names import document_keys, new_id
+from heddle.corpus.vector_stores.document_names import document_keys, new_id, searchable_chunks
 from heddle.corpus.vector_stores.paging import Listing, Page, PageRequest
 from heddle.corpus.vector_stores.records import (
     AttachedFile,
@@ -123,6 +123,11 @@ class AttachedFiles:
                 (tenant, store_id, file_id),
             ).fetchone()
         return None if row is None else attached_file(row)
+
+    def chunk_ids(self, tenant: str, store_id: str, file_id: str) -> tuple[int, ...]:
+        """Return the searchable chunks of a file in a store, in the order of the file."""
+        with self._database.read() as connection:
+            return searchable_chunks(connection, tenant, store_id, file_id)
 
     def detach(self, tenant: str, store_id: str, file_id: str) -> bool:
         """Take a file out of a store, with its documents; return whether it was in it."""

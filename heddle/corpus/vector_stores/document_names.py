@@ -50,3 +50,17 @@ def document_keys(
         (tenant, f"{folder}/", f"{folder}{_AFTER_SLASH}"),
     )
     return tuple((owner, name) for owner, name in rows)
+
+
+def searchable_chunks(
+    connection: sqlite3.Connection, tenant: str, store_id: str, file_id: str
+) -> tuple[int, ...]:
+    """Return the chunks of a file's documents that searches can find, in the file's order."""
+    folder = f"{store_id}/{file_id}/"
+    rows = connection.execute(
+        "SELECT chunk_id FROM documents JOIN chunks USING (version)"
+        " WHERE tenant = ? AND id > ? AND id < ? AND status = 'live'"
+        " ORDER BY CAST(substr(id, ?) AS INTEGER), position",
+        (tenant, folder, folder[:-1] + _AFTER_SLASH, len(folder) + 1),
+    )
+    return tuple(chunk_id for (chunk_id,) in rows)

@@ -13,7 +13,13 @@ from heddle.corpus.vector_stores.paging import Page
 from heddle.corpus.vector_stores.records import AttachedFile, Attributes, FileBatch, FileState
 from heddle.server.json_body import read_open
 from heddle.server.stores.desk import Desk, missing, reply, unix_s
-from heddle.server.stores.replies import batch_json, deleted_json, file_json, page_json
+from heddle.server.stores.replies import (
+    batch_json,
+    content_json,
+    deleted_json,
+    file_json,
+    page_json,
+)
 from heddle.server.stores.store_doors import body_schema
 from heddle.server.stores.store_requests import (
     AttributesBody,
@@ -52,6 +58,12 @@ def add_attached_doors(app: FastAPI, desk: Desk) -> None:
         """Return how far a file in a store is."""
         tenant = desk.tenant(request)
         return reply(await asyncio.to_thread(_found, desk, tenant, store_id, file_id))
+
+    @app.get(FILES + "/{file_id}/content", response_model=None)
+    async def content(store_id: str, file_id: str, request: Request) -> Response:
+        """Return the text that was read in a file, chunk by chunk, once it is `completed`."""
+        tenant = desk.tenant(request)
+        return reply(await asyncio.to_thread(_content, desk, tenant, store_id, file_id))
 
     @app.post(
         FILES + "/{file_id}",
@@ -117,9 +129,23 @@ def _attach(desk: Desk, tenant: str, store_id: str, files: Mapping[str, Attribut
 
 
 def _found(desk: Desk, tenant: str, store_id: str, file_id: str) -> Json:
+    return file_json(_find(desk, tenant, store_id, file_id))
+
+
+def _find(desk: Desk, tenant: str, store_id: str, file_id: str) -> AttachedFile:
     desk.store(tenant, store_id)
     found = desk.corpus.attached_files.find(tenant, store_id, file_id)
-    return file_json(found or missing("file in this vector store", file_id))
+    return found or missing("file in this vector store", file_id)
+
+
+def _content(desk: Desk, tenant: str, store_id: str, file_id: str) -> Json:
+    file = _find(desk, tenant, store_id, file_id)
+    if file.state is not FileState.COMPLETED:
+        raise InputError(
+            f"file_id: {file_id} is {file.state.value}: only a completed file has its text"
+        )
+    chunks = desk.corpus.attached_files.chunk_ids(tenant, store_id, file_id)
+    return content_json(passage.text for passage in desk.corpus.passages(chunks))
 
 
 def _listed(desk: Desk, request: Request, store_id: str, batch_id: str | None = None) -> Json:

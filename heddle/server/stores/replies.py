@@ -1,6 +1,6 @@
 """Files, vector stores and what is found in them, as OpenAI's API writes them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import TypeVar
 
@@ -104,6 +104,16 @@ def result_json(passage: Passage, file: AttachedFile, score: float) -> Json:
         "attributes": dict(file.attributes),
         "content": [{"type": "text", "text": passage.text}],
         "place": asdict(passage.place),
+    }
+
+
+def content_json(texts: Iterable[str]) -> Json:
+    """Return what the parsers read in a file of a vector store, chunk by chunk."""
+    return {
+        "object": "vector_store.file_content.page",
+        "data": [{"type": "text", "text": text} for text in texts],
+        "has_more": False,
+        "next_page": None,
     }
 
 

@@ -11,6 +11,7 @@ from heddle.corpus.vector_stores import attached_files, uploads, vector_stores
 from heddle.corpus.vector_stores.document_names import StoredAt, document_id, place_of
 from heddle.corpus.vector_stores.paging import PageRequest
 from heddle.corpus.vector_stores.records import FileCounts, FileState
+from tests.unit.corpus.corpora import STAMP, embed, put
 
 NOW_S = 1_700_000_000
 
@@ -123,3 +124,16 @@ def test_everything_is_bounded(store: CorpusStore, monkeypatch: pytest.MonkeyPat
 def test_a_documents_id_says_where_it_belongs():
     assert place_of(document_id("vs_1", "file-2", 3)) == StoredAt("vs_1", "file-2")
     assert place_of("/home/notes.md") is None
+
+
+def test_a_files_text_comes_in_its_order_and_once_it_is_searchable(store: CorpusStore):
+    for number in range(11):
+        put(store, document_id("vs_1", "file-2", number), f"first of {number}", f"more of {number}")
+    put(store, document_id("vs_1", "file-21", 0), "of another file")
+    assert store.attached_files.chunk_ids("", "vs_1", "file-2") == ()
+    store.set_embedder(STAMP)
+    embed(store)
+    ids = store.attached_files.chunk_ids("", "vs_1", "file-2")
+    read = [passage.text for passage in store.passages(ids)]
+    assert read == [f"{part} of {number}" for number in range(11) for part in ("first", "more")]
+    assert store.attached_files.chunk_ids("a", "vs_1", "file-2") == ()
