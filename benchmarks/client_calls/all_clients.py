@@ -4,6 +4,7 @@ import os
 from typing import Final
 
 from benchmarks.client_calls import (
+    cohere_calls,
     haystack_calls,
     httpx_calls,
     langchain_calls,
@@ -29,5 +30,6 @@ ALL_CLIENTS: Final[tuple[Client, ...]] = (
     haystack_calls.CLIENT,
     litellm_calls.CLIENT,
     smolagents_calls.CLIENT,
+    cohere_calls.CLIENT,
     httpx_calls.CLIENT,
 )
