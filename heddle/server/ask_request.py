@@ -3,9 +3,10 @@
 from typing import Any, ClassVar, Self
 
 from fastapi import Request
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from heddle.core.errors import InputError
+from heddle.core.prompts.constraint import Constraint
 from heddle.core.search_scope import where_of
 from heddle.server.json_body import read_json
 from heddle.server.request_fields import RequestFields
@@ -16,6 +17,44 @@ from heddle.workflow.writing import (
     SYSTEM_CHARS_MAX,
     TEMPERATURE_MAX,
 )
+
+
+class AskConstraint(BaseModel):
+    """What the answer has to be: exactly one of `json_schema`, `regex` and `choice`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    json_schema: dict[str, Any] | bool | None = Field(
+        default=None, description="JSON of this schema; true = any JSON"
+    )
+    regex: str | None = Field(
+        default=None, description="a match of the whole pattern, without look-around"
+    )
+    choice: list[str] | None = Field(default=None, description="one of these texts")
+    before: str = Field(default="", description="stands before the JSON, as it is")
+    after: str = Field(default="", description="stands behind the JSON, as it is")
+
+    @model_validator(mode="after")
+    def _is_one_form(self) -> Self:
+        given = [one for one in (self.json_schema, self.regex, self.choice) if one is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of json_schema, regex and choice")
+        if self.json_schema is None and (self.before or self.after):
+            raise ValueError("before and after go with json_schema alone")
+        return self
+
+    @property
+    def checked(self) -> Constraint:
+        """The form as `Server.submit` takes it.
+
+        Raises:
+            InputError: no text can be held to it.
+        """
+        if self.regex is not None:
+            return Constraint.regex(self.regex)
+        if self.choice is not None:
+            return Constraint.choice(self.choice)
+        return Constraint.json_schema(self.json_schema, before=self.before, after=self.after)
 
 
 class AskRequest(RequestFields):
@@ -72,6 +111,11 @@ class AskRequest(RequestFields):
         "as the server does",
     )
 
+    constraint: AskConstraint | None = Field(
+        default=None,
+        description="what the answer has to be, where a model writes it; null = any text",
+    )
+
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
         if self.question is None and not self.inputs:
@@ -98,6 +142,7 @@ class AskRequest(RequestFields):
             "stop": self.stop,
             "system": self.system,
             "prompt": self.prompt,
+            "constraint": None if self.constraint is None else self.constraint.checked,
         }
 
 

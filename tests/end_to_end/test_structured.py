@@ -3,11 +3,14 @@
 import json
 
 import pytest
+from fastapi.testclient import TestClient
 
 from heddle import Server
 from heddle.core.errors import InputError
 from heddle.core.prompts.constraint import Constraint
 from heddle.runtime.events import Answer
+from heddle.server.http import create_app
+from heddle.workflow.presets import preset
 from heddle.workflow.ragraph import RAGraph
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
@@ -82,3 +85,25 @@ def test_what_can_not_be_kept_is_refused_at_once(
 ) -> None:
     with pytest.raises(InputError, match=message):
         server.submit("oneshot", QUESTION, constraint=constraint)  # type: ignore[arg-type]
+
+
+def test_a_form_is_asked_for_over_http(server: Server) -> None:
+    workflows = {name: preset(name).compile() for name in ("oneshot", "quote")}
+    app = create_app(server, workflows)
+    body = {"question": QUESTION, "workflow": "oneshot", "max_tokens": 200}
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+
+        def asked(**form: object) -> dict:
+            return client.post("/v1/ask", json={**body, "constraint": form}).json()
+
+        reply = asked(json_schema=SCHEMA)
+        jsonschema.validate(json.loads(reply["answer"]), SCHEMA)
+        assert reply["receipt"]["constrained"] == 1
+        assert asked(choice=["yes", "no"])["answer"] in ("yes", "no")
+        refused = asked(json_schema={"type": "strin"})["error"]
+        assert refused["param"] == "constraint"
+        assert "Invalid type: strin" in refused["message"]
+        body["workflow"] = "quote"
+        assert (
+            "no model writes the answer of workflow 'quote'" in asked(regex="a")["error"]["message"]
+        )

@@ -28,6 +28,7 @@ from heddle.core.errors import (
 )
 from heddle.core.passages import Passage, Place
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.prompts.constraint import Constraint
 from heddle.core.tasks import Optimizations
 from heddle.corpus.records import PutOutcome
 from heddle.runtime.events import (
@@ -210,9 +211,18 @@ def test_every_field_reaches_the_server():
         "seed": 7,
         "stop": ["END"],
     }
-    ask(server, question="Who?", inputs={"topic": "tides"}, **how)
+    form = {"json_schema": {"type": "integer"}, "before": "<", "after": ">"}
+    ask(server, question="Who?", inputs={"topic": "tides"}, constraint=form, **how)
     values = {"topic": "tides", "query": "Who?"}
-    assert server.asked == [(WORKFLOWS["oneshot"], values, how)]
+    kept = Constraint.json_schema({"type": "integer"}, before="<", after=">")
+    assert server.asked == [(WORKFLOWS["oneshot"], values, {**how, "constraint": kept})]
+    for form, kept in (
+        ({"json_schema": True}, Constraint.json_schema(True)),
+        ({"regex": "[a-z]+"}, Constraint.regex("[a-z]+")),
+        ({"choice": ["yes", "no"]}, Constraint.choice(["yes", "no"])),
+    ):
+        ask(server, question="Who?", constraint=form)
+        assert server.asked[-1][2]["constraint"] == kept
 
 
 def test_a_search_has_passages_and_no_answer():
@@ -307,6 +317,14 @@ def test_a_failure_later_on(error: HeddleError, status: int):
         ({"question": "Who?", "optimizations": "fast"}, "optimizations"),
         ({"question": "Who?", "kv_reuse": 0.15}, "kv_reuse"),
         ({"question": "Who?", "inputs": ["tides"]}, "inputs"),
+        ({"question": "Who?", "constraint": {}}, "^constraint: .*exactly one of json_schema, "),
+        ({"question": "Who?", "constraint": {"regex": "a", "choice": ["a"]}}, "^constraint: "),
+        (
+            {"question": "Who?", "constraint": {"regex": "a", "before": "b"}},
+            "^constraint: .*before",
+        ),
+        ({"question": "Who?", "constraint": {"schema": {}}}, "^constraint.schema: Extra inputs"),
+        ({"question": "Who?", "constraint": {"choice": []}}, "^choice must have 1 to 1,000 texts"),
         ([], "body"),
         ("Who?", "body"),
     ],
