@@ -13,6 +13,7 @@ from heddle.core.frames import Cancelled, Done, Event, Failed, Frame
 from heddle.core.payloads import ToolPayload
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.raised_at import raised_at
 from heddle.core.results import ToolResult
 
 EPOCH = 1
@@ -245,7 +246,9 @@ def _event(call: _Call, make: Callable[[_Call], object]) -> Event:
 
 def _failed(call: _Call, error: BaseException) -> Failed:
     """Return a call's failure: `exit()`, too, is the error of that request alone."""
-    return Failed(call.task_id, f"{type(error).__name__}: {error}")
+    place = raised_at(error)
+    at = f", at {place}" if place else ""
+    return Failed(call.task_id, f"{type(error).__name__}: {error}{at}")
 
 
 def _nobody() -> None:

@@ -71,6 +71,8 @@ def test_whatever_it_raises_is_that_call_s_failure(
     event = tools.next_event()
     assert isinstance(event, Failed)
     assert event.message.startswith(f"{error.__name__}: ")
+    raised_in = broken.__code__.co_firstlineno + 1
+    assert event.message.endswith(f", at line {raised_in} of {__file__}")
     tools.call(2, str.upper, "b")
     assert tools.next_event() == Done(2, ToolResult("B"))
 
