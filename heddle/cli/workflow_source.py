@@ -12,7 +12,7 @@ from heddle.core.errors import ConfigError, HeddleError, InputError, WorkflowErr
 from heddle.workflow.connectors import NO_CONNECTORS, WEB_SEARCH, Connector, Connectors
 from heddle.workflow.function import WorkflowFunction
 from heddle.workflow.ragraph import RAGraph
-from heddle.workflow.ready_made import READY_MADE, ready_made
+from heddle.workflow.ready_made import READY_MADE, ready_made, unused_connectors
 from heddle.workflow.searches import with_searches
 from heddle.workflow.workflow import Workflow
 
@@ -67,7 +67,13 @@ def drawn_workflow(name: str, topk: int | None, connectors: Connectors) -> Workf
 
     Raises:
         WorkflowError, InputError: see `load_workflow`.
+        ConfigError: a connector is given that the workflow never calls.
     """
+    if unused := unused_connectors(name, connectors):
+        raise ConfigError(
+            f"--connector {unused[0]}: workflow {name!r} never calls it: leave it out, or choose "
+            f"--workflow agent, which calls any, or search_engine, which calls {WEB_SEARCH!r}"
+        )
     try:
         return load_workflow(name, topk, connectors)
     except ConfigError:

@@ -25,6 +25,11 @@ APPLICATIONS: Final[Mapping[str, Callable[[Connectors], RAGraph]]] = {
     "flare": lambda _: flare(),
 }
 READY_MADE: Final = (*PRESETS, *APPLICATIONS)
+# The connectors that a workflow calls, by its name; None = every one. Others call none.
+_CALLS: Final[Mapping[str, frozenset[str] | None]] = {
+    "search_engine": frozenset({WEB_SEARCH}),
+    "agent": None,
+}
 
 
 def ready_made(name: str, connectors: Connectors = NO_CONNECTORS) -> RAGraph:
@@ -43,3 +48,14 @@ def ready_made(name: str, connectors: Connectors = NO_CONNECTORS) -> RAGraph:
     if name not in PRESETS:
         raise WorkflowError(f"workflow {name!r} is unknown; there are {', '.join(READY_MADE)}")
     return preset(name)
+
+
+def unused_connectors(name: str, connectors: Connectors) -> tuple[str, ...]:
+    """Return the names of the connectors that a workflow never calls.
+
+    Args:
+        name: a ready-made workflow's, or another's, which calls none.
+        connectors: functions by name.
+    """
+    called = _CALLS.get(name, frozenset())
+    return () if called is None else tuple(one for one in connectors if one not in called)

@@ -104,4 +104,9 @@ def test_a_workflow_can_be_looked_at_without_its_connector():
     with pytest.raises(ConfigError, match=r"--connector web_search=FILE\.py:FUNCTION"):
         check_connectors("search_engine", {})
     check_connectors("agent", {})
+    given = {"lookup": str.upper}
+    for name in ("search_engine", "oneshot", "mine.py:flow"):
+        with pytest.raises(ConfigError, match=f"--connector lookup: workflow '{name}' never calls"):
+            drawn_workflow(name, None, given)
+    assert drawn_workflow("agent", None, given).name == "agent"
     check_connectors("mine.py:flow", {})
