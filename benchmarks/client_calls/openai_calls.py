@@ -262,8 +262,11 @@ def a_form_that_no_text_has_is_refused_by_name(servers: Servers) -> None:
         error = refusal(servers.writing, model=servers.llm, **wrong)
         assert isinstance(error, openai.BadRequestError), error
         assert error.param == field, error
-    for field, given in (("response_format", form), ("tools", [NAP])):
-        error = refusal(servers.quoting, model="corpus", **{field: given})
+    for field, given in (
+        ("response_format", {"response_format": form}),
+        ("tools", {"tools": [NAP], "tool_choice": "required"}),
+    ):
+        error = refusal(servers.quoting, model="corpus", **given)
         assert (error.param, error.code) == (field, "unsupported_parameter"), error
 
 

@@ -75,18 +75,27 @@ class AnswerForm:
         """The form as a keyword of `Server.submit`."""
         return {} if self.constraint is None else {CONSTRAINT: self.constraint}
 
-    def check_without_tools(self, model: str) -> None:
-        """Refuse tools for a model that answers with a workflow.
+    def check_without_call(self, model: str) -> None:
+        """Refuse a call that must be made, for a model that answers with a workflow.
+
+        Tools that it may call are no bar: a workflow answers in words. Chat interfaces offer
+        theirs with every question.
 
         Raises:
-            InputError: the model may call tools.
+            InputError: the model must call a tool.
         """
-        if self.may_call:
+        if self.choice.use is ToolUse.REQUIRED:
             raise InputError(
-                f"{TOOLS}: {model!r} is a workflow and calls none: name the LLM, or leave them out",
+                f"{TOOLS}: {model!r} is a workflow and calls none: name the LLM, or leave "
+                "tool_choice out",
                 param=TOOLS,
                 code="unsupported_parameter",
             )
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The request's fields that a workflow, which calls no tools, makes no use of."""
+        return (TOOLS,) if self.choice.use is ToolUse.AUTO else ()
 
     def check_writer(self, model: str, *, writes: bool) -> None:
         """Refuse a form where no model writes the answer, as when it is quoted.

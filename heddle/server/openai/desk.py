@@ -103,14 +103,16 @@ class Desk:
         """Answer with a workflow.
 
         Where no model writes its answer, what says how one writes is ignored, and named in the
-        reply: clients send a temperature and a system message with each request.
+        reply: clients send a temperature and a system message with each request. So are tools
+        that the model may call.
         """
         workflow = workflow_named(order.model.workflow, self.workflows)
         writing = {**order.body.writing, **({"system": system} if system else {})}
-        order.form.check_without_tools(order.model.id)
+        order.form.check_without_call(order.model.id)
         order.form.check_writer(order.model.id, writes=_writes(workflow))
-        ignored = () if _writes(workflow) else tuple(writing)
-        options = {**order.body.heddle.options, **({} if ignored else self._drawn(writing))}
+        drawn = self._drawn(writing) if _writes(workflow) else {}
+        ignored = (*(() if _writes(workflow) else writing), *order.form.unused)
+        options = {**order.body.heddle.options, **drawn}
         inputs = {**order.body.heddle.inputs, "query": question}
         reply = self._reply(order, AnswerText(workflow, is_raw=False), ignored)
         return await self._replied(order, workflow, inputs, options, reply)

@@ -72,6 +72,18 @@ def test_a_form_reaches_what_writes_the_answer(model: str):
     assert server.asked[0][2]["constraint"] == Constraint.json_schema(SCHEMA)
 
 
+@pytest.mark.parametrize("model", ["corpus", "workflow:quote", "workflow:oneshot"])
+def test_a_workflow_answers_in_words_where_it_may_call_tools(model: str):
+    server = FakeServer(WROTE)
+    reply = chat(server, model=model, tools=TOOLS, tool_choice="auto").json()
+    assert reply["choices"][0]["message"]["content"] == CALL
+    assert reply["choices"][0]["finish_reason"] == "stop"
+    assert reply["heddle"]["ignored"] == ["tools"]
+    [(_, inputs, options)] = server.asked
+    assert inputs == {"query": "Who?"}
+    assert "constraint" not in options
+
+
 def deep() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for _ in range(DEPTH_MAX):
@@ -83,7 +95,7 @@ def deep() -> dict[str, Any]:
     ("fields", "param"),
     [
         ({"model": "workflow:quote", "response_format": FORM}, "response_format"),
-        ({"model": "workflow:oneshot", "tools": TOOLS}, "tools"),
+        ({"model": "workflow:oneshot", "tools": TOOLS, "tool_choice": "required"}, "tools"),
         ({"response_format": {"type": "xml"}}, "response_format"),
         ({"response_format": FORM, "tools": TOOLS}, "response_format"),
         ({"response_format": FORM, "heddle": {"inline_sources": True}}, "heddle.inline_sources"),
