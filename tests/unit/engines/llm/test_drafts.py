@@ -250,9 +250,9 @@ def test_decodes_of_one_token_stand_before_drafted_ones():
 def test_numbers_that_are_not_finite_fail_it_alone():
     one = lane()
     one.worker.bad_token = 2
-    for task, draft in ((1, (2, 2)), (3, ())):
-        one.prefill(task, PROMPT)
-        one.decode(task + 1, task, draft=draft)
+    for task, prompt in ((1, (*PROMPT, 2)), (3, PROMPT)):
+        one.prefill(task, prompt)
+        one.decode(task + 1, task, draft=greedy(prompt, 8))
     one.drain()
     assert isinstance(one.end(2), Failed)
     assert one.result(4).token_ids == greedy(PROMPT, 8)
@@ -294,3 +294,30 @@ def test_drafts_keep_to_the_time_of_a_step():
     one.step(budget_s=0.0)  # leaves the least that a step always moves prompts by
     drafted = sum(len(row.draft_draws) for row in one.worker.batches[-1].rows)
     assert 0 < drafted <= PREFILL_TOKENS_MIN + 1  # prompts always get one, and none is here
+
+
+def test_numbers_behind_a_wrong_drafted_token_need_not_be_finite():
+    tokens = greedy(PROMPT, 8)
+    one = lane()
+    one.worker.bad_token = 2
+    one.prefill(1, PROMPT, has_rider=True)
+    one.decode(2, 1, max_tokens=8, draft=(*tokens[:3], 2, *tokens[4:]))
+    one.drain()
+    assert one.result(2).token_ids == tokens
+
+
+def test_a_right_drafted_token_with_numbers_that_are_not_finite_fails_and_is_found_by_nobody():
+    tokens = greedy(PROMPT, 8)
+    one = lane(page_size=2)
+    one.worker.bad_token = tokens[3]
+    assert one.worker.bad_token not in (*PROMPT, *tokens[:3])
+    one.prefill(1, PROMPT, has_rider=True)
+    one.decode(2, 1, max_tokens=8, draft=tokens)
+    one.drain()
+    assert "not finite" in one.end(2).message
+    one.worker.bad_token = None
+    one.prefill(3, (*PROMPT, *tokens), has_rider=True)
+    one.decode(4, 3, max_tokens=4)
+    one.drain()
+    assert one.result(3).tokens_reused <= len(PROMPT) + 3
+    assert one.result(4).token_ids == greedy((*PROMPT, *tokens), 4)
