@@ -105,8 +105,11 @@ class Retries:
         prefill = decode.prefill
         assert prefill is not None, f"{decode.primitive.name!r} was sent without a prefill"
         prefill.failed_on += (task.lane.port.name,)
-        # One that had ended well runs again: its KV is gone with the decode.
-        request.runs[prefill.primitive.name] = prefill
+        if prefill.primitive.name not in request.runs:
+            # One that had ended well runs again: its KV is gone with the decode. What a cycle pass
+            # has made wait for it goes on since then.
+            prefill.then.clear()
+            request.runs[prefill.primitive.name] = prefill
         if decode.has_emitted:
             decode.written += tuple(decode.told)
         for half in (prefill, decode):

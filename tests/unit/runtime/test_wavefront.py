@@ -1,6 +1,7 @@
 """What cycle passes see of what waits, and what the passes of users can do with it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -176,6 +177,43 @@ class TestAddEdge:
         call = bench.submit(two_searches)
         assert call.answer.receipt.edits == ()
         assert bench.runtime.planner.runner.failed == {"users"}
+        bench.assert_idle()
+
+    def test_a_producer_that_runs_again_lets_its_consumer_go_once(self):
+        graph = RAGraph("three")
+        for name in ("one", "other", "last"):
+            graph.add_generation(name, f"{name} {{query}}", name)
+        graph.add_generation("join", "{one} {other} {last}")
+
+        def last_of_all(view):
+            waits = {r.primitive: r for r in view.wavefront if r.is_untouched}
+            if "last.prefilling@0" in waits and not last.added:
+                last.added = True
+                last_id = waits["last.prefilling@0"].identity.request_id
+                for name in ("one", "other"):
+                    yield AddEdge(last_id, f"{name}.prefilling@0", "last.prefilling@0", 0.0)
+
+        last = SimpleNamespace(added=False)
+        bench = bench_with(Users(last_of_all), llm=4)
+        bench.llm.holds = lambda task: True
+        call = bench.submit(graph.compile())
+
+        def tasks_of(node):
+            return [n for n, task in bench.llm.open.items() if task.identity.node == node]
+
+        prefill, decode = tasks_of("one")
+        bench.llm.answer(prefill)
+        bench.llm.fail(decode)
+        bench.cycle()
+        again, _ = tasks_of("one")
+        bench.llm.answer(again)
+        bench.cycle()
+        waiting = bench.runtime.lanes["llm"].scheduler.pending
+        assert not waiting, "the other prompt is not computed yet"
+        while bench.llm.open:
+            bench.llm.answer_all()
+            bench.cycle()
+        assert call.answer.receipt.retries == 1
         bench.assert_idle()
 
 
