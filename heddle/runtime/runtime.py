@@ -130,7 +130,7 @@ class Runtime:
         self._controls = Controls(
             self._readiness, self.requests, rounds, self._functions, self.clock
         )
-        self._steering = Steering(self.planner.runner, self.lanes, self.requests.open, speculator)
+        self._steering = Steering(self.planner.runner, self.lanes, self.requests, speculator)
 
     def submit(
         self,

@@ -19,8 +19,12 @@ from heddle.passes.cycle_view import (
 from heddle.passes.runner import PassRunner
 from heddle.runtime.lane import Lane
 from heddle.runtime.request import Request
+from heddle.runtime.request_table import RequestTable
 from heddle.runtime.speculator import Speculator
 from heddle.runtime.wavefront import wavefront_of
+
+RequestEdit = AddEdge | Replace | Speculate | SpeculateDecode | Prefetch
+"""Edits that change one request, and no engine for others."""
 
 
 @dataclass(slots=True)
@@ -30,7 +34,7 @@ class Steering:
     Args:
         runner: has checked every edit that it returns against the view.
         lanes: the engines, by name.
-        requests: those in flight, by id.
+        requests: those in flight, and how one ends for which an edit fails.
         speculator: offers prompts to be computed ahead, and begins those that are chosen.
 
     Mutates: `steered` of the lanes, their queues, and the runs that wait there.
@@ -38,7 +42,7 @@ class Steering:
 
     runner: PassRunner
     lanes: Mapping[str, Lane]
-    requests: Mapping[int, Request]
+    requests: RequestTable
     speculator: Speculator
 
     def run(self, now_s: float) -> None:
@@ -54,7 +58,7 @@ class Steering:
             ready
             for lane in self.lanes.values()
             if lane.scheduler.pending
-            for ready in wavefront_of(lane, self.requests, now_s)
+            for ready in wavefront_of(lane, self.requests.open, now_s)
         )
         engines = {n: lane.view() for n, lane in self.lanes.items()}
         view = CycleView(
@@ -76,10 +80,17 @@ class Steering:
                 lane.port.send(Steer(budget_s=budget_s))
             case Reorder(engine=engine, order=order):
                 self.lanes[engine].scheduler.first = order
+            case _:
+                request = self.requests.open.get(_request_of(edit))
+                if request is not None:  # else an edit of this cycle has ended it
+                    self.requests.guard(request, now_s, self._change, request, edit, now_s)
+
+    def _change(self, request: Request, edit: RequestEdit, now_s: float) -> None:
+        """Carry out an edit of one request."""
+        match edit:
             case AddEdge():
-                self._add_edge(edit)
-            case Replace(request_id=request_id, primitive=primitive, payload=payload):
-                request = self.requests[request_id]
+                self._add_edge(request, edit)
+            case Replace(primitive=primitive, payload=payload):
                 request.runs[primitive].payload = payload
                 request.receipt.edits.append(f"replace: the payload of {primitive}")
             case Speculate():
@@ -89,13 +100,19 @@ class Steering:
             case Prefetch():
                 self.speculator.read_kv(edit, now_s)
 
-    def _add_edge(self, edit: AddEdge) -> None:
-        request = self.requests[edit.request_id]
+    def _add_edge(self, request: Request, edit: AddEdge) -> None:
         for lane in self.lanes.values():
             lane.scheduler.pending.pop((request.id, edit.consumer), None)
         request.runs[edit.producer].then.append(edit.consumer)
         request.runs[edit.consumer].waits += 1
         request.receipt.edits.append(f"add_edge: {edit.consumer} after {edit.producer}")
+
+
+def _request_of(edit: RequestEdit) -> int:
+    """Return the id of the request that an edit changes."""
+    if isinstance(edit, AddEdge | Replace):
+        return edit.request_id
+    return edit.provisional.request_id
 
 
 def _searches(lane: Lane) -> bool:

@@ -1,9 +1,12 @@
 """The runtime applies what cycle passes ask for, and survives their failures."""
 
 from heddle.core.commands import Steer
+from heddle.core.cost_snapshot import CostSnapshot
 from heddle.passes.cycle_view import SetBudget
 from heddle.passes.runner import PassRunner
+from heddle.runtime.speculator import Speculator
 from tests.helpers.fake_ports import Bench, ManualClock
+from tests.helpers.running_searches import RunningSearches
 
 
 class Ask:
@@ -78,3 +81,25 @@ def test_a_failing_cycle_pass_is_left_out_and_requests_go_on(search):
     assert explosive.calls == 1
     assert bench.runtime.planner.runner.failed == {"explosive"}
     bench.assert_idle()
+
+
+def test_an_edit_that_fails_ends_its_request_and_others_go_on(oneshot, monkeypatch):
+    """Prompts of two requests are to be computed ahead, and written on behind."""
+    bench = RunningSearches()
+    bench.llm.costs = CostSnapshot("llm", 1, {"call": 0.01, "prefill_tokens": 1e-3})
+    bench.llm.post()
+    calls = [bench.submit(oneshot) for _ in range(2)]
+    begin = Speculator.begin
+
+    def fails_once(speculator, edit, now_s):
+        if edit.provisional.request_id == calls[0].id:
+            raise RuntimeError("a bug")
+        begin(speculator, edit, now_s)
+
+    monkeypatch.setattr(Speculator, "begin", fails_once)
+    bench.look()
+    assert "a bug" in str(calls[0].error)
+    guessed = {task.identity.request_id for task in bench.llm.tasks()}
+    assert guessed == {calls[1].id}
+    bench.ended(calls[1])
+    assert bench.runtime.planner.runner.failed == set()
