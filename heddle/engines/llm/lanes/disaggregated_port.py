@@ -197,14 +197,16 @@ class DisaggregatedPort:
         self._start_transfers()
 
     def _admit_ahead(self, command: Admit, payload: DecodePayload) -> None:
-        """Send a decode behind a guess where the guess's own lane decodes; else it fails."""
+        """Send a decode behind a guess where the guess's own lane decodes; else give it up.
+
+        The prompt is computed ahead all the same, so nothing has gone wrong.
+        """
         task_id, guess = command.task.task_id, self._tasks.get(payload.prefill_task)
         if guess is not None and self.lanes[guess.lane].role.decodes:
             self._tasks[task_id] = _Placed(guess.lane, command.task.identity.request_id)
             self.lanes[guess.lane].port.send(command)
             return
-        message = "no decode follows a guess on a lane that only prefills"
-        self._events.append(Failed(task_id, message))
+        self._events.append(Cancelled(task_id))
         self._wake()
 
     def _start_transfers(self) -> None:
