@@ -1,6 +1,7 @@
 """How the hits of real searches change, list by list: recorded once from the heavy index."""
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.coscheduling.asks import NPROBES
 from benchmarks.coscheduling.heavy_index import INDEX, MAPPED, heavy_index, lists_of
+from benchmarks.speculating.hit_scan import HitScan
 from benchmarks.support.data import made_from, rows
 from benchmarks.support.question_vectors import text_vectors
 from benchmarks.support.wiki_index import WikiIndex
@@ -79,39 +81,8 @@ def _recorded(path: Path, queries: NDArray[np.float32]) -> dict[str, NDArray[np.
     """Scan the lists of each query, the nearest first, and note what comes among the best."""
     index = faiss.read_index(str(path), MAPPED)
     lists_max = round(max(NPROBES) * LISTS_SHARE * index.nlist)
-    _, order = index.quantizer.search(queries, lists_max)
-    starts, at, labels, distances = [0], [], [], []
-    for query, lists in zip(queries, order.tolist(), strict=True):
-        best = np.full(HITS, np.inf, np.float32)
-        for place, number in enumerate(lists):
-            ids, squares = _distances(index, number, query)
-            near = np.argsort(squares, kind="stable")[:HITS]
-            near = near[squares[near] < best[-1]]
-            if len(near):
-                best = np.sort(np.concatenate([best, squares[near]]))[:HITS]
-                at += [place] * len(near)
-                labels += ids[near].tolist()
-                distances += squares[near].tolist()
-        starts.append(len(at))
-    return {
-        "starts": np.array(starts, np.int64),
-        "at": np.array(at, np.int64),
-        "labels": np.array(labels, np.int64),
-        "distances": np.array(distances, np.float32),
-    }
-
-
-def _distances(
-    index: faiss.IndexIVFFlat, number: int, query: NDArray[np.float32]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the ids and squared distances of the vectors of a list, [n] each."""
-    count = index.invlists.list_size(number)
-    if not count:
-        return np.empty(0, np.int64), np.empty(0, np.float32)
-    codes = faiss.rev_swig_ptr(index.invlists.get_codes(number), count * index.code_size)
-    vectors = codes.view(np.float32).reshape(count, index.d)
-    squares: NDArray[np.float32] = ((vectors - query) ** 2).sum(axis=1)
-    return faiss.rev_swig_ptr(index.invlists.get_ids(number), count).copy(), squares
+    print(f"recording {len(queries)} searches of {lists_max} lists", flush=True)
+    return HitScan(index, queries, lists_max, HITS).changes(partial(print, flush=True))
 
 
 def _tokens(directory: Path) -> NDArray[np.int64]:
