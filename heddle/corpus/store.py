@@ -20,7 +20,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.core.errors import ConfigError, InputError
+from heddle.core.errors import Cancelled, ConfigError, InputError
 from heddle.core.passages import Passage
 from heddle.core.search_scope import SearchScope
 from heddle.corpus import document_table, meta_table, scope_query, vector_table, word_search
@@ -42,7 +42,8 @@ from heddle.corpus.records import (
     outermost,
 )
 from heddle.corpus.vector_stores.attached_files import AttachedFiles
-from heddle.corpus.vector_stores.file_queue import FileQueue
+from heddle.corpus.vector_stores.file_queue import FileQueue, is_waiting
+from heddle.corpus.vector_stores.records import AttachedFile
 from heddle.corpus.vector_stores.uploads import Uploads
 from heddle.corpus.vector_stores.vector_stores import VectorStores
 
@@ -403,6 +404,7 @@ class CorpusStore:
         *,
         scan: int = 0,
         chunking: str = "",
+        file: AttachedFile | None = None,
     ) -> tuple[PutOutcome, ...]:
         """Store documents with their chunks in one transaction: all of them or none.
 
@@ -411,11 +413,15 @@ class CorpusStore:
             scan: the number of an indexing run, from `begin_scan`; ids are then checked to be
                 unique within the run and over the files that are known. 0 = no run, no check.
             chunking: how the texts were cut. A text that was cut in another way is a new version.
+            file: the file of a vector store that they are of; None = they are of no such file.
 
         Raises:
             InputError: a document has no chunks, or in a run its id is not unique.
+            Cancelled: any process has taken the file out of its store since it was begun.
         """
         with self._database.write() as connection:
+            if file is not None and not is_waiting(connection, file):
+                raise Cancelled(f"{file.name} is no longer wanted")
             revision = meta_table.revision(connection) + 1
             put = [
                 document_table.put(

@@ -40,7 +40,7 @@ class FileQueue:
     def waits(self, file: AttachedFile) -> bool:
         """Whether a file is still in progress."""
         with self._database.read() as connection:
-            return _attempts(connection, file) is not None
+            return is_waiting(connection, file)
 
     def put_back(self, file: AttachedFile) -> None:
         """Let a file wait as if this attempt had not been."""
@@ -80,6 +80,11 @@ class FileQueue:
                 " WHERE number = ? AND state = 'in_progress'",
                 (kind.value, why, file.number),
             )
+
+
+def is_waiting(connection: sqlite3.Connection, file: AttachedFile) -> bool:
+    """Whether a file is still in progress, inside a transaction."""
+    return _attempts(connection, file) is not None
 
 
 def _oldest(connection: sqlite3.Connection) -> int | None:

@@ -229,7 +229,7 @@ class FileIndexing:
                 found = _Found()
                 documents = _documents(file, parser.documents(path), found)
                 for batch in document_batches(documents, chunking):
-                    self._put(batch, chunking, found)
+                    self._put(file, batch, chunking, found)
                 if not found.chunks:
                     raise InputError(f"{file.name}: no text in it")
                 self._store.file_queue.complete(file, found.documents, found.bytes)
@@ -238,8 +238,8 @@ class FileIndexing:
             finally:
                 self._parser = None
 
-    def _put(self, batch: Batch, chunking: Chunking, found: "_Found") -> None:
-        self._store.put_documents(batch, chunking=chunking.stamp)
+    def _put(self, file: AttachedFile, batch: Batch, chunking: Chunking, found: "_Found") -> None:
+        self._store.put_documents(batch, chunking=chunking.stamp, file=file)
         pending = [
             chunk
             for document, _ in batch

@@ -3,9 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from heddle.core.errors import Busy, InputError
+from heddle.core.errors import Busy, Cancelled, InputError
+from heddle.corpus.chunking import TextChunk
+from heddle.corpus.document import Document
+from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.corpus.vector_stores import attached_files, uploads, vector_stores
 from heddle.corpus.vector_stores.document_names import StoredAt, document_id, place_of
@@ -101,6 +105,29 @@ def test_a_file_put_in_again_while_it_is_indexed_is_indexed_again(store: CorpusS
     again = store.file_queue.begin()
     assert again.attributes == {"n": 2}
     assert store.file_queue.complete(again, 1, 10)
+
+
+def test_a_file_that_any_server_has_deleted_gets_no_more_documents(
+    store: CorpusStore, tmp_path: Path
+):
+    """Its text has a vector already, so that it would be found at once."""
+    store.set_embedder(EmbedderStamp("tiny", 1, "float32"))
+    chunks = (TextChunk(0, "Known", "It is so."),)
+    store.put_document(Document("known.md", "Known", "It is so.", "", tenant="a"), chunks)
+    ids = [chunk.chunk_id for chunk in store.pending_chunks(9)]
+    store.store_vectors(ids, np.ones((len(ids), 1), np.float32))
+    store_id, file_id = made(store), sent(store)
+    store.attached_files.attach("a", store_id, {file_id: {}}, now_s=NOW_S)
+    begun = store.file_queue.begin()
+    assert begun is not None
+    late = Document(document_id(store_id, file_id, 0), "Known", "It is so.", "", tenant="a")
+    store.put_documents([(late, chunks)], file=begun)
+    assert store.stats().documents == 2
+    with CorpusStore.open(tmp_path) as other:
+        assert other.uploads.delete("a", file_id)
+    with pytest.raises(Cancelled, match=r"a\.md is no longer wanted"):
+        store.put_documents([(late, chunks)], file=begun)
+    assert store.stats().documents == 1
 
 
 def test_everything_is_bounded(store: CorpusStore, monkeypatch: pytest.MonkeyPatch):
