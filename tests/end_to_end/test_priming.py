@@ -16,6 +16,7 @@ from benchmarks.support.inline_engines import inline_engines
 from heddle import ConfigError, EngineError, Server
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory
 from heddle.app.priming.plan import PrimingProgress, PrimingStage, searchable_chunks
+from heddle.cli.index import NICENESS
 from heddle.cli.main import main
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.passages import Passage
@@ -38,6 +39,14 @@ NEIGHBOURS = 3
 FUSIONRAG = KvReuse(ReusePolicy.FUSIONRAG, 0.15)
 
 pytestmark = pytest.mark.usefixtures("small_kv_cache")
+
+
+@pytest.fixture(autouse=True)
+def niceness(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What commands ask for; this process goes on with other tests, and could not take it back."""
+    asked: list[int] = []
+    monkeypatch.setattr(os, "nice", asked.append)
+    return asked
 
 
 @pytest.fixture
@@ -64,7 +73,7 @@ def records(corpus: Path) -> dict[ChunkVariant, list[ChunkRecord]]:
 
 @pytest.mark.usefixtures("inline")
 def test_what_index_primes_is_what_ask_finds(
-    documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], niceness: list[int]
 ):
     """The model is large enough for any disk to be faster than prefilling."""
     sizes = {"hidden_size": 256, "num_hidden_layers": 6, "intermediate_size": 768}
@@ -72,6 +81,7 @@ def test_what_index_primes_is_what_ask_finds(
     corpus = tmp_path / "corpus"
     index = ["index", str(documents), "--into", str(corpus), "--model", str(model)]
     assert main([*index, "--prime", "--prime-neighbours", str(NEIGHBOURS)]) == 0
+    assert niceness == [NICENESS]
     said = "".join(capsys.readouterr())
     assert "10 raw computed now, 10 primed computed now" in said
     assert re.search(r"chunk KV of 10 chunks, \d+ tokens: about \d", said)
