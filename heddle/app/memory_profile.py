@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from heddle.core.errors import ConfigError
 from heddle.costs.memory_split import MeasuredCurves, RatePoint, StageMix
+from heddle.engines.llm.lanes.lane_role import LaneRole
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class MemoryProfile:
         workflow: its name.
         generator: the fingerprint of the LLM that was measured.
         cpu: the processor that it was measured on.
+        lanes: the role of each LLM lane: the curve of generation is of all of them together.
     """
 
     curves: MeasuredCurves
@@ -29,6 +31,7 @@ class MemoryProfile:
     workflow: str
     generator: str
     cpu: str
+    lanes: tuple[LaneRole, ...] = (LaneRole.BOTH,)
 
 
 def write_profile(profile: MemoryProfile, path: Path) -> None:
@@ -42,6 +45,7 @@ def write_profile(profile: MemoryProfile, path: Path) -> None:
         "workflow": profile.workflow,
         "generator": profile.generator,
         "cpu": profile.cpu,
+        "lanes": [role.value for role in profile.lanes],
         "mix": profile.mix._asdict(),
         "generation": [
             {"kv_bytes": size, "points": _pairs(points)}
@@ -81,8 +85,9 @@ def _profile(record: Mapping[str, Any]) -> MemoryProfile:
         _points(record["retrieval"]),
     )
     mix = StageMix(float(record["mix"]["generations"]), float(record["mix"]["searches"]))
+    lanes = tuple(LaneRole(role) for role in record["lanes"])
     return MemoryProfile(
-        curves, mix, str(record["workflow"]), str(record["generator"]), str(record["cpu"])
+        curves, mix, str(record["workflow"]), str(record["generator"]), str(record["cpu"]), lanes
     )
 
 

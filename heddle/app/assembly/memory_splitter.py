@@ -1,6 +1,7 @@
 """How a server's memory is split by its memory profile."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from heddle.app.models.model_files import ModelFiles
 from heddle.app.stage_mix import stage_mix_of
 from heddle.core.errors import ConfigError
 from heddle.costs.memory_split import MeasuredCurves, MemorySplit, StageMix, split_memory
+from heddle.engines.llm.lanes.lane_role import LaneRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class MemorySplitter:
 def memory_splitter(
     profile: str | Path | None,
     generator: ModelFiles | None,
+    lanes: Sequence[LaneRole],
     rate_per_s: float | None,
     stage_mix: str | None,
 ) -> MemorySplitter | None:
@@ -45,11 +48,12 @@ def memory_splitter(
     Args:
         profile: the file.
         generator: the LLM's files.
+        lanes: the role of each of its lanes.
         rate_per_s: requests a second that are expected; None = as many as are served.
         stage_mix: stages of a request, as a setting; None = those that the profile holds.
 
     Raises:
-        ConfigError: the file can't be used, or another model was measured.
+        ConfigError: the file can't be used, or another model or other lanes were measured.
     """
     if profile is None or generator is None:
         return None
@@ -58,6 +62,12 @@ def memory_splitter(
         raise ConfigError(
             f"memory_profile: {profile} was measured with {known.generator}, and the generator is "
             f"{generator.fingerprint}: measure again with `heddle profile --memory`"
+        )
+    if known.lanes != tuple(lanes):
+        measured, own = (", ".join(roles) for roles in (known.lanes, lanes))
+        raise ConfigError(
+            f"memory_profile: {profile} was measured with the LLM lanes {measured}, and llm_lanes "
+            f"and replicas make {own}: measure again with `heddle profile --memory`"
         )
     rate = math.inf if rate_per_s is None else rate_per_s
     mix = known.mix if stage_mix is None else stage_mix_of(stage_mix)

@@ -224,7 +224,7 @@ def plan_server(
         llm_roles=roles,
     )
     splitter = memory_splitter(
-        config.memory_profile, generator, config.expected_rate, config.stage_mix
+        config.memory_profile, generator, roles, config.expected_rate, config.stage_mix
     )
     placement = plan_placement(
         machine, demand, config.kv_cache_bytes, None if splitter is None else splitter.split

@@ -65,7 +65,7 @@ class MemoryMeasuring:
             )
             retrieval = self._retrieval(server, questions)
             planned, generator = server.plan.placement.kv_bytes, server.generator.fingerprint
-            cpu = server.plan.machine.cpu_model
+            cpu, lanes = server.plan.machine.cpu_model, server.plan.roles
         prompts = [_prompt(*pair) for pair in zip(questions, answers, strict=True)]
         generation = dict(self._generation(planned, prompts))
         if not generation:
@@ -74,7 +74,7 @@ class MemoryMeasuring:
                 "the memory limit, or name a smaller model"
             )
         curves = MeasuredCurves(generation, retrieval)
-        return MemoryProfile(curves, mix, self.workflow, generator, cpu)
+        return MemoryProfile(curves, mix, self.workflow, generator, cpu, lanes)
 
     def _retrieval(self, server: Server, questions: Sequence[str]) -> tuple[RatePoint, ...]:
         # A number makes each one new to caches.

@@ -11,7 +11,15 @@ from heddle.core.errors import InputError
 from heddle.core.printing.sizes import mib
 from heddle.costs.memory_split import split_memory
 
-MODEL_FIELDS: Final = ("generator", "embedder", "dtype", "context_tokens_max", "max_num_seqs")
+MODEL_FIELDS: Final = (
+    "generator",
+    "embedder",
+    "dtype",
+    "context_tokens_max",
+    "max_num_seqs",
+    "llm_lanes",
+    "replicas",
+)
 
 
 def profile_memory(options: argparse.Namespace) -> int:

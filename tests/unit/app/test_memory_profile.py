@@ -7,10 +7,16 @@ import pytest
 from heddle.app.memory_profile import MemoryProfile, read_profile, write_profile
 from heddle.core.errors import ConfigError
 from heddle.costs.memory_split import MeasuredCurves, RatePoint, StageMix
+from heddle.engines.llm.lanes.lane_role import LaneRole
 
 POINTS = (RatePoint(1.0, 0.9), RatePoint(2.0, 1.1))
 PROFILE = MemoryProfile(
-    MeasuredCurves({64: POINTS, 128: POINTS}, POINTS), StageMix(2.0, 1.0), "hyde", "m-1", "a CPU"
+    MeasuredCurves({64: POINTS, 128: POINTS}, POINTS),
+    StageMix(2.0, 1.0),
+    "hyde",
+    "m-1",
+    "a CPU",
+    (LaneRole.PREFILL, LaneRole.DECODE),
 )
 
 
@@ -22,12 +28,13 @@ def test_it_is_read_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
+        {"version": 1},
         {"mix": None},
         {"mix": {"generations": "many", "searches": 1}},
         {"generation": [{"kv_bytes": 64}]},
         {"retrieval": [[1.0]]},
         {"generation": 7},
+        {"lanes": ["both", "other"]},
     ],
 )
 def test_another_record_is_refused(tmp_path, change):

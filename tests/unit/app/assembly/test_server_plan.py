@@ -219,3 +219,6 @@ def test_a_memory_profile_of_this_model_decides_how_much_kv_there_is(model: Path
     write_profile(replace(profile, generator="another"), file)
     with pytest.raises(ConfigError, match="was measured with another"):
         planned(generator=model, memory_profile=file)
+    write_profile(profile, file)
+    with pytest.raises(ConfigError, match=r"lanes both, and .* make prefill, decode"):
+        planned(generator=model, memory_profile=file, llm_lanes="prefill,decode")
