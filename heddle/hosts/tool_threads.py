@@ -2,9 +2,11 @@
 
 import math
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from heddle.core.commands import Admit, Cancel, Command
@@ -13,10 +15,10 @@ from heddle.core.frames import Cancelled, Done, Event, Failed, Frame
 from heddle.core.payloads import ToolPayload
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.raised_at import raised_at
 from heddle.core.results import ToolResult
 
 EPOCH = 1
+_HEDDLE: Final = str(Path(__file__).resolve().parents[1])
 CALLS_A_THREAD: Final = 16  # that may wait for it here, so that a tool may take several at once
 HUNG_MAX: Final = 64  # threads that were given up and still run; beyond these none is replaced
 
@@ -246,10 +248,25 @@ def _event(call: _Call, make: Callable[[_Call], object]) -> Event:
 
 def _failed(call: _Call, error: BaseException) -> Failed:
     """Return a call's failure: `exit()`, too, is the error of that request alone."""
-    place = raised_at(error)
+    place = _raised_at(error)
     at = f", at {place}" if place else ""
     return Failed(call.task_id, f"{type(error).__name__}: {error}{at}")
 
 
 def _nobody() -> None:
     """Nobody listens yet."""
+
+
+def _raised_at(error: BaseException) -> str:
+    """Return the place in the user's file that an error came from, such as "line 3 of mine.py".
+
+    That file is the first one outside of Heddle on the way to the error, and the line the last one
+    there, rather than one of a library that it calls. "" = the error came from no file of a user.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if not frame.filename.startswith(_HEDDLE)]
+    if not outside:
+        return ""
+    file = outside[0].filename
+    line = next(frame.lineno for frame in reversed(outside) if frame.filename == file)
+    return f"line {line} of {file}"

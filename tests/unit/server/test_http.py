@@ -323,7 +323,10 @@ def test_a_failure_later_on(error: HeddleError, status: int):
             {"question": "Who?", "constraint": {"regex": "a", "before": "b"}},
             "^constraint: .*before",
         ),
-        ({"question": "Who?", "constraint": {"schema": {}}}, "^constraint.schema: Extra inputs"),
+        (
+            {"question": "Who?", "constraint": {"schema": {}}},
+            "^constraint.schema: there is no such field",
+        ),
         ({"question": "Who?", "constraint": {"choice": []}}, "^choice must have 1 to 1,000 texts"),
         ([], "body"),
         ("Who?", "body"),
