@@ -9,8 +9,6 @@ connections that the server has not closed 30 s after their begin.
 """
 
 import asyncio
-import json
-import re
 import resource
 import statistics
 import subprocess
@@ -24,7 +22,7 @@ from pathlib import Path
 
 import httpx
 
-from heddle.core.errors import InternalError
+from benchmarks.support.serve_process import serve_process
 
 SOCKETS = 2_000
 OPEN_S = 30.0
@@ -144,15 +142,5 @@ def _served(folder: Path) -> Iterator[str]:
     corpus = folder / "corpus"
     heddle = (sys.executable, "-m", "heddle.cli.main")
     subprocess.run([*heddle, "index", documents, "--into", corpus], check=True)
-    command = [*heddle, "serve", str(corpus), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        said = process.stdout.readline()
-        found = re.search(r"http://\S+", said)
-        if found is None:
-            raise InternalError(f"heddle serve said {json.dumps(said)} and no URL")
-        yield found.group()
-    finally:
-        process.terminate()
-        process.communicate()
+    with serve_process(corpus) as process:
+        yield process.url
