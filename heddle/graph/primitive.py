@@ -276,6 +276,21 @@ class ToolConfig:
     batch_max: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class LookupConfig:
+    """Look for an answer that was given to the question of key `question` before. (ADR 44)
+
+    `vectors` is the key of the question's vector: an answer to a question with a cosine of at least
+    `similarity` may be taken. None = only one to a question of equal text. `unfit` says why no
+    answer of the workflow is kept; "" = they are.
+    """
+
+    question: str
+    vectors: str | None = None
+    similarity: float | None = None
+    unfit: str = ""
+
+
 Config = (
     EmbedConfig
     | SearchConfig
@@ -293,6 +308,7 @@ Config = (
     | RoundsConfig
     | SpliceConfig
     | ToolConfig
+    | LookupConfig
 )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from heddle.core.primitives import PrimitiveKind
 from heddle.graph.pgraph import Edge, EdgeKind, PGraph, data_edges, outside_reads
 from heddle.graph.primitive import Primitive
+from heddle.lowering.answer_cache import lower_answer_cache
 from heddle.lowering.branch import lower_branch
 from heddle.lowering.documents import lower_documents
 from heddle.lowering.generation import lower_generation
@@ -19,6 +20,7 @@ from heddle.lowering.scope import Scope
 from heddle.lowering.tool import lower_tool
 from heddle.workflow.compile import reachable
 from heddle.workflow.nodes import (
+    AnswerCacheNode,
     DocumentsNode,
     ExtractionNode,
     GenerationNode,
@@ -89,6 +91,8 @@ def _lower_node(node: Node, workflow: Workflow, scope: Scope) -> tuple[tuple[Pri
         return lower_documents(node, scope)
     if isinstance(node, PrimingNode):
         return lower_priming(node, scope)
+    if isinstance(node, AnswerCacheNode):
+        return lower_answer_cache(node, scope)
     return lower_tool(node, workflow, scope)
 
 

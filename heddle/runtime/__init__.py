@@ -25,6 +25,7 @@ What may run
     `readiness`         opens regions and finds the primitives whose inputs are complete
     `controls`          primitives that need no engine: callable edges, joined passages, rounds
     `pipeline`          readers of a list that begin with its first items
+    `answer_lookups`    answers that were given before: looked for, checked, given again
     `repeats`           texts that loops have written before: taken again, or drafts of the next
     `conditions`        calls a callable edge and reads the nodes that it names
     `function_calls`    workflow functions: the regions that they make, the values they wait for
@@ -55,6 +56,10 @@ What comes back
     `retries`           decides whether a failed task is sent again
     `suspects`          knows the requests that may have ended lanes, and refuses them
     `answer_builder`    builds the answer once every primitive is complete
+    `answer_keeping`    which answers are kept, and which a changed corpus makes void
+    `answer_cache`      the answers that are kept, by their questions' texts and vectors
+    `kept_answer`       one of them, with the searches that it rests on
+    `question_match`    whether two similar questions differ in a word that changes the answer
 
 Beside the way
     `supervision`       decides whether a lane is dead or hangs, and when it may restart

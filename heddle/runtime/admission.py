@@ -1,9 +1,10 @@
 """Who may come in: bounded, and honest about the wait. (WindVE §IV-A)"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from heddle.core.errors import Busy, InputError
+from heddle.runtime.answer_cache import AnswerCacheLimits
 from heddle.workflow.workflow import Workflow
 
 SMOOTHING = 0.1
@@ -15,6 +16,7 @@ class RuntimeLimits:
 
     `requests_max` counts interactive and bulk requests together; bulk ones may fill at most
     `bulk_share` of it, so indexing never locks questions out. `retries_max` is per primitive.
+    `answers` bounds the answers that are kept.
     """
 
     requests_max: int = 256
@@ -22,6 +24,7 @@ class RuntimeLimits:
     question_chars_max: int = 32_768
     retries_max: int = 3
     deadline_s: float = 600.0
+    answers: AnswerCacheLimits = field(default_factory=AnswerCacheLimits)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,8 @@ from heddle.core.passages import Passage
 from heddle.core.quotations import Quotations
 from heddle.graph.primitive import Primitive
 from heddle.runtime.events import Answer
+from heddle.runtime.kept_answer import KeptAnswer
+from heddle.runtime.receipt import Receipt
 from heddle.runtime.request import Request
 from heddle.runtime.values import as_passages, as_text, unique_passages
 from heddle.workflow.template import DOCUMENTS
@@ -14,8 +16,10 @@ from heddle.workflow.template import DOCUMENTS
 def build_answer(request: Request, numerics: str, now_s: float) -> Answer:
     """Return what a request found, with its receipt."""
     slots = {slot: request.store.get(key) for slot, key in request.scope.keys}
-    last, written = _last(request)
     receipt = request.receipt.close(request.optimizations, now_s - request.arrival_s, numerics)
+    if request.kept is not None:
+        return _again(request.kept, slots, receipt)
+    last, written = _last(request)
     if isinstance(written, Quotations):
         found, nearest = written.found, written.nearest
         return Answer(str(written), written.passages, slots, receipt, found, nearest)
@@ -24,6 +28,19 @@ def build_answer(request: Request, numerics: str, now_s: float) -> Answer:
     end = None if last is None else request.receipt.ends.get(last.node)
     passages = _passages(request, last, slots)
     return Answer(as_text(written), passages, slots, receipt, finish_reason=end)
+
+
+def _again(kept: KeptAnswer, slots: Mapping[str, object], receipt: Receipt) -> Answer:
+    """Return an answer that was kept, with the receipt of the request that it is given to now."""
+    return Answer(
+        kept.text,
+        kept.passages,
+        {**kept.slots, **slots},
+        receipt,
+        kept.quotes,
+        kept.nearest,
+        kept.finish_reason,
+    )
 
 
 def _last(request: Request) -> tuple[Primitive | None, object]:

@@ -10,11 +10,13 @@ from heddle.graph.primitive import (
     ConditionConfig,
     DecodeConfig,
     JoinConfig,
+    LookupConfig,
     PrefillConfig,
     ResumeConfig,
     RoundsConfig,
     SpliceConfig,
 )
+from heddle.runtime.answer_lookups import AnswerLookups
 from heddle.runtime.conditions import choose_targets
 from heddle.runtime.events import TokenDelta
 from heddle.runtime.folding import fold, text_value
@@ -48,6 +50,7 @@ class Controls:
         requests: where a request ends whose callable edge raises.
         rounds: carries out those of generations that retrieve while they decode.
         functions: carries out those of workflow functions.
+        lookups: carries out those of answer caches.
         clock: times the callable edges.
 
     Mutates: completes primitives, opens the regions that callable edges choose.
@@ -57,6 +60,7 @@ class Controls:
     requests: RequestTable
     rounds: Rounds
     functions: FunctionCalls
+    lookups: AnswerLookups
     clock: Clock
     _told: set[tuple[str, str]] = field(default_factory=set)  # slow edges, by workflow and node
 
@@ -75,6 +79,9 @@ class Controls:
             return
         if isinstance(config, SpliceConfig):
             self.rounds.splice(request, run, now_s)
+            return
+        if isinstance(config, LookupConfig):
+            self.lookups.go_on(request, run, now_s)
             return
         if isinstance(config, PrefillConfig):
             self._take_text(request, run, now_s)

@@ -37,6 +37,7 @@ from heddle.runtime.request import Guess, PrimitiveRun, Request, TextAhead
 from heddle.runtime.task_table import TaskTable
 from heddle.runtime.values import generated
 from heddle.workflow.nodes import (
+    AnswerCacheNode,
     DocumentsNode,
     ExtractionNode,
     GenerationNode,
@@ -465,6 +466,8 @@ def _needed_kinds(node: Node) -> tuple[PrimitiveKind, ...]:
         return ()
     if isinstance(node, DocumentsNode):
         return (PrimitiveKind.EMBEDDING,)
+    if isinstance(node, AnswerCacheNode):
+        return () if node.similarity is None else (PrimitiveKind.EMBEDDING,)
     if isinstance(node, PrimingNode):
         searching = (PrimitiveKind.SEARCHING,) if node.neighbours_max else ()
         return (*searching, PrimitiveKind.PRIMING)

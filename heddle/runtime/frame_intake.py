@@ -11,6 +11,7 @@ from heddle.core.ports import PassageSource, Tracer
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Extracted, Generated, Hits, Ingested, Prefilled, Reranked, Result
 from heddle.graph.primitive import Config, ExtractConfig, RerankConfig, SearchConfig
+from heddle.runtime.answer_keeping import note_rows
 from heddle.runtime.counters import Counters
 from heddle.runtime.events import TokenDelta
 from heddle.runtime.folding import fold
@@ -159,7 +160,9 @@ class FrameIntake:
 
     def _complete(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Write the value of a primitive, and those of readers that needed nothing but its end."""
-        self.readiness.complete(request, run, self._value(request, run), now_s)
+        value = self._value(request, run)
+        note_rows(request, run, value)
+        self.readiness.complete(request, run, value, now_s)
         for name in run.plan.items_to:
             reader = request.runs.get(name)
             if reader is not None and reader.is_answered:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from heddle.core.errors import HeddleError, InternalError, WorkflowError
 from heddle.core.tasks import Optimizations
+from heddle.graph.pgraph import PGraph
 from heddle.graph.primitive import DecodeConfig, PrefillConfig, RerankConfig, SearchConfig
 from heddle.lowering.rounds import round_key
 from heddle.lowering.scope import Scope
@@ -86,6 +87,16 @@ class Readiness:
         end = round_key(rounds, "written", run.round)
         request.waiting_reads.setdefault(end, []).append(rounds.name)
         self._open(request, plan, now_s)
+
+    def open_checks(
+        self, request: Request, lookup: PrimitiveRun, checks: PGraph, now_s: float
+    ) -> None:
+        """Add searches that a lookup has to wait for once more."""
+        for check in checks.primitives:
+            for key in check.writes:
+                lookup.waits += 1
+                request.waiting_reads.setdefault(key, []).append(lookup.primitive.name)
+        self._open(request, self.planner.plan_checks(checks), now_s)
 
     def open_wait(self, request: Request, key: str, now_s: float) -> None:
         """Let a workflow function go on once the value of a key is there."""

@@ -127,6 +127,39 @@ class Speculation:
     tokens_wasted: int = 0
 
 
+class LookupOutcome(Enum):
+    """What a lookup among the kept answers has come to."""
+
+    EQUAL = "equal"  # the answer to a question of equal text was taken
+    SIMILAR = "similar"  # the answer to a similar question was taken
+    MISS = "miss"  # no answer to such a question was there
+    CHANGED = "changed"  # one was, and its searches find other passages now
+    OTHER_PASSAGES = "other_passages"  # a similar question's was, and this one finds others
+    UNUSED = "unused"  # no answer of this request could be taken or kept
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLookup:
+    """A request's lookup among the answers that are kept.
+
+    Args:
+        outcome: whether an answer was taken; all but an equal one is an approximation.
+        similarity: the cosine of the question and the one that the answer was given to.
+        question: the one that the answer was given to.
+        age_s: how long the answer had been kept [s].
+        is_checked: whether the searches that it rests on were run again for it; else the corpus had
+            not changed.
+        reason: why it was unused.
+    """
+
+    outcome: LookupOutcome
+    similarity: float = 0.0
+    question: str = ""
+    age_s: float = 0.0
+    is_checked: bool = False
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What was done for a request: counts, times, and where it ran degraded.
@@ -179,6 +212,7 @@ class Receipt:
         edits: what cycle passes changed of it while it was under way, in words.
         barriers: where a workflow function waited for a value, and the passes that could not act
             across it, as no pass saw its later calls before.
+        answer_lookup: its lookup among the answers that are kept; None = there was none.
     """
 
     optimizations: Optimizations
@@ -224,6 +258,7 @@ class Receipt:
     kv_loads_wasted: int = 0
     edits: tuple[str, ...] = ()
     barriers: tuple[str, ...] = ()
+    answer_lookup: AnswerLookup | None = None
 
 
 @dataclass(slots=True)
@@ -274,6 +309,7 @@ class ReceiptDraft:
     edits: list[str] = field(default_factory=list)
     barriers: list[str] = field(default_factory=list)
     ends: dict[str, FinishReason] = field(default_factory=dict)
+    answer_lookup: AnswerLookup | None = None
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
         """Note where the request ran degraded, each in words; there may be none."""
@@ -361,4 +397,5 @@ class ReceiptDraft:
             kv_loads_wasted=self.kv_loads_wasted,
             edits=tuple(self.edits),
             barriers=tuple(self.barriers),
+            answer_lookup=self.answer_lookup,
         )

@@ -97,6 +97,10 @@ class RegionPlanner:
             kept = self._keep(key, rounds, plan) if workflow.is_kept else _Kept(rounds, plan)
         return kept.plan
 
+    def plan_checks(self, checks: PGraph) -> RegionPlan:
+        """Return the plan of searches that a kept answer rests on and that run again."""
+        return self._make(checks, (), Scope(), False)
+
     def plan_wait(self, function: str, key: str, number: int) -> RegionPlan:
         """Return the `number`-th wait of a workflow function, for the value of a key."""
         primitive = Primitive(

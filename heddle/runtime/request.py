@@ -15,6 +15,7 @@ from heddle.core.tasks import Optimizations, Priority
 from heddle.graph.primitive import Primitive
 from heddle.lowering.scope import Scope
 from heddle.runtime.events import RequestEvent
+from heddle.runtime.kept_answer import KeptAnswer, LookupDraft
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.primitive_plan import PrimitivePlan
 from heddle.runtime.receipt import ReceiptDraft
@@ -194,7 +195,8 @@ class Request:
     is its newest part, `has_waited` whether it has waited since, `has_read` whether its code has
     had the value of a call; it has returned the value of `returned_key`, or `returned_text`.
     Prompts of requests with the same `cache_salt` share their KV. `loads` are the ids of its
-    `LoadKv`, and the engines that they were sent to.
+    `LoadKv`, and the engines that they were sent to. `lookup` is that of its answer cache, and
+    `kept` the answer which that has found.
     """
 
     id: int
@@ -230,6 +232,8 @@ class Request:
     has_read: bool = False
     returned_key: str | None = None
     returned_text: str | None = None
+    lookup: LookupDraft | None = None
+    kept: KeptAnswer | None = None
     is_ended: bool = False
 
     def kinds_open(self) -> frozenset[PrimitiveKind]:

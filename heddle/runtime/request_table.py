@@ -10,6 +10,7 @@ from heddle.core.errors import DeadlineExceeded, HeddleError, InternalError
 from heddle.core.tasks import Priority
 from heddle.runtime.admission import Admission
 from heddle.runtime.answer_builder import build_answer
+from heddle.runtime.answer_keeping import AnswerKeeping
 from heddle.runtime.counters import Counters
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.events import RequestFailed
@@ -30,6 +31,7 @@ class RequestTable:
         dispatcher: what a request that ends is withdrawn from.
         counters: where ends are counted.
         numerics: what every receipt says about batch dependence.
+        keeping: keeps answers for requests to come.
 
     Mutates: `open`, `admission`, `counters`, `suspects`: those whose requests end lanes.
     """
@@ -39,6 +41,7 @@ class RequestTable:
     dispatcher: Dispatcher
     counters: Counters
     numerics: str
+    keeping: AnswerKeeping = field(default_factory=AnswerKeeping)
     next_id: int = 1
     suspects: Suspects = field(default_factory=Suspects)
     _deadlines: list[tuple[float, int]] = field(default_factory=list)
@@ -69,6 +72,7 @@ class RequestTable:
     def finish(self, request: Request, now_s: float) -> None:
         """End a request whose primitives are all complete with its answer."""
         answer = build_answer(request, self.numerics, now_s)
+        self.keeping.keep(request, answer, now_s)
         self.counters.finished += 1
         self.suspects.clear(request)
         self._end(request, now_s)

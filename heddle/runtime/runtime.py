@@ -22,6 +22,9 @@ from heddle.core.search_scope import Where
 from heddle.core.tasks import Optimizations, Priority
 from heddle.lowering.scope import initial_scope, input_key
 from heddle.runtime.admission import Admission, RuntimeLimits
+from heddle.runtime.answer_cache import AnswerCache
+from heddle.runtime.answer_keeping import AnswerKeeping, ChangeLog
+from heddle.runtime.answer_lookups import AnswerLookups
 from heddle.runtime.batching import Policy
 from heddle.runtime.clock import SystemClock
 from heddle.runtime.controls import Controls
@@ -60,6 +63,7 @@ class Runtime:
         speculates: whether prompts may be computed while their search still runs.
         threads: tokenise long prompts; None = they are tokenised on this thread, as in simulations.
         preferred: names of ports that carry out their kinds alone, though others could.
+        changes: the log of the corpus that searches follow; None = it isn't known.
 
     Mutates: everything below; only one thread may call it.
     Raises: ConfigError: an engine has fewer credits than one generation takes.
@@ -77,10 +81,12 @@ class Runtime:
     speculates: bool = False
     threads: WorkPool | None = None
     preferred: frozenset[str] = frozenset()
+    changes: ChangeLog | None = None
     counters: Counters = field(default_factory=Counters)
     lanes: dict[str, Lane] = field(init=False)
     tasks: TaskTable = field(default_factory=TaskTable)
     requests: RequestTable = field(init=False)
+    answers: AnswerCache = field(init=False)
     _dispatcher: Dispatcher = field(init=False)
     _readiness: Readiness = field(init=False)
     _intake: FrameIntake = field(init=False)
@@ -102,8 +108,15 @@ class Runtime:
             self.threads,
             preferred=self.preferred,
         )
+        self.answers = AnswerCache(self.limits.answers)
+        keeping = AnswerKeeping(self.answers, self.changes)
         self.requests = RequestTable(
-            in_flight, Admission(self.limits), self._dispatcher, self.counters, self.numerics
+            in_flight,
+            Admission(self.limits),
+            self._dispatcher,
+            self.counters,
+            self.numerics,
+            keeping,
         )
         self._readiness = Readiness(self.planner, self._dispatcher, self.requests)
         retries = Retries(
@@ -127,8 +140,9 @@ class Runtime:
         )
         rounds = Rounds(self._readiness, self.tokenizer)
         self._functions = FunctionCalls(self._readiness)
+        lookups = AnswerLookups(self._readiness, keeping)
         self._controls = Controls(
-            self._readiness, self.requests, rounds, self._functions, self.clock
+            self._readiness, self.requests, rounds, self._functions, lookups, self.clock
         )
         self._steering = Steering(self.planner.runner, self.lanes, self.requests, speculator)
 

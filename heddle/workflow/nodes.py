@@ -9,7 +9,7 @@ from typing import Final
 from heddle.core.payloads import Pause, Sampling
 from heddle.core.search_scope import Where
 from heddle.graph.primitive import SoFar
-from heddle.workflow.template import DOCUMENTS, EMPTY, Slot, Template
+from heddle.workflow.template import DOCUMENTS, EMPTY, QUESTION, Slot, Template
 
 NodeId = int | str
 OWN_SLOTS: Final = frozenset(part.value for part in SoFar)
@@ -253,6 +253,26 @@ class PrimingNode:
         return (self.passage, *wanted)
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerCacheNode:
+    """Look for an answer of the whole workflow before it runs, and keep the one that it gives.
+
+    With a `similarity`, the least cosine of two questions, an answer to a similar question may be
+    taken; None = only one to a question of equal text. `unfit` says why no answer is kept; "" =
+    they are. Its value is whether an answer was found. (ADR 44)
+    """
+
+    id: NodeId
+    output: str
+    similarity: float | None = None
+    unfit: str = ""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The question."""
+        return (QUESTION,)
+
+
 Node = (
     GenerationNode
     | RetrievalNode
@@ -263,4 +283,5 @@ Node = (
     | IndexingNode
     | DocumentsNode
     | PrimingNode
+    | AnswerCacheNode
 )

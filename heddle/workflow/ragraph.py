@@ -9,9 +9,11 @@ from heddle.core.errors import WorkflowError
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling
 from heddle.core.prompts.constraint import Constraint
 from heddle.core.search_scope import where_of
+from heddle.workflow.caching.answer_caching import NODE, SLOT, check_placed, with_cache
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import (
     ROLE_SLOTS,
+    AnswerCacheNode,
     DecodeRetrieval,
     DocumentsNode,
     ExtractionNode,
@@ -76,7 +78,8 @@ class RAGraph:
     _nodes: dict[NodeId, Node] = field(default_factory=dict)
     _edges: list[tuple[NodeId | Endpoint, NodeId | Endpoint]] = field(default_factory=list)
     _branches: list[tuple[NodeId, Chooser, tuple[NodeId, ...] | None]] = field(default_factory=list)
-    _compiled: tuple[Draft, Workflow] | None = None
+    _cache: AnswerCacheNode | None = None
+    _compiled: tuple[tuple[Draft, AnswerCacheNode | None], Workflow] | None = None
 
     def add_generation(
         self,
@@ -311,6 +314,28 @@ class RAGraph:
         self._add(JoinNode(node, tuple(_question(slot) for slot in slots), output, template))
         return self
 
+    def add_answer_cache(
+        self, node: NodeId = NODE, *, similarity: float | None = None
+    ) -> "RAGraph":
+        """Look for an earlier answer before anything runs, and keep the answer for later requests.
+
+        An answer is taken where the question is the same, or with a `similarity`, the least cosine,
+        a similar one, and where its searches find the same passages now (docs/answer-cache.md).
+
+        Raises:
+            WorkflowError: a second cache, a taken id, or a similarity out of range.
+        """
+        where = f"answer cache {node!r}"
+        if self._cache is not None:
+            raise WorkflowError(f"{where}: the graph has one already")
+        if similarity is not None and not 0.0 < similarity < 1.0:
+            raise WorkflowError(
+                f"{where}: similarity must be a cosine between 0 and 1, got {similarity}"
+            )
+        self._check_new(node, SLOT)
+        self._cache = AnswerCacheNode(node, SLOT, similarity)
+        return self
+
     def add_tool(
         self,
         node: NodeId,
@@ -411,8 +436,13 @@ class RAGraph:
             max_steps=self.max_steps,
         )
         # Submitting a graph again and again must not check it again and again.
-        if self._compiled is None or self._compiled[0] != draft:
-            self._compiled = draft, compile_draft(draft)
+        key = draft, self._cache
+        if self._compiled is None or self._compiled[0] != key:
+            workflow = compile_draft(draft)
+            if self._cache is not None:
+                check_placed(workflow)
+                workflow = with_cache(workflow, self._cache)
+            self._compiled = key, workflow
         return self._compiled[1]
 
     def _documents(self) -> frozenset[str]:
@@ -421,16 +451,20 @@ class RAGraph:
         return frozenset({DOCUMENTS} if reads else ())
 
     def _add(self, node: Node) -> None:
-        if isinstance(node.id, bool) or not isinstance(node.id, int | str):
-            raise WorkflowError(f"a node's id is an int or a string, got {node.id!r}")
-        if str(node.id) in {str(known) for known in self._nodes}:
-            raise WorkflowError(f"node {node.id!r} is there already; ids must differ as text")
-        if not node.output.isidentifier() or node.output in RESERVED:
+        self._check_new(node.id, node.output)
+        self._nodes[node.id] = node
+
+    def _check_new(self, node: NodeId, output: str) -> None:
+        if isinstance(node, bool) or not isinstance(node, int | str):
+            raise WorkflowError(f"a node's id is an int or a string, got {node!r}")
+        known = [*self._nodes, *([] if self._cache is None else [self._cache.id])]
+        if str(node) in map(str, known):
+            raise WorkflowError(f"node {node!r} is there already; ids must differ as text")
+        if not output.isidentifier() or output in RESERVED:
             raise WorkflowError(
-                f"node {node.id!r}: output {node.output!r} must be a plain name "
+                f"node {node!r}: output {output!r} must be a plain name "
                 f"other than {', '.join(sorted(RESERVED))}"
             )
-        self._nodes[node.id] = node
 
 
 def _default_slot(node: NodeId) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from heddle.core.errors import InputError
 from heddle.costs.reranking import RankedSearch
+from heddle.workflow.caching.answer_caching import NO_CACHE, Caching, cache_of, cached
 from heddle.workflow.model_prompts import ModelPrompts, with_model_prompts
 from heddle.workflow.nodes import Node, NodeId, RetrievalNode
 from heddle.workflow.ragraph import TOPK_MAX
@@ -89,10 +90,12 @@ class ChangedWorkflows:
         hybrid: bool | None,
         writing: Writing = AS_IT_IS,
         may_rerank: bool = True,
+        caching: Caching = NO_CACHE,
     ) -> Workflow:
         """Return the workflow with these searches and this writing, and the model's own prompts.
 
-        `may_rerank` False: a search that leaves it to the server isn't reranked.
+        `may_rerank` False: a search that leaves it to the server isn't reranked. `caching` says
+        which answer cache it gets; a workflow function gets none.
 
         Raises:
             InputError: a value is out of range, or the workflow has nothing that it could change.
@@ -103,10 +106,11 @@ class ChangedWorkflows:
         writing = writing.over(self.writing)
         reranks = self.reranks and may_rerank
         is_changed = (topk, hybrid, writing) != (None, None, AS_IT_IS)
-        if not (is_changed or self.prompts or reranks):
+        is_cached = (caching.is_on and caching.adds) or cache_of(workflow) is not None
+        if not (is_changed or self.prompts or reranks or is_cached):
             return workflow
         # The original is kept beside the change, so no other workflow can get its id.
-        key = id(workflow), topk, hybrid, writing, reranks
+        key = id(workflow), topk, hybrid, writing, reranks, caching
         is_one_off = writing.seed is not None  # nearly every request has another
         with self._lock:
             if key in self._kept:
@@ -119,6 +123,7 @@ class ChangedWorkflows:
             changed = with_searches(workflow, topk=topk, hybrid=hybrid)
             changed = with_reranking(changed) if reranks else changed
             changed = with_writing(with_model_prompts(changed, self.prompts), writing)
+            changed = cached(changed, caching)
         if is_one_off:
             return replace(changed, is_kept=False)
         with self._lock:

@@ -1,6 +1,6 @@
 """A compiled workflow: what RAGraph.compile() returns. Frozen and shared by all requests."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,29 @@ class Branch:
     source: NodeId
     choose: Chooser
     targets: tuple[NodeId, ...]  # the nodes it may name, END apart
+
+
+class Content:
+    """A value whose hash is computed once, as that of a whole workflow takes long.
+
+    Raises: TypeError, when its hash is asked for: a part of it has none.
+    """
+
+    __slots__ = ("_hash", "_value")
+
+    def __init__(self, value: Hashable) -> None:
+        self._value = value
+        self._hash: int | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Content) and self._value == other._value
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(self._value)
+        return self._hash
 
 
 @dataclass(frozen=True)
@@ -45,6 +68,12 @@ class Workflow:
     function: Function | None = None
     change: "Callable[[Workflow], Workflow] | None" = None
     is_kept: bool = True
+
+    @cached_property
+    def content(self) -> "Content":
+        """All that its answers depend on: equal for workflows that were built alike."""
+        nodes = tuple(self.nodes.items())
+        return Content((self.name, nodes, self.edges, self.branches, self.entries, self.inputs))
 
     @cached_property
     def successors(self) -> Mapping[NodeId, tuple[NodeId, ...]]:

@@ -1,0 +1,1 @@
+"""Workflows whose answers are kept. (ADR 44)"""

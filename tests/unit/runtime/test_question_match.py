@@ -1,0 +1,40 @@
+"""Pairs of questions that a cosine alone would take for one."""
+
+import pytest
+
+from heddle.runtime.question_match import asks_the_same
+
+SAME = [
+    ("Who founded the bakery?", "who founded the bakery"),
+    ("What is the default of --max-clients?", "what's the default of --max-clients"),
+    ("How many levels has the mine?", "Please tell me how many levels the mine has."),
+    ("Who keeps the lighthouse?", "Who is the keeper of the lighthouse?"),
+    ("How can I reach Wend's harbour?", "How do I reach Wend’s harbour?"),
+    ("What colour is the logo?", "Which colour is the logo?"),
+]
+OTHERS = [
+    ("How do I enable the log?", "How do I disable the log?"),
+    ("How do I install it?", "How do I uninstall it?"),
+    ("What is the minimum timeout?", "What is the maximum timeout?"),
+    ("When was the mine opened?", "When was the mine closed?"),
+    ("Does it run without a GPU?", "Does it run with a GPU?"),
+    ("Who won the game?", "Who didn't win the game?"),
+    ("Who can enter?", "Who can’t enter?"),
+    ("How do I convert text to speech?", "How do I convert speech to text?"),
+    ("What is port 8080 for?", "What is port 8081 for?"),
+    ("What does --max-cost do?", "What does --max-heads do?"),
+    ("Where is the town of Wend?", "Where is the town of Wendel?"),
+    ("What happened before the fire?", "What happened after the fire?"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_other_wordings_may_ask_the_same(one, other):
+    assert asks_the_same(one, other)
+    assert asks_the_same(other, one)
+
+
+@pytest.mark.parametrize(("one", "other"), OTHERS)
+def test_a_word_that_turns_the_answer_tells_them_apart(one, other):
+    assert not asks_the_same(one, other)
+    assert not asks_the_same(other, one)
