@@ -1,7 +1,7 @@
 """What a request may say beside its workflow and inputs: the keywords, and their checked value."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypedDict
 
 from heddle.app.requests.arguments import member_named, patience_s, tenant_name
@@ -17,6 +17,7 @@ from heddle.core.search_scope import Where, where_of
 from heddle.core.tasks import Optimizations, Priority
 from heddle.corpus.document import Document
 from heddle.engines.embedding.long_texts import LongTexts
+from heddle.workflow.caching.answer_caching import NO_CACHE, Caching
 from heddle.workflow.writing import Writing
 
 PriorityWord = Literal["interactive", "normal", "bulk"]
@@ -36,6 +37,7 @@ class RequestOptions(TypedDict, total=False):
     priority: Priority | PriorityWord
     optimizations: Optimizations | OptimizationsWord | None
     kv_reuse: KvReuse | str | None
+    answer_cache: bool | None
     max_tokens: int | None
     temperature: float | None
     system: str | None
@@ -63,6 +65,7 @@ class CheckedRequest:
 
     `topk` and `hybrid` are checked with the workflow; see `with_searches`. `writing` is what the
     caller gave alone. A request with `documents` reuses no chunk KV: theirs is never stored.
+    `caching` says which answer cache it may use; one that `wants_cache` is refused without one.
     """
 
     topk: int | None
@@ -74,6 +77,8 @@ class CheckedRequest:
     priority: Priority
     optimizations: Optimizations
     kv_reuse: KvReuse
+    caching: Caching
+    wants_cache: bool
     writing: Writing
 
     @classmethod
@@ -103,6 +108,8 @@ class CheckedRequest:
             priority=member_named(Priority, given.get("priority", Priority.NORMAL), "priority"),
             optimizations=mode,
             kv_reuse=FULL_ATTENTION if documents else kv_reuse,
+            caching=_caching(given.get("answer_cache"), mode, config),
+            wants_cache=given.get("answer_cache") is True,
             writing=Writing.of(given),
         )
 
@@ -167,6 +174,14 @@ def _optimizations(wanted: Optimizations | str | None, config: ServerConfig) -> 
             f"optimizations={mode.value!r} is more than this server allows ({most.value!r})"
         )
     return mode
+
+
+def _caching(wanted: object, mode: Optimizations, config: ServerConfig) -> Caching:
+    if wanted is not None and not isinstance(wanted, bool):
+        raise InputError(f"answer_cache must be True or False, got {wanted!r:.40}")
+    if wanted is False or mode is Optimizations.OFF:
+        return NO_CACHE
+    return replace(config.caching, allows_similar=mode is Optimizations.APPROX)
 
 
 def _kv_reuse(wanted: KvReuse | str | None, mode: Optimizations, config: ServerConfig) -> KvReuse:

@@ -210,6 +210,7 @@ class Server:
                 kv_reuse: how prompts use stored chunk KV, which needs "approx": a KvReuse or a
                     text such as "fusionrag,0.15"; None = as the server does, if the request's
                     `optimizations` are "approx".
+                answer_cache: False = no earlier answer is taken, and this one isn't kept.
                 max_tokens: the most tokens of the answer; None = as the server does, and this and
                     the next six are for the generations that write the answer.
                 temperature: 0 = the likeliest token each time; up to 2.

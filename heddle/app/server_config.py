@@ -25,7 +25,9 @@ from heddle.engines.vector.pool.build import PREFILL_SLO_S
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
 from heddle.runtime.admission import RuntimeLimits
+from heddle.runtime.answer_cache import AnswerCacheLimits
 from heddle.runtime.batching import FIRST_SERVED
+from heddle.workflow.caching.answer_caching import Caching
 from heddle.workflow.writing import MAX_TOKENS_MAX, TEMPERATURE_MAX
 
 EngineHost = Literal["process", "inline"]
@@ -37,6 +39,7 @@ Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 AttentionName = Literal["auto", "torch", "triton", "compiled"]
 KvReuseEncoding = Literal["bf16", "int8"]
+AnswerCaching = Literal["off", "exact", "similar"]
 Batching = Literal[
     "shortest_first", "topology_aware", "algorithm2_strict", "blind", "per_invocation"
 ]
@@ -44,10 +47,13 @@ Batching = Literal[
 KV_REUSE_MEMORY_BYTES_DEFAULT: Final = 256 << 20
 SHARDS_MAX: Final = 64  # each is a process
 LIMITS: Final = RuntimeLimits()
+ANSWER_LIMITS: Final = LIMITS.answers
+ANSWERS_MAX: Final = 10_000  # each lookup compares its question with all of them
 # The headings that settings stand under.
 MODEL: Final = "models"
 SEARCH: Final = "search"
 REUSE: Final = "KV reuse"
+ANSWERS: Final = "answer cache"
 LANES: Final = "engines and lanes"
 BOUNDS: Final = "bounds of requests"
 
@@ -381,7 +387,7 @@ class ServerConfig:
         "the most that any request may use",
         details="off = none; exact = the answers stay the same; approx = answers may differ",
         group=BOUNDS,
-        default_words="exact, or approx if recall or kv_reuse asks for it",
+        default_words="exact, or approx if recall, kv_reuse or answer_cache asks for it",
     )
     kv_reuse: KvReuse = setting(
         FULL_ATTENTION,
@@ -425,6 +431,47 @@ class ServerConfig:
         "prime chunks in the background when a request meets them unprimed",
         details="in a primed corpus, for example the neighbours of a changed chunk",
         group=REUSE,
+    )
+    answer_cache: AnswerCaching = setting(
+        "off",
+        "whether an earlier answer is given again",
+        details="where its searches still find the same passages; exact = to a question of equal "
+        "text; similar = also to one of similar meaning, which turns optimizations to approx; off "
+        "= only in workflows that have a cache of their own",
+        group=ANSWERS,
+    )
+    answer_cache_similarity: float = setting(
+        0.95,
+        "least cosine of two similar questions",
+        group=ANSWERS,
+        form="COSINE",
+        above=0,
+        below=1,
+    )
+    answer_cache_entries: int = setting(
+        ANSWER_LIMITS.entries_max,
+        "most answers that are kept",
+        group=ANSWERS,
+        form="N",
+        low=1,
+        high=ANSWERS_MAX,
+    )
+    answer_cache_bytes: int = setting(
+        ANSWER_LIMITS.bytes_max,
+        "memory for kept answers and the passages that they rest on",
+        group=ANSWERS,
+        form="SIZE",
+        unit="bytes",
+        low=1,
+        default_words="64M",
+    )
+    answer_cache_age_s: float = setting(
+        ANSWER_LIMITS.age_s_max,
+        "how long an answer is kept",
+        group=ANSWERS,
+        form="SECONDS",
+        unit="s",
+        above=0,
     )
     scrub_hours: float = setting(
         24.0,
@@ -563,11 +610,23 @@ class ServerConfig:
             question_chars_max=self.question_chars_max,
             retries_max=self.retries_max,
             deadline_s=self.deadline_s,
+            answers=AnswerCacheLimits(
+                self.answer_cache_entries, self.answer_cache_bytes, self.answer_cache_age_s
+            ),
         )
+
+    @property
+    def caching(self) -> Caching:
+        """Which workflows get an answer cache, before a request's own options."""
+        is_similar = self.answer_cache == "similar"
+        similarity = self.answer_cache_similarity if is_similar else None
+        return Caching(adds=self.answer_cache != "off", similarity=similarity)
 
     @property
     def approximation(self) -> str:
         """The setting that asks for approximate answers; empty where none does."""
         if self.recall is not None:
             return f"recall {self.recall:g}"
+        if self.answer_cache == "similar":
+            return "answer_cache 'similar'"
         return f"kv_reuse {self.kv_reuse.policy.value!r}" if self.kv_reuse.is_approximate else ""

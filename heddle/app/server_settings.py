@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from heddle.app.server_config import (
+    AnswerCaching,
     AttentionName,
     Batching,
     Device,
@@ -75,6 +76,11 @@ class ServerSettings(TypedDict, total=False):
     kv_reuse_encoding: KvReuseEncoding
     kv_reuse_disk_bytes: int | None
     reprime: bool
+    answer_cache: AnswerCaching
+    answer_cache_similarity: float
+    answer_cache_entries: int
+    answer_cache_bytes: int
+    answer_cache_age_s: float
     scrub_hours: float
     disabled_passes: frozenset[str]
     on_pass_failure: OnPassFailure

@@ -23,6 +23,7 @@ from heddle.corpus.chunking import Chunking
 from heddle.corpus.store import CorpusStore
 from heddle.runtime.handle import Handle
 from heddle.runtime.request import EventSink
+from heddle.workflow.caching.answer_caching import cache_of
 from heddle.workflow.function import WorkflowFunction
 from heddle.workflow.nodes import PrimingNode, RetrievalNode
 from heddle.workflow.ragraph import RAGraph
@@ -74,7 +75,13 @@ class Submission:
             writing=asked.writing,
             # A passage whose KV is reused costs a prompt too little for reading others to pay.
             may_rerank=not asked.kv_reuse.is_approximate,
+            caching=asked.caching,
         )
+        if asked.wants_cache and cache_of(workflow) is None:
+            raise InputError(
+                f"answer_cache: no answers of workflow {workflow.name!r} are kept here: start the "
+                "server with --answer-cache exact or similar, or leave it out"
+            )
         check_remote_request(config, workflow, asked.kv_reuse)
         values = input_values(inputs)
         values |= documents_input(workflow, asked.documents, chunking)

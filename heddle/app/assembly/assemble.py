@@ -117,6 +117,8 @@ def assemble(parts: Parts) -> Assembled:
         speculates=plan.search.speculates,
         threads=parts.tokenizing,
         preferred=frozenset(port.name for port in own),
+        # What an own engine finds may change without the corpus.
+        changes=None if any(PrimitiveKind.SEARCHING in port.kinds for port in own) else parts.store,
     )
     loop = RuntimeLoop(runtime, parts.clock, parts.thread.event_loop)
     loop.start()

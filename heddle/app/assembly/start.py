@@ -98,6 +98,7 @@ class RunningServer:
             corpus=self._corpus_state(),
             repriming=None if self.repriming is None else self.repriming.state(),
             memory=None if self.memory is None else self.memory.state,
+            answers=runtime.answers.state,
             predicted_wait_s=runtime.requests.admission.between_s or 0.0,
             failed_passes=tuple(sorted(runtime.planner.runner.failed)),
             cycle_passes=runtime.planner.runner.cycle_counts,

@@ -33,6 +33,7 @@ def health_of(state: ServerState) -> dict[str, object]:
         "embedding": {name: asdict(lane) for name, lane in embedding.items()},
         "repriming": {} if state.repriming is None else asdict(state.repriming),
         "memory_split": {} if state.memory is None else asdict(state.memory),
+        "answer_cache": asdict(state.answers),
         "recall": {
             name: asdict(frame.recall) for name, frame in last.items() if frame.recall is not None
         },

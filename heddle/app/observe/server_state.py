@@ -3,12 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from heddle.app.observe.tally import Outcome, Tally
 from heddle.core.frames import Frame
 from heddle.passes.runner import CycleCount
+from heddle.runtime.answer_cache import AnswerCacheState
 from heddle.runtime.counters import Counters
 from heddle.runtime.supervision import LaneHealth
+
+NO_ANSWERS: Final = AnswerCacheState(0, 0, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +104,11 @@ class CorpusState:
 class ServerState:
     """A server: engines and lanes by name, `requests` in flight, what was counted so far.
 
-    `embedding`, `corpus` and `corpus_revision` are None where there is no corpus, `repriming` where
-    nothing is primed anew, `memory` where no memory profile splits it. A request that is refused
-    now may be let in after `predicted_wait_s`. `failed_passes` are left out, by name.
-    `cycle_passes` counts what each pass of the scheduling cycles has done, by name. `traces` counts
-    spans by what has become of them; None = none are made.
+    `answers` are kept to be given again. `embedding`, `corpus` and `corpus_revision` are None where
+    there is no corpus, `repriming` where nothing is primed anew, `memory` where no memory profile
+    splits it. A request that is refused now may be let in after `predicted_wait_s`. `failed_passes`
+    are left out, by name. `cycle_passes` counts what each pass of the scheduling cycles has done,
+    by name. `traces` counts spans by what has become of them; None = none are made.
     """
 
     engines: Mapping[str, EngineState]
@@ -117,6 +121,7 @@ class ServerState:
     corpus_revision: int | None = None
     repriming: ReprimingState | None = None
     memory: MemoryState | None = None
+    answers: AnswerCacheState = NO_ANSWERS
     predicted_wait_s: float = 0.0
     failed_passes: tuple[str, ...] = ()
     cycle_passes: Mapping[str, CycleCount] = field(default_factory=dict)

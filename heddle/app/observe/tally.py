@@ -96,6 +96,7 @@ class Tally:
         receipts: sums over answered requests, by field of `Receipt`.
         chunks: looked-up chunk KV, by kind of hit.
         fallbacks: what ran degraded, by `FallbackKind`.
+        answer_lookups: lookups among the kept answers, by `LookupOutcome`.
 
     Mutates: every method counts; only the runtime's thread may call them.
     """
@@ -111,6 +112,7 @@ class Tally:
     receipts: dict[str, float] = field(default_factory=lambda: dict.fromkeys(RECEIPT_COUNTS, 0.0))
     chunks: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
+    answer_lookups: Counter[str] = field(default_factory=Counter)
 
     def step(self, frame: Frame, ended_s: float) -> None:
         """Take in one step of an engine."""
@@ -127,6 +129,8 @@ class Tally:
         for fused in receipt.kv_reuse:
             self.chunks.update(fused.chunks)
         self.fallbacks.update(receipt.fallback_kinds)
+        if receipt.answer_lookup is not None:
+            self.answer_lookups[receipt.answer_lookup.outcome.value] += 1
 
     def failed(self, priority: Priority, error: HeddleError) -> None:
         """Count a request that ended with an error, or was not let in."""

@@ -119,7 +119,9 @@ def test_what_is_no_size_is_refused(size: object):
         FIELDS["kv_cache_bytes"].read(size)
 
 
-@pytest.mark.parametrize("asks", [{"recall": 0.9}, {"kv_reuse": "epic"}])
+@pytest.mark.parametrize(
+    "asks", [{"recall": 0.9}, {"kv_reuse": "epic"}, {"answer_cache": "similar"}]
+)
 def test_approximate_answers_follow_from_what_asks_for_them(asks: dict):
     assert ServerConfig().optimizations_max is Optimizations.EXACT
     assert ServerConfig.of("reader", None, asks).optimizations_max is Optimizations.APPROX

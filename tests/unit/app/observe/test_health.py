@@ -52,6 +52,7 @@ def test_the_fields_and_their_order_are_those_that_clients_know() -> None:
         "embedding",
         "repriming",
         "memory_split",
+        "answer_cache",
         "recall",
         "notes",
         "requests",
