@@ -35,7 +35,7 @@ from heddle.runtime.events import (
     Retrieved,
     TokenDelta,
 )
-from heddle.runtime.receipt import Receipt, Speculation, Splice
+from heddle.runtime.receipt import AnswerLookup, Receipt, Speculation, Splice
 from heddle.workflow.nodes import GenerationNode
 from heddle.workflow.ready_made import READY_MADE
 from heddle.workflow.workflow import Workflow
@@ -242,6 +242,19 @@ def _speculation_line(speculation: Speculation) -> str:
     )
 
 
+def _lookup_line(lookup: AnswerLookup) -> str:
+    words = f"  answer cache: {lookup.outcome.value.replace('_', ' ')}"
+    if lookup.reason:
+        return f"{words} ({lookup.reason})"
+    if not lookup.question:
+        return words
+    checked = "its searches were run again" if lookup.is_checked else "the corpus is unchanged"
+    return (
+        f"{words}: the answer to {lookup.question!r}, kept {lookup.age_s:.0f} s ago, "
+        f"cosine {lookup.similarity:.3f}; {checked}"
+    )
+
+
 def _recall(estimate: RecallEstimate | None) -> str:
     if estimate is None:
         return ""
@@ -287,6 +300,8 @@ def receipt_lines(receipt: Receipt) -> list[str]:
             f"  prompts handed to a decode lane: {receipt.kv_transfers}, "
             f"{receipt.kv_transfer_bytes:,} bytes of KV, {receipt.kv_transfer_s * 1e3:.1f} ms"
         )
+    if receipt.answer_lookup is not None:
+        lines.append(_lookup_line(receipt.answer_lookup))
     lines += [_fused_line(fused) for fused in receipt.kv_reuse]
     lines += [_splice_line(splice) for splice in receipt.splices]
     lines += [_speculation_line(speculation) for speculation in receipt.speculations]

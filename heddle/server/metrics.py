@@ -30,7 +30,8 @@ from heddle.app.server import Server
 from heddle.core import gauges
 from heddle.core.tasks import Priority
 from heddle.kv.chunk_key import HitKind
-from heddle.runtime.receipt import FallbackKind
+from heddle.runtime.answer_cache import AnswerCacheState
+from heddle.runtime.receipt import FallbackKind, LookupOutcome
 from heddle.runtime.supervision import LaneHealth, LaneState
 
 
@@ -182,6 +183,7 @@ class ServerCollector(Collector):
             state.counters.frames_dropped,
         )
         yield from _tallied(state.tally)
+        yield from _answers(state.answers)
         yield from _engines(state.engines)
         yield from _lanes(state.lanes)
         if state.embedding is not None:
@@ -270,6 +272,29 @@ def _tallied(tally: Tally) -> Iterator[Metric]:
         ),
         "kind",
         {kind.value: tally.fallbacks[kind.value] for kind in FallbackKind},
+    )
+    yield _counter(
+        Name(
+            "heddle_answer_cache_lookups",
+            "Answered requests that looked for an earlier answer, by what came of it.",
+        ),
+        "outcome",
+        {one.value: tally.answer_lookups[one.value] for one in LookupOutcome},
+    )
+
+
+def _answers(state: AnswerCacheState) -> Iterator[Metric]:
+    """Yield what is kept of earlier answers."""
+    yield GaugeMetricFamily("heddle_answer_cache_entries", "Answers that are kept.", state.entries)
+    yield GaugeMetricFamily(
+        "heddle_answer_cache_bytes",
+        "About what the kept answers take, with the passages that they rest on.",
+        state.nbytes,
+    )
+    yield _counter(
+        Name("heddle_answer_cache_dropped", "Answers that are no longer kept, by reason."),
+        "reason",
+        state.dropped,
     )
 
 

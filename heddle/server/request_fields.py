@@ -71,6 +71,12 @@ class RequestFields(BaseModel):
         "server does",
     )
 
+    answer_cache: bool | None = Field(
+        default=None,
+        description="false = no earlier answer is taken, and this one is not kept; null = as the "
+        "server does",
+    )
+
     @property
     def given_documents(self) -> list[GivenDocument] | None:
         """What `Server.submit` takes as documents."""
@@ -90,4 +96,5 @@ class RequestFields(BaseModel):
             "priority": self.priority,
             "optimizations": self.optimizations,
             "kv_reuse": self.kv_reuse,
+            "answer_cache": self.answer_cache,
         }

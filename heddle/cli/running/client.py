@@ -188,6 +188,8 @@ def request_settings(config: ServerConfig, chosen: Mapping[str, Choice]) -> dict
         value = getattr(config, name)
         if name in chosen and value is not None:
             found[name] = value if isinstance(value, int | float) else texts[name]
+    if "answer_cache" in chosen and config.answer_cache == "off":
+        found["answer_cache"] = False
     return found
 
 
@@ -198,6 +200,8 @@ def _unfit(advert: ServerAdvert, config: ServerConfig, chosen: Mapping[str, Choi
     for name, choice in chosen.items():
         if name in OF_A_REQUEST or name in OF_THE_COMMAND:
             continue
+        if name == "answer_cache" and config.answer_cache == "off":
+            continue  # a request can do without the cache that a server has
         theirs = advert.settings.get(name)
         if theirs != texts[name]:
             return f"{choice.source} is {texts[name]}, and it has {theirs}"

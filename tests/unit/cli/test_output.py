@@ -18,7 +18,7 @@ from heddle.runtime.events import (
     Retrieved,
     TokenDelta,
 )
-from heddle.runtime.receipt import ReceiptDraft, Span, Splice
+from heddle.runtime.receipt import AnswerLookup, LookupOutcome, ReceiptDraft, Span, Splice
 
 PASSAGE = Passage(1, "a", "Title", "One\n\n  two " + "x" * 200, 0.5)
 RECEIPT = ReceiptDraft(
@@ -52,6 +52,24 @@ def test_a_receipt_tells_times_and_fallbacks():
     assert "receipt: 1.50 s, optimizations exact, passes none" in text
     assert "fallback: retried" in text
     assert "waited  0.200 s, ran  0.400 s" in text
+
+
+@pytest.mark.parametrize(
+    ("lookup", "line"),
+    [
+        (
+            AnswerLookup(LookupOutcome.SIMILAR, 0.9731, "Who is it?", 61.2, is_checked=True),
+            "  answer cache: similar: the answer to 'Who is it?', kept 61 s ago, cosine 0.973; "
+            "its searches were run again",
+        ),
+        (AnswerLookup(LookupOutcome.OTHER_PASSAGES), "  answer cache: other passages"),
+        (AnswerLookup(LookupOutcome.UNUSED, reason="why"), "  answer cache: unused (why)"),
+    ],
+    ids=lambda value: value.outcome.value if isinstance(value, AnswerLookup) else "",
+)
+def test_a_receipt_tells_which_earlier_answer_was_taken(lookup, line):
+    draft = ReceiptDraft(answer_lookup=lookup)
+    assert line in receipt_lines(draft.close(Optimizations.APPROX, 0.1, "exact"))
 
 
 def test_a_receipt_tells_of_retrievals_while_decoding():

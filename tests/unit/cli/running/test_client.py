@@ -190,6 +190,13 @@ def test_settings_of_a_request_go_with_it():
     assert request_settings(config, {}) == {}
 
 
+def test_a_request_can_do_without_the_answer_cache_of_a_server():
+    without = chosen(answer_cache="off")
+    assert request_settings(ServerConfig(index="c"), without) == {"answer_cache": False}
+    kept = ServerConfig(index="c", answer_cache="exact")
+    assert request_settings(kept, chosen(answer_cache="exact")) == {}
+
+
 @pytest.fixture
 def closed() -> Iterator[Front]:
     """A front that asks for a key: `secret` may ask, for the tenant acme."""
