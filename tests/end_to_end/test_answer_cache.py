@@ -84,7 +84,7 @@ def test_what_the_corpus_says_now_is_answered(server: Server):
     assert looked(similar).outcome is LookupOutcome.SIMILAR
     assert looked(similar).question == LEVELS
 
-    server.upsert("recipe", "Bread is baked from flour, water and salt.")
+    server.upsert("recipe", "Bread is baked from flour and yeast.")
     assert looked(ask(server, LEVELS, "quote")).is_checked
 
     server.upsert("mine", MINE.format("eleven"))
@@ -131,7 +131,7 @@ def test_over_http_a_kept_text_is_streamed(client: TestClient):
     assert bare["receipt"]["answer_lookup"] is None
     assert bare["answer"] == first["answer"]
     wrong = client.post("/v1/ask", json={**asked, "answer_cache": "no"})
-    assert wrong.status_code == 422
+    assert wrong.status_code == 400
     assert "answer_cache" in wrong.text
 
 
