@@ -30,6 +30,7 @@ from heddle.app.priming.prime import NEIGHBOURS_DEFAULT, prime_chunks
 from heddle.app.remote.auto_model import without_auto
 from heddle.app.request_options import CheckedEmbedding, EmbeddingOptions, RequestOptions
 from heddle.app.requests.arguments import tenant_name
+from heddle.app.requests.call_identity import current_call
 from heddle.app.requests.constraint_checks import ConstraintChecks
 from heddle.app.reranking import (
     Ranking,
@@ -309,7 +310,8 @@ class Server:
         self, texts: Sequence[str], **options: Unpack[EmbeddingOptions]
     ) -> Future[Vectors]:
         """Admit texts as `embed` does and return their future vectors, which may be cancelled."""
-        asked = CheckedEmbedding.of(options)
+        identity = current_call()
+        asked = CheckedEmbedding.of(options if identity is None else identity.applied(options))
         payload = EmbedPayload(checked_texts(texts), asked.role, asked.in_windows)
         running, default_s = self._running, self.config.deadline_s
         return observed_embedding(

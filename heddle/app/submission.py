@@ -14,8 +14,10 @@ from heddle.app.observe.tally import RequestWatch
 from heddle.app.remote.refusals import check_remote_request
 from heddle.app.request_options import CheckedEmbedding, CheckedRequest, RequestOptions
 from heddle.app.requests.arguments import input_values
+from heddle.app.requests.call_identity import current_call
 from heddle.app.requests.documents import documents_input
 from heddle.app.server_config import ServerConfig
+from heddle.core.caller import Caller
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.core.payloads import EmbedPayload
 from heddle.core.results import Vectors
@@ -42,11 +44,13 @@ class Submission:
         workflow: as the request's options have changed it.
         inputs: a value for every input.
         options: the checked options.
+        caller: the node of another program whose call it is; None = it is a request by itself.
     """
 
     workflow: Workflow
     inputs: Mapping[str, object]
     options: CheckedRequest
+    caller: Caller | None = None
 
     @classmethod
     def of(
@@ -60,14 +64,19 @@ class Submission:
     ) -> Self:
         """Check a request's arguments against the server's configuration; see Server.submit.
 
+        What `call_identity.calling` has named bounds its options.
+
         `chunking` says how the request's documents are cut; it is asked where there are some.
 
         Mutates: `changed` keeps the workflow as the options have it.
 
         Raises:
             InputError, WorkflowError, ConfigError: the request can't be run as it is.
+            DeadlineExceeded: the deadline of its run has passed.
         """
-        asked = CheckedRequest.of(options, config)
+        identity = current_call()
+        given = options if identity is None else identity.applied(options)
+        asked = CheckedRequest.of(given, config)
         workflow = changed.changed(
             workflow,
             topk=asked.topk,
@@ -89,7 +98,7 @@ class Submission:
         retrieves = any(search.within is None for search in searches)
         if asked.where and not retrieves and workflow.function is None:
             raise InputError(f"where: workflow {workflow.name!r} retrieves nothing: leave it out")
-        return cls(workflow, values, asked)
+        return cls(workflow, values, asked, None if identity is None else identity.caller)
 
 
 def admit(running: RunningServer, request: Submission, heard: EventSink = unheard) -> Handle:
@@ -136,6 +145,7 @@ def admit(running: RunningServer, request: Submission, heard: EventSink = unhear
             kv_reuse=asked.kv_reuse,
             where=asked.where,
             cache_salt=salt,
+            caller=request.caller,
         )
     except HeddleError as error:
         running.tally.failed(asked.priority, error)

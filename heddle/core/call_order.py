@@ -55,7 +55,8 @@ class CallOrder:
         """
         if self.first is FirstServed.REQUEST:
             identity = task.identity
-            return identity.request_id - min(identity.depth, DEPTHS_MAX - 1) / DEPTHS_MAX
+            age = identity.first_request or identity.request_id
+            return age - min(identity.depth, DEPTHS_MAX - 1) / DEPTHS_MAX
         if self.first is FirstServed.ARRIVAL:
             return now_s
         # With a deadline it is due no later than when it must begin to keep that.

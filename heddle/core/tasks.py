@@ -27,13 +27,18 @@ class Priority(IntEnum):
 
 
 class Identity(NamedTuple):
-    """Who asks: travels with every engine call."""
+    """Who asks: travels with every engine call.
+
+    `first_request` is the first request of the same run, where another program makes its calls as
+    requests of their own; 0 = the request is a run by itself.
+    """
 
     request_id: int
     node: str
     depth: int = 0
     tenant: str = ""
     priority: Priority = Priority.NORMAL
+    first_request: int = 0
 
 
 class Task(NamedTuple):

@@ -12,7 +12,8 @@ from heddle.core.errors import ConfigError
 class Pending:
     """One primitive that waits for an engine, with the rows it still has to place.
 
-    `is_splittable` rows may be placed in several goes; others all at once.
+    `is_splittable` rows may be placed in several goes; others all at once. `bucket` is the first
+    request of its run; 0 = its own.
     """
 
     request_id: int
@@ -22,6 +23,12 @@ class Pending:
     arrival_s: float
     priority: int = 1
     is_splittable: bool = False
+    bucket: int = 0
+
+    @property
+    def age(self) -> int:
+        """By which those of one run stand together, the oldest first."""
+        return self.bucket or self.request_id
 
 
 class Take(NamedTuple):
@@ -134,14 +141,14 @@ def by_bucket(pending: Sequence[Pending]) -> Sequence[Pending]:
     rank: dict[int, tuple[int, float]] = {}
     for primitive in pending:
         own = primitive.priority, primitive.arrival_s
-        known = rank.get(primitive.request_id)
+        known = rank.get(primitive.age)
         if known is None or own < known:
-            rank[primitive.request_id] = own
+            rank[primitive.age] = own
     # The request id breaks ties, so equal arrival times replay in the same order.
-    return sorted(pending, key=lambda p: (rank[p.request_id], p.request_id, -p.depth, p.primitive))
+    return sorted(pending, key=lambda p: (rank[p.age], p.age, -p.depth, p.request_id, p.primitive))
 
 
 def _deepest(order: Sequence[Pending]) -> list[Pending]:
     """Return each request's deepest primitives; within a request the deepest come first."""
     depth_max: dict[int, int] = {}
-    return [p for p in order if p.depth == depth_max.setdefault(p.request_id, p.depth)]
+    return [p for p in order if p.depth == depth_max.setdefault(p.age, p.depth)]

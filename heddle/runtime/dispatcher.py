@@ -233,11 +233,12 @@ class Dispatcher:
             Pending(
                 request.id,
                 primitive.name,
-                plan.depth,
+                plan.depth + request.depth_behind,
                 rows,
-                request.arrival_s,
+                request.since_s,
                 request.priority,
                 plan.is_splittable,
+                request.first_request,
             )
         )
         if run.sent_s < 0:

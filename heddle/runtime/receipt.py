@@ -213,6 +213,8 @@ class Receipt:
         barriers: where a workflow function waited for a value, and the passes that could not act
             across it, as no pass saw its later calls before.
         answer_lookup: its lookup among the answers that are kept; None = there was none.
+        run: the run of another program that this request is a call of; "" = none.
+        caller: the node of that program.
     """
 
     optimizations: Optimizations
@@ -259,6 +261,8 @@ class Receipt:
     edits: tuple[str, ...] = ()
     barriers: tuple[str, ...] = ()
     answer_lookup: AnswerLookup | None = None
+    run: str = ""
+    caller: str = ""
 
 
 @dataclass(slots=True)
@@ -310,6 +314,8 @@ class ReceiptDraft:
     barriers: list[str] = field(default_factory=list)
     ends: dict[str, FinishReason] = field(default_factory=dict)
     answer_lookup: AnswerLookup | None = None
+    run: str = ""
+    caller: str = ""
 
     def fall_back(self, kind: FallbackKind, *notes: str) -> None:
         """Note where the request ran degraded, each in words; there may be none."""
@@ -398,4 +404,6 @@ class ReceiptDraft:
             edits=tuple(self.edits),
             barriers=tuple(self.barriers),
             answer_lookup=self.answer_lookup,
+            run=self.run,
+            caller=self.caller,
         )

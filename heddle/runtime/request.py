@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from heddle.core.caller import Caller
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.passages import Passage
 from heddle.core.payloads import Payload, Sampling, Segment
@@ -194,7 +195,9 @@ class Request:
     Where a workflow function runs, `authors` maps keys to the primitives that wrote them; `opened`
     is its newest part, `has_waited` whether it has waited since, `has_read` whether its code has
     had the value of a call; it has returned the value of `returned_key`, or `returned_text`.
-    Prompts of requests with the same `cache_salt` share their KV. `loads` are the ids of its
+    Prompts of requests with the same `cache_salt` share their KV. `caller` is the node of another
+    program that it is a call of; its run's first request is `first_request`, which came at
+    `run_since_s` (0 and -1 = it is a run by itself). `loads` are the ids of its
     `LoadKv`, and the engines that they were sent to. `lookup` is that of its answer cache, and
     `kept` the answer which that has found.
     """
@@ -211,6 +214,9 @@ class Request:
     kv_reuse: KvReuse = FULL_ATTENTION
     where: Where = ()
     cache_salt: str = ""
+    caller: Caller | None = None
+    first_request: int = 0
+    run_since_s: float = -1.0
     inputs: Mapping[str, object] = field(default_factory=dict)
     store: ObjectStore = field(default_factory=ObjectStore)
     runs: dict[str, PrimitiveRun] = field(default_factory=dict)
@@ -235,6 +241,16 @@ class Request:
     lookup: LookupDraft | None = None
     kept: KeptAnswer | None = None
     is_ended: bool = False
+
+    @property
+    def since_s(self) -> float:
+        """When its run came, by which it is as old as the others of that [s]."""
+        return self.arrival_s if self.run_since_s < 0 else self.run_since_s
+
+    @property
+    def depth_behind(self) -> int:
+        """Steps that follow its end in the program that made it."""
+        return 0 if self.caller is None else self.caller.depth
 
     def kinds_open(self) -> frozenset[PrimitiveKind]:
         """The kinds of the open primitives."""

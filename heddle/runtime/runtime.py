@@ -7,6 +7,7 @@ in, a request was submitted, or the time it asked for has passed.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from heddle.core.caller import Caller
 from heddle.core.errors import Cancelled, HeddleError, InputError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.ports import (
@@ -41,6 +42,7 @@ from heddle.runtime.request import EventSink, Request
 from heddle.runtime.request_table import RequestTable
 from heddle.runtime.retries import Retries
 from heddle.runtime.rounds import Rounds
+from heddle.runtime.runs import ProgramRuns
 from heddle.runtime.speculator import Speculator
 from heddle.runtime.steering import Steering
 from heddle.runtime.task_table import TaskTable
@@ -94,6 +96,7 @@ class Runtime:
     _functions: FunctionCalls = field(init=False)
     _steering: Steering = field(init=False)
     _timed: Sequence[Timed] = field(init=False)
+    _runs: ProgramRuns = field(default_factory=ProgramRuns)
 
     def __post_init__(self) -> None:
         in_flight: dict[int, Request] = {}
@@ -160,6 +163,7 @@ class Runtime:
         kv_reuse: KvReuse = FULL_ATTENTION,
         where: Where = (),
         cache_salt: str | None = None,
+        caller: Caller | None = None,
     ) -> int:
         """Admit a request and return its id; its events go to `sink`.
 
@@ -167,6 +171,7 @@ class Runtime:
         until the answer is worthless [s]; `tenant` separates prefix caches and says, with
         `where`, which documents are found; `kv_reuse` is followed where `optimizations` is APPROX.
         Only prompts with the same `cache_salt` share their KV; None = all of the tenant's do.
+        Requests of one `caller`'s run, where another program drives, are as old as its first.
 
         Raises:
             InputError: an input is missing, unknown, empty or too long, or it has ended lanes.
@@ -179,8 +184,10 @@ class Runtime:
         patience_s = self.limits.deadline_s if deadline_s is None else deadline_s
         if not patience_s > 0:
             raise InputError(f"deadline_s must be positive, got {patience_s}")
+        request_id = self.requests.next_id
+        run = None if caller is None else self._runs.joined(tenant, caller, request_id, now_s)
         request = Request(
-            id=self.requests.next_id,
+            id=request_id,
             workflow=workflow,
             scope=initial_scope(inputs),
             arrival_s=now_s,
@@ -193,7 +200,12 @@ class Runtime:
             where=where,
             cache_salt=tenant if cache_salt is None else cache_salt,
             inputs=inputs,
+            caller=caller,
+            first_request=0 if run is None else run.first_request,
+            run_since_s=-1.0 if run is None else run.since_s,
         )
+        if caller is not None:
+            request.receipt.run, request.receipt.caller = caller.run, caller.node
         for slot, value in inputs.items():
             request.store.put(input_key(slot), value)
         self.requests.enter(request)

@@ -77,7 +77,12 @@ class TaskTable:
         task_id = self.new_id()
         primitive, port = run.primitive, lane.port
         identity = Identity(
-            request.id, primitive.node, run.plan.depth, request.tenant, request.priority
+            request.id,
+            primitive.node,
+            run.plan.depth + request.depth_behind,
+            request.tenant,
+            request.priority,
+            request.first_request,
         )
         seconds_left = request.deadline_s - now_s
         task = Task(task_id, primitive.kind, identity, payload, seconds_left, request.optimizations)

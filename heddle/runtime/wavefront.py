@@ -29,7 +29,12 @@ def _ready(lane: Lane, request: Request, pending: Pending, start_s: float) -> Re
     primitive = run.primitive
     return Ready(
         identity=Identity(
-            request.id, primitive.node, pending.depth, request.tenant, Priority(pending.priority)
+            request.id,
+            primitive.node,
+            pending.depth,
+            request.tenant,
+            Priority(pending.priority),
+            request.first_request,
         ),
         primitive=pending.primitive,
         engine=lane.port.name,

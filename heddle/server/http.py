@@ -25,6 +25,7 @@ from heddle.server.allowed_hosts import AllowedHosts
 from heddle.server.api_page.route import add_api_page
 from heddle.server.ask_request import AskRequest, read_ask
 from heddle.server.bodies.unknown_fields import UnknownFields
+from heddle.server.call_identities import CallIdentities
 from heddle.server.concurrency_limit import ConcurrencyLimit
 from heddle.server.document_request import DocumentRequest, change_json, read_document
 from heddle.server.drain import Drain
@@ -154,6 +155,7 @@ def create_app(
     app.state.unknown_fields = UnknownFields()
     drain = Drain() if drain is None else drain
     # The last one added comes first.
+    app.add_middleware(CallIdentities)
     app.add_middleware(AllowedHosts, names=allowed_hosts)
     app.add_middleware(ConcurrencyLimit, requests_max=requests_max)
     app.add_middleware(Draining, drain=drain)

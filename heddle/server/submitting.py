@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from heddle.app.requests.call_identity import current_call
 from heddle.app.server import Server
 from heddle.core.errors import WorkflowError
 from heddle.runtime.handle import Handle
@@ -41,5 +42,11 @@ async def submit(
     So a thread waits, and not the event loop.
     """
     handle = await asyncio.to_thread(partial(server.submit, workflow, inputs, **options))
-    log.info("it is request %d of the runtime", handle.request_id)
+    identity = current_call()
+    if identity is None:
+        log.info("it is request %d of the runtime", handle.request_id)
+    else:
+        node, run = identity.caller.node, identity.caller.run
+        words = "it is request %d of the runtime, for node %r of run %s"
+        log.info(words, handle.request_id, node, run)
     return handle

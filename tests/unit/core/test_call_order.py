@@ -47,6 +47,14 @@ def test_by_arrival_sizes_and_deadlines_count_for_nothing():
     assert order.rank(call(seconds_left=0.1), 7.0, 99.0) == 7.0
 
 
+def test_by_request_a_call_is_as_old_as_its_run():
+    order = CallOrder(FirstServed.REQUEST)
+    late = call(request_id=9, depth=1)
+    joined = late._replace(identity=late.identity._replace(first_request=2))
+    assert order.rank(joined, 7.0, 1.0) < order.rank(call(request_id=3), 1.0, 1.0)
+    assert order.rank(late, 7.0, 1.0) > order.rank(call(request_id=3), 1.0, 1.0)
+
+
 def test_by_request_the_oldest_is_first_and_in_it_the_deepest():
     order = CallOrder(FirstServed.REQUEST)
     wanted = [(1, 3), (1, 0), (2, 9), (2, 1)]

@@ -54,6 +54,10 @@ class TestFigure7:
     def test_the_printed_algorithm_lets_those_slots_idle(self):
         assert names(algorithm2_strict(FIGURE_7, 9, 0)) == ["A", "H"]
 
+    def test_requests_of_one_run_stand_in_one_bucket(self):
+        late = pending("C", 3, 4, 0.0, bucket=1)  # its run came with the first request
+        assert names(topology_aware((*FIGURE_7, late), 2, 0)) == ["C", "H"]
+
     def test_when_the_deepest_were_sent_the_next_are_the_deepest(self):
         left = [p for p in FIGURE_7 if p.primitive in "BG"]
         assert names(algorithm2_strict(left, 2, 0)) == ["B", "G"]

@@ -1,0 +1,48 @@
+"""The runs of programs that call the engine: which calls belong together, and how old they are."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from heddle.core.caller import Caller
+
+RUNS_MAX: Final = 4096
+IDLE_S_MAX: Final = 600.0
+AGE_S_MAX: Final = 3600.0
+
+
+@dataclass(slots=True)
+class ProgramRun:
+    """A run: its first request's id, when that came, and when the newest came [s]."""
+
+    first_request: int
+    since_s: float
+    newest_s: float
+
+
+@dataclass(slots=True)
+class ProgramRuns:
+    """Finds the run of each call; a run is its tenant's own.
+
+    A run that rested for 10 minutes, or that began an hour ago, begins anew: no client can stay
+    the oldest by keeping an id.
+
+    Mutates: a bounded table, those that rested longest out first.
+    """
+
+    _known: OrderedDict[tuple[str, str], ProgramRun] = field(default_factory=OrderedDict)
+
+    def joined(self, tenant: str, caller: Caller, request_id: int, now_s: float) -> ProgramRun:
+        """Return the run that a request belongs to, with this request as its newest."""
+        key = tenant, caller.run
+        run = self._known.get(key)
+        is_over = run is not None and (
+            now_s - run.newest_s > IDLE_S_MAX or now_s - run.since_s > AGE_S_MAX
+        )
+        if run is None or is_over:
+            run = self._known[key] = ProgramRun(request_id, now_s, now_s)
+        run.newest_s = now_s
+        self._known.move_to_end(key)
+        if len(self._known) > RUNS_MAX:
+            self._known.popitem(last=False)
+        return run
