@@ -1,21 +1,15 @@
 """The body of POST /v1/chat/completions, and the turns that it holds."""
 
-import json
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from heddle.app.chat.answer_form import AnswerForm
+from heddle.app.chat.messages import FIELD, MESSAGES_MAX, chat_turn
 from heddle.core.errors import InputError
 from heddle.core.prompts.chat_turns import SYSTEM, USER, ChatTurn, ChatTurns
-from heddle.core.text_check import check_unicode
-from heddle.server.openai.answer_form import AnswerForm
 from heddle.server.openai.shared_request import SharedRequest
 from heddle.workflow.writing import MAX_TOKENS_MAX
-
-MESSAGES_MAX: Final = 2_048
-FIELD: Final = "messages"
-# What a part of a message may be, and the field that holds its text.
-TEXT_PARTS: Final = {"text": "text", "refusal": "refusal"}
 
 
 class ContentPart(BaseModel):
@@ -45,23 +39,7 @@ class ChatMessage(BaseModel):
         Raises:
             InputError: it holds something else than text.
         """
-        role = SYSTEM if self.role == "developer" else self.role
-        fields = {
-            "name": self.name,
-            "tool_call_id": self.tool_call_id,
-            "tool_calls": None if not self.tool_calls else [_call(one) for one in self.tool_calls],
-        }
-        given = {name: value for name, value in fields.items() if value is not None}
-        return ChatTurn(role, self._text(number), given)
-
-    def _text(self, number: int) -> str:
-        if isinstance(self.content, str):
-            text = self.content
-        else:
-            parts = enumerate(self.content or ())
-            text = "\n".join(_part_text(part, f"{number}.content.{i}") for i, part in parts)
-        check_unicode(text, f"{FIELD}.{number}.content")
-        return text
+        return chat_turn(self.model_dump(), number)
 
 
 class ChatRequest(SharedRequest):
@@ -142,28 +120,3 @@ class ChatRequest(SharedRequest):
         """What the messages of role system and developer say, one below the other."""
         said = (turn.content for turn in self.turns.turns if turn.role == SYSTEM)
         return "\n\n".join(text for text in said if text.strip())
-
-
-def _part_text(part: ContentPart, place: str) -> str:
-    field = TEXT_PARTS.get(part.type)
-    text = getattr(part, field) if field else None
-    if text is None:
-        raise InputError(
-            f"{FIELD}.{place}: a part of type {part.type[:40]!r} can't be read: send text",
-            param=FIELD,
-        )
-    return str(text)
-
-
-def _call(call: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool call as templates read it: its arguments as an object, where they are one."""
-    function = call.get("function")
-    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
-        return call
-    try:
-        arguments = json.loads(function["arguments"])
-    except (ValueError, RecursionError):
-        return call
-    if not isinstance(arguments, dict):
-        return call
-    return {**call, "function": {**function, "arguments": arguments}}

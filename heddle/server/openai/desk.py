@@ -8,14 +8,14 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
+from heddle.app.chat.answer_form import FREE, AnswerForm, named
+from heddle.app.chat.answer_text import AnswerText
+from heddle.app.chat.call_text import CallText
 from heddle.app.server import Server
 from heddle.core.errors import InputError
 from heddle.runtime.events import Answer, RequestFailed
 from heddle.server.event_stream import cancelled_with_client
 from heddle.server.keys.access import TokenMeter
-from heddle.server.openai.answer_form import FREE, AnswerForm, named
-from heddle.server.openai.answer_text import AnswerText
-from heddle.server.openai.call_text import CallText
 from heddle.server.openai.chunk_stream import ChunkStream
 from heddle.server.openai.models import OfferedModel
 from heddle.server.openai.reply import Reply, ReplyShape

@@ -8,12 +8,12 @@ from enum import Enum
 from typing import Final
 
 from heddle import __version__
+from heddle.app.chat.answer_text import AnswerText
+from heddle.app.chat.call_text import CallText
 from heddle.app.chat.tool_calls import ToolCall
 from heddle.core.results import FinishReason
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed
 from heddle.runtime.receipt import Receipt
-from heddle.server.openai.answer_text import AnswerText
-from heddle.server.openai.call_text import CallText
 from heddle.server.openai.sources import annotations, heddle_json, sources_block, sources_of
 from heddle.server.wire import Json, encode_json, error_json
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from heddle.app.chat.answer_form import AnswerForm
+from heddle.app.chat.answer_text import AnswerText
+from heddle.app.chat.call_text import CallText
 from heddle.app.chat.plain import chat_workflow
 from heddle.runtime.events import Answer, TokenDelta
-from heddle.server.openai.answer_form import AnswerForm
-from heddle.server.openai.answer_text import AnswerText
-from heddle.server.openai.call_text import CallText
-from tests.unit.server.openai.test_answer_text import RECEIPT
+from tests.unit.app.chat.test_answer_text import RECEIPT
 
 TOOLS = [{"type": "function", "function": {"name": "look"}}]
 CALL = '{"name": "look", "arguments": {"a": 1}}'

@@ -2,10 +2,10 @@
 
 from typing import Final
 
+from heddle.app.chat.answer_form import AnswerForm
+from heddle.app.chat.answer_text import AnswerText
 from heddle.app.chat.tool_calls import CALL_MARK, ToolCall, parse, without_calls
 from heddle.runtime.events import Answer, RequestEvent
-from heddle.server.openai.answer_form import AnswerForm
-from heddle.server.openai.answer_text import AnswerText
 
 FENCE: Final = "```json"
 

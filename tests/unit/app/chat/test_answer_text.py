@@ -2,10 +2,10 @@
 
 import pytest
 
+from heddle.app.chat.answer_text import AnswerText, speaking_node
 from heddle.core.tasks import Optimizations
 from heddle.runtime.events import Answer, TokenDelta
 from heddle.runtime.receipt import ReceiptDraft
-from heddle.server.openai.answer_text import AnswerText, speaking_node
 from heddle.workflow.presets import preset
 
 RECEIPT = ReceiptDraft().close(Optimizations.EXACT, 0.5, "exact")
