@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from heddle.adapters.wrap import wrap
     from heddle.app import App, Server, ServerConfig
     from heddle.app.extensions import Extensions, OwnEngine
     from heddle.app.indexing.documents import DocumentChange
@@ -114,6 +115,7 @@ _HOMES: Final = {
     "WorkflowError": "heddle.core.errors",
     "WorkflowFunction": "heddle.workflow.function",
     "as_workflow": "heddle.workflow.function",
+    "wrap": "heddle.adapters.wrap",
 }
 __all__ = [
     "END",
@@ -174,6 +176,7 @@ __all__ = [
     "WorkflowFunction",
     "__version__",
     "as_workflow",
+    "wrap",
 ]
 
 

@@ -222,6 +222,13 @@ class Runtime:
             error = Cancelled("cancelled by the caller")
             self.requests.fail(self.requests.open[request_id], error, now_s)
 
+    def cancel_run(self, tenant: str, run: str, now_s: float) -> None:
+        """Take back what is in flight for a run of another program; there may be nothing."""
+        for request in list(self.requests.open.values()):
+            caller = request.caller
+            if caller is not None and (request.tenant, caller.run) == (tenant, run):
+                self.cancel(request.id, now_s)
+
     def fail_all(self, error: HeddleError, now_s: float) -> None:
         """End every request with an error: the server closes, or a cycle itself has failed."""
         for request in list(self.requests.open.values()):

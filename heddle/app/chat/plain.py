@@ -1,11 +1,14 @@
 """The workflows that ask the LLM itself, without a search: a conversation, and a text to go on."""
 
+import secrets
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.workflow import Workflow
+from heddle.workflow.writing import SEED_MAX
 
 TURNS: Final = "turns"
 TEXT: Final = "text"
@@ -23,6 +26,19 @@ def chat_workflow() -> Workflow:
 def completion_workflow() -> Workflow:
     """Return the workflow that goes on with a text; its one input `text` is a BareText."""
     return _of_one_input("completion", TEXT, TEXT_TOKENS)
+
+
+def drawn(writing: Mapping[str, Any], temperature: float | None) -> dict[str, Any]:
+    """Return how an answer is written; tokens that are drawn are drawn anew each time.
+
+    Args:
+        writing: what a request says of it, as keywords of `Server.submit`.
+        temperature: the server's, where the request says none.
+    """
+    is_drawn = writing.get("temperature", temperature)
+    if is_drawn and "seed" not in writing:
+        return {**writing, "seed": secrets.randbelow(SEED_MAX)}
+    return dict(writing)
 
 
 def _of_one_input(name: str, slot: str, tokens: int) -> Workflow:

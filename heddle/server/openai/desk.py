@@ -1,6 +1,5 @@
 """Runs the requests of OpenAI's API, and answers them in its shape."""
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from starlette.responses import Response
 from heddle.app.chat.answer_form import FREE, AnswerForm, named
 from heddle.app.chat.answer_text import AnswerText
 from heddle.app.chat.call_text import CallText
+from heddle.app.chat.plain import drawn
 from heddle.app.server import Server
 from heddle.core.errors import InputError
 from heddle.runtime.events import Answer, RequestFailed
@@ -24,7 +24,6 @@ from heddle.server.submitting import submit, workflow_named
 from heddle.server.wire import encode_json
 from heddle.workflow.nodes import GenerationNode
 from heddle.workflow.workflow import Workflow
-from heddle.workflow.writing import SEED_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ class Desk:
                 f"heddle.inputs: {order.model.id!r} is the LLM and has none: name a workflow",
                 param="heddle.inputs",
             )
-        options = {**heddle.options, **self._drawn(order.body.writing)}
+        options = {**heddle.options, **drawn(order.body.writing, self.server.config.temperature)}
         words = AnswerText(workflow, is_raw=True)
         text = CallText(words, order.form) if order.form.may_call else words
         return await self._replied(order, workflow, inputs, options, self._reply(order, text))
@@ -110,19 +109,12 @@ class Desk:
         writing = {**order.body.writing, **({"system": system} if system else {})}
         order.form.check_without_call(order.model.id)
         order.form.check_writer(order.model.id, writes=_writes(workflow))
-        drawn = self._drawn(writing) if _writes(workflow) else {}
         ignored = (*(() if _writes(workflow) else writing), *order.form.unused)
-        options = {**order.body.heddle.options, **drawn}
+        chosen = drawn(writing, self.server.config.temperature) if _writes(workflow) else {}
+        options = {**order.body.heddle.options, **chosen}
         inputs = {**order.body.heddle.inputs, "query": question}
         reply = self._reply(order, AnswerText(workflow, is_raw=False), ignored)
         return await self._replied(order, workflow, inputs, options, reply)
-
-    def _drawn(self, writing: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how the answer is written; tokens that are drawn are drawn anew each time."""
-        is_drawn = writing.get("temperature", self.server.config.temperature)
-        if is_drawn and "seed" not in writing:
-            return {**writing, "seed": secrets.randbelow(SEED_MAX)}
-        return dict(writing)
 
     async def _replied(
         self,

@@ -96,8 +96,14 @@ class ModelCatalogue:
         return found
 
     def json(self, model: OfferedModel) -> Json:
-        """Return a model as OpenAI describes one."""
-        return {"id": model.id, "object": "model", "created": self._created, "owned_by": OWNER}
+        """Return a model as OpenAI describes one, with its `kind`."""
+        return {
+            "id": model.id,
+            "object": "model",
+            "created": self._created,
+            "owned_by": OWNER,
+            "kind": model.kind.value,
+        }
 
     def _offered(self) -> Iterator[OfferedModel]:
         server = self._server

@@ -1,0 +1,1 @@
+"""Heddle under other frameworks: they drive, and their calls are scheduled together."""

@@ -1,0 +1,300 @@
+"""A running `heddle serve`, by its address, as an adapter's engine."""
+
+import asyncio
+import base64
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import httpx
+import numpy as np
+
+from heddle.adapters.remote_reply import ChatStream, error_of, passage_of
+from heddle.adapters.values import (
+    ChatCall,
+    ChatReply,
+    EmbedCall,
+    Embedded,
+    Found,
+    Ranked,
+    RankedText,
+    RerankCall,
+    SearchCall,
+)
+from heddle.app.requests.call_identity import CallIdentity
+from heddle.core.errors import Busy, ConfigError, DeadlineExceeded, EngineError
+from heddle.core.tasks import Priority
+
+CONNECT_S: Final = 5.0
+SECONDS: Final = 600.0  # as a server's requests have by default
+AFTER_S: Final = 5.0  # for the server's own word that a deadline has passed
+CONNECTIONS_MAX: Final = 256
+_Call = SearchCall | RerankCall | EmbedCall | None
+
+
+class ByUrl:
+    """Calls a running server over HTTP.
+
+    Args:
+        url: its address, such as http://127.0.0.1:8321, with or without /v1.
+        api_key: the server's key for this client; "" = none.
+        tenant: whose documents and caches are used; "" = nobody's, or those of the key.
+
+    Raises:
+        ConfigError: the address is none of HTTP.
+    """
+
+    def __init__(self, url: str, *, api_key: str = "", tenant: str = "") -> None:
+        base = url.rstrip("/").removesuffix("/v1")
+        if httpx.URL(base).scheme not in ("http", "https") or not httpx.URL(base).host:
+            raise ConfigError(
+                f"engine {url!r:.80} is no address of a server: use http://HOST:PORT, "
+                "which heddle serve prints"
+            )
+        self.url, self.tenant = base, tenant
+        self._settings: dict[str, Any] = {
+            "base_url": base,
+            "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
+            "limits": httpx.Limits(max_connections=CONNECTIONS_MAX),
+            "trust_env": False,
+        }
+        self._lock = threading.Lock()
+        self._async: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
+            WeakKeyDictionary()
+        )
+        self._model = ""
+
+    @property
+    def name(self) -> str:
+        """What names the engine in messages."""
+        return self.url
+
+    def chat(self, call: ChatCall, by: CallIdentity | None = None) -> Iterator[str | ChatReply]:
+        """Have the LLM go on with a conversation."""
+        if not self._model:
+            self._model = _llm(self._plain("GET", "/v1/models", None, None, None))
+        stream = ChatStream(self._model)
+        with (
+            _words(self.url),
+            self._client.stream(
+                "POST",
+                "/v1/chat/completions",
+                json=self._chat_body(call),
+                headers=_headers(by),
+                timeout=_timeout(call.deadline_s, by),
+            ) as response,
+        ):
+            if response.status_code != httpx.codes.OK:
+                raise error_of(response.status_code, response.read(), response.headers)
+            for line in response.iter_lines():
+                yield from stream.items(line)
+            yield stream.reply()
+
+    async def achat(
+        self, call: ChatCall, by: CallIdentity | None = None
+    ) -> AsyncIterator[str | ChatReply]:
+        """Have the LLM go on with a conversation."""
+        if not self._model:
+            self._model = _llm(await self._aplain("GET", "/v1/models", None, None, None))
+        stream = ChatStream(self._model)
+        with _words(self.url):
+            async with self._async_client().stream(
+                "POST",
+                "/v1/chat/completions",
+                json=self._chat_body(call),
+                headers=_headers(by),
+                timeout=_timeout(call.deadline_s, by),
+            ) as response:
+                if response.status_code != httpx.codes.OK:
+                    body = await response.aread()
+                    raise error_of(response.status_code, body, response.headers)
+                async for line in response.aiter_lines():
+                    for item in stream.items(line):
+                        yield item
+                yield stream.reply()
+
+    def search(self, call: SearchCall, by: CallIdentity | None = None) -> Found:
+        """Find passages."""
+        return _found(self._plain("POST", "/v1/search", self._search_body(call), call, by))
+
+    async def asearch(self, call: SearchCall, by: CallIdentity | None = None) -> Found:
+        """Find passages."""
+        body = self._search_body(call)
+        return _found(await self._aplain("POST", "/v1/search", body, call, by))
+
+    def embed(self, call: EmbedCall, by: CallIdentity | None = None) -> Embedded:
+        """Embed texts."""
+        return _embedded(self._plain("POST", "/v1/embeddings", self._embed_body(call), call, by))
+
+    async def aembed(self, call: EmbedCall, by: CallIdentity | None = None) -> Embedded:
+        """Embed texts."""
+        body = self._embed_body(call)
+        return _embedded(await self._aplain("POST", "/v1/embeddings", body, call, by))
+
+    def rerank(self, call: RerankCall, by: CallIdentity | None = None) -> Ranked:
+        """Rank texts."""
+        return _ranked(self._plain("POST", "/v1/rerank", self._rerank_body(call), call, by))
+
+    async def arerank(self, call: RerankCall, by: CallIdentity | None = None) -> Ranked:
+        """Rank texts."""
+        body = self._rerank_body(call)
+        return _ranked(await self._aplain("POST", "/v1/rerank", body, call, by))
+
+    def close(self) -> None:
+        """Hang up the connections of threads; those of event loops end with their loops."""
+        self._client.close()
+
+    @cached_property
+    def _client(self) -> httpx.Client:
+        return httpx.Client(**self._settings)
+
+    def _async_client(self) -> httpx.AsyncClient:
+        """Return the client of this event loop: its connections can serve no other."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            client = self._async.get(loop)
+            if client is None:
+                client = self._async[loop] = httpx.AsyncClient(**self._settings)
+            return client
+
+    def _plain(
+        self, method: str, path: str, body: object, call: _Call, by: CallIdentity | None
+    ) -> Any:  # noqa: ANN401 - JSON
+        with _words(self.url):
+            seconds = None if call is None else call.deadline_s
+            response = self._client.request(
+                method, path, json=body, headers=_headers(by), timeout=_timeout(seconds, by)
+            )
+        return _json(response)
+
+    async def _aplain(
+        self, method: str, path: str, body: object, call: _Call, by: CallIdentity | None
+    ) -> Any:  # noqa: ANN401 - JSON
+        with _words(self.url):
+            seconds = None if call is None else call.deadline_s
+            response = await self._async_client().request(
+                method, path, json=body, headers=_headers(by), timeout=_timeout(seconds, by)
+            )
+        return _json(response)
+
+    def _chat_body(self, call: ChatCall) -> dict[str, Any]:
+        own = self._own(call.deadline_s, call.priority)
+        others = {
+            "tools": list(call.tools) or None,
+            "tool_choice": call.tool_choice,
+            "response_format": call.response_format,
+            "parallel_tool_calls": call.parallel_tool_calls,
+        }
+        return {
+            "model": self._model,
+            "messages": list(call.messages),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "heddle": own,
+            **call.writing,
+            **{name: value for name, value in others.items() if value is not None},
+        }
+
+    def _search_body(self, call: SearchCall) -> dict[str, Any]:
+        own = self._own(call.deadline_s, call.priority)
+        where = {} if call.where is None else {"where": dict(call.where)}
+        flags = {"hybrid": call.hybrid, "rerank": call.rerank}
+        return {"query": call.query, "topk": call.topk, **flags, **where, **own}
+
+    def _rerank_body(self, call: RerankCall) -> dict[str, Any]:
+        own = self._own(call.deadline_s, call.priority)
+        texts = list(call.texts)
+        return {"query": call.query, "documents": texts, "return_documents": False, **own}
+
+    def _embed_body(self, call: EmbedCall) -> dict[str, Any]:
+        own = self._own(call.deadline_s, call.priority)
+        return {"input": list(call.texts), "role": call.role, "encoding_format": "base64", **own}
+
+    def _own(self, deadline_s: float | None, priority: Priority | None) -> dict[str, Any]:
+        """Return the fields of a request that say whose it is, and what it may take."""
+        given = {
+            "tenant": self.tenant or None,
+            "deadline_s": deadline_s,
+            "priority": None if priority is None else priority.name.lower(),
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def _headers(by: CallIdentity | None) -> dict[str, str]:
+    return {} if by is None else by.headers()
+
+
+def _timeout(deadline_s: float | None, by: CallIdentity | None) -> httpx.Timeout:
+    """Return how long a silent server is waited for: it ends what is late by itself."""
+    ends = [deadline_s, None if by is None else by.seconds_left]
+    seconds = min((one for one in ends if one is not None), default=SECONDS)
+    return httpx.Timeout(max(0.0, seconds) + AFTER_S, connect=CONNECT_S)
+
+
+@contextmanager
+def _words(url: str) -> Iterator[None]:
+    """Say in words why a server doesn't answer.
+
+    Raises:
+        EngineError: it can't be reached, or broke off.
+        DeadlineExceeded: it stays silent.
+        Busy: all connections of this process are in use.
+    """
+    try:
+        yield
+    except httpx.PoolTimeout as error:
+        words = f"all {CONNECTIONS_MAX} connections to {url} are in use"
+        raise Busy(words, wait_s=1.0) from error
+    except httpx.ConnectError as error:
+        words = "can't be reached: is `heddle serve` started there?"
+        raise EngineError(words, engine=url, request_ids=()) from error
+    except httpx.TimeoutException as error:
+        raise DeadlineExceeded(f"{url} has not answered in time") from error
+    except httpx.HTTPError as error:
+        words = f"broke off: {type(error).__name__}: {error}"
+        raise EngineError(words, engine=url, request_ids=()) from error
+
+
+def _json(response: httpx.Response) -> Any:  # noqa: ANN401 - JSON
+    if response.status_code != httpx.codes.OK:
+        raise error_of(response.status_code, response.content, response.headers)
+    try:
+        return response.json()
+    except ValueError as error:
+        words = "answered with something else than JSON: is it a heddle server?"
+        raise EngineError(words, engine=str(response.url), request_ids=()) from error
+
+
+def _llm(models: Any) -> str:  # noqa: ANN401 - JSON
+    """Return the LLM's name among a server's models.
+
+    Raises:
+        ConfigError: the server has none.
+    """
+    names = [one["id"] for one in models["data"]]
+    plain = [one for one in models["data"] if one.get("kind") == "llm"]
+    if not plain:
+        raise ConfigError(
+            f"the server has no model that writes (it offers {', '.join(names) or 'none'}): "
+            "start it with --model"
+        )
+    return str(plain[0]["id"])
+
+
+def _found(body: Mapping[str, Any]) -> Found:
+    passages = tuple(passage_of(one) for one in body["passages"])
+    return Found(passages, body.get("receipt", {}))
+
+
+def _ranked(body: Mapping[str, Any]) -> Ranked:
+    texts = (RankedText(one["index"], one["relevance_score"]) for one in body["results"])
+    return Ranked(tuple(texts), {"tokens_read": body.get("usage", {}).get("prompt_tokens", 0)})
+
+
+def _embedded(body: Mapping[str, Any]) -> Embedded:
+    rows = sorted(body["data"], key=lambda one: one["index"])
+    values = [np.frombuffer(base64.b64decode(one["embedding"]), "<f4").tolist() for one in rows]
+    return Embedded(values, body.get("usage", {}).get("prompt_tokens", 0))

@@ -1,0 +1,143 @@
+"""The calls that adapters make: of the place where they are made, and in its run's receipt."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from heddle.adapters.engine import Engine
+from heddle.adapters.run import CallRecord, Place, current_place, waited_s
+from heddle.adapters.values import (
+    ChatCall,
+    ChatReply,
+    EmbedCall,
+    Embedded,
+    Found,
+    Ranked,
+    RerankCall,
+    SearchCall,
+)
+from heddle.app.requests.call_identity import CallIdentity
+from heddle.core.primitives import PrimitiveKind
+
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "chat": (PrimitiveKind.PREFILLING.value, PrimitiveKind.DECODING.value),
+    "search": (PrimitiveKind.EMBEDDING.value, PrimitiveKind.SEARCHING.value),
+    "embed": (PrimitiveKind.EMBEDDING.value,),
+    "rerank": (PrimitiveKind.RERANKING.value,),
+}
+"""The primitives that each kind of call is."""
+
+
+def chat(engine: Engine, call: ChatCall, place: Place | None = None) -> Iterator[str | ChatReply]:
+    """Yield the pieces of an answer, and the whole reply at the end; see `Engine`.
+
+    `place` is where the call is made; None = the current one, as in all functions here.
+    """
+    with _recorded("chat", place) as course:
+        for item in engine.chat(call, course.by):
+            if isinstance(item, ChatReply):
+                course.take_reply(item)
+            yield item
+
+
+async def achat(
+    engine: Engine, call: ChatCall, place: Place | None = None
+) -> AsyncIterator[str | ChatReply]:
+    """Yield the pieces of an answer, and the whole reply at the end; see `Engine`."""
+    with _recorded("chat", place) as course:
+        async for item in engine.achat(call, course.by):
+            if isinstance(item, ChatReply):
+                course.take_reply(item)
+            yield item
+
+
+def search(engine: Engine, call: SearchCall, place: Place | None = None) -> Found:
+    """Find passages; see `Engine`."""
+    with _recorded("search", place) as course:
+        found = engine.search(call, course.by)
+        course.take(found.receipt)
+        return found
+
+
+async def asearch(engine: Engine, call: SearchCall, place: Place | None = None) -> Found:
+    """Find passages; see `Engine`."""
+    with _recorded("search", place) as course:
+        found = await engine.asearch(call, course.by)
+        course.take(found.receipt)
+        return found
+
+
+def embed(engine: Engine, call: EmbedCall, place: Place | None = None) -> Embedded:
+    """Embed texts; see `Engine`."""
+    with _recorded("embed", place) as course:
+        return engine.embed(call, course.by)
+
+
+async def aembed(engine: Engine, call: EmbedCall, place: Place | None = None) -> Embedded:
+    """Embed texts; see `Engine`."""
+    with _recorded("embed", place) as course:
+        return await engine.aembed(call, course.by)
+
+
+def rerank(engine: Engine, call: RerankCall, place: Place | None = None) -> Ranked:
+    """Rank texts; see `Engine`."""
+    with _recorded("rerank", place) as course:
+        ranked = engine.rerank(call, course.by)
+        course.take(ranked.receipt)
+        return ranked
+
+
+async def arerank(engine: Engine, call: RerankCall, place: Place | None = None) -> Ranked:
+    """Rank texts; see `Engine`."""
+    with _recorded("rerank", place) as course:
+        ranked = await engine.arerank(call, course.by)
+        course.take(ranked.receipt)
+        return ranked
+
+
+@dataclass(slots=True)
+class _Course:
+    """A call under way: whose it is, and what its record will say."""
+
+    by: CallIdentity | None
+    waited_s: float = 0.0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    tokens: int = 0
+
+    def take(self, receipt: Mapping[str, Any]) -> None:
+        self.waited_s = waited_s(receipt)
+
+    def take_reply(self, reply: ChatReply) -> None:
+        self.take(reply.receipt)
+        self.prompt_tokens, self.cached_tokens = reply.prompt_tokens, reply.cached_tokens
+        self.tokens = reply.completion_tokens
+
+
+@contextmanager
+def _recorded(kind: str, place: Place | None) -> Iterator[_Course]:
+    """Give a call its identity, and its run's receipt its record."""
+    place = place or current_place()
+    if place is None:
+        yield _Course(None)
+        return
+    course, begun_s, problem = _Course(place.identity), place.run.age_s, ""
+    try:
+        yield course
+    except BaseException as error:
+        problem = type(error).__name__
+        raise
+    finally:
+        record = CallRecord(
+            node=place.node,
+            kind=kind,
+            begun_s=begun_s,
+            seconds=place.run.age_s - begun_s,
+            waited_s=course.waited_s,
+            prompt_tokens=course.prompt_tokens,
+            cached_tokens=course.cached_tokens,
+            tokens=course.tokens,
+            error=problem,
+        )
+        place.run.add_call(record, KINDS[kind])

@@ -1,0 +1,231 @@
+"""A server of this process as an adapter's engine."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from heddle.adapters.values import (
+    ChatCall,
+    ChatReply,
+    EmbedCall,
+    Embedded,
+    Found,
+    Ranked,
+    RankedText,
+    RerankCall,
+    SearchCall,
+    ToolRequest,
+)
+from heddle.app.chat.answer_form import AnswerForm, named
+from heddle.app.chat.answer_text import AnswerText
+from heddle.app.chat.call_text import CallText
+from heddle.app.chat.messages import chat_turns
+from heddle.app.chat.plain import TURNS, chat_workflow, drawn
+from heddle.app.requests.call_identity import CallIdentity, calling
+from heddle.app.reranking import ranking_of
+from heddle.app.server import Server
+from heddle.core.results import FinishReason, Vectors
+from heddle.runtime.events import Answer, RequestEvent, RequestFailed
+from heddle.runtime.handle import Handle
+
+T = TypeVar("T")
+
+
+class InProcess:
+    """Calls a server of this process.
+
+    Args:
+        server: carries the calls out; the caller closes it.
+        tenant: whose documents and caches are used.
+    """
+
+    def __init__(self, server: Server, *, tenant: str = "") -> None:
+        self.server, self.tenant = server, tenant
+
+    @property
+    def name(self) -> str:
+        """What names the engine in messages."""
+        return "the heddle.Server of this process"
+
+    def chat(self, call: ChatCall, by: CallIdentity | None = None) -> Iterator[str | ChatReply]:
+        """Have the LLM go on with a conversation."""
+        chat = _Chat(call)
+        handle = self._submit(chat.submitted(self.server, self.tenant), by)
+        try:
+            for event in handle:
+                yield from chat.items(event)
+        finally:
+            _leave(handle)
+
+    async def achat(
+        self, call: ChatCall, by: CallIdentity | None = None
+    ) -> AsyncIterator[str | ChatReply]:
+        """Have the LLM go on with a conversation."""
+        chat = _Chat(call)
+        handle = await self._submit_aside(chat.submitted(self.server, self.tenant), by)
+        try:
+            async for event in handle:
+                for item in chat.items(event):
+                    yield item
+        finally:
+            _leave(handle)
+
+    def search(self, call: SearchCall, by: CallIdentity | None = None) -> Found:
+        """Find passages."""
+        return _found(_waited(self._submit(self._searching(call), by)))
+
+    async def asearch(self, call: SearchCall, by: CallIdentity | None = None) -> Found:
+        """Find passages."""
+        return _found(await self._submit_aside(self._searching(call), by))
+
+    def embed(self, call: EmbedCall, by: CallIdentity | None = None) -> Embedded:
+        """Embed texts."""
+        future = self._submit(self._embedding(call), by)
+        try:
+            return _embedded(future.result())
+        finally:
+            future.cancel()
+
+    async def aembed(self, call: EmbedCall, by: CallIdentity | None = None) -> Embedded:
+        """Embed texts."""
+        future = await self._submit_aside(self._embedding(call), by)
+        return _embedded(await asyncio.wrap_future(future))  # cancelling the one cancels the other
+
+    def rerank(self, call: RerankCall, by: CallIdentity | None = None) -> Ranked:
+        """Rank texts."""
+        return self._ranked(_waited(self._submit(self._ranking(call), by)))
+
+    async def arerank(self, call: RerankCall, by: CallIdentity | None = None) -> Ranked:
+        """Rank texts."""
+        return self._ranked(await self._submit_aside(self._ranking(call), by))
+
+    def _submit(self, submit: Callable[[], T], by: CallIdentity | None) -> T:
+        with calling(by):
+            return submit()
+
+    async def _submit_aside(self, submit: Callable[[], T], by: CallIdentity | None) -> T:
+        """Submit from a thread, as `submit` waits for the runtime's."""
+        with calling(by):
+            return await asyncio.to_thread(submit)
+
+    def _searching(self, call: SearchCall) -> Callable[[], Handle]:
+        return lambda: self.server.submit_search(
+            call.query,
+            topk=call.topk,
+            hybrid=call.hybrid,
+            rerank=call.rerank,
+            where=call.where,
+            tenant=self.tenant,
+            deadline_s=call.deadline_s,
+            priority=call.priority,
+        )
+
+    def _embedding(self, call: EmbedCall) -> Callable[[], Future[Vectors]]:
+        return lambda: self.server.submit_embedding(
+            list(call.texts),
+            role=call.role,
+            tenant=self.tenant,
+            deadline_s=call.deadline_s,
+            priority=call.priority,
+        )
+
+    def _ranking(self, call: RerankCall) -> Callable[[], Handle]:
+        return lambda: self.server.submit_rerank(
+            call.query,
+            list(call.texts),
+            tenant=self.tenant,
+            deadline_s=call.deadline_s,
+            priority=call.priority,
+        )
+
+    def _ranked(self, answer: Answer) -> Ranked:
+        ranking = ranking_of(answer, self.server.config)
+        texts = tuple(RankedText(one.index, one.relevance) for one in ranking.texts)
+        return Ranked(texts, asdict(ranking.receipt))
+
+
+class _Chat:
+    """One chat: from its call to the items of its stream."""
+
+    def __init__(self, call: ChatCall) -> None:
+        self.call = call
+        self.form = AnswerForm.of(
+            list(call.tools) or None,
+            call.tool_choice,
+            call.response_format,
+            is_parallel=call.parallel_tool_calls is not False,
+        )
+        words = AnswerText(chat_workflow(), is_raw=True)
+        self.text = CallText(words, self.form) if self.form.may_call else words
+
+    def submitted(self, server: Server, tenant: str) -> Callable[[], Handle]:
+        """Return what admits the chat."""
+        turns = self.form.shown(chat_turns(self.call.messages))
+        options: Mapping[str, Any] = {
+            **drawn(self.call.writing, server.config.temperature),
+            **self.form.options,
+            "tenant": tenant,
+            "deadline_s": self.call.deadline_s,
+            "priority": self.call.priority,
+        }
+
+        def submit() -> Handle:
+            with named(self.form.field):
+                return server.submit(chat_workflow(), {TURNS: turns}, **options)
+
+        return submit
+
+    def items(self, event: RequestEvent) -> Iterator[str | ChatReply]:
+        """Yield what an event adds to the stream.
+
+        Raises:
+            HeddleError: the request has failed.
+        """
+        if isinstance(event, RequestFailed):
+            raise event.error.with_traceback(None)
+        new = self.text.take(event)
+        if new:
+            yield new
+        if isinstance(event, Answer):
+            yield self._reply(event)
+
+    def _reply(self, answer: Answer) -> ChatReply:
+        receipt = answer.receipt
+        calls = tuple(
+            ToolRequest(f"call_{secrets.token_hex(12)}", one.name, one.arguments)
+            for one in self.text.calls
+        )
+        is_cut = answer.finish_reason is FinishReason.LENGTH
+        return ChatReply(
+            text=self.text.shown,
+            tool_calls=calls,
+            finish_reason="tool_calls" if calls else "length" if is_cut else "stop",
+            prompt_tokens=receipt.prompt_tokens,
+            cached_tokens=receipt.prompt_tokens_reused,
+            completion_tokens=receipt.generated_tokens,
+            receipt=asdict(receipt),
+        )
+
+
+def _leave(handle: Handle) -> None:
+    """End a request that its caller has left before its end."""
+    if not handle.is_done:
+        handle.cancel_soon()
+
+
+def _waited(handle: Handle) -> Answer:
+    try:
+        return handle.result()
+    finally:
+        _leave(handle)
+
+
+def _found(answer: Answer) -> Found:
+    return Found(answer.passages, asdict(answer.receipt))
+
+
+def _embedded(vectors: Vectors) -> Embedded:
+    return Embedded(vectors.values.tolist(), vectors.tokens)
