@@ -61,11 +61,18 @@ class ByUrl:
             "limits": httpx.Limits(max_connections=CONNECTIONS_MAX),
             "trust_env": False,
         }
+        self._key = (base, api_key, tenant)
         self._lock = threading.Lock()
         self._async: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
             WeakKeyDictionary()
         )
         self._model = ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByUrl) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     @property
     def name(self) -> str:
@@ -143,6 +150,9 @@ class ByUrl:
         body = self._rerank_body(call)
         return _ranked(await self._aplain("POST", "/v1/rerank", body, call, by))
 
+    def cancel_run(self, run: str) -> None:
+        """Do nothing: a call's end closes its connection, by which the server cancels it."""
+
     def close(self) -> None:
         """Hang up the connections of threads; those of event loops end with their loops."""
         self._client.close()
@@ -162,7 +172,7 @@ class ByUrl:
 
     def _plain(
         self, method: str, path: str, body: object, call: _Call, by: CallIdentity | None
-    ) -> Any:  # noqa: ANN401 - JSON
+    ) -> Any:
         with _words(self.url):
             seconds = None if call is None else call.deadline_s
             response = self._client.request(
@@ -172,7 +182,7 @@ class ByUrl:
 
     async def _aplain(
         self, method: str, path: str, body: object, call: _Call, by: CallIdentity | None
-    ) -> Any:  # noqa: ANN401 - JSON
+    ) -> Any:
         with _words(self.url):
             seconds = None if call is None else call.deadline_s
             response = await self._async_client().request(
@@ -258,7 +268,7 @@ def _words(url: str) -> Iterator[None]:
         raise EngineError(words, engine=url, request_ids=()) from error
 
 
-def _json(response: httpx.Response) -> Any:  # noqa: ANN401 - JSON
+def _json(response: httpx.Response) -> Any:
     if response.status_code != httpx.codes.OK:
         raise error_of(response.status_code, response.content, response.headers)
     try:
@@ -268,7 +278,7 @@ def _json(response: httpx.Response) -> Any:  # noqa: ANN401 - JSON
         raise EngineError(words, engine=str(response.url), request_ids=()) from error
 
 
-def _llm(models: Any) -> str:  # noqa: ANN401 - JSON
+def _llm(models: Any) -> str:
     """Return the LLM's name among a server's models.
 
     Raises:

@@ -25,6 +25,8 @@ class Engine(Protocol):
     and its ChatReply at the end. Closing a chat early, or cancelling the task that awaits a call,
     ends its request in the engine.
 
+    Two of the same server, key and tenant are equal.
+
     Raises (of all calls):
         InputError, ConfigError: it can't be done as it is.
         Busy: too much is under way.
@@ -69,6 +71,10 @@ class Engine(Protocol):
 
     async def arerank(self, call: RerankCall, by: CallIdentity | None = None) -> Ranked:
         """Rank texts."""
+        ...
+
+    def cancel_run(self, run: str) -> None:
+        """Ask for the end of what is under way for a run, as far as it can be reached."""
         ...
 
 

@@ -45,6 +45,16 @@ class InProcess:
     def __init__(self, server: Server, *, tenant: str = "") -> None:
         self.server, self.tenant = server, tenant
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, InProcess) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[int, str]:
+        return id(self.server), self.tenant
+
     @property
     def name(self) -> str:
         """What names the engine in messages."""
@@ -101,6 +111,10 @@ class InProcess:
     async def arerank(self, call: RerankCall, by: CallIdentity | None = None) -> Ranked:
         """Rank texts."""
         return self._ranked(await self._submit_aside(self._ranking(call), by))
+
+    def cancel_run(self, run: str) -> None:
+        """Ask for the end of all requests of a run, those of threads that wait included."""
+        self.server.cancel_run(run, tenant=self.tenant)
 
     def _submit(self, submit: Callable[[], T], by: CallIdentity | None) -> T:
         with calling(by):

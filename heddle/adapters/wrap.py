@@ -10,13 +10,12 @@ P = TypeVar("P")
 # The package of a program's class, and the module whose `wrapped` takes it over.
 FRAMEWORKS: Final[Mapping[str, str]] = {
     "langgraph": "heddle.adapters.langgraph.wrapping",
-    "langchain_core": "heddle.adapters.langgraph.chain",
     "haystack": "heddle.adapters.haystack.wrapping",
     "llama_index": "heddle.adapters.llamaindex.wrapping",
 }
 
 
-def wrap(program: P, engine: object = None, **options: Any) -> P:  # noqa: ANN401 - a framework's
+def wrap(program: P, engine: object = None, **options: Any) -> P:
     """Return a program that goes on as before, and whose retrievals and models are Heddle's.
 
     The framework stays the driver: state, checkpoints, streams of events, conditions and loops
@@ -24,8 +23,7 @@ def wrap(program: P, engine: object = None, **options: Any) -> P:  # noqa: ANN40
     the node, its depth, the run's deadline and its class.
 
     Args:
-        program: a compiled LangGraph graph, a LangChain runnable, a Haystack pipeline or a
-            LlamaIndex workflow.
+        program: a compiled LangGraph graph, a Haystack pipeline or a LlamaIndex workflow.
         engine: a `heddle.Server`, or the address of a running one; None = that of the Heddle
             components within.
         options: `deadline_s` and `priority` of each run, `on_receipt`, which is called with each
@@ -41,5 +39,5 @@ def wrap(program: P, engine: object = None, **options: Any) -> P:  # noqa: ANN40
             return wrapped
     raise ConfigError(
         f"wrap: {type(program).__module__}.{type(program).__qualname__} is no program of "
-        f"{', '.join(FRAMEWORKS)}: give a compiled graph, a runnable, a pipeline or a workflow"
+        f"{', '.join(FRAMEWORKS)}: give a compiled graph, a pipeline or a workflow"
     )

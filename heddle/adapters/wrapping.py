@@ -104,9 +104,9 @@ def engine_for(named: object, found: Mapping[str, Engine], what: str) -> Engine:
     """
     if named is not None:
         return engine_of(named)
-    engines = {id(engine): engine for engine in found.values()}
+    engines = set(found.values())
     if len(engines) == 1:
-        return next(iter(engines.values()))
+        return engines.pop()
     if engines:
         names = ", ".join(f"{name}: {engine.name}" for name, engine in found.items())
         raise ConfigError(f"wrap: the components of {what} have different engines ({names})")

@@ -1,5 +1,7 @@
 """Depths: the longest way to the end, a cycle once, whatever the size of the graph."""
 
+from itertools import pairwise
+
 from heddle.adapters.depths import depths
 
 RAG = ["retrieve", "grade", "rewrite", "generate", "check"]
@@ -24,6 +26,6 @@ def test_the_longest_way_counts():
 
 def test_a_long_chain_needs_no_deep_stack():
     nodes = [str(n) for n in range(5_000)]
-    edges = list(zip(nodes, nodes[1:], strict=False))
+    edges = list(pairwise(nodes))
     found = depths(nodes, edges, {})
     assert (found["0"], found["4999"]) == (4_999, 0)

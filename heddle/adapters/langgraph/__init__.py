@@ -1,0 +1,1 @@
+"""LangGraph's graphs under `heddle.wrap`."""

@@ -1,0 +1,208 @@
+"""Models and retrievers of others in whose place Heddle answers, in runs that say so."""
+
+from collections.abc import AsyncIterator, Iterator
+from functools import cache
+from typing import Any, Final
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForLLMRun,
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForLLMRun,
+    CallbackManagerForRetrieverRun,
+)
+from langchain_core.documents import Document
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.utils.function_calling import convert_to_json_schema
+from langchain_core.vectorstores import VectorStoreRetriever
+from pydantic import BaseModel
+
+from heddle.adapters.langchain.chat import ChatHeddle
+from heddle.adapters.langchain.component import active_run
+from heddle.adapters.langchain.retriever import HeddleRetriever
+from heddle.core.errors import ConfigError
+
+OWN_FIELDS: Final = ("max_tokens", "temperature", "top_p", "seed")
+REDIRECTED: Final = "heddle_may_stand_in"
+DEFAULT_K: Final = 4  # of LangChain's vector stores
+
+
+def may_stand_in(owner: BaseChatModel | BaseRetriever) -> None:
+    """Let a run have Heddle answer in an object's place; everywhere else it stays as it was.
+
+    Of a model its temperature, top_p, seed, max_tokens and stop go along, of a vector store's
+    retriever its `k` and `filter`.
+
+    Mutates: the object's class, which becomes one below its own, of the same name.
+
+    Raises:
+        ConfigError: it searches by a threshold or for variety, which Heddle doesn't.
+    """
+    if isinstance(owner, VectorStoreRetriever) and owner.search_type != "similarity":
+        raise ConfigError(
+            f"wrap: a retriever of search_type {owner.search_type!r} can't be replaced: use "
+            "'similarity', or leave out retriever="
+        )
+    if REDIRECTED in type(owner).__dict__:
+        return
+    below = _model_class if isinstance(owner, BaseChatModel) else _retriever_class
+    object.__setattr__(owner, "__class__", below(type(owner)))
+
+
+def _stand_in(owner: object) -> Any:
+    """Return the component of Heddle that answers in an object's place now; None = itself."""
+    run = active_run()
+    return None if run is None else run.stand_ins.get(id(owner))
+
+
+@cache
+def _model_class(kind: Any) -> Any:
+    class Redirected(kind):
+        """A chat model in whose place Heddle's may answer."""
+
+        def _generate(
+            self,
+            messages: list[BaseMessage],
+            stop: list[str] | None = None,
+            run_manager: CallbackManagerForLLMRun | None = None,
+            **kwargs: Any,
+        ) -> ChatResult:
+            target: ChatHeddle | None = _stand_in(self)
+            if target is None:
+                found: ChatResult = super()._generate(messages, stop, run_manager, **kwargs)
+                return found
+            given, form = _asked(self, kwargs)
+            result = target._generate(messages, _stop(self, stop), run_manager, **given)
+            return _parsed(result, form)
+
+        async def _agenerate(
+            self,
+            messages: list[BaseMessage],
+            stop: list[str] | None = None,
+            run_manager: AsyncCallbackManagerForLLMRun | None = None,
+            **kwargs: Any,
+        ) -> ChatResult:
+            target: ChatHeddle | None = _stand_in(self)
+            if target is None:
+                found: ChatResult = await super()._agenerate(messages, stop, run_manager, **kwargs)
+                return found
+            given, form = _asked(self, kwargs)
+            result = await target._agenerate(messages, _stop(self, stop), run_manager, **given)
+            return _parsed(result, form)
+
+        def _stream(
+            self,
+            messages: list[BaseMessage],
+            stop: list[str] | None = None,
+            run_manager: CallbackManagerForLLMRun | None = None,
+            **kwargs: Any,
+        ) -> Iterator[ChatGenerationChunk]:
+            target: ChatHeddle | None = _stand_in(self)
+            if target is None:
+                yield from super()._stream(messages, stop, run_manager, **kwargs)
+                return
+            given, _ = _asked(self, kwargs)
+            yield from target._stream(messages, _stop(self, stop), run_manager, **given)
+
+        async def _astream(
+            self,
+            messages: list[BaseMessage],
+            stop: list[str] | None = None,
+            run_manager: AsyncCallbackManagerForLLMRun | None = None,
+            **kwargs: Any,
+        ) -> AsyncIterator[ChatGenerationChunk]:
+            target: ChatHeddle | None = _stand_in(self)
+            if target is None:
+                async for chunk in super()._astream(messages, stop, run_manager, **kwargs):
+                    yield chunk
+                return
+            given, _ = _asked(self, kwargs)
+            own_stop = _stop(self, stop)
+            async for chunk in target._astream(messages, own_stop, run_manager, **given):
+                yield chunk
+
+    return _named_as(Redirected, kind)
+
+
+@cache
+def _retriever_class(kind: Any) -> Any:
+    class Redirected(kind):
+        """A retriever in whose place Heddle's may answer."""
+
+        def _get_relevant_documents(
+            self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
+        ) -> list[Document]:
+            target: HeddleRetriever | None = _stand_in(self)
+            if target is None:
+                own: list[Document] = super()._get_relevant_documents(
+                    query, run_manager=run_manager, **kwargs
+                )
+                return own
+            given = {**_searching(self), **kwargs}
+            return target._get_relevant_documents(query, run_manager=run_manager, **given)
+
+        async def _aget_relevant_documents(
+            self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
+        ) -> list[Document]:
+            target: HeddleRetriever | None = _stand_in(self)
+            if target is None:
+                own: list[Document] = await super()._aget_relevant_documents(
+                    query, run_manager=run_manager, **kwargs
+                )
+                return own
+            given = {**_searching(self), **kwargs}
+            return await target._aget_relevant_documents(query, run_manager=run_manager, **given)
+
+    return _named_as(Redirected, kind)
+
+
+def _named_as(below: Any, kind: Any) -> Any:
+    """Give a class the name of the one above it, which traces and messages show.
+
+    Mutates: the class.
+    """
+    below.__name__, below.__qualname__ = kind.__name__, kind.__qualname__
+    below.__module__ = kind.__module__
+    setattr(below, REDIRECTED, True)
+    return below
+
+
+def _asked(
+    model: BaseChatModel, kwargs: dict[str, Any]
+) -> tuple[dict[str, Any], type[BaseModel] | None]:
+    """Return what a call says with OpenAI's names, and the class that its answer is read as."""
+    own = {name: getattr(model, name, None) for name in OWN_FIELDS}
+    given = {**{n: v for n, v in own.items() if v is not None}, **kwargs}
+    form = given.get("response_format")
+    if not (isinstance(form, type) and issubclass(form, BaseModel)):
+        return given, None
+    schema = {"name": form.__name__, "schema": convert_to_json_schema(form)}
+    given["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return given, form
+
+
+def _stop(model: BaseChatModel, stop: list[str] | None) -> list[str] | None:
+    own = getattr(model, "stop", None) or getattr(model, "stop_sequences", None)
+    return stop or ([own] if isinstance(own, str) else own)
+
+
+def _parsed(result: ChatResult, form: type[BaseModel] | None) -> ChatResult:
+    """Put what an answer is read as where OpenAI's own client puts it.
+
+    Mutates: the message.
+    """
+    if form is not None:
+        message = result.generations[0].message
+        message.additional_kwargs["parsed"] = form.model_validate_json(str(message.content))
+    return result
+
+
+def _searching(retriever: BaseRetriever) -> dict[str, Any]:
+    """Return what a vector store's retriever would search with."""
+    if not isinstance(retriever, VectorStoreRetriever):
+        return {}
+    own: dict[str, Any] = retriever.search_kwargs
+    filters = {"filter": own["filter"]} if own.get("filter") else {}
+    return {"k": own.get("k", DEFAULT_K), **filters}

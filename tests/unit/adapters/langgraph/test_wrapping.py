@@ -1,0 +1,292 @@
+"""A wrapped graph: LangGraph drives as before, and each call knows its run, node and depth."""
+
+import asyncio
+from typing import Any, TypedDict
+
+import pytest
+
+pytest.importorskip("langgraph")
+
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.vectorstores import InMemoryVectorStore
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+
+from heddle import wrap
+from heddle.adapters.langchain import (
+    ChatHeddle,
+    HeddleEmbeddings,
+    HeddleReranker,
+    HeddleRetriever,
+)
+from heddle.adapters.values import ChatCall, ChatReply, SearchCall
+from heddle.core.errors import ConfigError, DeadlineExceeded
+from heddle.core.tasks import Priority
+from tests.helpers.scripted_engine import ScriptedEngine
+
+
+class State(TypedDict, total=False):
+    question: str
+    documents: list[Document]
+    answer: str
+    tries: int
+
+
+ANSWER = ChatPromptTemplate.from_template("Answer from {context}.\n\nQuestion: {question}")
+
+
+def program(model: Any, retriever: Any, reranker: Any = None) -> StateGraph:
+    """Return a graph of five nodes with a condition and a loop, as tutorials write one."""
+    chain = ANSWER | model | StrOutputParser()
+
+    def retrieve(state: State) -> State:
+        return {"documents": retriever.invoke(state["question"])}
+
+    def rank(state: State) -> State:
+        if reranker is None:
+            return {}
+        return {"documents": reranker.compress_documents(state["documents"], state["question"])}
+
+    def clean(state: State) -> State:
+        return {"documents": [d for d in state["documents"] if d.page_content]}
+
+    def generate(state: State) -> State:
+        context = "\n".join(d.page_content for d in state["documents"])
+        return {"answer": chain.invoke({"context": context, "question": state["question"]})}
+
+    def is_good(state: State) -> str:
+        return "rewrite" if "?" in state["answer"] and not state.get("tries") else END
+
+    def rewrite_now(state: State) -> State:
+        reply = model.invoke(f"Rewrite: {state['question']}")
+        return {"question": reply.content, "tries": state.get("tries", 0) + 1}
+
+    builder = StateGraph(State)
+    builder.add_node("retrieve", retrieve)
+    builder.add_node("rank", rank)
+    builder.add_node("clean", clean)
+    builder.add_node("generate", generate)
+    builder.add_node("rewrite", rewrite_now)
+    builder.add_edge(START, "retrieve")
+    builder.add_edge("retrieve", "rank")
+    builder.add_edge("rank", "clean")
+    builder.add_edge("clean", "generate")
+    builder.add_conditional_edges("generate", is_good, ["rewrite", END])
+    builder.add_edge("rewrite", "retrieve")
+    return builder
+
+
+def written(call: ChatCall) -> str:
+    text = call.messages[-1]["content"]
+    if text.startswith("Rewrite"):
+        return "Who built the mill"
+    return "Who?" if text.endswith("who") else "It was Ann Reed."
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    return ScriptedEngine(written)
+
+
+@pytest.fixture
+def graph(engine: ScriptedEngine) -> Any:
+    model = ChatHeddle(engine=engine)
+    retriever, reranker = HeddleRetriever(engine=engine, k=2), HeddleReranker(engine=engine)
+    builder = program(model, retriever, reranker)
+    return wrap(builder.compile(checkpointer=InMemorySaver()), engine)
+
+
+THREAD = {"configurable": {"thread_id": "1"}}
+LOOPED = ["retrieve", "rank", "generate", "rewrite", "retrieve", "rank", "generate"]
+
+
+def test_the_program_does_what_it_did_and_its_calls_are_one_run(graph, engine):
+    plain = program(
+        ChatHeddle(engine=engine),
+        HeddleRetriever(engine=engine, k=2),
+        HeddleReranker(engine=engine),
+    ).compile()
+    expected = plain.invoke({"question": "who"})
+    assert {by for _, by in engine.calls} == {None}
+    engine.calls.clear()
+    found = graph.invoke({"question": "who"}, THREAD)
+    assert found == expected
+    assert engine.nodes == LOOPED
+    assert len({by.caller.run for _, by in engine.calls}) == 1
+    graph.invoke({"question": "when"}, THREAD)
+    assert len({by.caller.run for _, by in engine.calls}) == 2
+
+
+def test_calls_before_the_end_are_deeper(graph, engine):
+    graph.invoke({"question": "when"}, THREAD)
+    depth = {by.caller.node: by.caller.depth for _, by in engine.calls}
+    # All of the loop's other primitives may follow: 2 of retrieve, 1 of rank, 2 + 2 of the models.
+    assert depth == {"retrieve": 5, "rank": 6, "generate": 5}
+
+
+def test_the_receipt_names_primitives_tools_calls_and_waits(graph):
+    graph.invoke({"question": "who"}, THREAD)
+    receipt = graph.receipts[-1]
+    assert receipt.primitives_seen == {
+        "retrieve": ("embedding", "searching"),
+        "rank": ("reranking",),
+        "generate": ("prompt", "prefilling", "decoding"),
+        "rewrite": ("prefilling", "decoding"),
+    }
+    assert {node: tool.times for node, tool in receipt.tools.items()} == {"clean": 2}
+    assert [call.node for call in receipt.calls] == LOOPED
+    assert receipt.calls_count == 7
+    assert receipt.waited_s == pytest.approx(1.0)
+    assert receipt.calls[2].tokens == 5
+    assert not receipt.error
+
+
+def test_state_checkpoints_and_copies_work_as_before(graph):
+    graph.invoke({"question": "who"}, THREAD)
+    state = graph.get_state(THREAD)
+    assert state.values["answer"] == "It was Ann Reed."
+    assert state.next == ()
+    history = list(graph.get_state_history(THREAD))
+    assert len(history) == 11
+    assert all("heddle" not in str(one.metadata) for one in history)
+    graph.update_state(THREAD, {"answer": "changed"}, as_node="rewrite")
+    assert graph.get_state(THREAD).next == ("retrieve",)
+    again = graph.with_config({"tags": ["mine"]})
+    again.invoke({"question": "when"}, THREAD)
+    assert len(graph.receipts) == 2
+
+
+def test_streams_have_their_tokens_updates_and_events(graph, engine):
+    updates = [next(iter(part)) for part in graph.stream({"question": "when"}, THREAD)]
+    assert updates == ["retrieve", "rank", "clean", "generate"]
+    tokens = [
+        (message.content, metadata["langgraph_node"])
+        for message, metadata in graph.stream({"question": "when"}, THREAD, stream_mode="messages")
+        if message.content
+    ]
+    assert [text for text, _ in tokens] == ["It ", "was ", "Ann ", "Reed."]
+    assert {node for _, node in tokens} == {"generate"}
+
+
+def test_async_streams_of_events(graph, engine):
+    async def events() -> list[tuple[str, str]]:
+        found = graph.astream_events({"question": "who"}, THREAD, version="v2")
+        return [(one["event"], one["name"]) async for one in found]
+
+    found = asyncio.run(events())
+    assert ("on_retriever_end", "HeddleRetriever") in found
+    assert ("on_chat_model_stream", "ChatHeddle") in found
+    assert ("on_prompt_end", "ChatPromptTemplate") in found
+    assert engine.nodes == LOOPED
+
+
+def test_a_run_that_is_left_or_cancelled_ends_its_calls(engine):
+    stream = wrap(
+        program(ChatHeddle(engine=engine), HeddleRetriever(engine=engine)).compile(), engine
+    ).stream({"question": "when"})
+    next(stream)
+    stream.close()
+    assert len(engine.cancelled) == 1
+
+    async def cancelled() -> None:
+        engine.gate = asyncio.Event()
+
+        async def think(state: State) -> State:
+            reply = await model.ainvoke("go")
+            return {"answer": reply.content}
+
+        model = ChatHeddle(engine=engine)
+        builder = StateGraph(State).add_node("think", think)
+        graph = wrap(builder.add_edge(START, "think").compile(), engine)
+        task = asyncio.create_task(graph.ainvoke({"question": "x"}))
+        await asyncio.to_thread(engine.begun.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert graph.receipts[-1].error == "CancelledError"
+
+    asyncio.run(cancelled())
+    assert engine.left == 1
+    assert len(engine.cancelled) == 2
+
+
+def test_the_runs_deadline_and_class_go_with_each_call(engine):
+    builder = program(ChatHeddle(engine=engine), HeddleRetriever(engine=engine))
+    told: list[Any] = []
+    graph = wrap(
+        builder.compile(), engine, deadline_s=9.0, priority="interactive", on_receipt=told.append
+    )
+    graph.invoke({"question": "when"})
+    left = [by.seconds_left for _, by in engine.calls]
+    assert left == sorted(left, reverse=True)
+    assert all(0 < one <= 9.0 for one in left)
+    assert {by.priority for _, by in engine.calls} == {Priority.INTERACTIVE}
+    assert [one.run for one in told] == [engine.calls[0][1].caller.run]
+
+
+def test_models_and_retrievers_of_others_are_replaced_within_runs_alone(engine):
+    store = InMemoryVectorStore(HeddleEmbeddings(engine=engine))
+    store.add_texts(["their own passage"])
+    model = FakeListChatModel(responses=["theirs"])
+    retriever = store.as_retriever(search_kwargs={"k": 1})
+    builder = program(model, retriever)
+    graph = wrap(builder.compile(), engine, model=True, retriever=True)
+    engine.calls.clear()
+    found = graph.invoke({"question": "when"})
+    assert found["answer"] == "It was Ann Reed."
+    assert [d.metadata["document_id"] for d in found["documents"]] == ["mill"]
+    assert engine.nodes == ["retrieve", "generate"]
+    assert isinstance(engine.calls[0][0], SearchCall)
+    assert engine.calls[0][0].topk == 1
+    assert model.invoke("hello").content == "theirs"
+    assert [d.page_content for d in retriever.invoke("x")] == ["their own passage"]
+    assert isinstance(model, FakeListChatModel)
+    assert type(model).__name__ == "FakeListChatModel"
+    again = wrap(builder.compile(), engine, model=True)
+    assert again.invoke({"question": "when"})["documents"][0].page_content == "their own passage"
+
+
+def test_nothing_to_schedule_is_an_error_that_names_what_was_looked_at(engine):
+    model, retriever = FakeListChatModel(responses=["theirs"]), HeddleRetriever(engine=engine)
+    alone = StateGraph(State).add_node("think", lambda s: {"answer": model.invoke("x").content})
+    alone.add_node("clean", lambda s: {}).add_edge(START, "think").add_edge("think", "clean")
+    words = r"think: model is a chat model that is not Heddle's \(FakeListChatModel\); clean: plain"
+    with pytest.raises(ConfigError, match=words):
+        wrap(alone.compile(), engine)
+    with pytest.raises(ConfigError, match="nothing in the graph names an engine"):
+        wrap(alone.compile())
+    with pytest.raises(ConfigError, match="not compiled"):
+        wrap(program(model, retriever), engine)
+    with pytest.raises(ConfigError, match="'urgency' is no option"):
+        wrap(program(model, retriever).compile(), engine, urgency=3)
+    with pytest.raises(ConfigError, match=r"builtins\.dict is no program"):
+        wrap({}, engine)
+
+
+def test_graphs_in_graphs_are_one_run_with_names_of_both(engine):
+    inner = program(ChatHeddle(engine=engine), HeddleRetriever(engine=engine)).compile()
+    outer = StateGraph(State).add_node("research", inner).add_edge(START, "research")
+    graph = wrap(outer.compile())
+    graph.invoke({"question": "when"})
+    assert engine.nodes == ["research.retrieve", "research.generate"]
+    assert len({by.caller.run for _, by in engine.calls}) == 1
+    assert set(graph.receipts[-1].primitives_seen) == {
+        "research.retrieve",
+        "research.generate",
+        "research.rewrite",
+    }
+
+
+def test_an_error_of_the_engine_reaches_the_program(engine):
+    def late(call: ChatCall) -> ChatReply:
+        raise DeadlineExceeded("too late")
+
+    engine.write = late
+    graph = wrap(program(ChatHeddle(engine=engine), HeddleRetriever(engine=engine)).compile())
+    with pytest.raises(DeadlineExceeded, match="too late"):
+        graph.invoke({"question": "when"})
+    assert graph.receipts[-1].error == "DeadlineExceeded"
+    assert graph.receipts[-1].calls[-1].error == "DeadlineExceeded"
