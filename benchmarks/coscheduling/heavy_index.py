@@ -64,6 +64,7 @@ class HeavySettings:
         slots: queries under way at most.
         substage_budget_s: time for one step [s]; inf = searches end in the step they begin in.
         speculates: as in `VectorSettings`.
+        nprobe: lists that a search scans where it doesn't say; None = by the size of the index.
     """
 
     folder: Path
@@ -72,6 +73,7 @@ class HeavySettings:
     slots: int = 64
     substage_budget_s: float = 0.02
     speculates: bool = False
+    nprobe: int | None = None
 
 
 def heavy_index(wiki: WikiIndex, count: int, seed: int) -> Path:
@@ -118,7 +120,9 @@ def lists_of(count: int) -> int:
 def build_engine(name: str, epoch: int, settings: HeavySettings) -> SearchEngine[IvfSearch]:
     """Return a lane's engine over an index that doesn't change."""
     faiss.omp_set_num_threads(settings.threads)
-    corpus = FollowedIvf(_opened(settings.folder), NoSource(), threads=settings.threads)
+    corpus = FollowedIvf(
+        _opened(settings.folder), NoSource(), settings.nprobe, threads=settings.threads
+    )
     return ivf_engine(
         name,
         epoch,

@@ -3,7 +3,7 @@
 import asyncio
 import warnings
 from collections.abc import Iterator
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import pytest
 
@@ -35,7 +35,6 @@ from heddle.core.errors import (
     ConfigError,
     DeadlineExceeded,
     EngineError,
-    HeddleError,
     InputError,
 )
 from heddle.server.http import create_app
@@ -181,8 +180,19 @@ def test_errors_are_those_of_the_engine_either_way(engine: Engine):
         engine.search(SearchCall("x"), CallIdentity(Caller("run-1"), 0.0))
     with pytest.raises(DeadlineExceeded):
         list(engine.chat(LONG, CallIdentity(Caller("run-1"), 0.2)))
-    with pytest.raises(HeddleError, match="rank"):
-        HeddleReranker(engine=engine).compress_documents([Document("x")], "x")
+    with pytest.raises(InputError, match=r"documents\[0\]"):
+        HeddleReranker(engine=engine).compress_documents([Document("\ud800")], "x")
+
+
+def test_ranked_documents_keep_what_they_say(engine: Engine):
+    texts = ["The mill stands by the river.", "Ida Moss keeps the light of Rock 3."]
+    documents = [Document(text, metadata={"n": n}) for n, text in enumerate(texts)]
+    ranker = HeddleReranker(engine=engine, top_n=1)
+    [best] = ranker.compress_documents(documents, "Who keeps the light?")
+    assert best.page_content == texts[1]
+    assert best.metadata["n"] == 1
+    assert 0 < best.metadata["relevance_score"] <= 1
+    assert asyncio.run(ranker.acompress_documents(documents, "Who keeps the light?")) == [best]
 
 
 def test_an_address_without_a_server(unused_port: int):
@@ -208,17 +218,17 @@ def test_tools_and_forms(engine: Engine):
     pytest.importorskip("llguidance")
 
     @tool
-    def look(year: int) -> str:
+    def look(year: Literal["1822", "1872"]) -> str:
         """Look a year up."""
-        return str(year)
+        return year
 
     class Verdict(BaseModel):
         is_good: bool
 
-    model = ChatHeddle(engine=engine, temperature=0, max_tokens=64)
+    model = ChatHeddle(engine=engine, temperature=0, max_tokens=256)
     called = model.bind_tools([look], tool_choice="any").invoke("Which year?")
     assert [one["name"] for one in called.tool_calls] == ["look"]
-    assert isinstance(called.tool_calls[0]["args"]["year"], int)
+    assert called.tool_calls[0]["args"]["year"] in ("1822", "1872")
     verdict = model.with_structured_output(Verdict)
     assert isinstance(verdict.invoke("Is it good?"), Verdict)
     assert isinstance(asyncio.run(verdict.ainvoke("Is it good?")), Verdict)

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 import heddle
+from benchmarks.client_calls.serving import http_server
 from heddle import Server
+from heddle.server.http import create_app
 from tests.end_to_end.conftest import KV_BYTES
 
 ROOT = Path(__file__).parents[2]
@@ -105,6 +107,37 @@ def test_a_client_over_http(printed: tuple[Path, str], start) -> None:
     assert answer == "Mary Dunn - ferry"
     near, far = (float(word) for word in similarity.removeprefix("similarity: ").split(" and "))
     assert near > 0.7 > 0.5 > far
+
+
+def test_a_langgraph_program_and_what_wrapping_changes(
+    printed: tuple[Path, str], tmp_path: Path, capsys
+) -> None:
+    pytest.importorskip("langgraph", reason="LangGraph is not installed: make setup-all")
+    source = (EXAMPLES / "langgraph_rag.py").read_text(encoding="utf-8")
+    changed = [line for line in source.splitlines() if "# changed" in line]
+    assert len(changed) == 2
+    import_line, wrap_line = changed
+    before = source.replace(f"{import_line}\n", "")
+    before = before.replace(wrap_line, "    return graph").replace(
+        "Path(__file__)", f"Path({str(EXAMPLES / 'x')!r})"
+    )
+    (tmp_path / "before.py").write_text(before, encoding="utf-8")
+    settings = {"engine_host": "inline", "kv_cache_bytes": KV_BYTES}
+    with (
+        Server("reader", printed[0] / "corpus", **settings) as server,
+        http_server(create_app(server, {})) as url,
+    ):
+        found = []
+        for path in (EXAMPLES / "langgraph_rag.py", tmp_path / "before.py"):
+            runpy.run_path(str(path))["main"](url)
+            found.append(capsys.readouterr().out.splitlines())
+    wrapped, plain = found
+    assert plain[:2] == [
+        "Who founded Oak Mill? Ann Reed; tries: 1",
+        "When was the Harbour Library opened? 1901; tries: 1",
+    ]
+    assert wrapped[:3] == plain
+    assert wrapped[3] == "2 calls of one run, from retrieve, generate, rewrite"
 
 
 def test_every_example_is_listed() -> None:

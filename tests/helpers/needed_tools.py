@@ -25,6 +25,7 @@ NEEDED: Final = {
     "Node": r"\bnode(\.js|js)?\b",
     "PostgreSQL": r"\b(postgresql|postgres|psycopg|pgvector)\b",
     "Ray": r"\bray\b",
+    "LangGraph": r"\bLangGraph is not installed\b",
     "the clients": r"\bclient [a-z-]+ is not installed\b",
 }
 

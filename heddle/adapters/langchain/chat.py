@@ -25,6 +25,7 @@ from pydantic import BaseModel, Field
 from heddle.adapters import calls
 from heddle.adapters.langchain.component import Component, place_here
 from heddle.adapters.values import ChatCall, ChatReply
+from heddle.app.chat.tools import moved
 from heddle.core.errors import InputError
 from heddle.core.tasks import Priority
 from heddle.workflow.writing import MAX_TOKENS_MAX, SEED_MAX, TEMPERATURE_MAX
@@ -129,9 +130,7 @@ class ChatHeddle(Component, BaseChatModel):
             )
         form: dict[str, Any] = {"type": "json_object"}
         if method == "json_schema":
-            found = convert_to_json_schema(schema)
-            inner = {"name": found.get("title", "answer"), "schema": found}
-            form = {"type": "json_schema", "json_schema": inner}
+            form = schema_form(schema)
         is_class = isinstance(schema, type) and issubclass(schema, BaseModel)
         parser: Any = (
             PydanticOutputParser(pydantic_object=schema) if is_class else JsonOutputParser()
@@ -216,6 +215,16 @@ class ChatHeddle(Component, BaseChatModel):
     def _own_fields(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in CALL_FIELDS[:4]}
         return {name: value for name, value in fields.items() if value is not None}
+
+
+def schema_form(schema: dict[str, Any] | type) -> dict[str, Any]:
+    """Return OpenAI's `response_format` of a schema.
+
+    Objects that name their properties get no others, as with OpenAI's strict schemas.
+    """
+    found = convert_to_json_schema(schema)
+    inner = {"name": found.get("title", "answer"), "schema": moved(found, "#")}
+    return {"type": "json_schema", "json_schema": inner}
 
 
 def chat_call(

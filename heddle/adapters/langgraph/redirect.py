@@ -15,11 +15,10 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.vectorstores import VectorStoreRetriever
 from pydantic import BaseModel
 
-from heddle.adapters.langchain.chat import ChatHeddle
+from heddle.adapters.langchain.chat import ChatHeddle, schema_form
 from heddle.adapters.langchain.component import active_run
 from heddle.adapters.langchain.retriever import HeddleRetriever
 from heddle.core.errors import ConfigError
@@ -178,8 +177,7 @@ def _asked(
     form = given.get("response_format")
     if not (isinstance(form, type) and issubclass(form, BaseModel)):
         return given, None
-    schema = {"name": form.__name__, "schema": convert_to_json_schema(form)}
-    given["response_format"] = {"type": "json_schema", "json_schema": schema}
+    given["response_format"] = schema_form(form)
     return given, form
 
 

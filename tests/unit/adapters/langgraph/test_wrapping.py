@@ -5,7 +5,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-pytest.importorskip("langgraph")
+pytest.importorskip("langgraph", reason="LangGraph is not installed: make setup-all")
 
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
