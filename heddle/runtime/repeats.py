@@ -15,7 +15,7 @@ def remember(request: Request, decode: PrimitiveRun, result: Generated) -> None:
 
     Another server's text isn't kept: equal prompts may well give different ones there.
 
-    Mutates: `writings` of the request.
+    Mutates: `writings` of the request, the texts of its run.
     """
     prompt = None if decode.prefill is None else decode.prefill.payload
     if result.remote is not None or not isinstance(prompt, PrefillPayload):
@@ -24,6 +24,8 @@ def remember(request: Request, decode: PrimitiveRun, result: Generated) -> None:
     sampling = decode.payload.sampling
     writing = Writing(prompt.segments, prompt.reuse, sampling, result)
     request.writings[decode.primitive.node] = writing
+    if request.run_texts is not None and request.caller is not None:
+        request.run_texts.note(request.caller.node, result.token_ids)
 
 
 def stand_in(request: Request, prefill: PrimitiveRun) -> Generated | None:
@@ -52,7 +54,15 @@ def repeated(request: Request, prefill: PrimitiveRun) -> Generated | None:
 
 
 def draft_of(request: Request, decode: PrimitiveRun) -> tuple[int, ...]:
-    """Return a likely text of a generation: that of its node the turn before, or nothing."""
+    """Return a likely text of a generation, or nothing.
+
+    It is that of its node the turn before. Where another program's node calls, in a loop of its
+    own, it is what that node has written last in the same run.
+    """
     config, known = decode.primitive.config, request.writings.get(decode.primitive.node)
     is_wanted = isinstance(config, DecodeConfig) and config.has_draft
-    return known.result.token_ids if is_wanted and known is not None else ()
+    if is_wanted and known is not None:
+        return known.result.token_ids
+    if request.run_texts is None or request.caller is None:
+        return ()
+    return request.run_texts.of(request.caller.node)

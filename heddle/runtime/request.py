@@ -20,6 +20,7 @@ from heddle.runtime.kept_answer import KeptAnswer, LookupDraft
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.primitive_plan import PrimitivePlan
 from heddle.runtime.receipt import ReceiptDraft
+from heddle.runtime.runs import RunTexts
 from heddle.runtime.written_list import WrittenList
 from heddle.workflow.function_run import FunctionRun
 from heddle.workflow.ragraph import RAGraph
@@ -197,9 +198,9 @@ class Request:
     had the value of a call; it has returned the value of `returned_key`, or `returned_text`.
     Prompts of requests with the same `cache_salt` share their KV. `caller` is the node of another
     program that it is a call of; its run's first request is `first_request`, which came at
-    `run_since_s` (0 and -1 = it is a run by itself). `loads` are the ids of its
-    `LoadKv`, and the engines that they were sent to. `lookup` is that of its answer cache, and
-    `kept` the answer which that has found.
+    `run_since_s` (0 and -1 = it is a run by itself). `run_texts` are its drafts; None = it has
+    none. `loads` are the ids of its `LoadKv`, and the engines that they were sent to. `lookup` is
+    that of its answer cache, and `kept` the answer which that has found.
     """
 
     id: int
@@ -217,6 +218,7 @@ class Request:
     caller: Caller | None = None
     first_request: int = 0
     run_since_s: float = -1.0
+    run_texts: RunTexts | None = None
     inputs: Mapping[str, object] = field(default_factory=dict)
     store: ObjectStore = field(default_factory=ObjectStore)
     runs: dict[str, PrimitiveRun] = field(default_factory=dict)

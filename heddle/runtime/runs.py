@@ -9,15 +9,41 @@ from heddle.core.caller import Caller
 RUNS_MAX: Final = 4096
 IDLE_S_MAX: Final = 600.0
 AGE_S_MAX: Final = 3600.0
+TEXTS_MAX: Final = 32  # nodes of a run whose newest text is kept
+TEXT_TOKENS_MAX: Final = 2048
+
+
+@dataclass(slots=True)
+class RunTexts:
+    """What each node of a run has written last, for drafts of what it writes next.
+
+    Mutates: `note` keeps a text; those of the oldest nodes go.
+    """
+
+    _texts: OrderedDict[str, tuple[int, ...]] = field(default_factory=OrderedDict)
+
+    def note(self, node: str, token_ids: tuple[int, ...]) -> None:
+        """Keep what a node has written; "" is no node."""
+        if not node:
+            return
+        self._texts[node] = token_ids[:TEXT_TOKENS_MAX]
+        self._texts.move_to_end(node)
+        if len(self._texts) > TEXTS_MAX:
+            self._texts.popitem(last=False)
+
+    def of(self, node: str) -> tuple[int, ...]:
+        """Return what a node has written last; () = nothing."""
+        return self._texts.get(node, ())
 
 
 @dataclass(slots=True)
 class ProgramRun:
-    """A run: its first request's id, when that came, and when the newest came [s]."""
+    """A run: its first request's id, when that came, when the newest came [s], and its texts."""
 
     first_request: int
     since_s: float
     newest_s: float
+    texts: RunTexts = field(default_factory=RunTexts)
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from heddle.core.ports import (
 from heddle.core.search_scope import Where
 from heddle.core.tasks import Optimizations, Priority
 from heddle.lowering.scope import initial_scope, input_key
+from heddle.passes.draft_answers import DraftAnswers
 from heddle.runtime.admission import Admission, RuntimeLimits
 from heddle.runtime.answer_cache import AnswerCache
 from heddle.runtime.answer_keeping import AnswerKeeping, ChangeLog
@@ -206,6 +207,9 @@ class Runtime:
         )
         if caller is not None:
             request.receipt.run, request.receipt.caller = caller.run, caller.node
+        may_draft = DraftAnswers().name not in self.planner.runner.disabled
+        if run is not None and may_draft and optimizations is not Optimizations.OFF:
+            request.run_texts = run.texts
         for slot, value in inputs.items():
             request.store.put(input_key(slot), value)
         self.requests.enter(request)

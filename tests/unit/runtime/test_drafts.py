@@ -2,6 +2,7 @@
 
 import pytest
 
+from heddle.core.caller import Caller
 from heddle.core.payloads import DecodePayload
 from heddle.core.results import FinishReason, Generated, RemoteRun
 from heddle.core.tasks import Optimizations
@@ -55,3 +56,25 @@ def test_it_can_be_left_out(how):
     mode = Optimizations.OFF if how == "off" else Optimizations.EXACT
     bench.submit(looping(), optimizations=mode)
     assert drafts_of(bench) == [(), (), ()]
+
+
+def test_a_node_of_another_program_has_its_own_newest_text_of_the_run():
+    bench = Bench()
+    bench.llm.texts["write"] = texts((5, 6), (7,), (8, 9), (4,), (3,))
+    graph = RAGraph("once").add_generation("write", "Write {query}.", "draft").compile()
+    answer, other = Caller("run-1", "answer"), Caller("run-2", "answer")
+    for caller in (answer, Caller("run-1", "judge"), answer, other):
+        bench.submit(graph, caller=caller)
+    assert drafts_of(bench) == [(), (), (5, 6), ()]
+    bench.submit(graph, caller=answer, optimizations=Optimizations.OFF)
+    assert drafts_of(bench)[-1] == ()
+    bench.assert_idle()
+
+
+def test_drafts_of_runs_go_with_their_pass():
+    bench = Bench(runner=PassRunner(ManualClock(), disabled=frozenset({"draft_answers"})))
+    bench.llm.texts["write"] = texts((5, 6), (7,))
+    graph = RAGraph("once").add_generation("write", "Write {query}.", "draft").compile()
+    for _ in range(2):
+        bench.submit(graph, caller=Caller("run-1", "answer"))
+    assert drafts_of(bench) == [(), ()]

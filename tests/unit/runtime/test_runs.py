@@ -1,7 +1,15 @@
 """Runs of programs that drive from outside: as old as their first call, a tenant's own, bounded."""
 
 from heddle.core.caller import Caller
-from heddle.runtime.runs import AGE_S_MAX, IDLE_S_MAX, RUNS_MAX, ProgramRuns
+from heddle.runtime.runs import (
+    AGE_S_MAX,
+    IDLE_S_MAX,
+    RUNS_MAX,
+    TEXT_TOKENS_MAX,
+    TEXTS_MAX,
+    ProgramRuns,
+    RunTexts,
+)
 
 CALLER = Caller("run-1", "retrieve")
 
@@ -30,3 +38,13 @@ def test_the_table_forgets_what_rested_longest():
     for number in range(RUNS_MAX):
         runs.joined("", Caller(f"other-{number}"), number + 2, 1.0)
     assert runs.joined("", CALLER, RUNS_MAX + 2, 2.0).first_request == RUNS_MAX + 2
+
+
+def test_newest_texts_are_bounded_in_number_and_length():
+    texts = RunTexts()
+    texts.note("first", (1,))
+    texts.note("", (1,))
+    for number in range(TEXTS_MAX):
+        texts.note(str(number), (number,) * (TEXT_TOKENS_MAX + 1))
+    assert (texts.of("first"), texts.of("")) == ((), ())
+    assert len(texts.of("3")) == TEXT_TOKENS_MAX
