@@ -4,9 +4,10 @@ import asyncio
 import base64
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, Final
+from urllib.parse import urlencode
 from weakref import WeakKeyDictionary
 
 import httpx
@@ -25,7 +26,7 @@ from heddle.adapters.values import (
     SearchCall,
 )
 from heddle.app.requests.call_identity import CallIdentity
-from heddle.core.errors import Busy, ConfigError, DeadlineExceeded, EngineError
+from heddle.core.errors import Busy, ConfigError, DeadlineExceeded, EngineError, HeddleError
 from heddle.core.tasks import Priority
 
 CONNECT_S: Final = 5.0
@@ -41,7 +42,7 @@ class ByUrl:
     Args:
         url: its address, such as http://127.0.0.1:8321, with or without /v1.
         api_key: the server's key for this client; "" = none.
-        tenant: whose documents and caches are used; "" = nobody's, or those of the key.
+        tenant: whose documents and caches are used; "" = those without a tenant, or the key's.
 
     Raises:
         ConfigError: the address is none of HTTP.
@@ -151,7 +152,16 @@ class ByUrl:
         return _ranked(await self._aplain("POST", "/v1/rerank", body, call, by))
 
     def cancel_run(self, run: str) -> None:
-        """Do nothing: a call's end closes its connection, by which the server cancels it."""
+        """Have the server asked for the end of a run's requests, and return at once.
+
+        A server that can't be reached is left alone: it has nothing that could be freed here.
+        """
+
+        def ask() -> None:
+            with suppress(HeddleError):
+                self._plain("DELETE", self._run_path(run), None, None, None)
+
+        threading.Thread(target=ask, name="heddle-cancel", daemon=True).start()
 
     def close(self) -> None:
         """Hang up the connections of threads; those of event loops end with their loops."""
@@ -223,8 +233,12 @@ class ByUrl:
         own = self._own(call.deadline_s, call.priority)
         return {"input": list(call.texts), "role": call.role, "encoding_format": "base64", **own}
 
+    def _run_path(self, run: str) -> str:
+        tenant = f"?{urlencode({'tenant': self.tenant})}" if self.tenant else ""
+        return f"/v1/runs/{run}{tenant}"
+
     def _own(self, deadline_s: float | None, priority: Priority | None) -> dict[str, Any]:
-        """Return the fields of a request that say whose it is, and what it may take."""
+        """Return the fields of a request that name its tenant, deadline and class."""
         given = {
             "tenant": self.tenant or None,
             "deadline_s": deadline_s,
@@ -269,7 +283,7 @@ def _words(url: str) -> Iterator[None]:
 
 
 def _json(response: httpx.Response) -> Any:
-    if response.status_code != httpx.codes.OK:
+    if not response.is_success:
         raise error_of(response.status_code, response.content, response.headers)
     try:
         return response.json()

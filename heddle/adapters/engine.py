@@ -21,7 +21,7 @@ from heddle.core.errors import ConfigError
 class Engine(Protocol):
     """What adapters call.
 
-    `by` says whose call it is; None = nobody's run. A chat yields pieces of its text as they come
+    `by` names the run that calls; None = no run. A chat yields pieces of its text as they come
     and its ChatReply at the end. Closing a chat early, or cancelling the task that awaits a call,
     ends its request in the engine.
 
@@ -74,7 +74,7 @@ class Engine(Protocol):
         ...
 
     def cancel_run(self, run: str) -> None:
-        """Ask for the end of what is under way for a run, as far as it can be reached."""
+        """Ask for the end of what is under way for a run, and return at once."""
         ...
 
 

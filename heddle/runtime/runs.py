@@ -15,7 +15,7 @@ TEXT_TOKENS_MAX: Final = 2048
 
 @dataclass(slots=True)
 class RunTexts:
-    """What each node of a run has written last, for drafts of what it writes next.
+    """The newest text of each node of a run, as a draft of its next one.
 
     Mutates: `note` keeps a text; those of the oldest nodes go.
     """

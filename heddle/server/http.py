@@ -25,7 +25,6 @@ from heddle.server.allowed_hosts import AllowedHosts
 from heddle.server.api_page.route import add_api_page
 from heddle.server.ask_request import AskRequest, read_ask
 from heddle.server.bodies.unknown_fields import UnknownFields
-from heddle.server.call_identities import CallIdentities
 from heddle.server.concurrency_limit import ConcurrencyLimit
 from heddle.server.document_request import DocumentRequest, change_json, read_document
 from heddle.server.drain import Drain
@@ -48,6 +47,8 @@ from heddle.server.openai.routes import add_openai
 from heddle.server.page.routes import add_page
 from heddle.server.request_ids import RequestIds
 from heddle.server.rerank_request import RerankRequest, ranking_json, read_rerank
+from heddle.server.runs.call_identities import CallIdentities
+from heddle.server.runs.routes import add_runs
 from heddle.server.search_request import SearchRequest, read_search
 from heddle.server.stores.desk import Desk
 from heddle.server.stores.doors import add_stores
@@ -240,6 +241,7 @@ def create_app(
     _add_documents(app, server, takes_changes=takes_changes)
     add_stores(app, Desk(server, file_indexing))
     add_page(app, server, workflows, takes_changes=takes_changes)
+    add_runs(app, server)
 
     @app.get("/v1/workflows", response_model=None)
     async def names() -> Response:

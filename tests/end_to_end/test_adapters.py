@@ -157,8 +157,8 @@ def test_leaving_a_stream_frees_what_it_held(engine: Engine, inline_server: Serv
     eventually(lambda: holds_nothing(inline_server))
 
 
-def test_a_graph_that_is_left_ends_what_its_threads_wait_for(inline_server: Server):
-    model = ChatHeddle(engine=inline_server, max_tokens=1900)
+def test_a_graph_that_is_left_ends_what_its_threads_wait_for(engine: Engine, inline_server: Server):
+    model = ChatHeddle(engine=engine, max_tokens=1900)
 
     def think(state: State) -> State:
         return {"answer": model.invoke("Go on.").content}

@@ -24,6 +24,7 @@ GROUPS: Final = {
     "Server": ("Server", "ServerConfig", "ServerSettings", "App", "Handle"),
     "Workflows": (
         "as_workflow",
+        "wrap",
         "WorkflowFunction",
         "Calls",
         "Deferred",

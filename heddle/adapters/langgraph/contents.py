@@ -17,7 +17,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.vectorstores import VectorStore
 from langgraph.pregel import Pregel
 
-STEPS_MAX: Final = 8  # from a node to what it holds
+STEPS_MAX: Final = 8  # from a node to an object within
 OBJECTS_MAX: Final = 5_000
 ITEMS_MAX: Final = 100  # of a list or dict
 LEAVES: Final = (

@@ -41,7 +41,7 @@ class GraphNode:
 
     Args:
         name: behind the names of the graphs that it is in, as in "research.answer".
-        contents: what it holds, with the conditions of the edges that leave it.
+        contents: its components, with those of the conditions on the edges that leave it.
     """
 
     name: str
@@ -71,7 +71,7 @@ class GraphNode:
         return tuple(found)
 
     def words(self) -> str:
-        """Return what it holds, in words."""
+        """Return its components, in words."""
         listed = [f"{name} is {_word(one)}" for name, one in self.contents.found]
         words = " and ".join(listed) or "plain Python"
         return f"{words} (there was more to look through)" if self.contents.is_cut else words

@@ -152,13 +152,18 @@ def _driven(graph: G, wrapping: Wrapping, replaced: _Replaced) -> G:
                 yield from super().stream(input, config, **kwargs)
                 return
             run, error = wrapping.begin(), None
+            chunks = super().stream(input, _carrying(config, begun(run)), **kwargs)
             try:
-                yield from super().stream(input, _carrying(config, begun(run)), **kwargs)
+                # `yield from` would end the graph first, which waits for its nodes' threads.
+                for chunk in chunks:  # noqa: UP028
+                    yield chunk
             except BaseException as raised:
                 error = raised
+                replaced.engine.cancel_run(run.id)
                 raise
             finally:
-                _end(run, error)
+                chunks.close()
+                wrapping.end(run, error)
 
         async def astream(
             self, input: Any, config: Any = None, **kwargs: Any
@@ -169,15 +174,17 @@ def _driven(graph: G, wrapping: Wrapping, replaced: _Replaced) -> G:
                     yield chunk
                 return
             run, error = wrapping.begin(), None
+            chunks = super().astream(input, _carrying(config, begun(run)), **kwargs)
             try:
-                carrying = _carrying(config, begun(run))
-                async for chunk in super().astream(input, carrying, **kwargs):
+                async for chunk in chunks:
                     yield chunk
             except BaseException as raised:
                 error = raised
+                replaced.engine.cancel_run(run.id)
                 raise
             finally:
-                _end(run, error)
+                await chunks.aclose()
+                wrapping.end(run, error)
 
         @property
         def receipts(self) -> Any:
@@ -186,11 +193,6 @@ def _driven(graph: G, wrapping: Wrapping, replaced: _Replaced) -> G:
 
     def begun(run: Run) -> GraphRun:
         return GraphRun(run, wrapping, replaced.stand_ins)
-
-    def _end(run: Run, error: BaseException | None) -> None:
-        if error is not None:
-            replaced.engine.cancel_run(run.id)
-        wrapping.end(run, error)
 
     old = type(graph)
     Driven.__name__, Driven.__qualname__, Driven.__module__ = (

@@ -35,6 +35,7 @@ NEEDED: Final[Mapping[str, KeyScope | None]] = {
     "/v1/workflows": KeyScope.ASK,
     "/v1/explain": KeyScope.ASK,
     "/v1/live": KeyScope.ADMIN,
+    "/v1/runs/{run}": KeyScope.ASK,
     "/v1/embeddings": KeyScope.EMBED,
     "/v1/documents": KeyScope.WRITE,
     "/v1/files": KeyScope.WRITE,

@@ -1,4 +1,4 @@
-"""Depths: the longest way to the end, a cycle once, whatever the size of the graph."""
+"""Depths: the longest way to the end, a cycle once, in graphs of any size."""
 
 from itertools import pairwise
 

@@ -445,6 +445,18 @@ def test_the_openapi_document_has_each_media_type_of_a_reply():
     assert set(measured) == {"text/plain", "application/openmetrics-text"}
 
 
+def test_a_run_is_ended_for_its_tenant_and_a_name_that_is_none_is_refused():
+    ended: list[tuple[str, str]] = []
+    server = FakeServer()
+    server.cancel_run = lambda run, tenant: ended.append((run, tenant))
+    reply = call(server, lambda client: client.delete("/v1/runs/run-1?tenant=ann"))
+    assert (reply.status_code, reply.json()) == (202, {"run": "run-1"})
+    assert ended == [("run-1", "ann")]
+    refused = call(server, lambda client: client.delete("/v1/runs/a%20b"))
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "run"
+
+
 def test_the_names_of_the_workflows():
     response = call(FakeServer(), lambda client: client.get("/v1/workflows"))
     assert response.json() == {"workflows": ["oneshot"]}

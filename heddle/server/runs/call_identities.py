@@ -10,7 +10,7 @@ from heddle.server.wire import encode_json, error_json, error_status
 
 
 class CallIdentities:
-    """Makes the run and node that a request's headers name those of what it submits.
+    """Gives the requests of a submission the run and node that its HTTP headers name.
 
     Headers that can't be used end the request with 400; a request without them is its own run.
     """

@@ -1,4 +1,4 @@
-"""The run that a request's headers name is that of what it submits; junk is refused by name."""
+"""Requests are of the run that their HTTP headers name; junk is refused by the header's name."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from heddle.app.requests.call_identity import current_call
-from heddle.server.call_identities import CallIdentities
+from heddle.server.runs.call_identities import CallIdentities
 
 
 async def _app(scope, receive, send) -> None:
