@@ -11,8 +11,10 @@ embedder in its own process. The reader writes, in float32, greedily.
 * after: wrapped, by the same URL. It differs in the lines that `lines_changed` counts.
 
 Corpora: *light*, Wikipedia passages in inverted lists of whole vectors, and *heavy*, the same among
-4,000,000 vectors (quick: 40,000), of which a search scans the number of lists that makes a program's searches take 45 % of
-its time alone. Both sides search the same file with the same number of lists.
+4,000,000 vectors (quick: 40,000), of which a search scans the number of lists that makes a
+program's searches take 45 % of its time alone. Both sides search the same file with the same number
+of lists.
+
 Arrivals are Poisson at 0.8 of the throughput of before with 8 in flight. Blocks of the same
 arrivals go to both, in turns whose order is reversed each time. x_* is the median latency before
 over that after, above 1 = faster after; `_low95` the lower bound of a bootstrap over blocks.
@@ -265,11 +267,12 @@ def _headline(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for row in found:
         key = f"x_{row['framework']}_p50_{row['cell']}"
         figures |= {key: row["x_p50"], f"{key}_low95": row["x_p50_low95"]}
-    same = [row for row in found if row["cell"] != "a"]
-    other = [row for row in found if row["cell"] == "a"]
-    for key, some in (("answers_equal", same), ("answers_equal_a", other)):
-        count = sum(row["answers"] for row in some)
-        figures[key] = sum(row["answers_equal"] for row in some) / count if count else None
-    figures["lines_changed"] = max((row["lines_changed"] for row in found), default=None)
-    figures["primitives_seen"] = min((len(row["primitives_seen"]) for row in found), default=None)
+    for key, is_own in (("answers_equal", True), ("answers_equal_a", False)):
+        some = [row for row in found if (row["cell"] != "a") is is_own]
+        if some:
+            count = sum(row["answers"] for row in some)
+            figures[key] = sum(row["answers_equal"] for row in some) / count
+    if found:
+        figures["lines_changed"] = max(row["lines_changed"] for row in found)
+        figures["primitives_seen"] = min(len(row["primitives_seen"]) for row in found)
     return figures

@@ -3,10 +3,10 @@
 import asyncio
 import base64
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 from weakref import WeakKeyDictionary
 
@@ -33,6 +33,7 @@ CONNECT_S: Final = 5.0
 SECONDS: Final = 600.0  # as a server's requests have by default
 AFTER_S: Final = 5.0  # for the server's own word that a deadline has passed
 CONNECTIONS_MAX: Final = 256
+T = TypeVar("T")
 _Call = SearchCall | RerankCall | EmbedCall | None
 
 
@@ -83,7 +84,7 @@ class ByUrl:
     def chat(self, call: ChatCall, by: CallIdentity | None = None) -> Iterator[str | ChatReply]:
         """Have the LLM go on with a conversation."""
         if not self._model:
-            self._model = _llm(self._plain("GET", "/v1/models", None, None, None))
+            self._model = self._read(_llm, self._plain("GET", "/v1/models", None, None, None))
         stream = ChatStream(self._model)
         with (
             _words(self.url),
@@ -106,7 +107,8 @@ class ByUrl:
     ) -> AsyncIterator[str | ChatReply]:
         """Have the LLM go on with a conversation."""
         if not self._model:
-            self._model = _llm(await self._aplain("GET", "/v1/models", None, None, None))
+            models = await self._aplain("GET", "/v1/models", None, None, None)
+            self._model = self._read(_llm, models)
         stream = ChatStream(self._model)
         with _words(self.url):
             async with self._async_client().stream(
@@ -126,30 +128,36 @@ class ByUrl:
 
     def search(self, call: SearchCall, by: CallIdentity | None = None) -> Found:
         """Find passages."""
-        return _found(self._plain("POST", "/v1/search", self._search_body(call), call, by))
+        return self._read(
+            _found, self._plain("POST", "/v1/search", self._search_body(call), call, by)
+        )
 
     async def asearch(self, call: SearchCall, by: CallIdentity | None = None) -> Found:
         """Find passages."""
         body = self._search_body(call)
-        return _found(await self._aplain("POST", "/v1/search", body, call, by))
+        return self._read(_found, await self._aplain("POST", "/v1/search", body, call, by))
 
     def embed(self, call: EmbedCall, by: CallIdentity | None = None) -> Embedded:
         """Embed texts."""
-        return _embedded(self._plain("POST", "/v1/embeddings", self._embed_body(call), call, by))
+        return self._read(
+            _embedded, self._plain("POST", "/v1/embeddings", self._embed_body(call), call, by)
+        )
 
     async def aembed(self, call: EmbedCall, by: CallIdentity | None = None) -> Embedded:
         """Embed texts."""
         body = self._embed_body(call)
-        return _embedded(await self._aplain("POST", "/v1/embeddings", body, call, by))
+        return self._read(_embedded, await self._aplain("POST", "/v1/embeddings", body, call, by))
 
     def rerank(self, call: RerankCall, by: CallIdentity | None = None) -> Ranked:
         """Rank texts."""
-        return _ranked(self._plain("POST", "/v1/rerank", self._rerank_body(call), call, by))
+        return self._read(
+            _ranked, self._plain("POST", "/v1/rerank", self._rerank_body(call), call, by)
+        )
 
     async def arerank(self, call: RerankCall, by: CallIdentity | None = None) -> Ranked:
         """Rank texts."""
         body = self._rerank_body(call)
-        return _ranked(await self._aplain("POST", "/v1/rerank", body, call, by))
+        return self._read(_ranked, await self._aplain("POST", "/v1/rerank", body, call, by))
 
     def cancel_run(self, run: str) -> None:
         """Have the server asked for the end of a run's requests, and return at once.
@@ -199,6 +207,20 @@ class ByUrl:
                 method, path, json=body, headers=_headers(by), timeout=_timeout(seconds, by)
             )
         return _json(response)
+
+    def _read(self, reader: Callable[[Any], T], body: Any) -> T:
+        """Return what a reply holds.
+
+        Raises:
+            EngineError: it has another form.
+        """
+        try:
+            return reader(body)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, HeddleError):
+                raise
+            words = f"answers in another form ({error!r:.60}): is it a heddle of this version?"
+            raise EngineError(words, engine=self.url, request_ids=()) from error
 
     def _chat_body(self, call: ChatCall) -> dict[str, Any]:
         own = self._own(call.deadline_s, call.priority)

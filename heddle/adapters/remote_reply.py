@@ -61,7 +61,11 @@ class ChatStream:
         data = line.removeprefix(DATA).strip() if line.startswith(DATA) else ""
         if not data or data == DONE:
             return
-        chunk = json.loads(data)
+        try:
+            chunk = json.loads(data)
+        except ValueError as error:
+            words = f"sent an event that is no JSON: {data:.60}"
+            raise EngineError(words, engine=self._model, request_ids=()) from error
         if "error" in chunk:
             raise _named(chunk["error"], status=500)
         self._usage = chunk.get("usage") or self._usage
@@ -115,6 +119,8 @@ def error_of(status: int, body: bytes, headers: Mapping[str, str]) -> HeddleErro
     try:
         error = json.loads(body)["error"]
     except (ValueError, LookupError, TypeError):
+        error = None
+    if not isinstance(error, Mapping):
         text = body.decode(errors="replace")
         error = {"message": f"status {status}: {text:.200}", "type": ""}
     wait_ms = headers.get("retry-after-ms", "")
