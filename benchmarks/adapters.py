@@ -11,9 +11,8 @@ embedder in its own process. The reader writes, in float32, greedily.
 * after: wrapped, by the same URL. It differs in the lines that `lines_changed` counts.
 
 Corpora: *light*, Wikipedia passages in inverted lists of whole vectors, and *heavy*, the same among
-4,000,000 vectors (quick: 40,000), of which a search scans the number of lists that makes a
-program's searches take 45 % of its time alone. Both sides search the same file with the same number
-of lists.
+4,000,000 vectors (quick: 40,000), of which a search scans the number of lists with which one search
+takes 45 % of a program's time alone. Both sides search the same file with the same number of lists.
 
 Arrivals are Poisson at 0.8 of the throughput of before with 8 in flight. Blocks of the same
 arrivals go to both, in turns whose order is reversed each time. x_* is the median latency before
