@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from heddle.app.requests.call_identity import CallIdentity
-from heddle.core.caller import NODE_CHARS_MAX, Caller
 from heddle.core.ports import Clock
-from heddle.core.tasks import Priority
+from heddle.core.tasks import NODE_CHARS_MAX, Caller, Priority
 from heddle.runtime.clock import SystemClock
 
 CALLS_MAX: Final = 1_000  # kept one by one; all are counted

@@ -324,10 +324,7 @@ class Server:
 
     def cancel_run(self, run: str, *, tenant: str = "") -> None:
         """Ask for the end of all requests of another program's run, and return at once."""
-        running = self._running
-        running.thread.post(
-            lambda: running.loop.runtime.cancel_run(tenant, run, running.clock.now_s())
-        )
+        self._running.cancel_run(tenant, run)
 
     def upsert(
         self,

@@ -17,10 +17,10 @@ from heddle.app.requests.arguments import input_values
 from heddle.app.requests.call_identity import current_call
 from heddle.app.requests.documents import documents_input
 from heddle.app.server_config import ServerConfig
-from heddle.core.caller import Caller
 from heddle.core.errors import ConfigError, HeddleError, InputError
 from heddle.core.payloads import EmbedPayload
 from heddle.core.results import Vectors
+from heddle.core.tasks import Caller
 from heddle.corpus.chunking import Chunking
 from heddle.corpus.store import CorpusStore
 from heddle.runtime.handle import Handle

@@ -14,6 +14,7 @@ The entrance
 A request in flight
     `request`           one request: its store, its open primitives, its receipt
     `request_table`     all requests, each from its admission to its one terminal event
+    `runs`              which requests are calls of one run of another program, and their texts
     `object_store`      a request's values; every key is written once
     `values`            reads parts of prompts and queries out of that store
     `written_list`      a list that a model writes: whole, or item by item

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from heddle.core.caller import Caller
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.passages import Passage
 from heddle.core.payloads import Payload, Sampling, Segment
@@ -12,7 +11,7 @@ from heddle.core.ports import EnginePort
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Generated, Hits, Prefilled, Result, Vectors
 from heddle.core.search_scope import Where
-from heddle.core.tasks import Optimizations, Priority
+from heddle.core.tasks import Caller, Optimizations, Priority
 from heddle.graph.primitive import Primitive
 from heddle.lowering.scope import Scope
 from heddle.runtime.events import RequestEvent

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from heddle.core.caller import Caller
+from heddle.core.tasks import Caller
 
 RUNS_MAX: Final = 4096
 IDLE_S_MAX: Final = 600.0

@@ -7,7 +7,6 @@ in, a request was submitted, or the time it asked for has passed.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from heddle.core.caller import Caller
 from heddle.core.errors import Cancelled, HeddleError, InputError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.ports import (
@@ -20,7 +19,7 @@ from heddle.core.ports import (
     WorkPool,
 )
 from heddle.core.search_scope import Where
-from heddle.core.tasks import Optimizations, Priority
+from heddle.core.tasks import Caller, Optimizations, Priority
 from heddle.lowering.scope import initial_scope, input_key
 from heddle.passes.draft_answers import DraftAnswers
 from heddle.runtime.admission import Admission, RuntimeLimits

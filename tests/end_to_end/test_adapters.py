@@ -29,7 +29,6 @@ from heddle.adapters.langchain import (
 )
 from heddle.adapters.values import ChatCall, ChatReply, SearchCall
 from heddle.app.requests.call_identity import CallIdentity
-from heddle.core.caller import Caller
 from heddle.core.errors import (
     Busy,
     ConfigError,
@@ -37,6 +36,7 @@ from heddle.core.errors import (
     EngineError,
     InputError,
 )
+from heddle.core.tasks import Caller
 from heddle.server.http import create_app
 from tests.helpers.server_state import eventually, holds_nothing
 

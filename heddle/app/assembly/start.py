@@ -79,6 +79,10 @@ class RunningServer:
         """
         return self.thread.call(self._whole_state)
 
+    def cancel_run(self, tenant: str, run: str) -> None:
+        """Have the requests of another program's run ended, and return at once."""
+        self.thread.post(lambda: self.loop.runtime.cancel_run(tenant, run, self.clock.now_s()))
+
     def peek(self) -> ServerState:
         """Return the state without waiting, and without the corpus's revision.
 

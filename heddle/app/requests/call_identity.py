@@ -9,9 +9,8 @@ from typing import Any, Final, Self
 from urllib.parse import quote, unquote
 
 from heddle.app.requests.arguments import member_named
-from heddle.core.caller import DEPTH_MAX, NODE_CHARS_MAX, Caller
 from heddle.core.errors import ConfigError, DeadlineExceeded, InputError
-from heddle.core.tasks import Priority
+from heddle.core.tasks import DEPTH_MAX, NODE_CHARS_MAX, Caller, Priority
 
 RUN: Final = "X-Heddle-Run"
 NODE: Final = "X-Heddle-Node"

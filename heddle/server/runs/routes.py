@@ -8,8 +8,8 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from heddle.app.server import Server
-from heddle.core.caller import Caller
 from heddle.core.errors import InputError
+from heddle.core.tasks import Caller
 from heddle.server.keys.access import own_tenant
 from heddle.server.limits import TENANT_CHARS_MAX
 from heddle.server.wire import encode_json

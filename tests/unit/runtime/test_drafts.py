@@ -2,10 +2,9 @@
 
 import pytest
 
-from heddle.core.caller import Caller
 from heddle.core.payloads import DecodePayload
 from heddle.core.results import FinishReason, Generated, RemoteRun
-from heddle.core.tasks import Optimizations
+from heddle.core.tasks import Caller, Optimizations
 from heddle.passes.runner import PassRunner
 from heddle.workflow.ragraph import END, START, RAGraph
 from tests.helpers.fake_ports import Bench, ManualClock

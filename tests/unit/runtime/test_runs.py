@@ -1,6 +1,6 @@
 """Runs of programs that drive from outside: as old as their first call, a tenant's own, bounded."""
 
-from heddle.core.caller import Caller
+from heddle.core.tasks import Caller
 from heddle.runtime.runs import (
     AGE_S_MAX,
     IDLE_S_MAX,

@@ -12,9 +12,8 @@ from heddle.app.requests.call_identity import (
     calling,
     current_call,
 )
-from heddle.core.caller import Caller
 from heddle.core.errors import DeadlineExceeded, InputError
-from heddle.core.tasks import Priority
+from heddle.core.tasks import Caller, Priority
 
 
 def test_headers_carry_all_of_it():
