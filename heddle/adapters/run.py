@@ -100,7 +100,7 @@ class Run:
     _count: int = 0
     _waited_s: float = 0.0
     _tools: Counter[str] = field(default_factory=Counter)
-    _tool_s: Counter[str] = field(default_factory=Counter)
+    _tool_s: dict[str, float] = field(default_factory=dict)
     _seen: dict[str, dict[str, None]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -131,7 +131,7 @@ class Run:
         """Take in that a node without primitives has run [s]."""
         with self._lock:
             self._tools[node] += 1
-            self._tool_s[node] += seconds
+            self._tool_s[node] = self._tool_s.get(node, 0.0) + seconds
 
     def receipt(self, error: BaseException | None = None) -> RunReceipt:
         """Return what was done until now."""

@@ -58,7 +58,7 @@ def _stand_in(owner: object) -> Any:
 
 @cache
 def _model_class(kind: Any) -> Any:
-    class Redirected(kind):  # type: ignore[misc]
+    class Redirected(kind):  # type: ignore[misc, valid-type]
         """A chat model in whose place Heddle's may answer."""
 
         def _generate(
@@ -127,7 +127,7 @@ def _model_class(kind: Any) -> Any:
 
 @cache
 def _retriever_class(kind: Any) -> Any:
-    class Redirected(kind):  # type: ignore[misc]
+    class Redirected(kind):  # type: ignore[misc, valid-type]
         """A retriever in whose place Heddle's may answer."""
 
         def _get_relevant_documents(
