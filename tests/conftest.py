@@ -17,6 +17,9 @@ __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Haystack would send each pipeline's description to its makers.
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+
 # Without a GPU, Triton's kernels are run by its interpreter. Triton reads this when it is first
 # imported, which some test modules do at their top.
 if not read_machine().gpus:

@@ -1,0 +1,182 @@
+"""Which components of a pipeline call the engine, and what runs in the place of others' ones."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from haystack import Pipeline
+
+from heddle.adapters.calls import KINDS
+from heddle.adapters.engine import Engine
+from heddle.adapters.haystack.chat_generator import HeddleChatGenerator
+from heddle.adapters.haystack.embedders import HeddleDocumentEmbedder, HeddleTextEmbedder
+from heddle.adapters.haystack.engine_part import EnginePart
+from heddle.adapters.haystack.part_kind import PartKind, kind_of
+from heddle.adapters.haystack.ranker import HeddleRanker
+from heddle.adapters.haystack.retriever import HeddleRetriever
+from heddle.core.errors import ConfigError, InputError
+from heddle.workflow.ragraph import DEFAULT_TOPK
+
+MODEL: Final = "model"
+RETRIEVER: Final = "retriever"
+RANKER: Final = "ranker"
+EMBEDDER: Final = "embedder"
+PROMPT: Final = "prompt"  # no step of an engine: its text is what is prefilled
+# The option of `wrap` that puts Heddle in the place of a component.
+OPTIONS: Final[Mapping[PartKind, str]] = {
+    PartKind.MODEL: MODEL,
+    PartKind.RETRIEVER: RETRIEVER,
+    PartKind.VECTOR_RETRIEVER: RETRIEVER,
+    PartKind.RANKER: RANKER,
+    PartKind.TEXT_EMBEDDER: EMBEDDER,
+    PartKind.DOCUMENT_EMBEDDER: EMBEDDER,
+}
+PRIMITIVES: Final[Mapping[PartKind, tuple[str, ...]]] = {
+    PartKind.MODEL: KINDS["chat"],
+    PartKind.RETRIEVER: KINDS["search"],
+    PartKind.VECTOR_RETRIEVER: KINDS["search"],
+    PartKind.RANKER: KINDS["rerank"],
+    PartKind.TEXT_EMBEDDER: KINDS["embed"],
+    PartKind.DOCUMENT_EMBEDDER: KINDS["embed"],
+    PartKind.PROMPT: (PROMPT,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A component that is known by its sockets.
+
+    Args:
+        kind: what it is.
+        stand_in: the component of Heddle's that runs in its place; None = it runs itself.
+        is_primitive: whether it calls the engine, or makes a prompt.
+    """
+
+    kind: PartKind
+    stand_in: Any = None
+    is_primitive: bool = True
+
+    def fitted(self, name: str, inputs: Mapping[str, Any], sockets: Mapping[str, Any]) -> Any:  # noqa: ANN401 - inputs by name
+        """Return the inputs of the stand-in: those of the component that ask for something.
+
+        Raises:
+            InputError: one asks for what the stand-in can't do.
+        """
+        if self.stand_in is None:
+            return inputs
+        taken = inspect.signature(self.stand_in.run).parameters
+        for socket, value in inputs.items():
+            is_asked = value is not None and value is not _default(sockets, socket)
+            if socket not in taken and is_asked:
+                raise InputError(
+                    f"component {name!r}: {type(self.stand_in).__name__} has no input {socket!r}: "
+                    f"leave it out, or wrap without {OPTIONS[self.kind]}=",
+                    param=socket,
+                )
+        return {socket: value for socket, value in inputs.items() if socket in taken}
+
+
+def parts_of(
+    pipeline: Pipeline, engine: Callable[[], Engine], wanted: Mapping[str, object]
+) -> Mapping[str, Part]:
+    """Return the components that are known by their sockets.
+
+    Args:
+        pipeline: theirs.
+        engine: returns the engine, where a stand-in needs one.
+        wanted: for an option of `OPTIONS` True, or the component that stands in.
+
+    Raises:
+        ConfigError: there is no engine, or a component can't stand in for another.
+    """
+    found = {}
+    for name, node in pipeline.graph.nodes(data=True):
+        instance = node["instance"]
+        kind = kind_of(instance, node["input_sockets"], node["output_sockets"])
+        if kind is None:
+            continue
+        if isinstance(instance, EnginePart) or kind is PartKind.PROMPT:
+            found[name] = Part(kind)
+        elif wanted.get(OPTIONS[kind]):
+            found[name] = Part(kind, _stand_in(name, kind, instance, engine, wanted))
+        else:
+            found[name] = Part(kind, is_primitive=False)
+    return found
+
+
+def _stand_in(
+    name: str,
+    kind: PartKind,
+    instance: object,
+    engine: Callable[[], Engine],
+    wanted: Mapping[str, object],
+) -> EnginePart:
+    given = wanted[OPTIONS[kind]]
+    if given is True:
+        return _MADE[kind](instance, engine())
+    made = _KINDS_OF_STAND_INS[kind]
+    if not isinstance(given, made):
+        raise ConfigError(
+            f"wrap: {OPTIONS[kind]} must be True or a {made.__name__}, got {given!r:.60}, and "
+            f"component {name!r} is a {kind.value}"
+        )
+    return given
+
+
+def _chat_generator(instance: Any, engine: Engine) -> EnginePart:  # noqa: ANN401 - any maker's
+    return HeddleChatGenerator(
+        engine,
+        generation_kwargs=getattr(instance, "generation_kwargs", None),
+        streaming_callback=getattr(instance, "streaming_callback", None),
+        tools=getattr(instance, "tools", None),
+    )
+
+
+def _retriever(instance: Any, engine: Engine) -> EnginePart:  # noqa: ANN401 - any maker's
+    return HeddleRetriever(
+        engine,
+        filters=getattr(instance, "filters", None),
+        top_k=getattr(instance, "top_k", None) or DEFAULT_TOPK,
+        hybrid="bm25" in type(instance).__name__.lower(),
+    )
+
+
+def _ranker(instance: Any, engine: Engine) -> EnginePart:  # noqa: ANN401 - any maker's
+    return HeddleRanker(engine, top_k=getattr(instance, "top_k", None))
+
+
+def _text_embedder(instance: Any, engine: Engine) -> EnginePart:  # noqa: ANN401 - any maker's
+    return HeddleTextEmbedder(
+        engine, prefix=getattr(instance, "prefix", ""), suffix=getattr(instance, "suffix", "")
+    )
+
+
+def _document_embedder(instance: Any, engine: Engine) -> EnginePart:  # noqa: ANN401 - any maker's
+    return HeddleDocumentEmbedder(
+        engine,
+        meta_fields_to_embed=getattr(instance, "meta_fields_to_embed", None),
+        embedding_separator=getattr(instance, "embedding_separator", "\n"),
+    )
+
+
+def _default(sockets: Mapping[str, Any], name: str) -> object:
+    return sockets[name].default_value if name in sockets else None
+
+
+_MADE: Final[Mapping[PartKind, Callable[[Any, Engine], EnginePart]]] = {
+    PartKind.MODEL: _chat_generator,
+    PartKind.RETRIEVER: _retriever,
+    PartKind.VECTOR_RETRIEVER: _retriever,
+    PartKind.RANKER: _ranker,
+    PartKind.TEXT_EMBEDDER: _text_embedder,
+    PartKind.DOCUMENT_EMBEDDER: _document_embedder,
+}
+_KINDS_OF_STAND_INS: Final[Mapping[PartKind, type[EnginePart]]] = {
+    PartKind.MODEL: HeddleChatGenerator,
+    PartKind.RETRIEVER: HeddleRetriever,
+    PartKind.VECTOR_RETRIEVER: HeddleRetriever,
+    PartKind.RANKER: HeddleRanker,
+    PartKind.TEXT_EMBEDDER: HeddleTextEmbedder,
+    PartKind.DOCUMENT_EMBEDDER: HeddleDocumentEmbedder,
+}

@@ -1,0 +1,73 @@
+"""`heddle.wrap` of a Haystack pipeline."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from haystack import Pipeline
+
+from heddle.adapters.depths import depths
+from heddle.adapters.haystack.engine_part import EnginePart
+from heddle.adapters.haystack.parts import OPTIONS, PRIMITIVES, PROMPT, Part, parts_of
+from heddle.adapters.haystack.wrapped_pipeline import WrappedPipeline
+from heddle.adapters.wrapping import Wrapping, engine_for, nothing_seen
+from heddle.core.errors import ConfigError
+
+WHAT: Final = "the pipeline"
+OURS: Final = tuple(dict.fromkeys(OPTIONS.values()))
+FIX: Final = (
+    "put Heddle's components into it, or have Heddle stand in for others' with "
+    f"{', '.join(f'{name}=True' for name in OURS)}"
+)
+# What Haystack calls for each component: a version without them can't be wrapped.
+HOOKS: Final = ("_run_component", "_run_component_async")
+
+
+def wrapped(program: object, engine: object = None, **options: object) -> WrappedPipeline:
+    """Return a pipeline whose runs the engine knows as runs.
+
+    Args:
+        program: a `haystack.Pipeline`. It keeps its components and connections, and runs as before.
+        engine: what stands in for others' components; None = the engine of Heddle's within.
+        options: those of `heddle.wrap`; and `model`, `retriever`, `ranker` and `embedder`: True has
+            Heddle stand in for others' components of that kind, and a component of Heddle's is the
+            one that does. Retrievers then find documents of the engine's corpus.
+
+    Raises:
+        ConfigError: it is no pipeline, no component can call the engine, or an option is wrong.
+    """
+    if not isinstance(program, Pipeline):
+        raise ConfigError(
+            f"wrap: {type(program).__name__} is no haystack.Pipeline: give its pipeline"
+        )
+    if isinstance(program, WrappedPipeline):
+        raise ConfigError("wrap: the pipeline is wrapped already: wrap the one that it was made of")
+    if missing := [hook for hook in HOOKS if not hasattr(Pipeline, hook)]:
+        raise ConfigError(
+            f"wrap: this version of haystack-ai has no {missing[0]}: install 'heddle[haystack]'"
+        )
+    wanted = {name: options.pop(name) for name in OURS if name in options}
+    own = {
+        name: instance.called
+        for name, instance in program.walk()
+        if isinstance(instance, EnginePart)
+    }
+    parts = parts_of(program, lambda: engine_for(engine, own, WHAT), wanted)
+    calling = {n: PRIMITIVES[part.kind] for n, part in parts.items() if part.is_primitive}
+    steps = {name: len(set(calling.get(name, ())) - {PROMPT}) for name, _ in program.walk()}
+    if not any(steps.values()):
+        raise nothing_seen(WHAT, _looked_at(program, parts), FIX)
+    edges = set(program.graph.edges())
+    found = depths(steps, edges, steps)
+    return WrappedPipeline.of(program, parts, Wrapping.of(calling, found, options))
+
+
+def _looked_at(pipeline: Pipeline, parts: Mapping[str, Part]) -> dict[str, str]:
+    """Return what each component is, in words."""
+    return {
+        name: f"{type(instance).__name__}{_words(parts.get(name))}"
+        for name, instance in pipeline.walk()
+    }
+
+
+def _words(part: Part | None) -> str:
+    return "" if part is None else f", a {part.kind.value}"
