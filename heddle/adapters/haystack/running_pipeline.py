@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
 from haystack import Pipeline, tracing
 from haystack.dataclasses.breakpoints import Breakpoint
 
+from heddle.adapters.haystack.ahead import Ahead, Begun, known_inputs
 from heddle.adapters.haystack.part_kind import PartKind
 from heddle.adapters.haystack.parts import Part
 from heddle.adapters.run import Place, Run, at
@@ -21,7 +23,7 @@ class RunningPipeline(Pipeline):
     Mutates: `_run` learns of each component that has run.
     """
 
-    __slots__ = ("_depths", "_parts", "_run", "_texts")
+    __slots__ = ("_ahead", "_depths", "_parts", "_run", "_texts")
 
     @classmethod
     def of(
@@ -38,8 +40,30 @@ class RunningPipeline(Pipeline):
         running = cls.__new__(cls)
         running.__dict__ = pipeline.__dict__
         running._parts, running._depths, running._run = parts, depths, run
-        running._texts = {}
+        running._texts, running._ahead = {}, Ahead()
         return running
+
+    def begin(self, data: Mapping[str, Any]) -> None:
+        """Begin all searches that these inputs tell, side by side.
+
+        Raises:
+            ValueError, InputError: the inputs can't be used.
+        """
+        told = self._prepare_component_input_data(dict(data))
+        self.validate_input(told)
+        for name, inputs in known_inputs(self, self._parts, told).items():
+            part, node = self._parts[name], self.graph.nodes[name]
+            does = part.stand_in or node["instance"]
+            given = part.fitted(name, inputs, node["input_sockets"])
+            self._ahead.begin(name, given, partial(self._worked, name, does, given))
+
+    def leave(self) -> None:
+        """Leave what has begun and was not needed."""
+        self._ahead.close()
+
+    def _worked(self, name: str, component: Any, inputs: dict[str, Any]) -> Any:
+        with at(self._place(name)):
+            return component.run(**inputs)
 
     def warm_up(self) -> None:
         """Make the components ready that run themselves."""
@@ -71,6 +95,9 @@ class RunningPipeline(Pipeline):
         break_point: Breakpoint | None = None,
     ) -> Mapping[str, Any]:
         node, given = self._placed(component_name, component, inputs)
+        work = self._ahead.taken(component_name, given)
+        if work is not None:
+            node = {**node, "instance": Begun(node["instance"], work)}
         with self._course(component_name):
             found = Pipeline._run_component(
                 component_name, node, given, component_visits, parent_span, break_point=break_point
@@ -104,11 +131,14 @@ class RunningPipeline(Pipeline):
         """Let a component's calls be made at its place, and count it where it makes none."""
         begun_s = self._run.age_s
         try:
-            with at(Place(self._run, name, self._depths.get(name, 0))):
+            with at(self._place(name)):
                 yield
         finally:
             if name not in self._parts or not self._parts[name].is_primitive:
                 self._run.add_tool(name, self._run.age_s - begun_s)
+
+    def _place(self, name: str) -> Place:
+        return Place(self._run, name, self._depths.get(name, 0))
 
     def _placed(
         self, name: str, component: dict[str, Any], inputs: dict[str, Any]

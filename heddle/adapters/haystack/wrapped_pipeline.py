@@ -17,7 +17,7 @@ class WrappedPipeline(Pipeline):
     """What `heddle.wrap` makes of a pipeline; the two share their components and connections.
 
     `run`, `run_async`, `run_async_generator` and `stream` work as Haystack's. Each is one run, or
-    part of the run that it is called within.
+    part of the run that it is called within. The searches that a `run` is given begin with it.
     """
 
     __slots__ = ("_parts", "_wrapping")
@@ -60,7 +60,12 @@ class WrappedPipeline(Pipeline):
             how: Haystack's other keywords: break points and snapshots.
         """
         with self._running() as running:
-            return running.run(data, include_outputs_from, **how)
+            try:
+                if not how:  # a run that goes on from a snapshot, or stops before one, knows less
+                    running.begin(data)
+                return running.run(data, include_outputs_from, **how)
+            finally:
+                running.leave()
 
     async def run_async_generator(
         self,

@@ -1,6 +1,7 @@
 """What `heddle.wrap` makes of a Haystack pipeline, on an engine that notes who calls."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -23,7 +24,8 @@ from haystack.document_stores.in_memory import InMemoryDocumentStore
 
 import heddle
 from heddle.adapters.haystack import HeddleChatGenerator, HeddleRetriever
-from heddle.adapters.values import ChatReply
+from heddle.adapters.values import ChatReply, EmbedCall, Embedded, Found, SearchCall
+from heddle.app.requests.call_identity import CallIdentity
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.tasks import Priority
 from tests.helpers.scripted_engine import ScriptedEngine
@@ -88,8 +90,8 @@ def test_a_run_s_components_call_at_their_place_and_the_rest_are_tools():
     kinds = {kind for found in receipt.primitives_seen.values() for kind in found}
     assert kinds == {"embedding", "searching", "prompt", "prefilling", "decoding"}
     assert set(receipt.tools) == {"joiner", "router"}
-    by_words, by_meaning = (call for call, by in engine.calls if hasattr(call, "query"))
-    assert {(one.query, one.topk, one.hybrid) for one in (by_words, by_meaning)} == {
+    searches = [call for call, _ in engine.calls if isinstance(call, SearchCall)]
+    assert {(one.query, one.topk, one.hybrid) for one in searches} == {
         ("mill", 1, True),
         ("mill", 2, False),
     }
@@ -114,6 +116,34 @@ def test_two_runs_at_once_are_two_and_stream_what_the_model_writes():
     runs = [by.caller.run for _, by in engine.calls]
     assert sorted(runs.count(receipt.run) for receipt in wrapped.receipts) == [4, 4]
     assert {by.priority for _, by in engine.calls} == {Priority.INTERACTIVE}
+
+
+class Meeting(ScriptedEngine):
+    """An engine whose searches and embeddings wait for each other: three at once, or none ends."""
+
+    def __init__(self) -> None:
+        super().__init__(answer)
+        self.barrier = threading.Barrier(3, timeout=10.0)
+
+    def search(self, call: SearchCall, by: CallIdentity | None = None) -> Found:
+        self.barrier.wait()
+        return super().search(call, by)
+
+    def embed(self, call: EmbedCall, by: CallIdentity | None = None) -> Embedded:
+        self.barrier.wait()
+        return super().embed(call, by)
+
+
+def test_searches_that_the_inputs_tell_begin_with_the_run():
+    engine = Meeting()
+    wrapped = heddle.wrap(rag(), engine, **ALL)
+    assert wrapped.run(ASKED)["router"] == {"good": "1823"}
+    assert sorted(engine.nodes) == ["embedder", "meaning", "model", "words"]
+    [receipt] = wrapped.receipts
+    assert receipt.calls_count == 4
+    with pytest.raises(ValueError, match="Missing mandatory input 'query'"):
+        wrapped.run({name: given for name, given in ASKED.items() if name != "words"})
+    assert len(engine.calls) == 4
 
 
 def test_a_loop_counts_once_and_its_rounds_are_one_run():
