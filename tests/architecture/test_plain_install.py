@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BLOCKED = ("fastapi", "starlette", "uvicorn", "pydantic", "mcp", "opentelemetry", "llguidance")
+BLOCKED = (
+    *("fastapi", "starlette", "uvicorn", "pydantic", "mcp", "opentelemetry", "llguidance"),
+    *("haystack", "llama_index"),
+)
 COMMANDS = ("ask", "chat", "docs", "doctor", "index", "search")
 PROGRAM = """
 import sys

@@ -8,7 +8,7 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -109,9 +109,27 @@ def test_a_client_over_http(printed: tuple[Path, str], start) -> None:
     assert near > 0.7 > 0.5 > far
 
 
-def test_a_langgraph_program_and_what_wrapping_changes(
-    printed: tuple[Path, str], tmp_path: Path, capsys
-) -> None:
+FRAMEWORKS = {
+    "haystack_rag.py": ("haystack", ["Tom Wells", "Ann Reed"]),
+    "llamaindex_rag.py": (
+        "llama_index.llms.openai_like",
+        ["Tom Wells - library", "Ann Reed - mill"],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def url(printed: tuple[Path, str]) -> Iterator[str]:
+    """Return the address of a server of that corpus, with the model that the programs name."""
+    inline = {"engine_host": "inline", "kv_cache_bytes": KV_BYTES}
+    with (
+        Server(generator="reader", index=printed[0] / "corpus", **inline) as server,
+        http_server(create_app(server, {})) as found,
+    ):
+        yield found
+
+
+def test_a_langgraph_program_and_what_wrapping_changes(url: str, tmp_path: Path, capsys) -> None:
     pytest.importorskip("langgraph", reason="LangGraph is not installed: make setup-all")
     source = (EXAMPLES / "langgraph_rag.py").read_text(encoding="utf-8")
     changed = [line for line in source.splitlines() if "# changed" in line]
@@ -122,15 +140,10 @@ def test_a_langgraph_program_and_what_wrapping_changes(
         "Path(__file__)", f"Path({str(EXAMPLES / 'x')!r})"
     )
     (tmp_path / "before.py").write_text(before, encoding="utf-8")
-    settings = {"engine_host": "inline", "kv_cache_bytes": KV_BYTES}
-    with (
-        Server("reader", printed[0] / "corpus", **settings) as server,
-        http_server(create_app(server, {})) as url,
-    ):
-        found = []
-        for path in (EXAMPLES / "langgraph_rag.py", tmp_path / "before.py"):
-            runpy.run_path(str(path))["main"](url)
-            found.append(capsys.readouterr().out.splitlines())
+    found = []
+    for path in (EXAMPLES / "langgraph_rag.py", tmp_path / "before.py"):
+        runpy.run_path(str(path))["main"](url)
+        found.append(capsys.readouterr().out.splitlines())
     wrapped, plain = found
     assert plain[:2] == [
         "Who founded Oak Mill? Ann Reed; tries: 1",
@@ -138,6 +151,24 @@ def test_a_langgraph_program_and_what_wrapping_changes(
     ]
     assert wrapped[:3] == plain
     assert wrapped[3] == "2 calls of one run, from retrieve, generate, rewrite"
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_two_changed_lines_have_heddle_answer_in_a_framework_s_program(
+    name: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    module, answers = FRAMEWORKS[name]
+    pytest.importorskip(module, reason=f"the client {module.split('.')[0]} is not installed")
+    lines = (EXAMPLES / name).read_text(encoding="utf-8").splitlines()
+    plain = [line for line in lines if not line.endswith("# changed")]
+    assert len(lines) - len(plain) == 2
+    (tmp_path / name).write_text("\n".join(plain), encoding="utf-8")
+    (tmp_path / "notes").symlink_to(EXAMPLES / "notes")
+    monkeypatch.setattr(sys, "argv", [name, url])
+    for program in (tmp_path / name, EXAMPLES / name):
+        runpy.run_path(str(program), run_name="__main__")
+        assert capsys.readouterr().out.splitlines() == answers
 
 
 def test_every_example_is_listed() -> None:

@@ -57,7 +57,7 @@ class Part:
     stand_in: Any = None
     is_primitive: bool = True
 
-    def fitted(self, name: str, inputs: Mapping[str, Any], sockets: Mapping[str, Any]) -> Any:  # noqa: ANN401 - inputs by name
+    def fitted(self, name: str, inputs: Mapping[str, Any], sockets: Mapping[str, Any]) -> Any:
         """Return the inputs of the stand-in: those of the component that ask for something.
 
         Raises:
@@ -124,7 +124,7 @@ def _stand_in(
     return given
 
 
-def _chat_generator(instance: Any, engine: Engine) -> EnginePart:  # noqa: ANN401 - any maker's
+def _chat_generator(instance: Any, engine: Engine) -> EnginePart:
     return HeddleChatGenerator(
         engine,
         generation_kwargs=getattr(instance, "generation_kwargs", None),
@@ -133,7 +133,7 @@ def _chat_generator(instance: Any, engine: Engine) -> EnginePart:  # noqa: ANN40
     )
 
 
-def _retriever(instance: Any, engine: Engine) -> EnginePart:  # noqa: ANN401 - any maker's
+def _retriever(instance: Any, engine: Engine) -> EnginePart:
     return HeddleRetriever(
         engine,
         filters=getattr(instance, "filters", None),
@@ -142,17 +142,17 @@ def _retriever(instance: Any, engine: Engine) -> EnginePart:  # noqa: ANN401 - a
     )
 
 
-def _ranker(instance: Any, engine: Engine) -> EnginePart:  # noqa: ANN401 - any maker's
+def _ranker(instance: Any, engine: Engine) -> EnginePart:
     return HeddleRanker(engine, top_k=getattr(instance, "top_k", None))
 
 
-def _text_embedder(instance: Any, engine: Engine) -> EnginePart:  # noqa: ANN401 - any maker's
+def _text_embedder(instance: Any, engine: Engine) -> EnginePart:
     return HeddleTextEmbedder(
         engine, prefix=getattr(instance, "prefix", ""), suffix=getattr(instance, "suffix", "")
     )
 
 
-def _document_embedder(instance: Any, engine: Engine) -> EnginePart:  # noqa: ANN401 - any maker's
+def _document_embedder(instance: Any, engine: Engine) -> EnginePart:
     return HeddleDocumentEmbedder(
         engine,
         meta_fields_to_embed=getattr(instance, "meta_fields_to_embed", None),

@@ -1,12 +1,13 @@
 """A Haystack pipeline whose runs are known to the engine as runs."""
 
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any, Self
 
 from haystack import Pipeline
 
+from heddle.adapters.engine import Engine
 from heddle.adapters.haystack.parts import Part
 from heddle.adapters.haystack.running_pipeline import RunningPipeline
 from heddle.adapters.run import RunReceipt, current_place
@@ -20,20 +21,27 @@ class WrappedPipeline(Pipeline):
     part of the run that it is called within. The searches that a `run` is given begin with it.
     """
 
-    __slots__ = ("_parts", "_wrapping")
+    __slots__ = ("_engines", "_parts", "_wrapping")
 
     @classmethod
-    def of(cls, pipeline: Pipeline, parts: Mapping[str, Part], wrapping: Wrapping) -> Self:
+    def of(
+        cls,
+        pipeline: Pipeline,
+        parts: Mapping[str, Part],
+        wrapping: Wrapping,
+        engines: Collection[Engine],
+    ) -> Self:
         """Return a wrapped pipeline.
 
         Args:
             pipeline: the pipeline.
             parts: its components that are known.
             wrapping: begins and ends its runs.
+            engines: those that its components call.
         """
         wrapped = cls.__new__(cls)
         wrapped.__dict__ = pipeline.__dict__
-        wrapped._parts, wrapped._wrapping = parts, wrapping
+        wrapped._parts, wrapped._wrapping, wrapped._engines = parts, wrapping, engines
         return wrapped
 
     @property
@@ -50,7 +58,7 @@ class WrappedPipeline(Pipeline):
         self,
         data: dict[str, Any],
         include_outputs_from: set[str] | None = None,
-        **how: Any,  # noqa: ANN401
+        **how: Any,
     ) -> dict[str, Any]:
         """Run the pipeline; see Haystack's `Pipeline.run`.
 
@@ -92,6 +100,8 @@ class WrappedPipeline(Pipeline):
         try:
             yield RunningPipeline.of(self, self._parts, self._wrapping.depths, run)
         except BaseException as error:
+            for engine in self._engines:  # threads may still wait for what nothing needs any more
+                engine.cancel_run(run.id)
             self._wrapping.end(run, error)
             raise
         self._wrapping.end(run)

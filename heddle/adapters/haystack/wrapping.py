@@ -58,7 +58,9 @@ def wrapped(program: object, engine: object = None, **options: object) -> Wrappe
         raise nothing_seen(WHAT, _looked_at(program, parts), FIX)
     edges = set(program.graph.edges())
     found = depths(steps, edges, steps)
-    return WrappedPipeline.of(program, parts, Wrapping.of(calling, found, options))
+    standing_in = {part.stand_in.called for part in parts.values() if part.stand_in is not None}
+    engines = standing_in | set(own.values())
+    return WrappedPipeline.of(program, parts, Wrapping.of(calling, found, options), engines)
 
 
 def _looked_at(pipeline: Pipeline, parts: Mapping[str, Part]) -> dict[str, str]:

@@ -41,5 +41,5 @@ class EngineFields(BaseModel):
         return engine_of(self.engine, api_key=key, tenant=self.tenant)
 
     @field_serializer("engine")
-    def _saved(self, engine: Any) -> str:  # noqa: ANN401 - an address, or what has none
+    def _saved(self, engine: Any) -> str:
         return saved_engine(engine)

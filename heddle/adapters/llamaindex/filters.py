@@ -50,7 +50,7 @@ def _comparisons(filters: MetadataFilters) -> Iterator[MetadataFilter]:
             yield one
 
 
-def _value(one: MetadataFilter) -> Any:  # noqa: ANN401 - a text, a number, or a list
+def _value(one: MetadataFilter) -> Any:
     if one.operator not in (FilterOperator.EQ, FilterOperator.IN):
         raise InputError(
             f"{FIELD}: operator {one.operator.value!r} can't be searched for: use '==' or 'in'",

@@ -82,17 +82,17 @@ class HeddleLLM(EngineFields, FunctionCallingLLM):
         )
 
     @llm_chat_callback()
-    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:  # noqa: ANN401
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Go on with a conversation."""
         return self._chat(messages, **kwargs)
 
     @llm_chat_callback()
-    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:  # noqa: ANN401
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Go on with a conversation, piece by piece; closing the stream ends the request."""
         return self._stream_chat(messages, **kwargs)
 
     @llm_chat_callback()
-    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:  # noqa: ANN401
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Go on with a conversation; a task that is cancelled ends the request."""
         return await self._achat(messages, **kwargs)
 
@@ -100,13 +100,13 @@ class HeddleLLM(EngineFields, FunctionCallingLLM):
     async def astream_chat(
         self,
         messages: Sequence[ChatMessage],
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,
     ) -> ChatResponseAsyncGen:
         """Go on with a conversation, piece by piece; closing the stream ends the request."""
         return await self._astream_chat(messages, **kwargs)
 
     @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: ANN401
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Answer what a user says."""
         answered: CompletionResponse = chat_to_completion_decorator(self._chat)(prompt, **kwargs)
         return answered
@@ -116,7 +116,7 @@ class HeddleLLM(EngineFields, FunctionCallingLLM):
         self,
         prompt: str,
         formatted: bool = False,
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,
     ) -> CompletionResponseGen:
         """Answer what a user says, piece by piece."""
         return stream_chat_to_completion_decorator(self._stream_chat)(prompt, **kwargs)
@@ -126,7 +126,7 @@ class HeddleLLM(EngineFields, FunctionCallingLLM):
         self,
         prompt: str,
         formatted: bool = False,
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,
     ) -> CompletionResponse:
         """Answer what a user says."""
         return await achat_to_completion_decorator(self._achat)(prompt, **kwargs)
@@ -136,7 +136,7 @@ class HeddleLLM(EngineFields, FunctionCallingLLM):
         self,
         prompt: str,
         formatted: bool = False,
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,
     ) -> CompletionResponseAsyncGen:
         """Answer what a user says, piece by piece."""
         return await astream_chat_to_completion_decorator(self._astream_chat)(prompt, **kwargs)
@@ -145,7 +145,7 @@ class HeddleLLM(EngineFields, FunctionCallingLLM):
         self,
         response: ChatResponse,
         error_on_no_tool_call: bool = True,
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,
     ) -> list[ToolSelection]:
         """Return the calls that the LLM wants to have made.
 
@@ -173,7 +173,7 @@ class HeddleLLM(EngineFields, FunctionCallingLLM):
         allow_parallel_tool_calls: bool = False,
         tool_required: bool = False,
         tool_choice: str | dict[str, Any] | None = None,
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,
     ) -> dict[str, Any]:
         said = [] if user_msg is None else [user_msg]
         asked = [
@@ -189,13 +189,13 @@ class HeddleLLM(EngineFields, FunctionCallingLLM):
             **kwargs,
         }
 
-    def _chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:  # noqa: ANN401
+    def _chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         with refusals():
             *_, reply = chat(self.called, self._call(messages, kwargs))
         assert isinstance(reply, ChatReply), "a chat ends with its reply"
         return reply_response(reply)
 
-    async def _achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:  # noqa: ANN401
+    async def _achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         reply: str | ChatReply = ""
         with refusals():
             async for item in achat(self.called, self._call(messages, kwargs)):
@@ -203,7 +203,7 @@ class HeddleLLM(EngineFields, FunctionCallingLLM):
         assert isinstance(reply, ChatReply), "a chat ends with its reply"
         return reply_response(reply)
 
-    def _stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:  # noqa: ANN401
+    def _stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         # Where it is called, not where it is read: a response outlives its query.
         with refusals():
             call, place = self._call(messages, kwargs), current_place()
@@ -223,7 +223,7 @@ class HeddleLLM(EngineFields, FunctionCallingLLM):
     async def _astream_chat(
         self,
         messages: Sequence[ChatMessage],
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,
     ) -> ChatResponseAsyncGen:
         with refusals():
             call, place = self._call(messages, kwargs), current_place()

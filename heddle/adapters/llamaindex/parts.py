@@ -136,7 +136,7 @@ def _postprocessor(
     return _checked(wanted, HeddleReranker, RANKER)
 
 
-def _checked(given: object, kind: type[Any], option: str) -> Any:  # noqa: ANN401 - of that kind
+def _checked(given: object, kind: type[Any], option: str) -> Any:
     if not isinstance(given, kind):
         raise ConfigError(f"wrap: {option} must be True or a {kind.__name__}, got {given!r:.60}")
     return given

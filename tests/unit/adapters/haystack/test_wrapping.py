@@ -197,12 +197,14 @@ def test_a_run_that_fails_or_is_late_has_a_receipt_that_says_so():
     def fail(call: Any) -> ChatReply:
         raise InputError("too long")
 
-    wrapped = heddle.wrap(rag(), ScriptedEngine(fail), **ALL)
+    engine = ScriptedEngine(fail)
+    wrapped = heddle.wrap(rag(), engine, **ALL)
     with pytest.raises(PipelineRuntimeError, match="too long") as caught:
         asyncio.run(wrapped.run_async(ASKED))
     assert isinstance(caught.value.__cause__, InputError)
     assert wrapped.receipts[-1].error == "PipelineRuntimeError"
     assert wrapped.receipts[-1].calls[-1].error == "InputError"
+    assert engine.cancelled == [wrapped.receipts[-1].run]
 
 
 def test_a_task_that_is_cancelled_leaves_its_chat():
