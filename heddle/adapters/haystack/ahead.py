@@ -34,7 +34,7 @@ def known_inputs(
     found = {}
     for name, part in parts.items():
         own, senders = data.get(name, {}), _senders(pipeline, name)
-        if not part.is_primitive or not isinstance(own, Mapping):
+        if not part.primitives or not isinstance(own, Mapping):
             continue
         if part.kind in (PartKind.RETRIEVER, PartKind.TEXT_EMBEDDER) and not senders and own:
             found[name] = dict(own)

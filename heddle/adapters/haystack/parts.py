@@ -12,6 +12,7 @@ from heddle.adapters.engine import Engine
 from heddle.adapters.haystack.chat_generator import HeddleChatGenerator
 from heddle.adapters.haystack.embedders import HeddleDocumentEmbedder, HeddleTextEmbedder
 from heddle.adapters.haystack.engine_part import EnginePart
+from heddle.adapters.haystack.held import held_parts
 from heddle.adapters.haystack.part_kind import PartKind, kind_of
 from heddle.adapters.haystack.ranker import HeddleRanker
 from heddle.adapters.haystack.retriever import HeddleRetriever
@@ -45,17 +46,17 @@ PRIMITIVES: Final[Mapping[PartKind, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A component that is known by its sockets.
+    """A component that is known: by its sockets, or by the components of Heddle's that it holds.
 
     Args:
-        kind: what it is.
+        kind: what its sockets say that it is; None = nothing.
+        primitives: the kinds of primitives that it is; none = it is a tool.
         stand_in: the component of Heddle's that runs in its place; None = it runs itself.
-        is_primitive: whether it calls the engine, or makes a prompt.
     """
 
-    kind: PartKind
+    kind: PartKind | None
+    primitives: tuple[str, ...] = ()
     stand_in: Any = None
-    is_primitive: bool = True
 
     def fitted(self, name: str, inputs: Mapping[str, Any], sockets: Mapping[str, Any]) -> Any:
         """Return the inputs of the stand-in: those of the component that ask for something.
@@ -63,7 +64,7 @@ class Part:
         Raises:
             InputError: one asks for what the stand-in can't do.
         """
-        if self.stand_in is None:
+        if self.stand_in is None or self.kind is None:
             return inputs
         taken = inspect.signature(self.stand_in.run).parameters
         for socket, value in inputs.items():
@@ -80,7 +81,7 @@ class Part:
 def parts_of(
     pipeline: Pipeline, engine: Callable[[], Engine], wanted: Mapping[str, object]
 ) -> Mapping[str, Part]:
-    """Return the components that are known by their sockets.
+    """Return the components that are known; a component that holds ours keeps running itself.
 
     Args:
         pipeline: theirs.
@@ -88,31 +89,42 @@ def parts_of(
         wanted: for an option of `OPTIONS` True, or the component that stands in.
 
     Raises:
-        ConfigError: there is no engine, or a component can't stand in for another.
+        ConfigError: there is no engine, an option finds no component, or what it gives can't stand
+            in for one.
     """
     found = {}
     for name, node in pipeline.graph.nodes(data=True):
         instance = node["instance"]
         kind = kind_of(instance, node["input_sockets"], node["output_sockets"])
-        if kind is None:
-            continue
-        if isinstance(instance, EnginePart) or kind is PartKind.PROMPT:
-            found[name] = Part(kind)
-        elif wanted.get(OPTIONS[kind]):
-            found[name] = Part(kind, _stand_in(name, kind, instance, engine, wanted))
+        option = None if kind is None else OPTIONS.get(kind)
+        if kind is not None and (isinstance(instance, EnginePart) or kind is PartKind.PROMPT):
+            found[name] = Part(kind, PRIMITIVES[kind])
+        elif kind is not None and option is not None and wanted.get(option):
+            stand_in = _stand_in(name, kind, instance, engine, wanted[option])
+            found[name] = Part(kind, PRIMITIVES[kind], stand_in)
         else:
-            found[name] = Part(kind, is_primitive=False)
+            inner = (PRIMITIVES[_OURS[type(one)]] for one in held_parts(instance))
+            kinds = tuple(dict.fromkeys(one for several in inner for one in several))
+            if kind is not None or kinds:
+                found[name] = Part(kind, kinds)
+    _check_all_used(wanted, found)
     return found
 
 
+def _check_all_used(wanted: Mapping[str, object], parts: Mapping[str, Part]) -> None:
+    """Refuse an option that finds no component."""
+    known = {OPTIONS[part.kind] for part in parts.values() if part.kind in OPTIONS}
+    for option, given in wanted.items():
+        if given and option not in known:
+            raise ConfigError(
+                f"wrap: {option}= finds no component: none has the sockets of a {option} "
+                "(docs/adapters.md#haystack); leave it out, or put Heddle's into the pipeline"
+            )
+
+
 def _stand_in(
-    name: str,
-    kind: PartKind,
-    instance: object,
-    engine: Callable[[], Engine],
-    wanted: Mapping[str, object],
+    name: str, kind: PartKind, instance: object, engine: Callable[[], Engine], given: object
 ) -> EnginePart:
-    given = wanted[OPTIONS[kind]]
     if given is True:
         return _MADE[kind](instance, engine())
     made = _KINDS_OF_STAND_INS[kind]
@@ -171,6 +183,13 @@ _MADE: Final[Mapping[PartKind, Callable[[Any, Engine], EnginePart]]] = {
     PartKind.RANKER: _ranker,
     PartKind.TEXT_EMBEDDER: _text_embedder,
     PartKind.DOCUMENT_EMBEDDER: _document_embedder,
+}
+_OURS: Final[Mapping[type, PartKind]] = {
+    HeddleChatGenerator: PartKind.MODEL,
+    HeddleRetriever: PartKind.RETRIEVER,
+    HeddleRanker: PartKind.RANKER,
+    HeddleTextEmbedder: PartKind.TEXT_EMBEDDER,
+    HeddleDocumentEmbedder: PartKind.DOCUMENT_EMBEDDER,
 }
 _KINDS_OF_STAND_INS: Final[Mapping[PartKind, type[EnginePart]]] = {
     PartKind.MODEL: HeddleChatGenerator,

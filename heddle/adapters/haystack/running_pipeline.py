@@ -134,7 +134,7 @@ class RunningPipeline(Pipeline):
             with at(self._place(name)):
                 yield
         finally:
-            if name not in self._parts or not self._parts[name].is_primitive:
+            if name not in self._parts or not self._parts[name].primitives:
                 self._run.add_tool(name, self._run.age_s - begun_s)
 
     def _place(self, name: str) -> Place:

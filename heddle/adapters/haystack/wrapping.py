@@ -6,8 +6,10 @@ from typing import Final
 from haystack import Pipeline
 
 from heddle.adapters.depths import depths
+from heddle.adapters.engine import Engine
 from heddle.adapters.haystack.engine_part import EnginePart
-from heddle.adapters.haystack.parts import OPTIONS, PRIMITIVES, PROMPT, Part, parts_of
+from heddle.adapters.haystack.held import held_parts
+from heddle.adapters.haystack.parts import OPTIONS, PROMPT, Part, parts_of
 from heddle.adapters.haystack.wrapped_pipeline import WrappedPipeline
 from heddle.adapters.wrapping import Wrapping, engine_for, nothing_seen
 from heddle.core.errors import ConfigError
@@ -46,13 +48,9 @@ def wrapped(program: object, engine: object = None, **options: object) -> Wrappe
             f"wrap: this version of haystack-ai has no {missing[0]}: install 'heddle[haystack]'"
         )
     wanted = {name: options.pop(name) for name in OURS if name in options}
-    own = {
-        name: instance.called
-        for name, instance in program.walk()
-        if isinstance(instance, EnginePart)
-    }
+    own = _engines(program)
     parts = parts_of(program, lambda: engine_for(engine, own, WHAT), wanted)
-    calling = {n: PRIMITIVES[part.kind] for n, part in parts.items() if part.is_primitive}
+    calling = {name: part.primitives for name, part in parts.items() if part.primitives}
     steps = {name: len(set(calling.get(name, ())) - {PROMPT}) for name, _ in program.walk()}
     if not any(steps.values()):
         raise nothing_seen(WHAT, _looked_at(program, parts), FIX)
@@ -61,6 +59,16 @@ def wrapped(program: object, engine: object = None, **options: object) -> Wrappe
     standing_in = {part.stand_in.called for part in parts.values() if part.stand_in is not None}
     engines = standing_in | set(own.values())
     return WrappedPipeline.of(program, parts, Wrapping.of(calling, found, options), engines)
+
+
+def _engines(pipeline: Pipeline) -> dict[str, Engine]:
+    """Return the engines of Heddle's components within a pipeline, by component."""
+    found = {}
+    for name, instance in pipeline.walk():
+        ours = [instance] if isinstance(instance, EnginePart) else held_parts(instance)
+        for number, one in enumerate(ours):
+            found[f"{name}.{number}" if number else name] = one.called
+    return found
 
 
 def _looked_at(pipeline: Pipeline, parts: Mapping[str, Part]) -> dict[str, str]:
@@ -72,4 +80,4 @@ def _looked_at(pipeline: Pipeline, parts: Mapping[str, Part]) -> dict[str, str]:
 
 
 def _words(part: Part | None) -> str:
-    return "" if part is None else f", a {part.kind.value}"
+    return "" if part is None or part.kind is None else f", a {part.kind.value}"

@@ -72,7 +72,8 @@ def parts_of(
         wanted: for an option of `OPTIONS` True, or the component that stands in.
 
     Raises:
-        ConfigError: there is no engine, or a component can't stand in for another.
+        ConfigError: there is no engine, an option finds no component, or what it gives can't stand
+            in for one.
     """
     retriever = _retriever(program._retriever, engine, wanted.get(RETRIEVER))
     synthesizer = _synthesizer(program._response_synthesizer, engine, wanted.get(MODEL))
@@ -80,6 +81,12 @@ def parts_of(
         name: _postprocessor(one, engine, wanted.get(RANKER))
         for name, one in _named(program._node_postprocessors).items()
     }
+    rankers = [one for one in postprocessors.values() if isinstance(one, HeddleReranker)]
+    if wanted.get(RANKER) and not rankers:
+        raise ConfigError(
+            f"wrap: {RANKER}= finds no postprocessor with 'rerank' in its name: leave it out, or "
+            "give the query engine a HeddleReranker"
+        )
     kinds = {
         RETRIEVER: _retriever_kinds(retriever),
         SYNTHESIZER: (PROMPT, *KINDS["chat"]) if isinstance(synthesizer._llm, HeddleLLM) else (),

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("haystack", reason="the client haystack-ai is not installed: make setup-all")
 
 from haystack import Document, Pipeline, SuperComponent
+from haystack.components.agents import Agent
 from haystack.components.builders import ChatPromptBuilder
 from haystack.components.embedders import MockTextEmbedder
 from haystack.components.generators.chat import MockChatGenerator
@@ -21,10 +22,18 @@ from haystack.components.routers import ConditionalRouter
 from haystack.core.errors import PipelineRuntimeError
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.tools import ComponentTool
 
 import heddle
 from heddle.adapters.haystack import HeddleChatGenerator, HeddleRetriever
-from heddle.adapters.values import ChatReply, EmbedCall, Embedded, Found, SearchCall
+from heddle.adapters.values import (
+    ChatReply,
+    EmbedCall,
+    Embedded,
+    Found,
+    SearchCall,
+    ToolRequest,
+)
 from heddle.app.requests.call_identity import CallIdentity
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.tasks import Priority
@@ -193,7 +202,24 @@ def test_a_wrapped_pipeline_within_another_s_run_is_part_of_that():
     assert len({by.caller.run for _, by in engine.calls}) == 1
 
 
-def test_a_run_that_fails_or_is_late_has_a_receipt_that_says_so():
+def test_an_agent_calls_at_its_own_place_with_its_model_and_its_tools():
+    replies = iter([ChatReply("", (ToolRequest("1", "find", '{"query": "mill"}'),)), "1823"])
+    engine = ScriptedEngine(lambda call: next(replies))
+    find = ComponentTool(HeddleRetriever(engine, top_k=1), name="find")
+    pipeline = Pipeline()
+    agent = Agent(chat_generator=HeddleChatGenerator(engine), tools=[find])
+    pipeline.add_component("agent", agent)
+    wrapped = heddle.wrap(pipeline)
+    found = wrapped.run({"agent": {"messages": [ChatMessage.from_user("When?")]}})
+    assert found["agent"]["last_message"].text == "1823"
+    assert engine.nodes == ["agent"] * 3
+    assert set(wrapped.receipts[-1].primitives_seen["agent"]) == {
+        *("embedding", "searching"),
+        *("prefilling", "decoding"),
+    }
+
+
+def test_a_run_that_fails_has_a_receipt_that_says_so():
     def fail(call: Any) -> ChatReply:
         raise InputError("too long")
 
@@ -230,6 +256,8 @@ def test_what_cannot_be_wrapped_is_refused_with_what_to_do():
         heddle.wrap(rag(), model=True)
     with pytest.raises(ConfigError, match="model must be True or a HeddleChatGenerator"):
         heddle.wrap(rag(), engine, model=HeddleRetriever(engine))
+    with pytest.raises(ConfigError, match="ranker= finds no component"):
+        heddle.wrap(rag(), engine, model=True, ranker=True)
     with pytest.raises(ConfigError, match="wrapped already"):
         heddle.wrap(heddle.wrap(rag(), engine, model=True))
     with pytest.raises(ConfigError, match="'tempo' is no option"):

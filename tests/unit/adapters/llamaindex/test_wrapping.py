@@ -52,7 +52,7 @@ def test_a_query_s_parts_call_at_their_place_and_the_rest_are_tools():
 
 def test_a_streamed_response_is_of_its_run_and_ends_it():
     engine = ScriptedEngine()
-    wrapped = heddle.wrap(query_engine(streaming=True), engine, **ALL)
+    wrapped = heddle.wrap(query_engine(streaming=True), engine, model=True, retriever=True)
     response = wrapped.query("Who?")
     assert not wrapped.receipts
     assert "".join(response.response_gen) == "It was Ann Reed."
@@ -92,6 +92,8 @@ def test_what_cannot_be_wrapped_is_refused_with_what_to_do():
         heddle.wrap(query_engine(), model=True)
     with pytest.raises(ConfigError, match="model must be True or a HeddleLLM"):
         heddle.wrap(query_engine(), engine, model=3)
+    with pytest.raises(ConfigError, match="ranker= finds no postprocessor"):
+        heddle.wrap(query_engine(), engine, model=True, ranker=True)
     with pytest.raises(ConfigError, match="wrapped already"):
         heddle.wrap(heddle.wrap(query_engine(), engine, model=True))
     with pytest.raises(ConfigError, match="is no RetrieverQueryEngine"):
