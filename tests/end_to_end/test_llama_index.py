@@ -25,7 +25,10 @@ from heddle.adapters.llamaindex import (
     HeddleRetriever,
 )
 from heddle.server.http import create_app
+from tests.helpers.llama_loop import llama_loop
 from tests.helpers.server_state import eventually, holds_nothing
+
+__all__ = ["llama_loop"]
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 QUESTION = "Who is the keeper of Rock 3?"

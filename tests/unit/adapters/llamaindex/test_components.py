@@ -29,7 +29,10 @@ from heddle.adapters.llamaindex import (
 from heddle.adapters.llamaindex.filters import where_of_filters
 from heddle.adapters.values import ChatReply, ToolRequest
 from heddle.core.errors import InputError
+from tests.helpers.llama_loop import llama_loop
 from tests.helpers.scripted_engine import ScriptedEngine
+
+__all__ = ["llama_loop"]
 
 URL = "http://127.0.0.1:8321"
 TEXT = "It was Ann Reed."

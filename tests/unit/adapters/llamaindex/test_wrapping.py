@@ -20,7 +20,10 @@ from heddle.adapters.llamaindex import (
     HeddleRetriever,
 )
 from heddle.core.errors import ConfigError, InputError
+from tests.helpers.llama_loop import llama_loop
 from tests.helpers.scripted_engine import ScriptedEngine
+
+__all__ = ["llama_loop"]
 
 ALL = {"model": True, "retriever": True, "ranker": True}
 
