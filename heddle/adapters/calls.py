@@ -1,6 +1,6 @@
 """The calls that adapters make: of the place where they are made, and in its run's receipt."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,7 +29,9 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 """The primitives that each kind of call is."""
 
 
-def chat(engine: Engine, call: ChatCall, place: Place | None = None) -> Iterator[str | ChatReply]:
+def chat(
+    engine: Engine, call: ChatCall, place: Place | None = None
+) -> Generator[str | ChatReply, None, None]:
     """Yield the pieces of an answer, and the whole reply at the end; see `Engine`.
 
     `place` is where the call is made; None = the current one, as in all functions here.
@@ -43,7 +45,7 @@ def chat(engine: Engine, call: ChatCall, place: Place | None = None) -> Iterator
 
 async def achat(
     engine: Engine, call: ChatCall, place: Place | None = None
-) -> AsyncIterator[str | ChatReply]:
+) -> AsyncGenerator[str | ChatReply, None]:
     """Yield the pieces of an answer, and the whole reply at the end; see `Engine`."""
     with _recorded("chat", place) as course:
         async for item in engine.achat(call, course.by):

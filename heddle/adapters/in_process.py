@@ -5,6 +5,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict
+from enum import Enum
 from typing import Any, TypeVar
 
 from heddle.adapters.values import (
@@ -22,6 +23,7 @@ from heddle.adapters.values import (
 from heddle.app.chat.answer_form import AnswerForm, named
 from heddle.app.chat.answer_text import AnswerText
 from heddle.app.chat.call_text import CallText
+from heddle.app.chat.llm_name import llm_name
 from heddle.app.chat.messages import chat_turns
 from heddle.app.chat.plain import TURNS, chat_workflow, drawn
 from heddle.app.requests.call_identity import CallIdentity, calling
@@ -30,6 +32,7 @@ from heddle.app.server import Server
 from heddle.core.results import FinishReason, Vectors
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed
 from heddle.runtime.handle import Handle
+from heddle.runtime.receipt import Receipt
 
 T = TypeVar("T")
 
@@ -62,7 +65,7 @@ class InProcess:
 
     def chat(self, call: ChatCall, by: CallIdentity | None = None) -> Iterator[str | ChatReply]:
         """Have the LLM go on with a conversation."""
-        chat = _Chat(call)
+        chat = _Chat(call, self.server)
         handle = self._submit(chat.submitted(self.server, self.tenant), by)
         try:
             for event in handle:
@@ -74,7 +77,7 @@ class InProcess:
         self, call: ChatCall, by: CallIdentity | None = None
     ) -> AsyncIterator[str | ChatReply]:
         """Have the LLM go on with a conversation."""
-        chat = _Chat(call)
+        chat = _Chat(call, self.server)
         handle = await self._submit_aside(chat.submitted(self.server, self.tenant), by)
         try:
             async for event in handle:
@@ -158,14 +161,15 @@ class InProcess:
     def _ranked(self, answer: Answer) -> Ranked:
         ranking = ranking_of(answer, self.server.config)
         texts = tuple(RankedText(one.index, one.relevance) for one in ranking.texts)
-        return Ranked(texts, asdict(ranking.receipt))
+        return Ranked(texts, _receipt_json(ranking.receipt))
 
 
 class _Chat:
     """One chat: from its call to the items of its stream."""
 
-    def __init__(self, call: ChatCall) -> None:
+    def __init__(self, call: ChatCall, server: Server) -> None:
         self.call = call
+        self._model = llm_name(server.config, server.plan)
         self.form = AnswerForm.of(
             list(call.tools) or None,
             call.tool_choice,
@@ -220,7 +224,8 @@ class _Chat:
             prompt_tokens=receipt.prompt_tokens,
             cached_tokens=receipt.prompt_tokens_reused,
             completion_tokens=receipt.generated_tokens,
-            receipt=asdict(receipt),
+            model=self._model,
+            receipt=_receipt_json(receipt),
         )
 
 
@@ -237,8 +242,17 @@ def _waited(handle: Handle) -> Answer:
         _leave(handle)
 
 
+def _receipt_json(receipt: Receipt) -> dict[str, Any]:
+    """Return a receipt as JSON has it: metadata of frameworks is written to files."""
+    return asdict(receipt, dict_factory=lambda pairs: {name: _plain(one) for name, one in pairs})
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, Enum) else value
+
+
 def _found(answer: Answer) -> Found:
-    return Found(answer.passages, asdict(answer.receipt))
+    return Found(answer.passages, _receipt_json(answer.receipt))
 
 
 def _embedded(vectors: Vectors) -> Embedded:

@@ -1,6 +1,7 @@
 """Haystack's programs on a real engine, in this process and by its address."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,7 +100,7 @@ def built(**parts: Any) -> Pipeline:
     return pipeline
 
 
-def test_a_wrapped_pipeline_answers_as_the_same_calls_by_hand(engine: Any):
+def test_a_wrapped_pipeline_answers_as_the_same_calls_by_hand(engine: Any, inline_server: Server):
     model = HeddleChatGenerator(engine, generation_kwargs=WRITING)
     wrapped = heddle.wrap(others(engine), model=model, retriever=True, embedder=True)
     found = wrapped.run(ASKED, {"ranker", "model"})
@@ -111,11 +112,12 @@ def test_a_wrapped_pipeline_answers_as_the_same_calls_by_hand(engine: Any):
     [reply] = found["model"]["replies"]
     assert found["router"] == {"said": by_hand.text} == {"said": reply.text}
     assert reply.meta["usage"]["completion_tokens"] == 8
+    assert reply.meta["model"] == inline_server.generator.name
     [receipt] = wrapped.receipts
     kinds = {kind for kinds in receipt.primitives_seen.values() for kind in kinds}
     assert kinds == {"embedding", "searching", "reranking", "prompt", "prefilling", "decoding"}
     assert set(receipt.tools) == {"joiner", "router"}
-    said = reply.meta["heddle"]["receipt"]
+    said = json.loads(json.dumps(reply.meta))["heddle"]["receipt"]
     assert (said["run"], said["caller"]) == (receipt.run, "model")
 
 

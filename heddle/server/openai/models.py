@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cached_property
-from pathlib import Path
 from typing import Final
 
-from heddle.app.models.model_source import installed_models
-from heddle.app.models.smollm2 import SMOLLM2
+from heddle.app.chat.llm_name import llm_name
 from heddle.app.server import Server
-from heddle.engines.remote.probe import shown_name
 from heddle.server.openai.api_error import ApiError
 from heddle.server.wire import Json
 from heddle.workflow.workflow import Workflow
@@ -110,28 +107,9 @@ class ModelCatalogue:
         default = server.config.default_workflow
         if server.store is not None and default in self._workflows:
             yield OfferedModel(CORPUS, ModelKind.WORKFLOW, default)
-        if llm := llm_name(server):
+        if llm := llm_name(server.config, server.plan):
             yield OfferedModel(llm, ModelKind.LLM)
         if server.embedder_name:
             yield OfferedModel(server.embedder_name, ModelKind.EMBEDDER)
         for name in self._workflows:
             yield OfferedModel(f"{OF_WORKFLOW}{name}", ModelKind.WORKFLOW, name)
-
-
-def llm_name(server: Server) -> str:
-    """Return the plain name of a server's LLM; empty = it has none.
-
-    It is the name by which it was asked for, or that of its directory. A model that another server
-    runs has its name there.
-    """
-    remote = server.plan.remote.generator
-    if remote is not None:
-        return shown_name(remote.first.model)
-    if server.generator is None:
-        return ""
-    given = str(server.config.generator)
-    is_name = given == SMOLLM2 or given in installed_models()
-    is_of_hub = given.count("/") == 1 and not given.startswith((".", "/", "~"))
-    if is_name or (is_of_hub and not Path(given).is_dir()):
-        return given
-    return server.generator.name
