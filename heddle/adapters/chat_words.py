@@ -1,4 +1,4 @@
-"""OpenAI's words for how a chat is written and what it has cost, as frameworks' users know them."""
+"""OpenAI's words for how a chat is written, and for its cost: frameworks' users know them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -22,7 +22,8 @@ class EnginePart:
     Args:
         engine: the address of a running server, or a `heddle.Server` of this process.
         api_key: the key for a server by its address; None = that of HEDDLE_API_KEY.
-        tenant: whose documents and caches are used; "" = nobody's, or those of the key.
+        tenant: whose documents and caches are used; "" = those of no
+            tenant, or of the key.
     """
 
     def __init__(self, engine: object, api_key: Secret | None, tenant: str) -> None:

@@ -10,7 +10,7 @@ from haystack.tools import Tool, Toolset
 
 from heddle.adapters.haystack.engine_part import EnginePart
 
-STEPS_MAX: Final = 6  # from a component to what it holds
+STEPS_MAX: Final = 6  # from a component to a part of its parts
 OBJECTS_MAX: Final = 1_000
 
 

@@ -65,7 +65,7 @@ class Chunks:
     Args:
         info: of the component that streams.
 
-    Mutates: counts what it has made.
+    Mutates: notes that the text has begun.
     """
 
     def __init__(self, info: ComponentInfo) -> None:

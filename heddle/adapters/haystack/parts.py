@@ -89,8 +89,8 @@ def parts_of(
         wanted: for an option of `OPTIONS` True, or the component that stands in.
 
     Raises:
-        ConfigError: there is no engine, an option finds no component, or what it gives can't stand
-            in for one.
+        ConfigError: there is no engine, an option finds no component, or its value can't stand in
+            for one.
     """
     found = {}
     for name, node in pipeline.graph.nodes(data=True):

@@ -21,7 +21,8 @@ class EngineFields(BaseModel):
     Args:
         engine: the address of a running server, or a `heddle.Server` of this process.
         api_key: the key for a server by its address; it is never saved.
-        tenant: whose documents and caches are used; "" = nobody's, or those of the key.
+        tenant: whose documents and caches are used; "" = those of no
+            tenant, or of the key.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, ignored_types=(cached_property,))

@@ -72,8 +72,8 @@ def parts_of(
         wanted: for an option of `OPTIONS` True, or the component that stands in.
 
     Raises:
-        ConfigError: there is no engine, an option finds no component, or what it gives can't stand
-            in for one.
+        ConfigError: there is no engine, an option finds no component, or its value can't stand in
+            for one.
     """
     retriever = _retriever(program._retriever, engine, wanted.get(RETRIEVER))
     synthesizer = _synthesizer(program._response_synthesizer, engine, wanted.get(MODEL))

@@ -114,7 +114,7 @@ def test_two_runs_at_once_are_two_and_stream_what_the_model_writes():
     wrapped = heddle.wrap(rag(), engine, priority="interactive", **ALL)
 
     async def streamed() -> list[str]:
-        stream = wrapped.stream({**ASKED})  # Haystack writes its callbacks into what it gets
+        stream = wrapped.stream({**ASKED})  # Haystack writes its callbacks into it
         return [chunk.content async for chunk in stream]
 
     async def both() -> tuple[list[str], dict[str, Any]]:
