@@ -23,7 +23,7 @@ def wrap(program: P, engine: object = None, **options: Any) -> P:
     the node, its depth, the run's deadline and its class.
 
     Args:
-        program: a compiled LangGraph graph, a Haystack pipeline or a LlamaIndex workflow.
+        program: a compiled LangGraph graph, a Haystack pipeline, or a LlamaIndex query engine.
         engine: a `heddle.Server`, or the address of a running one; None = that of the Heddle
             components within.
         options: `deadline_s` and `priority` of each run, `on_receipt`, which is called with each
@@ -39,5 +39,5 @@ def wrap(program: P, engine: object = None, **options: Any) -> P:
             return wrapped
     raise ConfigError(
         f"wrap: {type(program).__module__}.{type(program).__qualname__} is no program of "
-        f"{', '.join(FRAMEWORKS)}: give a compiled graph, a pipeline or a workflow"
+        f"{', '.join(FRAMEWORKS)}: give a compiled graph, a pipeline or a query engine"
     )
