@@ -18,7 +18,9 @@ from heddle.adapters.values import (
     SearchCall,
 )
 from heddle.app.requests.call_identity import CallIdentity
+from heddle.core.errors import InputError
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.search_scope import NO_PASSAGE
 
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "chat": (PrimitiveKind.PREFILLING.value, PrimitiveKind.DECODING.value),
@@ -55,17 +57,23 @@ async def achat(
 
 
 def search(engine: Engine, call: SearchCall, place: Place | None = None) -> Found:
-    """Find passages; see `Engine`."""
+    """Find passages; see `Engine`. Where a filter fits none, frameworks want none, and no error."""
     with _recorded("search", place) as course:
-        found = engine.search(call, course.by)
+        try:
+            found = engine.search(call, course.by)
+        except InputError as error:
+            found = _nothing(error)
         course.take(found.receipt)
         return found
 
 
 async def asearch(engine: Engine, call: SearchCall, place: Place | None = None) -> Found:
-    """Find passages; see `Engine`."""
+    """Find passages, as `search` does."""
     with _recorded("search", place) as course:
-        found = await engine.asearch(call, course.by)
+        try:
+            found = await engine.asearch(call, course.by)
+        except InputError as error:
+            found = _nothing(error)
         course.take(found.receipt)
         return found
 
@@ -96,6 +104,17 @@ async def arerank(engine: Engine, call: RerankCall, place: Place | None = None) 
         ranked = await engine.arerank(call, course.by)
         course.take(ranked.receipt)
         return ranked
+
+
+def _nothing(error: InputError) -> Found:
+    """Return that nothing was found, if that is what the error says.
+
+    Raises:
+        InputError: it says something else.
+    """
+    if NO_PASSAGE in str(error):
+        return Found(())
+    raise error
 
 
 @dataclass(slots=True)

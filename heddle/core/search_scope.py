@@ -11,6 +11,9 @@ PAIRS_MAX: Final = 64
 CHARS_MAX: Final = 512
 WHERE_PAIRS_MAX: Final = 10_000  # a filter names documents, of which there are many
 
+NO_PASSAGE: Final = "where: no passage has"
+"""Begins the error of a search whose `where` fits nothing: engines report words alone."""
+
 Metadata = tuple[tuple[str, str], ...]
 """Pairs of a key and one of its values, sorted, each once."""
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import Cancelled, ConfigError, InputError
 from heddle.core.passages import Passage
-from heddle.core.search_scope import SearchScope
+from heddle.core.search_scope import NO_PASSAGE, SearchScope
 from heddle.corpus import document_table, meta_table, scope_query, vector_table, word_search
 from heddle.corpus.checks.chunk_check import find_damaged
 from heddle.corpus.checks.corpus_check import CorpusCheck, check_corpus
@@ -216,7 +216,7 @@ class CorpusStore:
         with self._database.read() as connection:
             found = scope_query.chunk_ids(connection, scope)
         if scope.where and found is not None and not len(found):
-            raise InputError(f"where: no passage has {scope}")
+            raise InputError(f"{NO_PASSAGE} {scope}")
         return found
 
     def has_any(self, scope: SearchScope) -> bool:

@@ -19,7 +19,8 @@ from heddle.adapters.haystack import (
     HeddleRetriever,
     HeddleTextEmbedder,
 )
-from heddle.adapters.values import ChatReply, ToolRequest
+from heddle.adapters.values import ChatReply, Found, SearchCall, ToolRequest
+from heddle.app.requests.call_identity import CallIdentity
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.tasks import Priority
 from tests.helpers.scripted_engine import ScriptedEngine
@@ -98,6 +99,25 @@ def test_passages_become_documents_and_keep_their_place():
     assert (call.topk, call.hybrid, call.where) == (1, True, {"lang": "en"})
     assert (document.id, document.meta["title"]) == ("1", "mill")
     assert json.dumps(document.meta)
+
+
+class Refusing(ScriptedEngine):
+    """An engine that refuses each search."""
+
+    words = ""
+
+    def search(self, call: SearchCall, by: CallIdentity | None = None) -> Found:
+        raise InputError(self.words)
+
+
+def test_a_filter_that_fits_nothing_finds_nothing():
+    engine = Refusing()
+    engine.words = "where: no passage has lang=en"
+    assert HeddleRetriever(engine).run("mill") == {"documents": []}
+    assert asyncio.run(HeddleRetriever(engine).run_async("mill")) == {"documents": []}
+    engine.words = "topk must be an integer"
+    with pytest.raises(InputError, match="topk must be"):
+        HeddleRetriever(engine).run("mill")
 
 
 def test_documents_are_ranked_and_cut():
