@@ -92,7 +92,8 @@ class InProcess:
 
     async def asearch(self, call: SearchCall, by: CallIdentity | None = None) -> Found:
         """Find passages."""
-        return _found(await self._submit_aside(self._searching(call), by))
+        handle = await self._submit_aside(self._searching(call), by)
+        return _found(await handle)
 
     def embed(self, call: EmbedCall, by: CallIdentity | None = None) -> Embedded:
         """Embed texts."""
@@ -113,7 +114,8 @@ class InProcess:
 
     async def arerank(self, call: RerankCall, by: CallIdentity | None = None) -> Ranked:
         """Rank texts."""
-        return self._ranked(await self._submit_aside(self._ranking(call), by))
+        handle = await self._submit_aside(self._ranking(call), by)
+        return self._ranked(await handle)
 
     def cancel_run(self, run: str) -> None:
         """Ask for the end of all requests of a run, those of threads that wait included."""

@@ -165,16 +165,20 @@ def test_components_by_themselves(engine: Any, inline_server: Server):
     texts = ["the harbour board builds", "the keeper lights the lamp"]
     documents = HeddleDocumentEmbedder(engine).run([Document(content=text) for text in texts])
     rows = inline_server.embed(texts, role="passage").values.tolist()
-    assert [one.embedding for one in documents["documents"]] == rows
+    for one, row in zip(documents["documents"], rows, strict=True):
+        assert one.embedding == pytest.approx(row, abs=1e-5)
+    assert documents["meta"]["usage"]["total_tokens"] > 0
     embedded = HeddleTextEmbedder(engine).run(QUESTION)
-    assert embedded["embedding"] == inline_server.embed([QUESTION], role="query").values[0].tolist()
-    assert embedded["meta"]["usage"]["total_tokens"] > 0
+    [row] = inline_server.embed([QUESTION], role="query").values.tolist()
+    assert embedded["embedding"] == pytest.approx(row, abs=1e-5)
     found = HeddleRetriever(engine, top_k=2).run(QUESTION)["documents"]
     passages = inline_server.search(QUESTION, topk=2).passages
     assert [int(one.id) for one in found] == [one.chunk_id for one in passages]
-    assert HeddleRetriever(engine).run(
-        "lamp", filters={"field": "meta.lang", "operator": "==", "value": "none"}
-    ) == {"documents": []}
+    assert asyncio.run(HeddleRetriever(engine, top_k=2).run_async(QUESTION))["documents"] == found
+    ranked = asyncio.run(HeddleRanker(engine, top_k=1).run_async(QUESTION, found))["documents"]
+    assert ranked == HeddleRanker(engine, top_k=1).run(QUESTION, found)["documents"]
+    nowhere = {"field": "meta.lang", "operator": "==", "value": "none"}
+    assert HeddleRetriever(engine).run("lamp", filters=nowhere) == {"documents": []}
 
 
 def test_what_the_engine_refuses_is_haystack_s_error_with_its_cause(engine: Any):
