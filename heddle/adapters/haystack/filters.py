@@ -50,7 +50,7 @@ def _pairs(condition: object) -> list[tuple[str, object]]:
     value = condition.get("value")
     if operator == "in" and not isinstance(value, list | tuple | set | frozenset):
         raise InputError(f"{FIELD}: operator 'in' needs a list of values", param=FIELD)
-    held = list(value) if operator == "in" and value is not None else value  # type: ignore[call-overload]
+    held = list(value) if operator == "in" and value is not None else value
     return [(str(condition["field"]).removeprefix(PREFIX), held)]
 
 
