@@ -7,6 +7,8 @@ from types import MethodType
 from typing import Any, Final
 
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.indices.prompt_helper import ChatPromptHelper, PromptHelper
+from llama_index.core.llms.llm import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import BaseSynthesizer
@@ -23,6 +25,7 @@ from heddle.workflow.ragraph import DEFAULT_TOPK
 MODEL: Final = "model"
 RETRIEVER: Final = "retriever"
 RANKER: Final = "ranker"
+WRITING: Final = ("max_tokens", "temperature", "top_p", "seed", "stop", "system_prompt")
 OPTIONS: Final = (MODEL, RETRIEVER, RANKER)
 SYNTHESIZER: Final = "synthesizer"
 PROMPT: Final = "prompt"  # no step of an engine: its text is what is prefilled
@@ -121,16 +124,25 @@ def _synthesizer(
 ) -> BaseSynthesizer:
     if not wanted or isinstance(own._llm, HeddleLLM):
         return own
-    llm = wanted
-    if wanted is True:
-        size = own._llm.metadata.context_window
-        llm = HeddleLLM(engine=engine(), context_window=size)
+    llm = _writing_as(own._llm, engine()) if wanted is True else _checked(wanted, HeddleLLM, MODEL)
     made = copy(own)
-    made._llm = _checked(llm, HeddleLLM, MODEL)
+    made._llm = llm
+    if wanted is not True:  # which may have another context
+        made._prompt_helper = PromptHelper.from_llm_metadata(llm.metadata)
+        made._chat_prompt_helper = ChatPromptHelper.from_llm_metadata(llm.metadata)
     for name, value in vars(own).items():  # methods that it keeps are its own, with its own LLM
         if isinstance(value, MethodType) and value.__self__ is own:
             setattr(made, name, MethodType(value.__func__, made))
     return made
+
+
+def _writing_as(own: LLM, engine: Engine) -> HeddleLLM:
+    """Return an LLM of the engine that writes as another was to, as far as its fields say."""
+    others = getattr(own, "additional_kwargs", None) or {}
+    given = {name: getattr(own, name, None) for name in WRITING}
+    known = {name: others.get(name) if one is None else one for name, one in given.items()}
+    asked = {name: one for name, one in known.items() if one is not None}
+    return HeddleLLM(engine=engine, context_window=own.metadata.context_window, **asked)
 
 
 def _postprocessor(

@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("llama_index.core", reason="the client llama-index-core is not installed")
+pytest.importorskip(
+    "llama_index.llms.openai_like", reason="the client llama-index is not installed"
+)
 
 from llama_index.core import Document, SimpleKeywordTableIndex
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor import LLMRerank, SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.llms.openai_like import OpenAILike
 
 import heddle
 from heddle.adapters.llamaindex import (
@@ -51,6 +54,19 @@ def test_a_query_s_parts_call_at_their_place_and_the_rest_are_tools():
     assert "Ann Reed" not in str(plain.query("own words?"))
     assert str(asyncio.run(wrapped.aquery("Who?"))) == str(response)
     assert len(wrapped.receipts) == 2
+
+
+def test_heddle_writes_as_the_model_in_whose_place_it_stands():
+    engine = ScriptedEngine()
+    given = OpenAILike(
+        model="m", temperature=0.0, max_tokens=7, additional_kwargs={"seed": 3}, context_window=900
+    )
+    index = SimpleKeywordTableIndex.from_documents([Document(text="own words")], llm=MockLLM())
+    wrapped = heddle.wrap(index.as_query_engine(llm=given), engine, model=True)
+    wrapped.query("own words?")
+    [(call, _)] = engine.calls
+    assert (call.max_tokens, call.temperature, call.seed) == (7, 0.0, 3)
+    assert wrapped._response_synthesizer._llm.metadata.context_window == 900
 
 
 def test_a_streamed_response_is_of_its_run_and_ends_it():
