@@ -15,6 +15,7 @@ import pytest
 from tests.helpers.command import Command
 from tests.helpers.server_state import eventually
 from tests.helpers.tiny_server import index_documents
+from tests.unit.corpus.parsing.pdfs import pdf
 
 openai = pytest.importorskip("openai", reason="the client openai is not installed")
 
@@ -188,6 +189,29 @@ def test_bad_files_are_refused_by_name(served: Served):
     assert "new" not in [store.name for store in client.vector_stores.list()]
 
 
+def test_a_file_is_put_into_the_corpus_itself(served: Served):
+    def put(name: str, content: bytes, **query: str) -> httpx.Response:
+        url = f"{served.url}/v1/documents/file"
+        return httpx.post(url, files={"file": (name, content)}, params=query, timeout=60)
+
+    paper = pdf("The lock at Moss is kept by Ingrid.", "It opens at six.")
+    done = put("locks.pdf", paper).json()
+    assert (done["documents"], done["outcomes"]) == (1, {"added": 1})
+    assert put("locks.pdf", paper).json()["outcomes"] == {"unchanged": 1}
+    ask = {"query": "Who keeps the lock at Moss?", "topk": 1}
+    [passage] = httpx.post(f"{served.url}/v1/search", json=ask, timeout=60).json()["passages"]
+    assert (passage["document_id"], passage["place"]["page"]) == ("locks.pdf", 1)
+    assert put("notes.md", b"# Rope\nMade of hemp.", tenant="ann").json()["documents"] == 1
+    for name, content, words in (
+        ("bad.pdf", b"%PDF-1.7 and no more", "bad.pdf: "),
+        ("run.exe", b"MZ", "is of no type that is read"),
+        ("../a.md", b"# A", "is a path"),
+    ):
+        refused = put(name, content)
+        assert (refused.status_code, words in refused.text) == (400, True), refused.text
+        assert "heddle-file-" not in refused.text
+
+
 def test_a_server_that_is_killed_goes_on_where_it_stopped(
     documents: Path, tmp_path_factory: pytest.TempPathFactory
 ):
@@ -221,6 +245,7 @@ def test_a_server_without_allow_changes_only_reads(corpus: Path, inline_server):
     with TestClient(create_app(inline_server, {}), base_url="http://127.0.0.1") as client:
         assert client.get("/v1/vector_stores").json()["data"] == []
         for method, path in (
+            ("POST", "/v1/documents/file"),
             ("POST", "/v1/files"),
             ("DELETE", "/v1/files/file-1"),
             ("POST", "/v1/vector_stores"),

@@ -19,9 +19,10 @@ export interface ServerEvent {
 
 const EVENT_CHARS_MAX = 64 << 20; // beyond it the server is not ours
 
+// A form's type is the browser's to say: its boundary stands there.
 function headers(body: unknown): HeadersInit {
   return {
-    ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+    ...(body === undefined || body instanceof FormData ? {} : { "Content-Type": "application/json" }),
     ...(key() ? { Authorization: `Bearer ${key()}` } : {}),
   };
 }
@@ -39,7 +40,7 @@ async function send(
       headers: headers(body),
       cache: "no-store",
       credentials: "omit",
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(body === undefined ? {} : { body: body instanceof FormData ? body : JSON.stringify(body) }),
       ...(signal ? { signal } : {}),
     });
   } catch (error) {

@@ -135,6 +135,12 @@ export interface Listed {
   chunks: number;
 }
 
+/** What putting a file in did: how many of its documents were added, changed or unchanged. */
+export interface FileChange {
+  documents: number;
+  outcomes: Record<string, number>;
+}
+
 export interface DocumentPage {
   documents: Listed[];
   next: string | null;

@@ -13,6 +13,7 @@ from heddle.core.errors import InputError, WorkflowError
 from heddle.server.keys.access import own_tenant
 from heddle.server.page.document_list import PARAMETERS, DocumentQuery
 from heddle.server.page.explained import explained
+from heddle.server.page.file_door import add_file_door
 from heddle.server.page.files import add_files
 from heddle.server.page.live import live_json
 from heddle.server.wire import Json, encode_json
@@ -41,6 +42,7 @@ def add_page(
         takes_changes: whether clients may put and delete documents.
     """
     add_files(app)
+    add_file_door(app, server, takes_changes=takes_changes)
 
     @app.get("/v1/documents", response_model=None, openapi_extra={"parameters": PARAMETERS})
     async def documents(request: Request) -> Response:

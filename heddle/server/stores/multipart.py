@@ -29,15 +29,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
-    """A file that has come whole, with its name and its purpose."""
+    """A file that has come whole, with its name and its purpose; "" = it has none."""
 
     name: str
     purpose: str
     content: bytes
 
 
-async def read_file(request: Request) -> SentFile:
+async def read_file(request: Request, *, needs_purpose: bool = True) -> SentFile:
     """Read and check a form with a file.
+
+    Args:
+        request: its body is the form.
+        needs_purpose: whether the form has to say what the file is for.
 
     Raises:
         HTTPException: it is no form (415), larger than is taken (413, at the first byte too many),
@@ -63,7 +67,7 @@ async def read_file(request: Request) -> SentFile:
         raise InputError(f"body: this is no multipart/form-data: {error}") from error
     except ClientDisconnect as error:
         raise Cancelled("the client went away") from error
-    return form.file()
+    return form.file(needs_purpose=needs_purpose)
 
 
 def checked_name(given: str) -> str:
@@ -114,7 +118,7 @@ class _Form:
             "on_end": self._on_end,
         }
 
-    def file(self) -> SentFile:
+    def file(self, *, needs_purpose: bool) -> SentFile:
         """Return the file.
 
         Raises:
@@ -134,7 +138,7 @@ class _Form:
         if ignored:
             log.info("fields that are not known are ignored: %s", ", ".join(map(repr, ignored)))
         purpose = bytes(self.fields.get("purpose", b"")).decode("utf-8", "replace")
-        if purpose not in PURPOSES:
+        if purpose not in PURPOSES and (needs_purpose or purpose):
             raise InputError(f"purpose must be one of {', '.join(PURPOSES)}, got {purpose!r:.40}")
         return SentFile(name, purpose, bytes(self.content))
 

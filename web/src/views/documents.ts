@@ -3,13 +3,12 @@
 import { get, post, remove } from "../api";
 import { button, el, field, foreign, table } from "../dom";
 import { passageList } from "../passages";
-import type { DocumentPage, Listed, Passage } from "../replies";
+import type { DocumentPage, FileChange, Listed, Passage } from "../replies";
 import { errorLine, section, statusLine, wordsOf, type View } from "../view";
 import { bytes, count } from "../words";
 
 const FILES_MAX = 100; // at once: each waits for its embeddings
-const BODY_BYTES_MAX = 1 << 20; // of a request, as the server has it
-const OVERHEAD_BYTES = 4096; // of the body beside the text
+const FILE_BYTES_MAX = 32 << 20; // as the server has it
 
 export function documentsView(): View {
   const own = section("documents", "Documents");
@@ -111,11 +110,16 @@ export function documentsView(): View {
   }
 
   async function put(file: File): Promise<string> {
-    const text = await textOf(file);
-    const body = { id: file.name, title: file.name, text, tenant: tenant.value.trim() };
-    const done = await post<{ outcome: string }>("/v1/documents", body);
+    if (file.size > FILE_BYTES_MAX) {
+      throw new Error(`has ${bytes(file.size)}; a server takes files of up to 32 MiB. Use heddle index.`);
+    }
+    const form = new FormData();
+    form.append("file", file);
+    const named = tenant.value.trim();
+    const query = named ? `?${new URLSearchParams({ tenant: named })}` : "";
+    const done = await post<FileChange>(`/v1/documents/file${query}`, form);
     await load(null);
-    return done.outcome;
+    return outcomeOf(done);
   }
 
   return {
@@ -129,19 +133,11 @@ export function documentsView(): View {
   };
 }
 
-/** Reads a text file; throws with words that say what to do where it can't be taken. */
-async function textOf(file: File): Promise<string> {
-  if (file.size > BODY_BYTES_MAX - OVERHEAD_BYTES) {
-    throw new Error(`has ${bytes(file.size)}; a server takes texts of up to 1 MiB. Use heddle index.`);
-  }
-  const content = new Uint8Array(await file.arrayBuffer());
-  try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(content);
-    if (!text.includes("\0")) return text;
-  } catch {
-    // No UTF-8: the same words.
-  }
-  throw new Error("is no text in UTF-8. PDF, DOCX and the like can't be put in here yet. Use heddle index.");
+function outcomeOf(done: FileChange): string {
+  const outcomes = Object.entries(done.outcomes);
+  if (done.documents === 1) return outcomes.map(([outcome]) => outcome).join();
+  const counts = outcomes.map(([outcome, times]) => `${times} ${outcome}`).join(", ");
+  return `${count(done.documents, "document")}: ${counts}`;
 }
 
 function isSure(one: Listed): Promise<boolean> {
@@ -174,7 +170,7 @@ function dropZone(put: (file: File) => Promise<string>): HTMLElement[] {
   const zone = el(
     "div",
     { class: "drop" },
-    field("Put text files in", files, "Choose them, or drop them here. Text and Markdown in UTF-8, up to 1 MiB each."),
+    field("Put files in", files, "Choose them, or drop them here: text, Markdown, HTML, PDF, DOCX, PPTX, EPUB, CSV, JSONL; up to 32 MiB each."),
     bar,
     status,
     outcomes,

@@ -1,0 +1,101 @@
+"""POST /v1/documents/file: a file of any type that `heddle index` reads, put into the corpus."""
+
+import asyncio
+from functools import partial
+from typing import Any, Final
+
+from fastapi import Depends, FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from heddle.app.indexing.documents import corpus_of
+from heddle.app.indexing.file_documents import FileChange, put_file
+from heddle.app.server import Server
+from heddle.server.stores.desk import NO_CHANGES, Desk
+from heddle.server.stores.multipart import read_file
+from heddle.server.wire import Json, encode_json
+
+SENT_AT_ONCE: Final = 4  # files that are held in memory
+READ_AT_ONCE: Final = 1  # a parser may take gigabytes
+_SENT: Final[dict[str, Any]] = {
+    "parameters": [
+        {
+            "name": "tenant",
+            "in": "query",
+            "schema": {"type": "string"},
+            "description": "whose documents they are; none = everybody's, or the key's tenant",
+        }
+    ],
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "description": "A form with a file.",
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "the file, with its name",
+                        }
+                    },
+                }
+            }
+        },
+    },
+}
+
+
+def add_file_door(app: FastAPI, server: Server, *, takes_changes: bool) -> None:
+    """Add the route to an application.
+
+    Args:
+        app: takes it.
+        server: has the corpus.
+        takes_changes: whether clients may put documents.
+    """
+    may_send, may_read = asyncio.Semaphore(SENT_AT_ONCE), asyncio.Semaphore(READ_AT_ONCE)
+    desk = Desk(server, None)
+
+    def check() -> None:
+        if not takes_changes:
+            raise HTTPException(403, NO_CHANGES)
+
+    @app.post(
+        "/v1/documents/file",
+        response_model=None,
+        dependencies=[Depends(check)],
+        openapi_extra=_SENT,
+    )
+    async def put(request: Request) -> Response:
+        """Put a file's documents into the corpus, and wait until searches find them.
+
+        A form with the part `file`, of at most 32 MiB, of a type that `heddle index` reads, PDF
+        among them. The server must be started with `--allow-changes`. A document's id is the
+        file's name, unless the file gives it one. The reply has the number of `documents`,
+        their `outcomes`, the counts of their chunks, and the corpus's `revision`.
+        """
+        tenant = desk.tenant(request)
+        async with may_send:
+            sent = await read_file(request, needs_purpose=False)
+            async with may_read:
+                chunking = await asyncio.to_thread(server.chunking)
+                change = await asyncio.to_thread(
+                    partial(put_file, tenant=tenant, chunking=chunking),
+                    server,
+                    corpus_of(server.store),
+                    sent.name,
+                    sent.content,
+                )
+        return Response(encode_json(_change_json(change)), media_type="application/json")
+
+
+def _change_json(change: FileChange) -> Json:
+    return {
+        "documents": change.outcomes.total(),
+        "outcomes": {outcome.value: count for outcome, count in change.outcomes.items()},
+        **change.embedded._asdict(),
+        "revision": change.revision,
+    }
