@@ -10,10 +10,14 @@ from benchmarks.client_calls import (
     langchain_calls,
     litellm_calls,
     llama_index_calls,
+    open_webui_calls,
     openai_calls,
     smolagents_calls,
 )
 from benchmarks.client_calls.call import Client
+
+# Open WebUI has no client of its own: its calls are made by httpx, and declared when imported.
+assert open_webui_calls.CLIENT is httpx_calls.CLIENT
 
 # They would call their makers, which takes time where there is no network.
 for variable, value in (

@@ -46,25 +46,9 @@ def a_stream_ends_with_done(servers: Servers) -> None:
 
 
 @CLIENT.call
-def what_open_webui_sends(servers: Servers) -> None:
-    import httpx
-
-    names = [one["id"] for one in httpx.get(f"{servers.quoting}/models").json()["data"]]
-    assert "corpus" in names
-    body = {
-        "stream": True,
-        "model": "corpus",
-        "messages": [{"role": "user", "content": QUESTION}],
-        "params": {},
-        "features": {"web_search": False},
-        "session_id": "s",
-        "chat_id": "c",
-        "id": "i",
-        "background_tasks": {"title_generation": True},
-        "stream_options": {"include_usage": True},
-        "heddle": {"inline_sources": True},
-    }
-    text = post(servers.quoting, CHAT, body).text
+def sources_stand_in_a_streamed_text_on_demand(servers: Servers) -> None:
+    body = {"model": "corpus", "messages": MESSAGES, "stream": True}
+    text = post(servers.quoting, CHAT, {**body, "heddle": {"inline_sources": True}}).text
     assert ANSWER in text
     assert "**Sources**" in text
 
