@@ -2,10 +2,11 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from heddle.core.errors import (
     TOO_LONG,
@@ -67,8 +68,13 @@ STATUS_CODES: Final[dict[int, str]] = {
 
 
 def encode_json(value: Json) -> bytes:
-    """Return a value as UTF-8; enums as their values."""
+    """Return a value as UTF-8; enums as their values, dataclasses as objects."""
     return _ENCODER.encode(value).encode()
+
+
+def encode_text(text: str) -> bytes:
+    """Return a text as JSON has it, in UTF-8."""
+    return _ENCODER.encode(text).encode()
 
 
 def answer_json(answer: Answer, *, timeline: bool = False) -> Json:
@@ -78,7 +84,7 @@ def answer_json(answer: Answer, *, timeline: bool = False) -> Json:
         "quotes": [quotation_json(quotation) for quotation in answer.quotes],
         "nearest": [quotation_json(quotation) for quotation in answer.nearest],
         "passages": [passage_json(passage) for passage in answer.passages],
-        "receipt": asdict(answer.receipt),
+        "receipt": answer.receipt,
         **({"timeline": timeline_json(answer.receipt)} if timeline else {}),
     }
 
@@ -87,7 +93,7 @@ def search_json(answer: Answer) -> Json:
     """Return what a search found, without the text that it hasn't."""
     return {
         "passages": [passage_json(passage) for passage in answer.passages],
-        "receipt": asdict(answer.receipt),
+        "receipt": answer.receipt,
     }
 
 
@@ -187,7 +193,14 @@ def retry_headers(wait_s: float) -> dict[str, str]:
 def _plain(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
+    if is_dataclass(value):
+        return {name: getattr(value, name) for name in _names(type(value))}
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a class of dataclasses
+    return tuple(one.name for one in fields(kind))
 
 
 # Made once: json.dumps makes one for each call, and each token of a stream is a call.

@@ -15,6 +15,7 @@ from heddle.core.results import FinishReason
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed
 from heddle.runtime.receipt import Receipt
 from heddle.server.openai.sources import annotations, heddle_json, sources_block, sources_of
+from heddle.server.openai.text_frames import TextFrames
 from heddle.server.wire import Json, encode_json, error_json
 
 DONE: Final = b"data: [DONE]\n\n"
@@ -53,6 +54,7 @@ class Reply:
     has_usage_chunk: bool = False
     _id: str = field(init=False)
     _created: int = field(init=False)
+    _text_frames: TextFrames | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self._id = self.shape.value[2] + uuid.uuid4().hex
@@ -113,7 +115,9 @@ class Reply:
         return "tool_calls" if self.text.calls else finish_reason(answer)
 
     def _text_chunk(self, text: str) -> bytes:
-        return self._chunk({"content": text})
+        if self._text_frames is None:  # each token of a stream is one
+            self._text_frames = TextFrames.like(lambda sample: self._chunk({"content": sample}))
+        return self._text_frames.frame(text)
 
     def _chunk(self, delta: Json, reason: str | None = None, answer: Answer | None = None) -> bytes:
         choice: Json = {"index": 0, "finish_reason": reason, "logprobs": None}

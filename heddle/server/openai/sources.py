@@ -5,7 +5,7 @@ OpenAI's client keeps `annotations` and unknown objects; chat interfaces show th
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
@@ -74,7 +74,7 @@ def heddle_json(answer: Answer, workflow: str, ignored: Sequence[str]) -> Json:
         "quotes": [quotation_json(quotation) for quotation in answer.quotes],
         "nearest": [quotation_json(quotation) for quotation in answer.nearest],
         "ignored": list(ignored),
-        "receipt": asdict(answer.receipt),
+        "receipt": answer.receipt,
     }
 
 
