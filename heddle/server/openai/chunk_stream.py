@@ -6,7 +6,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from heddle.runtime.events import RequestEvent, RequestFailed
-from heddle.runtime.handle import Handle
+from heddle.runtime.handle import ENDS, Handle
 from heddle.server.event_stream import cancelled_with_client
 from heddle.server.openai.reply import Reply
 
@@ -38,7 +38,7 @@ class ChunkStream(Response):
         Raises:
             HeddleError: the request failed before its first token.
         """
-        has_begun = False
+        has_begun, last = False, b""
         async with cancelled_with_client(self._handle, receive):
             async for event in self._handle:
                 self._on_event(event)
@@ -50,8 +50,11 @@ class ChunkStream(Response):
                 if not has_begun:
                     await self._begin(send)
                     has_begun = True
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+                if isinstance(event, ENDS):
+                    last = body
+                else:
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": last})
 
     async def _begin(self, send: Send) -> None:
         headers = self.raw_headers
