@@ -1,13 +1,16 @@
 """Heddle's HTTP front before a fake LLM: `create_app` as `heddle serve` has it, without a runtime.
 
 The LLM's thread stands for the runtime's: requests are handed over to it, and tokens come from it.
+As in the runtime, one turn of its loop hands over all tokens that are due.
 """
 
 import asyncio
 import sys
 from collections.abc import Mapping
+from heapq import heappop, heappush
+from itertools import count
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from benchmarks.contenders.pace import WORD, Pace
 from benchmarks.contenders.uvicorn_process import serve_app
@@ -18,12 +21,26 @@ from heddle.core.results import FinishReason
 from heddle.core.tasks import Optimizations
 from heddle.runtime.events import Answer, TokenDelta
 from heddle.runtime.handle import Handle
+from heddle.runtime.loop_waker import shared_wakes
 from heddle.runtime.receipt import ReceiptDraft
 from heddle.server.bounded_connection import BoundedConnection
 from heddle.server.http import create_app
 from heddle.workflow.workflow import Workflow
 
 MODEL = "fake"
+
+
+class DueToken(NamedTuple):
+    """The next token of an answer, and when it comes, by the loop's clock [s].
+
+    They are in the order in which they come; `answer` tells those of one moment apart.
+    """
+
+    moment_s: float
+    answer: int
+    started_s: float
+    number: int
+    handle: Handle
 
 
 class PacedServer:
@@ -38,6 +55,9 @@ class PacedServer:
     def __init__(self, pace: Pace) -> None:
         self.pace = pace
         self.thread = RuntimeThread("fake-llm")
+        self._answers = count()
+        self._due: list[DueToken] = []  # a heap
+        self._timer: asyncio.TimerHandle | None = None
         receipt = ReceiptDraft(prompt_tokens=16, generated_tokens=pace.tokens)
         self.answer = Answer(
             pace.text,
@@ -53,21 +73,36 @@ class PacedServer:
         return self.thread.call(self._begin)
 
     def _begin(self) -> Handle:
-        handle = Handle(lambda: None)
-        self._schedule(handle, asyncio.get_running_loop().time(), 0)
+        handle, started_s = Handle(lambda: None), self.thread.event_loop.time()
+        moment_s = started_s + self.pace.moment_s(0)
+        heappush(self._due, DueToken(moment_s, next(self._answers), started_s, 0, handle))
+        self._arm()
         return handle
 
-    def _schedule(self, handle: Handle, started_s: float, number: int) -> None:
-        """Have token `number` written at its moment; moments are counted from the start."""
-        moment_s = started_s + self.pace.moment_s(number)
-        self.thread.event_loop.call_at(moment_s, self._write, handle, started_s, number)
+    def _arm(self) -> None:
+        """Have the next turn come when its first token is due."""
+        if self._timer is not None:
+            self._timer.cancel()
+        first = self._due[0] if self._due else None
+        loop = self.thread.event_loop
+        self._timer = None if first is None else loop.call_at(first.moment_s, self._turn)
 
-    def _write(self, handle: Handle, started_s: float, number: int) -> None:
-        handle.push(TokenDelta("answer", WORD))
-        if number + 1 < self.pace.tokens:
-            self._schedule(handle, started_s, number + 1)
+    def _turn(self) -> None:
+        now_s = self.thread.event_loop.time()
+        with shared_wakes():
+            while self._due and self._due[0].moment_s <= now_s:
+                self._write(heappop(self._due))
+        self._arm()
+
+    def _write(self, token: DueToken) -> None:
+        """Write a token; moments are counted from the start of its answer."""
+        token.handle.push(TokenDelta("answer", WORD))
+        number = token.number + 1
+        if number < self.pace.tokens:
+            moment_s = token.started_s + self.pace.moment_s(number)
+            heappush(self._due, token._replace(moment_s=moment_s, number=number))
         else:
-            handle.push(self.answer)
+            token.handle.push(self.answer)
 
 
 def main() -> None:

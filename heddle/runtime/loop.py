@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from heddle.core.errors import Cancelled, InternalError
 from heddle.core.ports import Clock
+from heddle.runtime.loop_waker import shared_wakes
 from heddle.runtime.runtime import Runtime
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,8 @@ class RuntimeLoop:
         if self.is_closed:
             return
         try:
-            wake_at_s = self.runtime.cycle(self.clock.now_s())
+            with shared_wakes():
+                wake_at_s = self.runtime.cycle(self.clock.now_s())
         except Exception as error:
             # No request may wait for its deadline because of a bug in the runtime itself.
             log.exception("a scheduling cycle broke an invariant")

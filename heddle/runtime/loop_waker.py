@@ -1,16 +1,19 @@
 """Wakes what waits on another thread's event loop: many waiters with one write to its pipe."""
 
 import asyncio
+import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
 
 class LoopWaker:
     """Completes futures of one event loop, from any thread.
 
-    Waking a loop writes to its pipe, which costs more than all else that an event costs. Futures
-    that are completed before the loop has had its turn share that write: a step that gives each
-    of 32 streams a token wakes their loop once.
+    Waking a loop writes to its pipe, and then two threads want Python's lock: both cost more than
+    all else that an event costs. So futures that are completed before the loop has had its turn
+    share a wake, and within `shared_wakes` the loop is woken once all of them are completed.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -28,14 +31,48 @@ class LoopWaker:
             return
         self._waiting.append(changed)
         # Set after the future is in: the loop clears it before it looks for futures.
-        if not self._is_due and not self._loop.is_closed():
-            self._is_due = True
+        if self._is_due:
+            return
+        self._is_due = True
+        if _shared.wakers is None:
+            self.rouse()
+        else:
+            _shared.wakers.append(self)
+
+    def rouse(self) -> None:
+        """Have the loop complete what waits; it does nothing where the loop is closed."""
+        if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._complete_all)
 
     def _complete_all(self) -> None:
         self._is_due = False
         while self._waiting:
             _complete(self._waiting.popleft())
+
+
+class _Shared(threading.local):
+    """The loops that a thread is to wake at the end of a `shared_wakes`; None = it is in none."""
+
+    wakers: list[LoopWaker] | None = None
+
+
+_shared = _Shared()
+
+
+@contextmanager
+def shared_wakes() -> Iterator[None]:
+    """Wake each loop once, at the end, however many of its futures this thread completes.
+
+    A step that gives each of 32 streams a token so wakes their loop when all tokens are there.
+    """
+    assert _shared.wakers is None, "wakes are shared by one block at a time"
+    _shared.wakers = wakers = []
+    try:
+        yield
+    finally:
+        _shared.wakers = None
+        for waker in wakers:
+            waker.rouse()
 
 
 def _complete(changed: "asyncio.Future[None]") -> None:

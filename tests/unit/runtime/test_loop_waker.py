@@ -3,7 +3,9 @@
 import asyncio
 import threading
 
-from heddle.runtime.loop_waker import waker_of
+import pytest
+
+from heddle.runtime.loop_waker import shared_wakes, waker_of
 
 
 def in_a_thread(work) -> None:
@@ -33,6 +35,36 @@ def test_many_futures_are_completed_with_one_write_to_the_loop() -> None:
         return wakes
 
     assert asyncio.run(run()) == 2
+
+
+def test_wakes_may_be_shared_until_all_futures_are_completed() -> None:
+    async def run() -> list[str]:
+        loop, seen = asyncio.get_running_loop(), []
+        waker, waiting = waker_of(loop), [loop.create_future() for _ in range(3)]
+        call_soon = loop.call_soon_threadsafe
+
+        def noted(*work, **how):
+            seen.append("woken")
+            return call_soon(*work, **how)
+
+        loop.call_soon_threadsafe = noted  # type: ignore[method-assign]
+
+        def step() -> None:
+            with shared_wakes():
+                for one in waiting:
+                    waker.wake(one)
+                seen.append("all are")
+                raise ZeroDivisionError
+
+        def failing() -> None:
+            with pytest.raises(ZeroDivisionError):
+                step()
+
+        in_a_thread(failing)
+        await asyncio.gather(*waiting)
+        return seen
+
+    assert asyncio.run(run()) == ["all are", "woken"]
 
 
 def test_on_the_loops_own_thread_a_future_is_completed_at_once() -> None:
