@@ -32,6 +32,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.prompts.constraint import Constraint
 from heddle.core.results import FinishReason, Generated, Prefilled
 from heddle.core.system_text import SystemText
+from heddle.core.tasks import Optimizations
 from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 
@@ -113,6 +114,7 @@ class _Bench:
             driver.send(
                 PrimitiveKind.PREFILLING,
                 PrefillPayload(self._tokenizer.encode_prompt(_parts(task))),
+                Optimizations.EXACT,  # the second time a prompt is read from the prefix cache
             )
             for task in group
         ]
