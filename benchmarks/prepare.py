@@ -2,7 +2,8 @@
 
 These are the baselines' environment, the graphs of other libraries over the wiki index, an index of
 a million synthetic vectors, one of codes as a corpus saves it, the heavy corpora of `workflows` and
-its store of chunk KV (4,096 chunks, by far the longest part), and the medical passages.
+its store of chunk KV (4,096 chunks, by far the longest part), the searches that `speculation`
+replays, and the medical passages.
 
 Everything lands in the cache ($HEDDLE_CACHE, else the user's cache folder), keyed by the hash of
 its ingredients. Stopped and run again, it goes on. With --quick: only the small index.
@@ -11,7 +12,7 @@ its ingredients. Stopped and run again, it goes on. With --quick: only the small
 import resource
 import time
 
-from benchmarks import index_growth, ivf_modes, locality, substage, workflows
+from benchmarks import index_growth, ivf_modes, locality, speculation, substage, workflows
 from benchmarks.support.baselines import baselines_python
 from benchmarks.support.wiki_index import wiki_index
 
@@ -26,6 +27,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     ivf_modes.prepare(quick)
     substage.prepare(quick, seed)
     workflows.prepare(quick, seed)
+    speculation.prepare(quick, seed)
     if not quick:
         locality.prepare()
         index_growth.prepare(seed)

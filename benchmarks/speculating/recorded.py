@@ -39,7 +39,7 @@ class Recording:
     """Searches of one index, each in the order of its own lists, nearest first.
 
     Entry i of a search came among its best `HITS` when list `at[i]` was scanned. `starts[q]` is the
-    first entry of search q. `tokens` are the lengths of passages for the reader, by id.
+    first entry of search q. `tokens` are the lengths of their passages for the reader, by id.
 
     Shapes: starts [n + 1], at [m], labels [m], tokens [passages] int64; distances [m] float32.
     """
@@ -71,7 +71,7 @@ def recording(wiki: WikiIndex, vectors: int, seed: int) -> Recording:
     if not path.is_file():
         found = _recorded(heavy_index(wiki, vectors, seed) / INDEX, text_vectors(asked))
         part = path.with_name("part.npz")
-        np.savez(part, tokens=_tokens(wiki.directory), **found)
+        np.savez(part, tokens=_tokens(wiki.directory, found["labels"]), **found)
         part.replace(path)
     kept = np.load(path)
     return Recording(lists_of(vectors), **{name: kept[name] for name in kept.files})
@@ -85,12 +85,15 @@ def _recorded(path: Path, queries: NDArray[np.float32]) -> dict[str, NDArray[np.
     return HitScan(index, queries, lists_max, HITS).changes(partial(print, flush=True))
 
 
-def _tokens(directory: Path) -> NDArray[np.int64]:
-    """Return how many tokens of the reader each passage has, by its id; 0 = there is none."""
+def _tokens(directory: Path, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many tokens of the reader each passage among `labels` has, by its id; 0 = others.
+
+    Others are never found, and counting them all would take longer than the scan.
+    """
     tokenizer = PromptTokenizer.from_directory(model_directory("reader"))
+    ids = np.unique(labels)
+    tokens = np.zeros(int(ids.max()) + 1, np.int64)
     with CorpusStore.open(directory) as store:
-        ids = np.concatenate([batch.chunk_ids for batch in store.vectors()])
-        tokens = np.zeros(int(ids.max()) + 1, np.int64)
         for passage in store.passages(ids.tolist()):
             tokens[passage.chunk_id] = len(tokenizer.encode_slot(passage.render()))
     return tokens
