@@ -20,8 +20,12 @@ the two rivals hold at both loads: the smaller bound is the headline. `win_rate`
 guesses, `wasted_share` of all tokens that it computed. Bars: 1.1, 1.0, 1.0, 1.0.
 """
 
+import itertools
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from typing import Final
 
 from benchmarks.coscheduling.asks import Ask, blocks_of
@@ -51,7 +55,7 @@ class Size:
     saturating: int
 
 
-FULL: Final = Size(4_000_000, 120, 8, 60, 120)
+FULL: Final = Size(4_000_000, 120, 24, 60, 120)
 QUICK: Final = Size(40_000, 20, 2, 5, 10)
 
 
@@ -92,6 +96,14 @@ class Cell:
         """All latencies [s]."""
         return [seconds for block in self.latencies_s for seconds in block]
 
+    def line(self) -> str:
+        """Return the cell in one line."""
+        return (
+            f"{self.policy:<28} at {self.load}: p50 {median(self.every_s):.3f} s, "
+            f"p99 {p99(self.every_s):.3f} s, {self.won} of {self.guesses} guesses won, "
+            f"{self.tokens_written_ahead} tokens written ahead, {self.tokens_wasted} wasted"
+        )
+
 
 def run(quick: bool, seed: int) -> dict[str, object]:
     """Serve all policies at both loads on virtual time."""
@@ -99,7 +111,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     found = recorded(quick, seed)
     bench = Bench(found, _questions(), size, seed)
     print(f"capacity of off: {bench.capacity_per_s:.2f}/s", flush=True)
-    cells = {policy.name: [bench.cell(policy, load) for load in LOADS] for policy in _policies()}
+    cells = served(bench, _policies())
     best = {
         rival: min(settings, key=lambda name: sum(median(c.every_s) for c in cells[name]))
         for rival, settings in (
@@ -134,22 +146,40 @@ def recorded(quick: bool, seed: int) -> Recording:
     return recording(wiki_index(quick), (QUICK if quick else FULL).vectors, seed)
 
 
-class Bench:
-    """One recording under each policy: the same asks, engines and draws.
+def served(bench: "Bench", policies: Sequence[Policy]) -> dict[str, list[Cell]]:
+    """Serve every policy at every load, each in a process of its own, as many at once as cores.
 
-    Raises: InternalError: a policy has changed an answer.
+    Raises:
+        InternalError: a policy has changed an answer.
     """
+    found: dict[str, list[Cell]] = {policy.name: [] for policy in policies}
+    expected: dict[float, list[str]] = {}  # texts at each load, as off wrote them: it comes first
+    pairs = list(itertools.product(policies, LOADS))
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as processes:
+        for (policy, load), (cell, texts) in zip(
+            pairs, processes.map(bench.cell, *zip(*pairs, strict=True)), strict=True
+        ):
+            print(cell.line(), flush=True)
+            before = expected.setdefault(load, texts)
+            changed = sum(a != b for a, b in zip(texts, before, strict=True))
+            if changed:
+                raise InternalError(f"{policy.name} changed {changed} answers at load {load}")
+            found[policy.name].append(cell)
+    return found
+
+
+class Bench:
+    """One recording under each policy: the same asks, engines and draws."""
 
     def __init__(self, found: Recording, questions: Sequence[str], size: Size, seed: int) -> None:
         self._found, self._questions, self._size, self._seed = found, questions, size, seed
-        self._texts: dict[float, list[str]] = {}  # of each load, as off wrote them
         (asks,) = self._asks(size.saturating, 1, 0.0, 2)
         in_flight = min(IN_FLIGHT, size.saturating // 2)
         ended = server_of(found, OFF, seed).serve_in_turn(virtual(asks), in_flight)
         self.capacity_per_s = throughput_per_s([one.ended_s for one in ended])
 
-    def cell(self, policy: Policy, load: float) -> Cell:
-        """Serve the blocks of a load under a policy."""
+    def cell(self, policy: Policy, load: float) -> tuple[Cell, list[str]]:
+        """Serve the blocks of a load under a policy; return the cell, and all answers."""
         rate_per_s, size = load * self.capacity_per_s, self._size
         server = server_of(self._found, policy, self._seed)
         for asks in self._asks(size.warm, 1, rate_per_s, 4):
@@ -158,27 +188,13 @@ class Bench:
             server.serve(virtual(asks))
             for asks in self._asks(size.asks, size.blocks, rate_per_s, 3)
         ]
-        self._compare(policy, load, [served.text for block in blocks for served in block])
-        cell = Cell.of(policy.name, load, blocks)
-        print(
-            f"{policy.name:<28} at {load}: p50 {median(cell.every_s):.3f} s, "
-            f"p99 {p99(cell.every_s):.3f} s, {cell.won} of {cell.guesses} guesses won, "
-            f"{cell.tokens_written_ahead} tokens written ahead, {cell.tokens_wasted} wasted",
-            flush=True,
-        )
-        return cell
+        texts = [served.text for block in blocks for served in block]
+        return Cell.of(policy.name, load, blocks), texts
 
     def _asks(self, count: int, blocks: int, rate_per_s: float, draw: int) -> list[list[Ask]]:
         nprobes = self._found.nprobes
         seed = self._seed + draw
         return blocks_of(self._questions, count, blocks, rate_per_s, seed, nprobes)
-
-    def _compare(self, policy: Policy, load: float, texts: list[str]) -> None:
-        """Compare answers with those of off, which comes first."""
-        expected = self._texts.setdefault(load, texts)
-        changed = sum(a != b for a, b in zip(texts, expected, strict=True))
-        if changed:
-            raise InternalError(f"{policy.name} changed {changed} answers at load {load}")
 
 
 def _questions() -> list[str]:
