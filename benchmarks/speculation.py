@@ -12,7 +12,8 @@ Policies: *off*; *heddle*, in which the guard decides; *unguarded*, which guesse
 stride; *ragcache*, like RAGCache: dynamic speculative pipelining while the engine's queue is short.
 All run on the same engines, orders and idle rule: guesses run in the background. The two of others
 run at the best of four settings each, by their p50 over both loads. Loads are of the capacity of
-off. A warm-up comes first, and is not counted.
+off. A warm-up comes first, and is not counted. Searches are recorded once, in about a minute of a
+core, and kept; `heddle bench prepare` does that, too. Nothing depends on how busy the machine is.
 
 x_* are the other's p50 over heddle's, above 1 = heddle is faster; `_low95` is the lower bound of a
 paired bootstrap over the blocks. `x_off_03` is at load 0.3, `x_off_08_low95` at 0.8; the bars over
