@@ -12,6 +12,9 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 #define KEYS 96 /* whose scores are kept at once; with the rest they fit into 32 KiB */
 #define LINE 16 /* numbers of a cache line */
@@ -50,11 +53,16 @@ struct rows {
 
 INLINE floats all(float number) { return number - (floats){0}; }
 
-/* The larger of both; `b` where `b` is NaN. A loop: compilers know better instructions than masks. */
+/* The larger of both; `b` where either is NaN. A loop, which compilers turn into one instruction, but
+   for AVX-512: there GCC 12 takes the vectors apart, and attention was 2.8 times slower. */
 INLINE floats larger(floats a, floats b) {
+#if LANES == 16 && defined __AVX512F__
+    return (floats)_mm512_max_ps((__m512)a, (__m512)b);
+#else
     floats most;
     for (int i = 0; i < LANES; i++) most[i] = a[i] > b[i] ? a[i] : b[i];
     return most;
+#endif
 }
 
 /* 2^x for x <= 0, to 3e-7 of it. */
