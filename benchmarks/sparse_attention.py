@@ -35,7 +35,7 @@ from heddle.core.errors import InputError
 from heddle.engines.llm.attention import triton_rows
 from heddle.engines.llm.attention.choice import COMPILED, TORCH, TRITON
 from heddle.engines.llm.attention.compiled_kernel import find_row_kernel
-from heddle.engines.llm.attention.compiled_rows import RowAttention
+from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.context import AttentionContext, attend
 from heddle.engines.llm.attention.gathered_keys import GatheredKeys
 from heddle.engines.llm.attention.key_rotation import PairRotation
@@ -266,8 +266,8 @@ class _Bench:
             context = replace(context, ragged=plan_ragged(rows, store, query.shape[0], still))
         elif way == COMPILED:
             kernel = find_row_kernel().kernel
-            compiled = {i: RowAttention.of(row, kernel, still) for i, row in enumerate(rows)}
-            context = replace(context, compiled=compiled)
+            assert kernel is not None, "rows are only compiled where there is a kernel"
+            context = replace(context, compiled=CompiledRows.of(rows, kernel, still))
         else:
             shared = {i: row for i, row in enumerate(rows) if row.shared}
             context = replace(

@@ -1,4 +1,7 @@
-"""The compiled kernel behind `compiled_rows` and `token_store`: built once, by the machine."""
+"""The compiled kernel behind `compiled_rows`, `token_store` and `layer_steps`.
+
+Built once by the machine, for each number type.
+"""
 
 import ctypes
 import functools
@@ -11,17 +14,38 @@ from heddle.engines.llm.attention.kernel_library import load_library
 
 SOURCE: Final = Path(__file__).with_name("compiled_kernel.c")
 HEAD_DIM_MAX: Final = 256
-# Queries of a row that the kernel computes at once. For fewer, torch's attention computes only
-# those that there are: up to three times faster for 2 queries whose keys lie in one place.
+VECTOR_MAX: Final = 16  # floats of the widest vectors
+# Queries of a row that the kernel for float32 computes at once. For fewer, torch's attention
+# computes only those that there are: up to three times faster for 2 whose keys lie in one place.
 TILE_QUERIES: Final = 32
 FLAGS: Final = (
     *("-O3", "-march=native", "-ffp-contract=fast", "-std=gnu11", "-shared", "-fPIC"),
-    *(f"-DQUERIES={TILE_QUERIES}", f"-DHEAD_DIM_MAX={HEAD_DIM_MAX}"),
+    f"-DHEAD_DIM_MAX={HEAD_DIM_MAX}",
 )
+# Heads of a row that decodes, sharing a KV head, for which the kernel for float32 reads keys once.
+FEW_HEADS: Final = 8
+FLOAT32_FLAGS: Final = (f"-DQUERIES={TILE_QUERIES}", f"-DFEW={FEW_HEADS}")
+# More queries share the values that are transposed; few of them take as many columns as they need.
+BFLOAT16_FLAGS: Final = ("-DQUERIES=64", "-DBFLOAT16")
 
 
-class Work(ctypes.Structure):
-    """What the threads of a team work on: `struct rows` of the C source, field by field."""
+class RowWork(ctypes.Structure):
+    """Where the queries and keys of one row are: `struct row` of the C source, field by field."""
+
+    _fields_ = (
+        ("first", ctypes.c_int64),
+        ("queries", ctypes.c_int64),
+        ("last_seen", ctypes.c_void_p),
+        ("groups", ctypes.c_int64),
+        ("starts", ctypes.c_void_p),
+        ("slots", ctypes.c_void_p),
+        ("places", ctypes.c_void_p),
+        ("factors", ctypes.c_void_p),
+    )
+
+
+class LayerWork(ctypes.Structure):
+    """What the threads of a team work on: `struct layer` of the C source."""
 
     _fields_ = (
         ("query", ctypes.c_void_p),
@@ -30,16 +54,11 @@ class Work(ctypes.Structure):
         ("keys", ctypes.c_void_p),
         ("values", ctypes.c_void_p),
         ("pool_head", ctypes.c_int64),
-        ("last_seen", ctypes.c_void_p),
-        ("groups", ctypes.c_int64),
-        ("starts", ctypes.c_void_p),
-        ("slots", ctypes.c_void_p),
-        ("places", ctypes.c_void_p),
-        ("factors", ctypes.c_void_p),
         ("out", ctypes.c_void_p),
+        ("rows", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
         ("heads", ctypes.c_int64),
         ("kv_heads", ctypes.c_int64),
-        ("queries", ctypes.c_int64),
         ("head_dim", ctypes.c_int64),
         ("scaling", ctypes.c_float),
         ("next_task", ctypes.c_int64),
@@ -65,6 +84,48 @@ class NewTokens(ctypes.Structure):
     )
 
 
+class Norms(ctypes.Structure):
+    """States that are added to and normed: `struct norms` of the C source."""
+
+    _fields_ = (
+        ("states", ctypes.c_void_p),
+        ("added", ctypes.c_void_p),
+        ("weight", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("tokens", ctypes.c_int64),
+        ("size", ctypes.c_int64),
+        ("least", ctypes.c_float),
+        ("next_task", ctypes.c_int64),
+    )
+
+
+class Gates(ctypes.Structure):
+    """Both halves of a gated MLP: `struct gates` of the C source."""
+
+    _fields_ = (
+        ("joined", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("tokens", ctypes.c_int64),
+        ("size", ctypes.c_int64),
+        ("next_task", ctypes.c_int64),
+    )
+
+
+class Product(ctypes.Structure):
+    """A product of few rows with packed weights: `struct product` of the C source."""
+
+    _fields_ = (
+        ("rows", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("inputs", ctypes.c_int64),
+        ("outputs", ctypes.c_int64),
+        ("next_task", ctypes.c_int64),
+    )
+
+
 class RowKernel(NamedTuple):
     """The kernel and the threads that run it: torch's own team, whose threads wait for work anyway.
 
@@ -73,41 +134,78 @@ class RowKernel(NamedTuple):
 
     attend_rows: ctypes.c_void_p
     store_tokens: ctypes.c_void_p
+    norm_tokens: ctypes.c_void_p
+    gate_tokens: ctypes.c_void_p
     run_on_team: Callable[[ctypes.c_void_p, object, int, int], None]
+    multiply_few: ctypes.c_void_p | None = None  # in bfloat16 alone
 
-    def run(self, work: Work, threads: int) -> None:
+    def run(self, work: LayerWork, threads: int) -> None:
         """Compute what `work` describes. Mutates: its `out`."""
-        work.next_task = 0
-        self.run_on_team(self.attend_rows, ctypes.byref(work), threads, 0)
+        self._run(self.attend_rows, work, threads)
 
     def store(self, tokens: NewTokens, threads: int) -> None:
         """Rotate new queries and keys, and store keys and values. Mutates: `query` and the pool."""
-        tokens.next_task = 0
-        self.run_on_team(self.store_tokens, ctypes.byref(tokens), threads, 0)
+        self._run(self.store_tokens, tokens, threads)
+
+    def norm(self, norms: Norms, threads: int) -> None:
+        """Add what a layer gave to states, and norm them. Mutates: `states` and `out`."""
+        self._run(self.norm_tokens, norms, threads)
+
+    def gate(self, gates: Gates, threads: int) -> None:
+        """Multiply the second half by the first one's SiLU. Mutates: `out`."""
+        self._run(self.gate_tokens, gates, threads)
+
+    def multiply(self, product: Product, threads: int) -> None:
+        """Multiply few rows with packed weights. Mutates: its `out`."""
+        assert self.multiply_few is not None, "only the kernel for bfloat16 multiplies"
+        self._run(self.multiply_few, product, threads)
+
+    def _run(
+        self,
+        function: ctypes.c_void_p,
+        work: LayerWork | NewTokens | Norms | Gates | Product,
+        threads: int,
+    ) -> None:
+        work.next_task = 0
+        self.run_on_team(function, ctypes.byref(work), threads, 0)
 
 
 class FoundKernel(NamedTuple):
-    """The kernel, or why there is none."""
+    """The kernel, or why there is none; no reason: it isn't meant for this."""
 
     kernel: RowKernel | None
     problem: str = ""
 
 
 @functools.cache
-def find_row_kernel() -> FoundKernel:
-    """Return the kernel, compiled now if it hasn't been on this machine; ready within seconds."""
+def find_row_kernel(*, in_bfloat16: bool = False) -> FoundKernel:
+    """Return the kernel, compiled now if it hasn't been on this machine; ready within seconds.
+
+    In bfloat16 it is for CPUs with AMX alone: others compute in float32 several times faster.
+    """
+    if in_bfloat16 and not has_amx():
+        return FoundKernel(None)
+    flags = (*FLAGS, *(BFLOAT16_FLAGS if in_bfloat16 else FLOAT32_FLAGS))
     try:
-        library = load_library(SOURCE, FLAGS)
+        library = load_library(SOURCE, flags)
         team = ctypes.CDLL(str(_torch_openmp())).GOMP_parallel
     except subprocess.SubprocessError as error:
         return FoundKernel(None, f"its C source doesn't compile: {_reason(error)}")
     except (OSError, AttributeError) as error:
         return FoundKernel(None, str(error))
-    attend, store = (
-        ctypes.cast(function, ctypes.c_void_p)
-        for function in (library.attend_rows, library.store_tokens)
-    )
-    return FoundKernel(RowKernel(attend, store, team))
+    if not library.can_run():
+        return FoundKernel(None, "the system doesn't let this process use AMX")
+    names = ("attend_rows", "store_tokens", "norm_tokens", "gate_tokens")
+    attend, store, norm, gate = (ctypes.cast(library[name], ctypes.c_void_p) for name in names)
+    multiply = ctypes.cast(library.multiply_few, ctypes.c_void_p) if in_bfloat16 else None
+    return FoundKernel(RowKernel(attend, store, norm, gate, team, multiply))
+
+
+def has_amx() -> bool:
+    """Whether the CPU multiplies matrices of bfloat16 in hardware."""
+    import torch
+
+    return bool(torch.cpu._is_amx_tile_supported())
 
 
 def _torch_openmp() -> Path:

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-import torch
 from torch import Tensor, nn
 
 from heddle.engines.llm.attention.compiled_kernel import RowKernel
-from heddle.engines.llm.attention.compiled_rows import RowAttention
+from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.gathered_keys import GatheredKeys
 from heddle.engines.llm.attention.key_rotation import KeyRotation
 from heddle.engines.llm.attention.meters import Meter
@@ -30,10 +29,9 @@ class AttentionContext:
     `decodes` are the first rows, if they are computed together, `rows` the others; `blocks` are the
     parts in which each of these computes its queries, `gathered` the keys of those that read pages
     of others, and `meters` watch some: both by the row's index there. `rotation` moves stored keys
-    by a distance. Without any row, keys and values are stored and that is all. Rows in `compiled`
-    read all keys where they lie and have neither blocks nor gathered keys. With `ragged`, one
-    kernel computes all rows: there are no `decodes` and no `blocks` then. `kernel` is the compiled
-    one, where there is one.
+    by a distance. Without any row, keys and values are stored and that is all. Rows without blocks
+    are `compiled`, which read all keys where they lie. With `ragged`, one kernel computes all rows:
+    there are no `decodes` and no `blocks` then. `kernel` is the compiled one, where there is one.
     """
 
     store: PageStore
@@ -44,7 +42,7 @@ class AttentionContext:
     rotation: KeyRotation
     meters: Mapping[int, Meter] = field(default_factory=dict)
     gathered: Mapping[int, GatheredKeys] = field(default_factory=dict)
-    compiled: Mapping[int, RowAttention] = field(default_factory=dict)
+    compiled: CompiledRows | None = None
     ragged: RaggedPlan | None = None
     runs: tuple[SlotRun, ...] = ()
     kernel: RowKernel | None = None
@@ -60,7 +58,7 @@ class AttentionContext:
     def only_measured(self) -> "AttentionContext":
         """Return the context of a layer whose output is not needed: rows are only measured."""
         blocks = ((),) * len(self.rows)
-        return replace(self, decodes=None, blocks=blocks, compiled={}, ragged=None)
+        return replace(self, decodes=None, blocks=blocks, compiled=None, ragged=None)
 
     def without_checked(self, tokens: int) -> "AttentionContext":
         """Return the context of the first `tokens`: without the rows that are only checked."""
@@ -74,6 +72,7 @@ class AttentionContext:
             runs=(),
             rows=rows,
             blocks=self.blocks[:count],
+            compiled=None if self.compiled is None else self.compiled.before(tokens),
             ragged=ragged,
         )
 
@@ -125,19 +124,26 @@ def attend_stored(rows: AttentionContext, layer: int, query: Tensor, scaling: fl
         meter.see(layer, query[:, row.query_start : row.query_stop], scaling)
     if rows.ragged is not None:
         return attend_ragged(rows.ragged, rows.store, layer, query, scaling)
-    parts = []
+    decodes = None
     if rows.decodes is not None:
         first = query[:, : len(rows.decodes.rows)]
-        parts.append(attend_decodes(rows.decodes, rows.store, layer, first, scaling))
+        decodes = attend_decodes(rows.decodes, rows.store, layer, first, scaling)
+        if not rows.rows:
+            return decodes
+    heads, tokens, head_dim = query.shape
+    out = query.new_empty(tokens, heads, head_dim)
+    if rows.compiled is not None:
+        rows.compiled.attend(rows.store, layer, query, scaling, out)
+    elif not any(rows.blocks):
+        out.zero_()
+    if decodes is not None:
+        out[: len(decodes)] = decodes
     for index, (row, blocks) in enumerate(zip(rows.rows, rows.blocks, strict=True)):
-        own = query[:, row.query_start : row.query_stop]
-        if index in rows.compiled:
-            parts.append(rows.compiled[index].attend(rows.store, layer, own, scaling))
-        elif blocks:
-            parts.append(attend_blocks(own, _read(rows, layer, index), blocks, scaling))
-    if not parts:
-        return torch.zeros_like(query).transpose(0, 1)
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+        if blocks:
+            queries = slice(row.query_start, row.query_stop)
+            keys = _read(rows, layer, index)
+            out[queries] = attend_blocks(query[:, queries], keys, blocks, scaling)
+    return out
 
 
 def _write(rows: AttentionContext, layer: int, key: Tensor, value: Tensor) -> None:

@@ -48,6 +48,8 @@ def c_compiler() -> str | None:
 def load_library(source: Path, flags: Sequence[str]) -> ctypes.CDLL:
     """Return a C source's library, compiled now if it hasn't been on this machine.
 
+    What the source includes lies beside it.
+
     Raises:
         OSError: there is no compiler, or no room for the library.
         subprocess.SubprocessError: the source doesn't compile.
@@ -56,7 +58,8 @@ def load_library(source: Path, flags: Sequence[str]) -> ctypes.CDLL:
     if compiler is None:
         raise OSError("there is no C compiler: install gcc or clang, or set CC")
     command = (*shlex.split(compiler), *flags, str(source))
-    made_of = (source.read_text(), *command[:-1], platform.machine(), _cpu_features())
+    texts = [path.read_text() for path in (source, *sorted(source.parent.glob("*.h")))]
+    made_of = (*texts, *command[:-1], platform.machine(), _cpu_features())
     digest = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
     name = f"row-attention-{digest}.so"
     folder, problem = _kept_folder(cache_root() / FOLDER)

@@ -87,9 +87,11 @@ class PairRotation:
     """
 
     def __init__(self, core: Any) -> None:  # noqa: ANN401 - transformers' class
-        self._frequencies: Tensor = core.rotary_emb.inv_freq
+        self._frequencies: Tensor = core.rotary_emb.inv_freq.float()
         self._exact_frequencies = self._frequencies.double()
         self._size = torch.tensor(float(getattr(core.rotary_emb, "attention_scaling", 1.0)))
+        none = torch.view_as_real(self.factors(torch.zeros(1, dtype=torch.long)))
+        self.no_rotation = none.flatten(1)  # [1, head_dim], as the compiled kernel wants factors
 
     def embeddings(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
         """Return one complex number for each pair. Shapes: [1, t, head_dim / 2] complex64."""
@@ -101,7 +103,11 @@ class PairRotation:
         if tokens == 0:
             out.copy_(keys)
             return
-        torch.mul(as_pairs(keys.float()), self.factors(torch.tensor([tokens])), out=as_pairs(out))
+        factors = self.factors(torch.tensor([tokens]))
+        if out.dtype is torch.float32:
+            torch.mul(as_pairs(keys.float()), factors, out=as_pairs(out))
+        else:
+            out.copy_(rotated(keys, factors))
 
     def rotator(self, distances: Tensor) -> Rotator:
         """Return what rotates keys each by its own distance. Shapes: see `KeyRotation`."""
@@ -109,7 +115,10 @@ class PairRotation:
         factors = self.factors(few)[index]
 
         def rotate(keys: Tensor) -> None:
-            as_pairs(keys).mul_(factors)
+            if keys.dtype is torch.float32:
+                as_pairs(keys).mul_(factors)
+            else:
+                keys.copy_(rotated(keys, factors))
 
         return rotate
 
@@ -126,3 +135,11 @@ class PairRotation:
 def as_pairs(states: Tensor) -> Tensor:
     """View float32 states as complex numbers. Shapes: [..., head_dim] to [..., head_dim / 2]."""
     return torch.view_as_complex(states.view(*states.shape[:-1], -1, 2))
+
+
+def rotated(states: Tensor, factors: Tensor) -> Tensor:
+    """Return states of any number type, rotated, in float32.
+
+    Shapes: states and result [..., head_dim]; factors [..., head_dim / 2] complex64.
+    """
+    return torch.view_as_real(as_pairs(states.float()) * factors).flatten(-2)

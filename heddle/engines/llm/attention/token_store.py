@@ -23,8 +23,8 @@ def store_tokens(
 
     Numbers that are rotated together lie side by side (ADR 10).
 
-    Shapes: slots [t] int64; joined [1, t, (heads + 2 kv_heads) head_dim] float32: queries, keys,
-    values; factors [1, t, head_dim / 2] complex64; result [heads, t, head_dim].
+    Shapes: slots [t] int64; joined [1, t, (heads + 2 kv_heads) head_dim]: queries, keys, values, in
+    the pool's number type; factors [1, t, head_dim / 2] complex64; result [heads, t, head_dim].
     Mutates: the layer's pool.
     """
     keys, values = store.keys[layer], store.values[layer]
@@ -32,7 +32,7 @@ def store_tokens(
     tokens = joined.shape[1]
     heads = joined.shape[2] // head_dim - 2 * kv_heads
     joined, factors = joined.contiguous(), factors.contiguous()
-    query = torch.empty(tokens, heads, head_dim)
+    query = joined.new_empty(tokens, heads, head_dim)
     work = NewTokens(
         joined=joined.data_ptr(),
         factors=factors.data_ptr(),

@@ -1,4 +1,4 @@
-"""Layers of the Llama family in fewer and longer operations, for float32 on a CPU. (ADR 10)"""
+"""Layers of the Llama family in fewer and longer operations, on a CPU. (ADR 10, ADR 45)"""
 
 import math
 from collections.abc import Callable
@@ -6,10 +6,13 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from transformers.activations import SiLUActivation
 
+from heddle.engines.llm.attention.compiled_kernel import RowKernel, has_amx
 from heddle.engines.llm.attention.context import AttentionContext, attend, attend_stored
-from heddle.engines.llm.attention.key_rotation import as_pairs
+from heddle.engines.llm.attention.key_rotation import rotated
 from heddle.engines.llm.attention.token_store import store_tokens
+from heddle.engines.llm.model.layer_steps import gate_states, norm_states
 
 FUSED_TYPES: Final = ("llama", "mistral", "qwen2", "qwen3")
 PAIRED: Final = "+pairs"  # says in a fingerprint that keys are stored as pairs
@@ -27,15 +30,26 @@ class FusedNorm(nn.Module):
         super().__init__()
         weight = norm.weight.detach() if weight is None else weight
         root = math.sqrt(len(weight))
-        self.weight = nn.Parameter(weight * root, requires_grad=False)
+        self.weight = nn.Parameter(weight.float() * root, requires_grad=False)
         self._least = torch.tensor(math.sqrt(norm.variance_epsilon) * root)
+        self._least_number = float(self._least)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Return the normed states. Shapes: [..., size]."""
-        norm = torch.linalg.vector_norm(hidden_states, dim=-1, keepdim=True)
+        norm = torch.linalg.vector_norm(hidden_states, dim=-1, keepdim=True, dtype=torch.float32)
         # x / sqrt(mean(x^2) + eps) is sqrt(size) x / sqrt(|x|^2 + size eps)
         normed: Tensor = (hidden_states / norm.hypot_(self._least)).mul_(self.weight)
-        return normed
+        return normed.to(hidden_states.dtype)
+
+    def sum_normed(
+        self, kernel: RowKernel | None, hidden_states: Tensor, added: Tensor | None
+    ) -> Tensor:
+        """Add to states what a layer gave, and return them normed. Mutates: hidden_states."""
+        if kernel is not None:
+            return norm_states(kernel, hidden_states, added, self.weight, self._least_number)
+        if added is not None:
+            hidden_states.add_(added)
+        return self.forward(hidden_states)
 
 
 class FusedAttention(nn.Module):
@@ -101,8 +115,7 @@ class FusedAttention(nn.Module):
         states = joined[:, :rotated_heads]
         if self.q_norm is not None and self.k_norm is not None:
             states = torch.cat((self.q_norm(states[:, :heads]), self.k_norm(states[:, heads:])), 1)
-        rotated = torch.view_as_real(as_pairs(states) * factors[0, :, None])
-        states = rotated.view(tokens, rotated_heads, self.head_dim).transpose(0, 1)
+        states = rotated(states, factors[0, :, None]).to(joined.dtype).transpose(0, 1)
         return states[:heads], states[heads:], joined[:, rotated_heads:].transpose(0, 1)
 
     def _pairs_of(self, rows: Tensor) -> Tensor:
@@ -123,11 +136,17 @@ class FusedMlp(nn.Module):
         self.gate_up_proj = _joined(_Weights.of(mlp.gate_proj), _Weights.of(mlp.up_proj))
         self.down_proj = mlp.down_proj
         self.act_fn = mlp.act_fn
+        self._is_silu = isinstance(mlp.act_fn, nn.SiLU | SiLUActivation)
 
-    def forward(self, hidden_states: Tensor) -> Tensor:
+    def forward(self, hidden_states: Tensor, kernel: RowKernel | None = None) -> Tensor:
         """Return the MLP's output. Shapes: [1, t, hidden]."""
-        gate, up = self.gate_up_proj.forward(hidden_states).chunk(2, dim=-1)
-        result: Tensor = self.down_proj.forward(self.act_fn.forward(gate).mul_(up))
+        joined = self.gate_up_proj.forward(hidden_states)
+        if kernel is not None and self._is_silu:
+            gated = gate_states(kernel, joined)
+        else:
+            gate, up = joined.chunk(2, dim=-1)
+            gated = self.act_fn.forward(gate).mul_(up)
+        result: Tensor = self.down_proj.forward(gated)
         return result
 
 
@@ -158,18 +177,22 @@ class FusedLayer(nn.Module):
 
         Shapes: hidden_states and result [1, t, hidden]; position_embeddings see `FusedAttention`.
         """
-        normed = self.input_layernorm.forward(hidden_states)
+        kernel = rows.kernel
+        normed = self.input_layernorm.sum_normed(kernel, hidden_states, None)
         attended, _ = self.self_attn.forward(normed, position_embeddings, rows)
-        hidden = attended.add_(hidden_states)
-        more = self.mlp.forward(self.post_attention_layernorm.forward(hidden))
-        return more.add_(hidden)
+        normed = self.post_attention_layernorm.sum_normed(kernel, attended, hidden_states)
+        return self.mlp.forward(normed, kernel).add_(attended)
 
 
 def can_fuse(model: Any) -> bool:  # noqa: ANN401 - transformers' class
-    """Whether the layers are of a kind that is known here, in float32 on a CPU."""
+    """Whether the layers are of a kind that is known here, on a CPU, in a dtype that it is fast in.
+
+    That is float32, and with AMX bfloat16.
+    """
     config = model.config
     attention = model.model.layers[0].self_attn
-    is_plain = config.model_type in FUSED_TYPES and model.dtype is torch.float32
+    is_fast = model.dtype is torch.float32 or (model.dtype is torch.bfloat16 and has_amx())
+    is_plain = config.model_type in FUSED_TYPES and is_fast
     turns_all = 2 * model.model.rotary_emb.inv_freq.numel() == attention.head_dim
     return bool(is_plain and turns_all and model.device.type == "cpu")
 

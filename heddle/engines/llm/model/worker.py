@@ -12,12 +12,14 @@ from transformers import AttentionInterface
 
 from heddle.engines.llm.attention.choice import COMPILED, TORCH, TRITON
 from heddle.engines.llm.attention.compiled_kernel import (
+    FEW_HEADS,
     HEAD_DIM_MAX,
     TILE_QUERIES,
+    VECTOR_MAX,
     FoundKernel,
     find_row_kernel,
 )
-from heddle.engines.llm.attention.compiled_rows import RowAttention
+from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.context import (
     ATTENTION_NAME,
     AttentionContext,
@@ -120,9 +122,9 @@ class TransformersWorker:
 
     def _attention_context(self, batch: StepBatch) -> AttentionContext:
         heads = self._core.config.num_attention_heads
-        decodes = (
-            None if self._has_kernel else decode_rows(batch.rows, self.store, heads, self._rotation)
-        )
+        decodes = None
+        if not (self._has_kernel or self._compiles_decodes):
+            decodes = decode_rows(batch.rows, self.store, heads, self._rotation)
         others = batch.rows[len(decodes.rows) if decodes else 0 :]
         meters = {
             index: meter_of(row, self.store, self._rotation) for index, row in enumerate(others)
@@ -130,19 +132,19 @@ class TransformersWorker:
         ragged: RaggedPlan | None = None
         blocks: tuple[tuple[QueryBlock, ...], ...] = ()
         gathered: dict[int, GatheredKeys] = {}
-        compiled: dict[int, RowAttention] = {}
+        compiled: CompiledRows | None = None
         if self._has_kernel:
             ragged = plan_ragged(batch.rows, self.store, heads, self._rotation)
         else:
-            compiled = self._compiled_rows(others)
+            compiled, indices = self._compiled_rows(others)
             blocks = tuple(
-                () if index in compiled else query_blocks(row, self._dtype, self._device)
+                () if index in indices else query_blocks(row, self._dtype, self._device)
                 for index, row in enumerate(others)
             )
             gathered = {
                 index: GatheredKeys.of(row, self.store, self._rotation)
                 for index, row in enumerate(others)
-                if row.shared and index not in compiled
+                if row.shared and index not in indices
             }
         return AttentionContext(
             store=self.store,
@@ -161,20 +163,42 @@ class TransformersWorker:
 
     def _find_compiled(self) -> FoundKernel:
         """Return the compiled kernel, where it is meant for this model."""
-        is_paired = isinstance(self._rotation, PairRotation)  # so is float32, on a CPU
+        is_paired = isinstance(self._rotation, PairRotation)  # so it is on a CPU
         if not is_paired or self.store.shape.head_dim > HEAD_DIM_MAX:
             return FoundKernel(None)
-        return find_row_kernel()
+        return find_row_kernel(in_bfloat16=self._dtype is torch.bfloat16)
 
-    def _compiled_rows(self, rows: Sequence[BatchRow]) -> dict[int, RowAttention]:
+    @property
+    def _is_compiled_alone(self) -> bool:
+        """Whether the compiled kernel computes any row: in bfloat16 few queries take little."""
+        return self._compiled.kernel is not None and self._dtype is torch.bfloat16
+
+    @property
+    def _compiles_decodes(self) -> bool:
+        """Whether the compiled kernel computes rows that decode, all of a step in one call."""
+        shape, heads = self.store.shape, self._core.config.num_attention_heads
+        are_few = heads // shape.kv_heads <= FEW_HEADS and shape.head_dim % VECTOR_MAX == 0
+        return self._compiled.kernel is not None and (are_few or self._is_compiled_alone)
+
+    def _compiled_rows(
+        self, rows: Sequence[BatchRow]
+    ) -> tuple[CompiledRows | None, frozenset[int]]:
+        """Return what the compiled kernel computes, and the indices of these rows."""
         kernel, rotation = self._compiled.kernel, self._rotation
         if kernel is None or not isinstance(rotation, PairRotation):
-            return {}
-        return {
-            index: RowAttention.of(row, kernel, rotation)
+            return None, frozenset()
+        indices = [
+            index
             for index, row in enumerate(rows)
-            if row.shared or row.queries >= TILE_QUERIES
-        }
+            if row.shared
+            or row.queries >= TILE_QUERIES
+            or (row.queries == 1 and self._compiles_decodes)
+            or self._is_compiled_alone
+        ]
+        if not indices:
+            return None, frozenset()
+        wanted = [rows[index] for index in indices]
+        return CompiledRows.of(wanted, kernel, rotation), frozenset(indices)
 
     def _through_layers(self, batch: StepBatch, context: AttentionContext) -> tuple[Tensor, Tensor]:
         """Compute a step; rows that are only checked leave after the first layers.
@@ -260,10 +284,11 @@ class TransformersWorker:
     def can_share(self) -> bool:
         """Whether its attention reads pages of others as fast as copies of them.
 
-        Timed in float32 on a CPU only.
+        Timed on a CPU only, and in bfloat16 by the compiled kernel alone.
         """
-        is_timed = self._device.type == "cpu" and self._dtype is torch.float32
-        return is_timed and not self._has_kernel
+        if self._device.type != "cpu" or self._has_kernel:
+            return False
+        return self._dtype is torch.float32 or self._is_compiled_alone
 
     @property
     def slowdowns(self) -> tuple[str, ...]:

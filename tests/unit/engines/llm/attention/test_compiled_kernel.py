@@ -200,14 +200,14 @@ def test_who_insists_on_it_gets_it(caplog):
 
 def test_a_model_that_it_does_not_suit_is_computed_by_torch(caplog):
     caplog.set_level("INFO", logger="heddle")
-    assemble("llm", 1, LlmSettings("unused"), tiny_model("llama").bfloat16(), "tiny", None)
+    assemble("llm", 1, LlmSettings("unused"), tiny_model("phi3"), "tiny", None)
     assert "attention is computed by torch" in caplog.text
 
 
 def test_who_insists_on_it_is_told_why_it_cannot_be(monkeypatch):
     with pytest.raises(ConfigError, match="it takes a model of the Llama family in float32"):
-        assembled(tiny_model("llama").bfloat16())
-    monkeypatch.setattr(worker, "find_row_kernel", lambda: FoundKernel(None, "no compiler"))
+        assembled(tiny_model("phi3"))
+    monkeypatch.setattr(worker, "find_row_kernel", lambda **_: FoundKernel(None, "no compiler"))
     with pytest.raises(ConfigError, match=r"can't run: .* no compiler; use auto"):
         assembled(tiny_model("llama"))
 
@@ -234,7 +234,7 @@ def test_without_it_torch_computes_the_same_and_the_receipt_says_so(monkeypatch)
     fuse_layers(model)
     logits, fused = served(model)
     assert not fused.fallbacks
-    monkeypatch.setattr(worker, "find_row_kernel", lambda: FoundKernel(None, "no compiler"))
+    monkeypatch.setattr(worker, "find_row_kernel", lambda **_: FoundKernel(None, "no compiler"))
     again, told = served(model)
     torch.testing.assert_close(again, logits, rtol=1e-4, atol=1e-4)
     assert told.fallbacks == ("the attention of prompts is computed by torch: no compiler",)

@@ -1,16 +1,17 @@
 """The compiled attention over keys anywhere in the pool, against one softmax over turned copies."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heddle.engines.llm.attention.compiled_kernel import find_row_kernel
-from heddle.engines.llm.attention.compiled_rows import RowAttention
+from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.gathered_keys import GatheredKeys
 from heddle.engines.llm.attention.key_rotation import PairRotation
 from heddle.engines.llm.step_batch import BatchRow
@@ -18,8 +19,19 @@ from heddle.kv.page_store import KvShape, PageStore
 from heddle.kv.rows import SharedKeys, runs_of
 
 SLOTS = 700
-KERNEL = find_row_kernel()
-pytestmark = pytest.mark.skipif(KERNEL.kernel is None, reason=f"no kernel here: {KERNEL.problem}")
+TOLERANCES = {
+    torch.float32: {"rtol": 1e-4, "atol": 2e-5},
+    torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2},
+}
+
+
+@pytest.fixture(params=TOLERANCES, ids=str)
+def dtype(request):
+    """Return a number type that there is a kernel for."""
+    kernel, problem = find_row_kernel(in_bfloat16=request.param is torch.bfloat16)
+    if kernel is None:
+        pytest.skip(f"no kernel here: {problem or 'the CPU has no AMX'}")
+    return request.param
 
 
 def rotation(head_dim):
@@ -27,8 +39,8 @@ def rotation(head_dim):
     return PairRotation(SimpleNamespace(rotary_emb=SimpleNamespace(inv_freq=frequencies)))
 
 
-def pool(kv_heads, head_dim):
-    store = PageStore(KvShape(2, kv_heads, head_dim, torch.float32), SLOTS, torch.device("cpu"))
+def pool(kv_heads, head_dim, dtype):
+    store = PageStore(KvShape(2, kv_heads, head_dim, dtype), SLOTS, torch.device("cpu"))
     for tensor in (*store.keys, *store.values):
         tensor.normal_()
     return store
@@ -54,37 +66,44 @@ def row(queries, chunks, seed=0, *, at_the_end=False):
 
 
 def expected(row, store, turning, query, scaling):
-    """Return the output over keys that are brought together, by torch."""
-    keys, values = GatheredKeys.of(row, store, turning).read(store, 1)
+    """Return the output over keys that are brought together, by torch in float32."""
+    exact = pool(store.shape.kv_heads, store.shape.head_dim, torch.float32)
+    exact.keys[1].copy_(store.keys[1])
+    exact.values[1].copy_(store.values[1])
+    keys, values = GatheredKeys.of(row, exact, turning).read(exact, 1)
     places = row.places
     if places is None:
         places = np.arange(row.context - row.queries, row.context)
     mask = torch.arange(row.context) <= torch.from_numpy(places)[:, None]
-    return F.scaled_dot_product_attention(
-        query, keys, values, attn_mask=mask, scale=scaling, enable_gqa=True
-    ).transpose(0, 1)
+    out = F.scaled_dot_product_attention(
+        query.float(), keys, values, attn_mask=mask, scale=scaling, enable_gqa=True
+    )
+    return out.transpose(0, 1).to(query.dtype)
 
 
 def attended(row, store, turning, query, scaling=0.3):
-    return RowAttention.of(row, KERNEL.kernel, turning).attend(store, 1, query, scaling)
+    kernel = find_row_kernel(in_bfloat16=query.dtype is torch.bfloat16).kernel
+    out = query.new_empty(query.transpose(0, 1).shape)
+    CompiledRows.of([row], kernel, turning).attend(store, 1, query, scaling, out)
+    return out
 
 
 def assert_right(row, store, turning, query, scaling=0.3):
     torch.testing.assert_close(
         attended(row, store, turning, query, scaling),
         expected(row, store, turning, query, scaling),
-        rtol=1e-4,
-        atol=2e-5,
+        **TOLERANCES[query.dtype],
     )
 
 
 @pytest.mark.parametrize("head_dim", [2, 6, 8, 10, 32, 64, 80, 96, 128, 256])
-@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (6, 2), (3, 1)])
-def test_it_is_one_softmax_over_turned_keys(head_dim, heads, kv_heads):
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (6, 2), (3, 1), (9, 1)])
+@pytest.mark.parametrize("queries", [1, 45])
+def test_it_is_one_softmax_over_turned_keys(queries, head_dim, heads, kv_heads, dtype):
     torch.manual_seed(0)
-    store, turning = pool(kv_heads, head_dim), rotation(head_dim)
-    asked = row(45, [(100, 7), (97, -300), (3, 0), (193, 7)])
-    query = torch.randn(heads, 45, head_dim)
+    store, turning = pool(kv_heads, head_dim, dtype), rotation(head_dim)
+    asked = row(queries, [(100, 7), (97, -300), (3, 0), (193, 7)])
+    query = torch.randn(heads, queries, head_dim, dtype=dtype)
     scaling = head_dim**-0.5
     assert_right(asked, store, turning, query, scaling)
 
@@ -95,12 +114,16 @@ def test_it_is_one_softmax_over_turned_keys(head_dim, heads, kv_heads):
     seed=st.integers(0, 9),
     at_the_end=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
-def test_any_queries_over_any_chunks(queries, chunks, seed, at_the_end):
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_any_queries_over_any_chunks(dtype, queries, chunks, seed, at_the_end):
     torch.manual_seed(seed)
-    store, turning = pool(2, 16), rotation(16)
+    store, turning = pool(2, 16, dtype), rotation(16)
     asked = row(queries, chunks, seed, at_the_end=at_the_end)
-    query = torch.randn(4, queries, 16)
+    query = torch.randn(4, queries, 16, dtype=dtype)
     assert_right(asked, store, turning, query)
 
 
@@ -110,19 +133,39 @@ def last_of(queries, context, slots):
 
 
 @pytest.mark.parametrize("tokens", [32, 33, 100, 300])
-def test_a_whole_prompt_is_causal(tokens):
+def test_a_whole_prompt_is_causal(tokens, dtype):
     torch.manual_seed(0)
-    store, turning = pool(2, 16), rotation(16)
+    store, turning = pool(2, 16, dtype), rotation(16)
     slots = np.random.default_rng(0).permutation(SLOTS)
-    assert_right(last_of(tokens, tokens, slots), store, turning, torch.randn(4, tokens, 16))
+    query = torch.randn(4, tokens, 16, dtype=dtype)
+    assert_right(last_of(tokens, tokens, slots), store, turning, query)
+
+
+def test_rows_of_a_step_are_computed_in_one_call(dtype):
+    torch.manual_seed(0)
+    store, turning = pool(2, 16, dtype), rotation(16)
+    rows = [row(1, [(50, 3)]), row(70, [(90, 5)], 1), row(2, [], 2)]
+    starts = np.cumsum([0, *(each.queries for each in rows)])
+    placed = [
+        replace(each, query_start=start, query_stop=start + each.queries)
+        for each, start in zip(rows, starts, strict=False)
+    ]
+    query = torch.randn(4, starts[-1], 16, dtype=dtype)
+    kernel = find_row_kernel(in_bfloat16=dtype is torch.bfloat16).kernel
+    out = query.new_empty(starts[-1], 4, 16)
+    CompiledRows.of(placed, kernel, turning).attend(store, 1, query, 0.3, out)
+    for each, start in zip(rows, starts, strict=False):
+        own = query[:, start : start + each.queries]
+        alone = attended(each, store, turning, own)
+        assert torch.equal(out[start : start + each.queries], alone)
 
 
 @pytest.mark.parametrize("first_value", [None, 0.0, 1e30])
-def test_what_is_computed_beside_a_query_changes_no_bit(first_value):
+def test_what_is_computed_beside_a_query_changes_no_bit(first_value, dtype):
     torch.manual_seed(0)
-    store, turning = pool(2, 16), rotation(16)
+    store, turning = pool(2, 16, dtype), rotation(16)
     slots = np.random.default_rng(0).permutation(SLOTS)
-    query = torch.randn(4, 300, 16)
+    query = torch.randn(4, 300, 16, dtype=dtype)
     if first_value is not None:
         store.values[1][:, slots[:77]] = 0.0  # then what is hidden must weigh nothing at all
         store.values[1][:, slots[77:]] = first_value
@@ -134,46 +177,51 @@ def test_what_is_computed_beside_a_query_changes_no_bit(first_value):
     assert torch.equal(torch.cat(in_parts), whole)
 
 
-def test_queries_may_lie_apart_in_memory():
-    store, turning = pool(2, 16), rotation(16)
+def test_queries_may_lie_apart_in_memory(dtype):
+    store, turning = pool(2, 16, dtype), rotation(16)
     asked = row(9, [(50, 3)])
-    packed = torch.randn(20, 4, 16)
+    packed = torch.randn(20, 4, 16, dtype=dtype)
     query = packed.transpose(0, 1)[:, 5:14]
     torch.testing.assert_close(
         attended(asked, store, turning, query), attended(asked, store, turning, query.contiguous())
     )
-    backwards = torch.randn(4, 16, 9).transpose(1, 2)
+    backwards = torch.randn(4, 16, 9, dtype=dtype).transpose(1, 2)
     assert_right(asked, store, turning, backwards)
 
 
-def test_scores_may_be_as_large_as_floats_are_exact():
-    store, turning = pool(2, 16), rotation(16)
+def test_scores_may_be_as_large_as_floats_are_exact(dtype):
+    store, turning = pool(2, 16, dtype), rotation(16)
     asked = row(9, [(50, 3)])
-    query = 1e4 * torch.randn(4, 9, 16)
+    query = 1e4 * torch.randn(4, 9, 16, dtype=dtype)
     out = attended(asked, store, turning, query)
-    torch.testing.assert_close(
-        out, expected(asked, store, turning, query, 0.3), rtol=1e-2, atol=1e-2
-    )
+    if dtype is torch.float32:
+        close = {"rtol": 1e-2, "atol": 1e-2}
+        torch.testing.assert_close(out, expected(asked, store, turning, query, 0.3), **close)
+    assert out.isfinite().all()
 
 
-def test_what_is_no_number_stays_none():
+def test_what_is_no_number_stays_none(dtype):
     """A step looks for such rows in its result: none may be smoothed over."""
-    store, turning = pool(2, 16), rotation(16)
+    store, turning = pool(2, 16, dtype), rotation(16)
     asked = row(9, [(50, 3)])
-    query = torch.randn(4, 9, 16)
+    query = torch.randn(4, 9, 16, dtype=dtype)
     query[1, 4, 7] = torch.nan
     out = attended(asked, store, turning, query)
     assert out[4, 1].isnan().all()
     assert out[:4].isfinite().all()
     assert out[5:].isfinite().all()
     store.keys[1][0, asked.key_table()[0][0]] = torch.inf
-    assert not attended(asked, store, turning, torch.randn(4, 9, 16))[:, 0].isfinite().all()
+    assert (
+        not attended(asked, store, turning, torch.randn(4, 9, 16, dtype=dtype))[:, 0]
+        .isfinite()
+        .all()
+    )
 
 
-def test_the_number_of_threads_changes_no_bit():
-    store, turning = pool(2, 16), rotation(16)
+def test_the_number_of_threads_changes_no_bit(dtype):
+    store, turning = pool(2, 16, dtype), rotation(16)
     asked = row(40, [(200, 3), (100, 9)])
-    query = torch.randn(4, 40, 16)
+    query = torch.randn(4, 40, 16, dtype=dtype)
     threads = torch.get_num_threads()
     found = []
     try:

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.engines.llm.model.fused_layers import can_fuse, fuse_layers
+from heddle.engines.llm.model.packed_linear import pack_linears
 from heddle.kv.kv_encoding import KvEncoding
 from tests.helpers.fused_serving import EVERYTHING, FusedServing, segments
 from tests.helpers.three_chunks import (
@@ -27,11 +29,22 @@ REORDERED = [CHUNKS[i] for i in (2, 0, 1)]
 ASKED = segments(PREFIX, REORDERED, QUESTION)
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(
+    scope="module",
+    params=[(family, fuses) for family in FAMILIES for fuses in (False, True)],
+    ids=lambda param: f"{param[0]}, fused" if param[1] else param[0],
+)
 def models(request):
-    """A model in bfloat16, and the same weights in float32."""
-    rounded = tiny_model(request.param).to(torch.bfloat16)
-    return rounded, copy.deepcopy(rounded).to(torch.float32)
+    """A model in bfloat16, as it is and with fused and packed layers, and the same in float32."""
+    family, fuses = request.param
+    rounded = tiny_model(family).to(torch.bfloat16)
+    exact = copy.deepcopy(rounded).to(torch.float32)
+    if fuses:
+        if not can_fuse(rounded):
+            pytest.skip("no family that is fused, or no AMX")
+        fuse_layers(rounded)
+        pack_linears(rounded)
+    return rounded, exact
 
 
 def test_full_attention_ratio_one_and_full_reuse_keep_to_bfloat16s_rounding(models):

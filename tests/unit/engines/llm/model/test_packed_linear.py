@@ -5,8 +5,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from heddle.engines.llm.attention.compiled_kernel import RowKernel, find_row_kernel, has_amx
+from heddle.engines.llm.model import packed_linear
 from heddle.engines.llm.model.packed_linear import (
+    FEW_ROWS_MAX,
     PACKED_ROWS_MAX,
+    BlockedLinear,
     PackedLinear,
     can_pack,
     pack_linears,
@@ -58,6 +62,31 @@ def test_a_head_that_shares_its_weight_with_the_embedding_still_does():
     torch.testing.assert_close(model.lm_head(before), F.linear(before, model.lm_head.weight))
 
 
-def test_only_float32_on_the_cpu_is_packed():
-    assert not can_pack(CPU, torch.bfloat16)
+@pytest.mark.skipif(not has_amx(), reason="the CPU has no AMX")
+@pytest.mark.parametrize("count", [0, 1, 2, 16, 17, FEW_ROWS_MAX, FEW_ROWS_MAX + 1, 300])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("inputs", "outputs"), [(24, 40), (64, 32), (96, 20), (576, 200)])
+@torch.no_grad()
+def test_blocked_weights_give_the_plain_layer_s_product(count, bias, inputs, outputs):
+    torch.manual_seed(0)
+    linear = nn.Linear(inputs, outputs, bias=bias, dtype=torch.bfloat16)
+    rows = torch.randn(1, count, inputs).bfloat16()
+    torch.testing.assert_close(BlockedLinear(linear)(rows), linear(rows), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.skipif(not find_row_kernel(in_bfloat16=True).kernel, reason="no kernel here")
+@torch.no_grad()
+def test_few_rows_are_multiplied_by_the_kernel_where_it_knows_the_layout(monkeypatch):
+    asked = []
+    monkeypatch.setattr(RowKernel, "multiply", lambda self, product, threads: asked.append(product))
+    rows = torch.randn(1, 3, 64).bfloat16()
+    BlockedLinear(nn.Linear(64, 100, dtype=torch.bfloat16))(rows)
+    assert [product.count for product in asked] == [3]
+    monkeypatch.setattr(packed_linear, "PACKED_FOR_ROWS", 1)  # then oneDNN takes panels of 64
+    BlockedLinear(nn.Linear(64, 100, dtype=torch.bfloat16))(rows)
+    assert len(asked) == 1
+
+
+def test_only_what_a_cpu_is_fast_in_is_packed():
+    assert can_pack(CPU, torch.bfloat16) is has_amx()
     assert not can_pack(torch.device("cuda"), torch.float32)

@@ -1,0 +1,55 @@
+"""Steps of a layer between its products, each in one call of the compiled kernel. (ADR 45)"""
+
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from heddle.engines.llm.attention.compiled_kernel import Gates, Norms, RowKernel
+
+TOKENS_ALONE_MAX: Final = 64  # fewer are computed before a second thread starts
+
+
+def norm_states(
+    kernel: RowKernel, states: Tensor, added: Tensor | None, weight: Tensor, least: float
+) -> Tensor:
+    """Add to states what a layer gave, and return them normed.
+
+    Shapes: states, added and result [..., size]; weight [size] float32, times the root of size;
+    `least` is the root of size times the norm's epsilon.
+    Mutates: states.
+    """
+    assert states.is_contiguous(), "states are added to where they lie"
+    size = len(weight)
+    out = torch.empty_like(states)
+    more = None if added is None else added.contiguous()
+    tokens = states.numel() // size
+    norms = Norms(
+        states=states.data_ptr(),
+        added=None if more is None else more.data_ptr(),
+        weight=weight.data_ptr(),
+        out=out.data_ptr(),
+        tokens=tokens,
+        size=size,
+        least=least,
+    )
+    kernel.norm(norms, _threads(tokens))
+    return out
+
+
+def gate_states(kernel: RowKernel, joined: Tensor) -> Tensor:
+    """Return the second half of each row times the first one's SiLU.
+
+    Shapes: joined [..., 2 size]; result [..., size].
+    """
+    joined = joined.contiguous()
+    size = joined.shape[-1] // 2
+    out = joined.new_empty(*joined.shape[:-1], size)
+    tokens = out.numel() // size
+    gates = Gates(joined=joined.data_ptr(), out=out.data_ptr(), tokens=tokens, size=size)
+    kernel.gate(gates, _threads(tokens))
+    return out
+
+
+def _threads(tokens: int) -> int:
+    return 1 if tokens <= TOKENS_ALONE_MAX else torch.get_num_threads()
