@@ -36,6 +36,7 @@ OWN_OPTIONS: Final = (
     "questions",
     "bar",
     "device",
+    "dtype",
     "tier",
     "calibration",
     *RUNS,
@@ -55,6 +56,7 @@ def add_arguments(parser: CommandParser) -> None:
     own.add_argument("--dataset", metavar="NAME", help="data set to use; default: all")
     own.add_argument("--questions", type=int, metavar="N", help="questions of each data set")
     own.add_argument("--device", metavar="cpu|cuda", help="device to compute on")
+    own.add_argument("--dtype", metavar="float32|bfloat16", help="number type to compute in")
     own.add_argument("--tier", metavar="host|disk", help="tier of stored KV; default: both")
     own.add_argument(
         "--bar", action="store_true", default=None, help="run only what the acceptance bar needs"

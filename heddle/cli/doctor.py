@@ -41,6 +41,7 @@ from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_
 from heddle.engines.llm.attention.choice import COMPILED, TORCH, choose_attention
 from heddle.engines.llm.attention.kernel_library import c_compiler
 from heddle.engines.llm.build import LlmSettings, build_engine
+from heddle.engines.llm.chosen_computing import candidates_of, kept_choice
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.engines.reading.installed import EXTRACT
 from heddle.engines.vector.files.manifest import graph_path, read_manifest
@@ -84,6 +85,7 @@ class Findings:
     extras: dict[str, bool] = field(default_factory=dict)
     attention: str = ""
     compiler: str | None = None
+    computing: str = ""
     kv_reuse: str = ""
     models: tuple[str, ...] = ()
     model: str = ""
@@ -163,6 +165,7 @@ def examine(config: ServerConfig, slos_s: tuple[float, ...] = ()) -> Findings:
         found.memory_advice = _running_advice(index)
     _look_at_plan(found, config)
     _look_at_embedding(found, config, slos_s)
+    _look_at_computing(found, config)
     _look_at_reuse(found, config)
     _look_at_disks(found, index)
     return found
@@ -385,6 +388,19 @@ def _look_at_embedding(found: Findings, config: ServerConfig, slos_s: tuple[floa
             found.embedding += tuple(depth.line(lane.name) for depth in depths)
 
 
+def _look_at_computing(found: Findings, config: ServerConfig) -> None:
+    """Report what the model is computed in on the CPU, and why."""
+    is_own = config.llm is not None and not is_remote(config.llm)
+    on_gpu = bool(found.machine.gpus) and config.device != "cpu"
+    if not is_own or on_gpu or not found.model or found.plan is None:
+        return
+    threads = len(next(iter(found.plan.placement.llm_lanes.values())))
+    candidates = candidates_of(config.dtype, config.attention)
+    choice = kept_choice(Path(found.model), candidates, threads)
+    timed = f"timed when the model is first loaded: {' or '.join(map(str, candidates))}"
+    found.computing = timed if choice is None else str(choice)
+
+
 def _look_at_reuse(found: Findings, config: ServerConfig) -> None:
     """Load the model and try whether its KV may be reused, where that is asked for."""
     is_own = config.llm is not None and not is_remote(config.llm)
@@ -452,10 +468,12 @@ def _lines(found: Findings) -> Iterable[str]:
         fix = _pip_install(f'"heddle[{name}]"')
         absent = "" if is_here else f"; not installed: {fix}"
         yield f"extra      {name}: {EXTRAS[name]}{absent}"
-    for_whom = " (float32 models of the Llama family; others by torch)"
+    for_whom = " (models of the Llama family, in float32 or with AMX; others by torch)"
     yield f"attention  {found.attention}{for_whom if found.attention == COMPILED else ''}"
     without = "none: on a CPU torch computes prompts' attention, slower; install gcc or clang"
     yield f"C compiler {found.compiler or without}"
+    if found.computing:
+        yield f"computing  {found.computing}"
     if found.kv_reuse:
         yield f"KV reuse   {found.kv_reuse}"
     yield f"models     {_list(found.models)} installed"

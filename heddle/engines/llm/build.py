@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.dtypes import DTYPES, auto_dtype
 from heddle.core.errors import ConfigError
-from heddle.engines.llm.attention.choice import ATTENTIONS, COMPILED, TRITON, choose_attention
+from heddle.engines.llm.attention.choice import (
+    ATTENTIONS,
+    COMPILED,
+    TORCH,
+    TRITON,
+    choose_attention,
+)
+from heddle.engines.llm.chosen_computing import Candidate, Choice
 from heddle.engines.llm.constrained.installed import missing
 from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec, TextDecoder
 from heddle.engines.llm.grammar import Grammars
@@ -32,11 +39,12 @@ log = logging.getLogger(__name__)
 class LlmSettings:
     """How to load and serve a model.
 
-    `dtype` auto is bfloat16 on CUDA and on CPUs with AMX, else float32. `device` auto is CUDA where
-    there is one. `attention` torch, triton (a kernel for NVIDIA GPUs) or compiled (one for CPUs,
-    ADR 23); auto takes a kernel where it can. `context_tokens_max` None is the model's own, or what
-    the KV pool of `kv_bytes` holds if that is less. `packs_weights` keeps a second copy of the
-    weights, for decoding, on CPUs in float32. A step in the background, such as priming, aims to
+    `dtype` auto is bfloat16 on CUDA, on CPUs with AMX what a trial says (ADR 46), else float32.
+    `device` auto is CUDA where there is one. `attention` torch, triton (a kernel for NVIDIA GPUs)
+    or compiled (one for CPUs, ADR 23); auto takes a kernel where it can, on a CPU by the trial.
+    `context_tokens_max` None is the model's own, or what the KV pool of `kv_bytes` holds if that is
+    less. `packs_weights` keeps a second copy of the weights, for decoding, on CPUs in float32 (in
+    bfloat16 the packed copy is the only one). A step in the background, such as priming, aims to
     take `background_step_s` at most. `order` says whose prompt comes first. `threads` 0 leaves
     torch's setting as it is. `chunk_kv_bytes` of host memory keep the KV of retrieved chunks for
     reuse, 0 = none, as `chunk_kv_encoding` says; `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`,
@@ -89,16 +97,16 @@ def build_engine(name: str, epoch: int, settings: LlmSettings) -> LlmEngine:
 
     Raises: ConfigError: the directory can't be served; the message says why and what to change.
     """
-    import torch
-
     from heddle.engines.llm.model import gate as model_gate
     from heddle.engines.llm.text.text_stream import TextDecoder as TokenizerDecoder
 
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
     config = model_gate.load_config(settings.model_dir)
     device = _device(settings.device)
-    dtype = _dtype(settings.dtype, device)
+    choice = computing_of(settings)
+    dtype = _torch_dtype(choice.chosen.dtype)
+    if choice.chosen.attention == TORCH:  # where another one is chosen, it may turn out not to suit
+        settings = replace(settings, attention=TORCH)
+    log.info("computed in %s", choice)
     _limits(settings, config, dtype)  # refuses before gigabytes are read
     decoder = TokenizerDecoder(settings.model_dir / "tokenizer.json")
     model = _load(settings.model_dir, config, dtype).to(device)
@@ -124,6 +132,8 @@ def assemble(
     Raises: ConfigError: the architecture can't be served, the attention that is wanted can't run,
         or the pool can't hold one context.
     """
+    import torch
+
     from heddle.engines.llm.model.fused_layers import PAIRED, can_fuse, fuse_layers
     from heddle.engines.llm.model.packed_linear import can_pack, pack_linears
     from heddle.engines.llm.model.worker import TransformersWorker, WorkerClock
@@ -134,7 +144,8 @@ def assemble(
         fuse_layers(model)
         fingerprint += PAIRED
     spec = spec_of(settings, model, fingerprint)
-    if settings.packs_weights and can_pack(model.device, model.dtype):
+    takes_no_memory = model.dtype is not torch.float32  # its packed copy is the only one
+    if (settings.packs_weights or takes_no_memory) and can_pack(model.device, model.dtype):
         pack_linears(model)
     attention = _attention(settings, model)
     pool_tokens = spec.limits.page_count * spec.limits.page_size
@@ -143,7 +154,10 @@ def assemble(
     for note in worker.slowdowns:  # a missing C compiler, say: the answers are the same
         log.info("%s", note)
     if settings.attention == COMPILED and worker.attention != COMPILED:
-        unsuited = "it takes a model of the Llama family in float32, heads of up to 256 numbers"
+        unsuited = (
+            "it takes a model of the Llama family in float32, or with AMX in bfloat16, "
+            "heads of up to 256 numbers"
+        )
         why = next(iter(worker.slowdowns), unsuited)
         raise ConfigError(f"attention is 'compiled', which can't run: {why}; use auto")
     warm_up(worker, spec.limits.context_tokens_max, has_kernel=attention == TRITON)
@@ -327,13 +341,41 @@ def _device(wanted: str) -> "torch.device":
     return device
 
 
-def _dtype(wanted: str, device: "torch.device") -> "torch.dtype":
+def computing_of(settings: LlmSettings) -> Choice:
+    """Return the number type that a model is computed in, and what computes its attention.
+
+    What is left to `auto` on a CPU is timed, once for all models of the same sizes: it takes
+    seconds.
+
+    Mutates: torch's number of threads, where the settings name one.
+    Raises: ConfigError: the directory can't be served.
+    """
     import torch
 
-    if wanted == "auto":
-        has_amx = torch.cpu._is_amx_tile_supported()
-        wanted = auto_dtype(has_fast_bfloat16=device.type == "cuda" or has_amx)
-    return torch.float32 if wanted == "float32" else torch.bfloat16
+    from heddle.engines.llm.model import gate as model_gate
+    from heddle.engines.llm.model.computing_trial import choose_computing
+
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    on_gpu = _device(settings.device).type == "cuda"
+    if not on_gpu and settings.attention != TRITON:
+        config = model_gate.load_config(settings.model_dir)
+        return choose_computing(settings.model_dir, config, settings.dtype, settings.attention)
+    dtype = settings.dtype
+    if dtype == "auto":
+        dtype = auto_dtype(has_fast_bfloat16=on_gpu)
+    return Choice(Candidate(dtype, choose_attention(settings.attention, on_gpu=on_gpu)))
+
+
+def dtype_of(settings: LlmSettings) -> "torch.dtype":
+    """Return the number type that a model is computed in. Raises: ConfigError: `computing_of`."""
+    return _torch_dtype(computing_of(settings).chosen.dtype)
+
+
+def _torch_dtype(name: str) -> "torch.dtype":
+    import torch
+
+    return torch.float32 if name == "float32" else torch.bfloat16
 
 
 def _eos_ids(model: Any) -> frozenset[int]:  # noqa: ANN401 - transformers' class
