@@ -6,7 +6,8 @@ SDPA call a layer from 2k tokens on (`full`; times over it: x_full), and by what
 itself (`full, own`; times over it: x_own), on a CPU with a C compiler Heddle's own kernel (ADR 23),
 which computes the prompts that reuse chunks as well. Everything is counted: looking chunks up,
 copying and turning their keys, the question's pass that selects, computing what was selected.
-Random weights: this is about time, not about quality. fp32 on the CPU, bfloat16 on CUDA.
+Random weights: this is about time, not about quality. bfloat16 on CUDA; on a CPU fp32, or
+--dtype bfloat16.
 
 --tier host, --tier disk (default: both, on CUDA host): where the chunks' KV lies. On `disk` a new
 engine knows their files only, and the system's page cache is dropped before each prompt. (fig. 19)
@@ -63,6 +64,7 @@ FULL_OWN: Final = "full, own"
 ALONE: Final = QuestionPass.ALONE.value
 WITH_CONTEXT: Final = QuestionPass.WITH_CONTEXT.value
 AHEAD: Final = "ahead"
+DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 HOST: Final = "host"
 DISK: Final = "disk"
 
@@ -110,11 +112,16 @@ QUICK: Final = {
 
 
 def run(
-    quick: bool, seed: int, *, device: str = "cpu", tier: str | None = None
+    quick: bool,
+    seed: int,
+    *,
+    device: str = "cpu",
+    tier: str | None = None,
+    dtype: str | None = None,
 ) -> dict[str, object]:
     """Measure every shape, length and ratio in turns; headline: how many times faster.
 
-    Raises: InputError: the device or tier isn't one of these, or torch finds no such device.
+    Raises: InputError: the device, tier or dtype isn't one of these, or torch finds no such device.
     """
     if device not in PLANS:
         raise InputError(f"device {device!r} is unknown; use one of {', '.join(PLANS)}")
@@ -124,12 +131,16 @@ def run(
         raise InputError(
             f"tier {tier!r} is unknown; use {HOST} or {DISK}, or leave it out for both"
         )
+    if dtype not in (None, *DTYPES):
+        raise InputError(f"dtype {dtype!r} is unknown; use {' or '.join(DTYPES)}")
     plan = (QUICK if quick else PLANS)[device]
     if tier is not None:
         plan = replace(plan, tiers=(tier,))
     rows: list[dict[str, object]] = []
     for shape in plan.shapes:
-        model = random_llama(shape, seed, plan.context_tokens_max, device)
+        model = random_llama(
+            shape, seed, plan.context_tokens_max, device, None if dtype is None else DTYPES[dtype]
+        )
         for length in plan.lengths:
             rows += _measure(model, plan, shape, length, seed)
     return {

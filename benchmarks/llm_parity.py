@@ -1,4 +1,4 @@
-"""Logits of the LLM engine beside transformers: eight families, fp32, on the CPU.
+"""Logits of the LLM engine beside transformers: eight families, on the CPU, in fp32 or bfloat16.
 
 Who is compared with whom: the logits behind every token that the engine draws (prefill and 32
 decoded tokens) with a plain forward of the same transformers model (sdpa, no cache) over the
@@ -7,9 +7,15 @@ chunks of 7 tokens (chunked), with so few pages that sequences are preempted (pr
 hands their prefills to a second engine (handover). The models are tiny, with random weights of a
 wide spread: parity is a question of wiring, not of size. `max_rel_diff` is the largest absolute
 difference over the largest absolute logit of the request; tokens must be the same, too.
+
+--dtype bfloat16: both are compared with the same weights in fp32, layers fused and packed where the
+engine would. `x_reference_distance` is how far the engine's logits are from those of fp32, over
+how far transformers' in bfloat16 are (Euclidean, all tokens of all requests together); the worst
+family's and mode's.
 """
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +27,7 @@ from transformers import PreTrainedModel
 
 from benchmarks.support.tiny_models import FAMILIES, prompt, tiny_model
 from heddle.core.commands import Admit
+from heddle.core.errors import InputError
 from heddle.core.frames import Done, Failed, Progress
 from heddle.core.payloads import (
     DecodePayload,
@@ -35,7 +42,8 @@ from heddle.core.results import Generated, Prefilled
 from heddle.core.tasks import Identity, Task
 from heddle.engines.llm.build import LlmSettings, spec_of
 from heddle.engines.llm.engine import LlmEngine
-from heddle.engines.llm.model.packed_linear import pack_linears
+from heddle.engines.llm.model.fused_layers import can_fuse, fuse_layers
+from heddle.engines.llm.model.packed_linear import can_pack, pack_linears
 from heddle.engines.llm.model.worker import TransformersWorker, WorkerClock, kv_shape
 from heddle.engines.llm.step_batch import BatchRow
 
@@ -63,9 +71,18 @@ MODES: Mapping[str, Mode] = {
 }
 
 
-def run(quick: bool, seed: int) -> dict[str, object]:
-    """Run every family in every mode; quick takes two families. Headline: max_rel_diff."""
+def run(quick: bool, seed: int, dtype: str = "float32") -> dict[str, object]:
+    """Run every family in every mode; quick takes two families.
+
+    Headline: max_rel_diff, in bfloat16 x_reference_distance.
+
+    Raises: InputError: the dtype is neither.
+    """
     families = ("llama", "glm4") if quick else FAMILIES
+    if dtype == "bfloat16":
+        return _in_bfloat16(families, seed)
+    if dtype != "float32":
+        raise InputError(f"dtype {dtype!r} is unknown; use float32 or bfloat16")
     rows: list[dict[str, object]] = []
     worst = 0.0
     for family in families:
@@ -102,6 +119,42 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     }
 
 
+def _in_bfloat16(families: Sequence[str], seed: int) -> dict[str, object]:
+    rows: list[dict[str, object]] = []
+    distances = []
+    for family in families:
+        model = tiny_model(family, seed).to(torch.bfloat16)
+        exact = copy.deepcopy(model).to(torch.float32)
+        prompts = [prompt(length, seed + n) for n, length in enumerate(LENGTHS)]
+        for mode in MODES:
+            servings = serve(model, prompts, mode)
+            ours = math.sqrt(sum(served.square_off(exact) for served in servings))
+            theirs = math.sqrt(sum(served.square_off(exact, by=model) for served in servings))
+            distances.append(ours / theirs)
+            rows.append(
+                {
+                    "family": family,
+                    "mode": mode,
+                    "distance": round(ours, 4),
+                    "transformers_distance": round(theirs, 4),
+                    "x_reference_distance": round(ours / theirs, 3),
+                }
+            )
+    return {
+        "settings": {
+            "families": list(families),
+            "prompt_tokens": list(LENGTHS),
+            "new_tokens": NEW_TOKENS,
+            "dtype": "bfloat16",
+            "seed": seed,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+        "rows": rows,
+        "headline": {"x_reference_distance": round(max(distances), 3)},
+    }
+
+
 @dataclass(slots=True)
 class Served:
     """One request: its prompt, the tokens drawn, and the logits behind each of them."""
@@ -117,6 +170,11 @@ class Served:
         got = torch.stack(self.logits)
         assert got.shape == expected.shape, (got.shape, expected.shape)
         return float((got - expected).abs().max() / expected.abs().max())
+
+    def square_off(self, exact: PreTrainedModel, by: PreTrainedModel | None = None) -> float:
+        """Return the squared distance of these logits, or of another model's, to the exact ones."""
+        found = torch.stack(self.logits) if by is None else self._expected(by)
+        return float((found - self._expected(exact)).square().sum())
 
     def tokens_equal(self, model: PreTrainedModel) -> bool:
         """Whether transformers would have drawn the same tokens."""
@@ -160,7 +218,10 @@ class Serving:
         )
         spec = spec_of(settings, model, "parity")
         served = copy.deepcopy(model)
-        pack_linears(served)
+        if model.dtype is torch.bfloat16 and can_fuse(served):
+            fuse_layers(served)
+        if can_pack(served.device, served.dtype):
+            pack_linears(served)
         self.worker = RecordingWorker(served, mode.pages * PAGE_SIZE)
         self.engine = LlmEngine(name, 1, self.worker, spec, NoText(), WorkerClock())
         self.served: dict[int, Served] = {}

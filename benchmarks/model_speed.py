@@ -1,6 +1,7 @@
 """How fast a model reads and writes here: tokens per second of prefill and decode.
 
-The shipped reader, or --model NAME, beside transformers on the same weights, dtype and threads:
+The shipped reader, or --model NAME, beside transformers on the same weights and threads, and in the
+same dtype: what the engine takes by itself, or --dtype NAME.
 
 * prefill: one prompt of 2,048 tokens (512 with --quick), up to its first token; transformers:
   `generate` of one token;
@@ -25,7 +26,7 @@ from heddle.core.kv_reuse import FULL_ATTENTION
 from heddle.core.payloads import Segment
 from heddle.core.results import Prefilled
 from heddle.core.tasks import Optimizations
-from heddle.engines.llm.build import LlmSettings, build_engine
+from heddle.engines.llm.build import LlmSettings, build_engine, dtype_of
 
 REPETITIONS: Final = 5
 PROMPT: Final = 2048
@@ -35,15 +36,18 @@ ANSWER: Final = 64
 BATCHES: Final = (1, 16)
 
 
-def run(quick: bool, seed: int, model: str = READER) -> dict[str, object]:
+def run(quick: bool, seed: int, model: str = READER, dtype: str = "auto") -> dict[str, object]:
     """Time both; headline tokens/s of prefill and decode, and times transformers'.
 
-    Raises: ConfigError: there is no such model, or it can't be served.
+    Raises: ConfigError: there is no such model or dtype, or it can't be served.
     """
     directory = model_directory(model)
-    settings = LlmSettings(directory, max_num_seqs=max(BATCHES), max_num_batched_tokens=PROMPT)
+    settings = LlmSettings(
+        directory, dtype=dtype, max_num_seqs=max(BATCHES), max_num_batched_tokens=PROMPT
+    )
+    taken = dtype_of(settings)
     ours = _Ours(EngineDriver(build_engine("llm", 1, settings)))
-    theirs = _Theirs(LlamaForCausalLM.from_pretrained(directory, dtype=torch.float32).eval())
+    theirs = _Theirs(LlamaForCausalLM.from_pretrained(directory, dtype=taken).eval())
     generator = torch.Generator().manual_seed(seed)
     prompt = PROMPT_QUICK if quick else PROMPT
     shapes = [(1, prompt, 1), *((batch, SHORT_PROMPT, ANSWER) for batch in BATCHES)]
@@ -57,7 +61,7 @@ def run(quick: bool, seed: int, model: str = READER) -> dict[str, object]:
             lists[1].append(theirs.seconds(ids, answer))
     rows = [_row(*shape, *map(statistics.median, lists)) for shape, lists in seconds.items()]
     return {
-        "settings": {"model": model, "dtype": "float32", "threads": torch.get_num_threads()},
+        "settings": {"model": model, "dtype": str(taken), "threads": torch.get_num_threads()},
         "rows": rows,
         "headline": _headline(rows),
     }

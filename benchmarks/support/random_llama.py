@@ -31,9 +31,13 @@ class Shape:
 
 
 def random_llama(
-    shape: Shape, seed: int, context_tokens_max: int, device: str = "cpu"
+    shape: Shape,
+    seed: int,
+    context_tokens_max: int,
+    device: str = "cpu",
+    dtype: torch.dtype | None = None,
 ) -> LlamaForCausalLM:
-    """Return a model, in fp32 on a CPU and in bfloat16 on CUDA; equal seeds, equal weights."""
+    """Return a model; equal seeds, equal weights. `dtype` None: fp32 on a CPU, bfloat16 on CUDA."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         hidden_size=shape.hidden,
@@ -47,7 +51,8 @@ def random_llama(
         eos_token_id=None,
         attn_implementation="sdpa",
     )
-    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    if dtype is None:
+        dtype = torch.float32 if device == "cpu" else torch.bfloat16
     with torch.device(device):
         model = LlamaForCausalLM._from_config(config, dtype=dtype)
     return model.eval()
