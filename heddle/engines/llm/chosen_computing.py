@@ -89,7 +89,7 @@ def key_of(model_dir: Path, candidates: tuple[Candidate, ...], threads: int) -> 
 
 
 def kept_choice(model_dir: Path, candidates: tuple[Candidate, ...], threads: int) -> Choice | None:
-    """Return what was chosen for a model, None where nobody has loaded it here yet."""
+    """Return what was chosen for a model, None where it has not been loaded here yet."""
     if len(candidates) == 1:
         return Choice(candidates[0])
     return _read(_file(key_of(model_dir, candidates, threads)), candidates)

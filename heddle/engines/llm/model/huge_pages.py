@@ -7,7 +7,7 @@ from typing import Final
 
 HUGE_PAGE_BYTES: Final = 2 << 20
 BYTES_MAX: Final = 4 << 30  # moving takes a second and a half for each GiB, once
-_MADV_COLLAPSE: Final = 25  # Linux 6.1: now, and whatever the system's setting is
+_MADV_COLLAPSE: Final = 25  # Linux 6.1: at once, in spite of the system's setting
 log = logging.getLogger(__name__)
 
 
