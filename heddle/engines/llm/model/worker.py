@@ -93,7 +93,9 @@ class TransformersWorker:
         self.store = PageStore(kv_shape(model.config, self._dtype), slots, self._device)
         is_fused = isinstance(self._core.layers[0].self_attn, FusedAttention)
         self._rotation = PairRotation(self._core) if is_fused else LibraryRotation(self._core)
-        self._compiled = self._find_compiled() if attention == COMPILED else FoundKernel(None)
+        # Steps between products are compiled, too, where torch computes the attention.
+        self._steps = FoundKernel(None) if self._has_kernel else self._find_compiled()
+        self._compiled = self._steps if attention == COMPILED else FoundKernel(None)
 
     @torch.inference_mode()
     def run(self, batch: StepBatch) -> StepResult:
@@ -158,7 +160,7 @@ class TransformersWorker:
             gathered=gathered,
             compiled=compiled,
             ragged=ragged,
-            kernel=self._compiled.kernel,
+            kernel=self._steps.kernel,
         )
 
     def _find_compiled(self) -> FoundKernel:
