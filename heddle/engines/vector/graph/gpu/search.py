@@ -129,10 +129,13 @@ class DeviceSearch:
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         """Record the extends between two looks, after a run that compiles their kernels."""
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        device = self._graph.vectors.device
+        side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        # Else the run may read slots before they are filled, and follow edges that aren't there.
+        side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side):
             self._extend_all()
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream(device).wait_stream(side)
         recorded = torch.cuda.CUDAGraph()
         with torch.cuda.graph(recorded):
             self._extend_all()

@@ -22,7 +22,9 @@ def block_distances(
 
     Differences are summed, not products: near vectors lose no digits.
     """
-    pair = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)
+    # The blocks come first: only the first number of a grid may pass 65,535.
+    query_row = tl.program_id(1)
+    pair = query_row * tl.num_programs(0) + tl.program_id(0)
     block = tl.load(blocks + pair)
     rows = tl.arange(0, _BLOCK_ROWS)
     norm = tl.load(norms + block * _BLOCK_ROWS + rows)
@@ -31,7 +33,7 @@ def block_distances(
         for first in tl.static_range(0, DIMS, BLOCK_D):
             dims = first + tl.arange(0, BLOCK_D)
             is_dim = dims < DIMS
-            query = tl.load(queries + tl.program_id(0) * DIMS + dims, mask=is_dim, other=0.0)
+            query = tl.load(queries + query_row * DIMS + dims, mask=is_dim, other=0.0)
             places = (block * _BLOCK_ROWS + rows)[:, None] * DIMS + dims[None, :]
             values = tl.load(vectors + places, mask=is_dim[None, :], other=0.0)
             difference = values.to(tl.float32) - query[None, :]

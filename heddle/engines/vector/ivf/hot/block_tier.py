@@ -68,6 +68,8 @@ class BlockTier:
         self._on_gpu = device.type == "cuda"
         self._has_kernels = self._on_gpu and find_spec("triton") is not None
         self._side = torch.cuda.Stream(device) if self._on_gpu else None  # type: ignore[no-untyped-call]
+        if self._side is not None:  # the first copy must not be overtaken by the filling above
+            self._side.wait_stream(torch.cuda.current_stream(device))
         self._stages = [self._stage() for _ in range(STAGES)]
 
     def free_stage(self) -> Stage | None:
@@ -158,7 +160,7 @@ class BlockTier:
 
         out = torch.empty((*blocks.shape, BLOCK_ROWS), device=self.device)
         with torch.cuda.device_of(queries):  # type: ignore[no-untyped-call]
-            block_distances[blocks.shape](
+            block_distances[blocks.shape[::-1]](
                 out,
                 queries,
                 blocks,
