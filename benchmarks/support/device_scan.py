@@ -55,13 +55,14 @@ def copy_bandwidth(device: torch.device, size: int) -> float:
 def median_s(device: torch.device, call: Callable[[], object], repetitions: int = 20) -> float:
     """Return the median time of a call, with nothing left running [s]."""
     times_s = []
-    for _ in range(repetitions + WARM_UPS):
+    warm_ups = min(WARM_UPS, repetitions)
+    for _ in range(repetitions + warm_ups):
         wait(device)
         started_s = time.perf_counter()
         call()
         wait(device)
         times_s.append(time.perf_counter() - started_s)
-    return statistics.median(islice(times_s, WARM_UPS, None))
+    return statistics.median(islice(times_s, warm_ups, None))
 
 
 def wait(device: torch.device) -> None:

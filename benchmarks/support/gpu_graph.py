@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from benchmarks.support.device_scan import copy_bandwidth, full_scan, median_s
 from heddle.engines.vector.graph.gpu.search import DeviceSearch, Extend
-from heddle.engines.vector.graph.graph_index import GraphIndex
+from heddle.engines.vector.graph.graph_index import FindNeighbours, GraphIndex
+from heddle.engines.vector.graph.knn import Neighbours
 
 COPIED_BYTES: Final = 1 << 30
 ROUNDS: Final = 5
 MEMBERS_PER_TOPIC: Final = 1000
 CAGRA_TOPM: Final = (32, 64, 128)
 BLOCK_ROWS: Final = 1 << 20
+SCANNED_TOGETHER: Final = 1024
 
 
 def synthetic(count: int, dims: int, seed: int) -> NDArray[np.float32]:
@@ -42,6 +44,32 @@ def nearest_on(
     return found
 
 
+def neighbours_on(device: torch.device) -> FindNeighbours:
+    """Return what finds the neighbours of a graph that is built, by full scans on a device."""
+
+    def find(
+        vectors: NDArray[np.float32],
+        centroids: NDArray[np.float32],
+        lists: NDArray[np.int64],
+        k: int,
+        near_lists: int,
+    ) -> Iterator[Neighbours]:
+        plain = torch.from_numpy(vectors).to(device)
+        norms = plain.square().sum(dim=1)
+        for first in range(0, len(vectors), SCANNED_TOGETHER):
+            of = np.arange(first, min(first + SCANNED_TOGETHER, len(vectors)))
+            distances, rows = full_scan(plain, norms, vectors[of], min(k + 1, len(vectors)))
+            # Mostly the nearest is the vector itself; where it isn't, the farthest gives way.
+            is_other = rows.numpy() != of[:, None]
+            is_other[is_other.all(axis=1), -1] = False
+            shape = len(of), rows.shape[1] - 1
+            near = rows.numpy()[is_other].reshape(shape).astype(np.int32)
+            squares = distances + torch.from_numpy(vectors[of]).square().sum(dim=1, keepdim=True)
+            yield Neighbours(of, near, squares.numpy()[is_other].reshape(shape))
+
+    return find
+
+
 def gpu_rows(
     device: torch.device,
     graph: GraphIndex,
@@ -50,6 +78,7 @@ def gpu_rows(
     extend: Extend,
     slots: int = 256,
     shapes: tuple[tuple[int, int], ...] = ((32, 1), (64, 1), (64, 4), (128, 4)),
+    rounds: int = ROUNDS,
 ) -> Iterator[dict[str, Any]]:
     """Yield recall and speed for each (topM, parents), of the full scan, and of cuVS CAGRA.
 
@@ -63,7 +92,7 @@ def gpu_rows(
     for topm, parents in shapes:
         search = DeviceSearch(graph, device, slots=slots, topm=topm, parents=parents, extend=extend)
         found, extends = _search_all(search, queries, slots, k)
-        seconds = median_s(device, lambda s=search: _search_all(s, queries, slots, k), ROUNDS)
+        seconds = median_s(device, lambda s=search: _search_all(s, queries, slots, k), rounds)
         row_bytes = graph.dims * graph.vectors.itemsize
         read = extends * parents * graph.neighbours.shape[1] * row_bytes
         yield {

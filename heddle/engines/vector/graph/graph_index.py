@@ -1,5 +1,6 @@
 """A search graph over a fixed set of vectors, and how it is built."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import faiss
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from heddle.core.errors import InputError
 from heddle.engines.vector.files.index_kind import GRAPH_DEGREE
 from heddle.engines.vector.graph import prune
-from heddle.engines.vector.graph.knn import near_neighbours
+from heddle.engines.vector.graph.knn import Neighbours, near_neighbours
 from heddle.engines.vector.graph.progress import OnPhase
 
 KNN_WIDTH, NEAR_LISTS = 192, 96
@@ -17,6 +18,10 @@ PIECE_ROWS = 4096  # rows that are pruned between two reports of progress
 MEMBERS_PER_LIST = 128
 KMEANS_ITERATIONS = 10
 KMEANS_SEED = 1234
+FindNeighbours = Callable[
+    [NDArray[np.float32], NDArray[np.float32], NDArray[np.int64], int, int], Iterator[Neighbours]
+]
+"""As `near_neighbours`: vectors, centroids, the cluster of each vector, k, clusters to look at."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +60,7 @@ def build_graph(
     revision: int = 0,
     embedder: str = "",
     degree: int = GRAPH_DEGREE,
+    find_neighbours: FindNeighbours = near_neighbours,
     on_phase: OnPhase = lambda phase, done, count: None,
 ) -> GraphIndex:
     """Return a graph: an IVF-GEMM kNN graph, pruned to a fixed degree.
@@ -66,6 +72,7 @@ def build_graph(
         revision: of the corpus that they come from.
         embedder: names what made them.
         degree: edges of each row.
+        find_neighbours: finds each row's neighbours.
         on_phase: hears how far it is.
     Shapes: vectors [n, d]; labels [n]; centroids [nlist, d].
     Raises:
@@ -81,7 +88,7 @@ def build_graph(
     lists = nearest[:, 0]
     forward = np.full((count, degree), -1, np.int32)
     done, width = 0, min(KNN_WIDTH, max(1, count - 1))
-    for found in near_neighbours(vectors, centroids, lists, width, NEAR_LISTS):
+    for found in find_neighbours(vectors, centroids, lists, width, NEAR_LISTS):
         prune.prune_rows(vectors, found.of, found.rows, found.distances, forward)
         done += len(found.of)
         on_phase("neighbours", done, count)
