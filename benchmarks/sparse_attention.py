@@ -13,7 +13,7 @@ contiguous keys, the masked one expanded to all heads. All give the same numbers
 
 `--device cuda`: 32 heads of 128 over 8 KV heads, bfloat16, 32k keys; more rows: sixteen decodes,
 and other tiles of the kernel. `--device cpu`: 8 heads of 64, float32, 8k keys. The headline is at
-15 %.
+15 %. `--device interpret`: as on CUDA, but for FlexAttention, small and in Triton's interpreter.
 """
 
 import statistics
@@ -33,7 +33,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from heddle.core.errors import InputError
 from heddle.engines.llm.attention import triton_rows
-from heddle.engines.llm.attention.choice import COMPILED, TORCH, TRITON
+from heddle.engines.llm.attention.choice import COMPILED, TORCH, TRITON, choose_attention
 from heddle.engines.llm.attention.compiled_kernel import find_row_kernel
 from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.context import AttentionContext, attend
@@ -68,20 +68,22 @@ class Shape:
 
 CUDA = Shape(32, 8, 128, torch.bfloat16, 32768)
 CPU = Shape(8, 8, 64, torch.float32, 8192)
+SMALL = Shape(2, 1, 16, torch.float32, 192)
+INTERPRET = "interpret"
 
 
 def run(quick: bool, seed: int, device: str | None = None) -> dict[str, object]:
     """Measure every ratio; headline: how many times faster heddle's attention is."""
     place = _device(device)
-    on_gpu = place.type == "cuda"
-    shape = CUDA if on_gpu else CPU
-    if quick:
+    on_gpu, has_kernel = place.type == "cuda", place.type == "cuda" or device == INTERPRET
+    shape = SMALL if device == INTERPRET else CUDA if on_gpu else CPU
+    if quick and device != INTERPRET:
         shape = Shape(shape.heads, shape.kv_heads, shape.head_dim, shape.dtype, shape.keys // 8)
     repetitions = (20 if on_gpu else 7) // (4 if quick else 1)
     torch.manual_seed(seed)
-    bench = _Bench(shape, place, repetitions, np.random.default_rng(seed))
+    bench = _Bench(shape, place, repetitions, np.random.default_rng(seed), has_kernel)
     rows = [row for ratio in RATIOS for row in bench.ratio(ratio)]
-    if on_gpu:
+    if has_kernel:
         rows += [*bench.decodes(), *bench.tilings()]
     for row in rows:
         print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)
@@ -105,6 +107,9 @@ def _device(wanted: str | None) -> torch.device:
     has_gpu = torch.cuda.is_available()
     if wanted is None:
         return torch.device("cuda" if has_gpu else "cpu")
+    if wanted == INTERPRET:
+        choose_attention(TRITON, on_gpu=False)
+        return torch.device("cpu")
     if wanted not in ("cpu", "cuda"):
         raise InputError(f"--device is {wanted!r}; use cpu or cuda")
     if wanted == "cuda" and not has_gpu:
@@ -121,6 +126,7 @@ class _Bench:
     device: torch.device
     repetitions: int
     random: np.random.Generator
+    has_kernel: bool = False
 
     def ratio(self, ratio: float) -> list[dict[str, object]]:
         """Compare all operators at one share of the positions."""
@@ -211,7 +217,7 @@ class _Bench:
 
     def _ways(self, rows: tuple[BatchRow, ...]) -> dict[str, tuple[tuple[BatchRow, ...], str]]:
         """Return what the engine runs, and could run, on the rows that it would show."""
-        if self.device.type == "cuda":
+        if self.has_kernel:
             return {"heddle": (rows, TRITON)}
         shared = tuple(map(_in_chunks, rows))
         if find_row_kernel().kernel is None:

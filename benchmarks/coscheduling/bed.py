@@ -1,7 +1,7 @@
 """One corpus under load: its lanes, the lists that its searches scan, and its capacity."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +50,7 @@ class Bed:
         settings: ways to set the engines that are tried, at most.
         calibrating: questions that each of them is tried with.
         journal: takes in what is found.
+        server: settings of all contenders' servers, besides those of how they serve.
 
     Mutates: `nprobes` by `make_heavy`, `tried` by `choose_fifo`.
     """
@@ -64,6 +65,7 @@ class Bed:
     settings: int
     calibrating: int
     journal: Journal
+    server: Mapping[str, object] = field(default_factory=lambda: {"dtype": "float32"})
     nprobes: Nprobes = DEFAULT_NPROBES
     tried: list[Tried] = field(default_factory=list)
 
@@ -86,9 +88,9 @@ class Bed:
             self.corpus,
             self.index,
             setting.calls,
-            dtype="float32",
             max_num_batched_tokens=setting.prompt_chunk,
             batching="blind",
+            **self.server,
         ) as lanes:
             yield lanes
 
@@ -107,8 +109,8 @@ class Bed:
             corpus or self.corpus,
             self.index,
             SearchCalls.SUBSTAGES,
-            dtype="float32",
             max_num_batched_tokens=setting.prompt_chunk,
+            **self.server,
             **settings,
         ) as lanes:
             yield lanes

@@ -77,6 +77,7 @@ def lane_set(
     calls: SearchCalls,
     disk_bytes_per_s: float | None = None,
     /,
+    llm: str = "reader",
     **settings: object,
 ) -> Iterator[LaneSet]:
     """Start the lanes of a server; they end with the block.
@@ -86,9 +87,10 @@ def lane_set(
         heavy: the folder of another index, which is searched in its place; None = the corpus's own.
         calls: how the vector engine takes the queries that wait.
         disk_bytes_per_s: what stored KV is read at [bytes/s]; None = as fast as the disk is.
+        llm: the model that writes.
         settings: of the server.
     """
-    config = ServerConfig.of("reader", index, settings)
+    config = ServerConfig.of(llm, index, settings)
     with CorpusStore.open(index) as store:
         plan = plan_server(config, store)
         lanes = start_lanes(_specs(plan, heavy, calls, disk_bytes_per_s))

@@ -1,0 +1,115 @@
+"""How long steps take by what is in them: the LLM's prompts and decodes, the encoder's batches.
+
+Random weights. `knee`: the fewest tokens of a prompt's step from which nine tenths of the best
+throughput are reached: a prompt chunk that long costs others the least time for its speed.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from benchmarks.gpu.place import Note, Place
+from benchmarks.gpu.random_models import BERT_LARGE, TINY_ENCODER, encoder_directory
+from benchmarks.support.random_llama import FIRST_TOKEN, Shape, random_llama
+from heddle.encoder.encoder_directory import EncoderDirectory
+from heddle.engines.embedding.worker import TransformerWorker
+from heddle.engines.llm.attention.choice import TRITON
+from heddle.engines.llm.model.worker import TransformersWorker
+from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
+from heddle.kv.rows import SlotRun
+
+SEVEN_B = Shape("7B", 28, 3584, 28, 18944, kv_heads=4)
+TINY = Shape("tiny", 2, 32, 2, 64, kv_heads=1)
+KNEE = 0.9
+REPETITIONS = 5
+CONTEXT = 8192  # behind which a prompt's chunk is computed, too
+
+
+def measure_llm(place: Place, note: Note) -> dict[str, float]:
+    """Time steps of prompts and of decodes."""
+    shape = place.sized(SEVEN_B, TINY)
+    slots = place.sized(1 << 18, 1 << 10)
+    model = random_llama(shape, 0, place.sized(1 << 15, 512), place.device.type)
+    worker = TransformersWorker(model, slots, attention=TRITON)
+    lengths = place.sized((16, 64, 256, 512, 1024, 2048, 4096, 8192), (8, 32))
+    speeds: dict[int, float] = {}
+    for before in (0, place.sized(CONTEXT, 32)):
+        for tokens in lengths:
+            batch = _prompt(before, tokens)
+            seconds = _seconds(place, lambda b=batch: worker.run(b))
+            speed = tokens / seconds
+            if not before:
+                speeds[tokens] = speed
+            note({"step": "prompt", "tokens": tokens, "behind": before, **_told(seconds, speed)})
+    found = {"prompt_tokens_per_s": max(speeds.values()), "knee_tokens": float(knee(speeds))}
+    for context in place.sized((512, 4096, 16384), (32,)):
+        for rows in place.sized((1, 4, 16, 64, 256), (1, 3)):
+            if rows * context > slots:
+                continue
+            batch = _decodes(rows, context)
+            seconds = _seconds(place, lambda b=batch: worker.run(b))
+            note(
+                {"step": "decode", "rows": rows, "context": context}
+                | _told(seconds, rows / seconds)
+            )
+            found[f"decode_ms_{rows}x{context}"] = 1e3 * seconds
+    return found
+
+
+def measure_encoder(place: Place, note: Note) -> dict[str, float]:
+    """Time batches of an encoder of BERT-large's shape."""
+    directory = EncoderDirectory.open(str(encoder_directory(place.sized(BERT_LARGE, TINY_ENCODER))))
+    dtype = str(place.dtype).removeprefix("torch.")
+    worker = TransformerWorker.load(directory, dtype, place.device.type, threads=1)
+    speeds: dict[int, float] = {}
+    for length in place.sized((16, 64, 128, 256, 512), (8, 16)):
+        for rows in place.sized((1, 8, 32, 128, 512), (1, 4)):
+            batch = [range(5, 5 + length)] * rows
+            seconds = _seconds(place, lambda b=batch: worker.embed(b))
+            speeds[rows * length] = max(speeds.get(rows * length, 0.0), rows * length / seconds)
+            note({"rows": rows, "tokens": length, **_told(seconds, rows * length / seconds)})
+    return {"tokens_per_s": max(speeds.values()), "knee_tokens": float(knee(speeds))}
+
+
+def knee(speeds: dict[int, float]) -> int:
+    """Return the fewest tokens whose speed reaches its share of the best."""
+    best = max(speeds.values())
+    return min(tokens for tokens, speed in speeds.items() if speed >= KNEE * best)
+
+
+def _told(seconds: float, per_s: float) -> dict[str, object]:
+    return {"ms": round(1e3 * seconds, 3), "per_s": round(per_s, 1)}
+
+
+def _prompt(before: int, tokens: int) -> StepBatch:
+    """Return a step of one prompt's tokens, of which `before` are there already."""
+    places = np.arange(before, before + tokens)
+    stop = before + tokens
+    row = BatchRow(0, tokens, stop, (SlotRun(0, stop),), Draw())
+    return StepBatch(np.full(tokens, FIRST_TOKEN), places, places, (row,))
+
+
+def _decodes(rows: int, context: int) -> StepBatch:
+    """Return a step of one token of each of some sequences."""
+    own = tuple(
+        BatchRow(row, row + 1, context, (SlotRun(row * context, context),), Draw())
+        for row in range(rows)
+    )
+    positions = np.full(rows, context - 1)
+    slots = np.arange(1, rows + 1) * context - 1
+    return StepBatch(np.full(rows, FIRST_TOKEN), positions, slots, own)
+
+
+def _seconds(place: Place, call: Callable[[], object]) -> float:
+    """Return the median time of a step [s]; the first one compiles kernels."""
+    taken: list[float] = []
+    for _ in range(place.sized(REPETITIONS, 1) + 1):
+        started_s = time.perf_counter()
+        call()
+        if not place.is_interpreted:
+            torch.cuda.synchronize(place.device)
+        taken.append(time.perf_counter() - started_s)
+    return statistics.median(taken[1:])

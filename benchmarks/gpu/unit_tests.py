@@ -1,0 +1,49 @@
+"""The tests of the kernels' modules, which take the GPU where there is one."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from benchmarks.gpu.place import Note, Place
+from heddle.core.errors import InternalError
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+TESTS: Final = (
+    "tests/unit/engines/llm/attention/test_triton_rows.py",
+    "tests/unit/engines/vector/ivf/hot",
+    "tests/unit/engines/vector/graph/gpu",
+)
+FEW: Final = ("-k", "one_query or fewer_nodes or refused")  # the suite runs the others anyway
+COUNT: Final = re.compile(r"(\d+) (passed|failed|error|errors|skipped)\b")
+
+
+def run(place: Place, note: Note) -> dict[str, float]:
+    """Run them; the headline counts them.
+
+    Raises:
+        InternalError: some failed; the part's log says which.
+    """
+    chosen = place.sized((), FEW)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, *TESTS],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    print(done.stdout[-20_000:], done.stderr[-2_000:], sep="\n")
+    counts = counted(done.stdout)
+    for line in done.stdout.splitlines():
+        if line.startswith(("FAILED", "ERROR")):
+            note({"failed": line[:300]})
+    if done.returncode:
+        raise InternalError(f"pytest ended with {done.returncode}: {counts or done.stderr[-200:]}")
+    return {name: float(number) for name, number in counts.items()}
+
+
+def counted(output: str) -> dict[str, int]:
+    """Return the numbers of pytest's last line, by their words."""
+    lines = output.strip().splitlines()
+    return {word: int(number) for number, word in COUNT.findall(lines[-1] if lines else "")}
