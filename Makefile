@@ -11,6 +11,7 @@
 #   chaos                       kills, freezes, stops, a full disk, damaged files under load
 #   soak                        memory over 9,000 requests with KV reuse; the same variables
 #   nightly                     what is too long for CI; BENCHES="NAME ..." adds benchmarks
+#   gpu-day                     all that needs a GPU, in order of worth; GPU=interpret: small, without one
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,7 +31,7 @@ MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
 .PHONY: attacks attacks-short soak-short fuzz soak chaos mutants plants reader extractor sim reference clean
-.PHONY: setup-browser page screenshots
+.PHONY: setup-browser page screenshots gpu-day gpu-day-wheels
 
 setup: $(STAMP)
 
@@ -107,6 +108,17 @@ dist: setup
 # An hour or more; the last night's result lies in docs/results/nightly.json.
 nightly: setup
 	$(BIN)/python -m tools.nightly $(addprefix --bench ,$(BENCHES))
+
+# docs/development/gpu-day.md. Kernels need Triton, which only the extra `gpu` brings.
+GPU_DAY = $(BIN)/python -m tools.gpu_day
+gpu-day: setup
+	$(BIN)/python -c "import triton" 2>/dev/null || $(MAKE) setup EXTRAS=$(EXTRAS),gpu STAMP=$(VENV)/.installed-gpu
+	$(GPU_DAY) --on $(or $(GPU),cuda) $(addprefix --only ,$(ONLY)) $(addprefix --budget ,$(BUDGET)) \
+		$(if $(AGAIN),--again) $(addprefix --folder ,$(FOLDER)) $(addprefix --json ,$(JSON))
+
+# What a machine with a GPU, but without a network, may lack; PYTHON_VERSION is that machine's.
+gpu-day-wheels: setup
+	$(GPU_DAY).wheels --python $(or $(PYTHON_VERSION),3.12) $(or $(FOLDER),.wheels)
 
 # Attacks on servers that they start themselves; docs/development/testing.md says what they show.
 ATTACK = $(BIN)/python -m tools.attacks
