@@ -1,11 +1,10 @@
-"""Each Triton kernel beside what it has to give, written out in torch: wrong ones are named.
+"""Each Triton kernel beside the same written out in torch: wrong ones are named.
 
 Attention: prompts, scattered tokens, decodes and rows together, over keys in no order, in float64
 beside it. Scans of hot blocks beside torch's own operations, and an extend of graph searches beside
 the one in torch. A case that fails ends no other.
 """
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +30,7 @@ from heddle.kv.rows import SharedKeys, runs_of
 TOLERANCES = {torch.float32: 1e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
 SCALE = 0.3
 EQUAL = 1e-9
-PIECE = 64  # neighbouring keys lie in runs of so many slots
+PIECE = 64  # slots of a run, in which neighbouring keys lie
 BLOCKS = 96
 
 
@@ -39,7 +38,7 @@ BLOCKS = 96
 class Case:
     """Rows of one step: (context, queries, whether scattered), and a shape of heads.
 
-    `turned`: the first half of each row's keys is stored so many tokens further on, 0 = none is.
+    `turned`: by how many tokens further on the first half of each row's keys is stored, 0 = not.
     """
 
     name: str
@@ -111,18 +110,21 @@ def _tried(name: str, error_of: Callable[[], tuple[float, float]]) -> dict[str, 
 
 
 def _cases(place: Place) -> Iterator[Case]:
+    """Yield what the engine runs first, then what other models and types need.
+
+    Each dtype, size of heads and group is a kernel that takes seconds to compile.
+    """
     long = place.sized(8192, 200)
     prompt, some, few = ((long, long // 4, False),), ((long, long // 8, True),), ((long, 1, False),)
     together = (*few, (long // 2, 1, False), (long // 2, long // 8, True), (5, 5, False))
-    kinds = {"prompt": prompt, "scattered": some, "decode": few, "together": together}
-    dtypes = place.sized((torch.bfloat16, torch.float16, torch.float32), (torch.float32,))
-    for (name, rows), dtype in itertools.product(kinds.items(), dtypes):
-        yield Case(f"{name}, {dtype}", rows, *place.sized((32, 8, 128), (4, 2, 16)), dtype)
-    for head_dim, group in place.sized(((64, 1), (80, 7), (96, 3), (128, 4)), ((24, 3),)):
+    usual = place.sized((32, 8, 128), (4, 2, 16))
+    for name, rows in (("prompt", prompt), ("scattered", some), ("decode", few)):
+        yield Case(name, rows, *usual, place.dtype)
+    for dtype in place.sized((torch.bfloat16, torch.float32, torch.float16), (torch.float32,)):
+        yield Case(f"together, {dtype}", together, *usual, dtype)
+        yield Case(f"turned keys, {dtype}", together, *usual, dtype, turned=37)
+    for head_dim, group in place.sized(((128, 7), (64, 1), (80, 3)), ((24, 3),)):
         yield Case(f"heads of {head_dim}", together, 2 * group, 2, head_dim, place.dtype)
-    for dtype in dtypes:
-        shape = place.sized((16, 2, 128), (2, 1, 16))
-        yield Case(f"turned keys, {dtype}", together, *shape, dtype, turned=37)
 
 
 def _attention_error(place: Place, case: Case) -> tuple[float, float]:

@@ -16,6 +16,8 @@ TESTS: Final = (
     "tests/unit/engines/vector/graph/gpu",
 )
 FEW: Final = ("-k", "one_query or fewer_nodes or refused")  # the suite runs the others anyway
+# Warnings of another torch or Triton than CI's are no errors of the kernels.
+OPTIONS: Final = ("-q", "-W", "default", "-p", "no:cacheprovider")
 COUNT: Final = re.compile(r"(\d+) (passed|failed|error|errors|skipped)\b")
 
 
@@ -27,7 +29,7 @@ def run(place: Place, note: Note) -> dict[str, float]:
     """
     chosen = place.sized((), FEW)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, *TESTS],
+        [sys.executable, "-m", "pytest", *OPTIONS, *chosen, *TESTS],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -97,7 +97,7 @@ def headline(day: Day, seconds: float) -> dict[str, float]:
 
 
 def _summary(plan: Plan, day: Day, figures: dict[str, float]) -> dict[str, Any]:
-    # Late: it needs packages whose lack each part tells.
+    # Late: it imports packages that may be missing, which is a line of each part.
     from heddle.cli.bench import machine_record, version_record
 
     return {

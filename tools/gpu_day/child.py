@@ -58,7 +58,7 @@ def run(order: Order) -> None:
     code = _measured(order)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # what a broken driver would do at the exit proper is nobody's business
+    os._exit(code)  # without the exit proper, in which a broken driver may hang
 
 
 def run_pickled(order: str) -> None:

@@ -94,7 +94,7 @@ class Day:
                     while waiting and len(self._running) < self._plan.jobs:
                         self._begin(waiting.pop(0), Path(logs))
                     self._take_in()
-            finally:  # interrupted: nothing is left running, and what was measured is told
+            finally:  # interrupted: nothing is left running, and each result is finished
                 for running in tuple(self._running):
                     self._end(running, CUT, "the day was interrupted")
 
@@ -139,6 +139,7 @@ class Day:
         next_s = min((running.until_s for running in self._running), default=0.0)
         timeout_s = min(LOOK_S, max(0.0, next_s - time.perf_counter()))
         wait([running.process.sentinel for running in self._running], timeout_s)
+        self._pack()
         for running in tuple(self._running):
             if not running.process.is_alive():
                 self._end(running, FAILED, f"its process ended with {running.process.exitcode}")
@@ -168,6 +169,10 @@ class Day:
     def _tell(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
         print(outcome.line(), flush=True)
+        self._pack()
+
+    def _pack(self) -> None:
+        """Write all results into the one file, also rows of parts under way."""
         if self._plan.packed is not None:
             self._results.pack([part.name for part in self._plan.parts], self._plan.packed)
 

@@ -15,10 +15,10 @@ class Part:
     Args:
         name: of the part and of its result's file.
         function: where it is, as `module:name`; see `benchmarks.gpu`.
-        shows: what it is for.
-        usual_s: what it takes on a GPU [s], by estimate; with less time left it isn't begun.
+        shows: its subject, in a few words.
+        usual_s: estimated time on a GPU [s]; with less time left it isn't begun.
         needs: packages beyond those that every part needs.
-        limit_s: after so long it is ended by force [s].
+        limit_s: time after which it is ended by force [s].
     """
 
     name: str
@@ -47,7 +47,7 @@ PARTS: Final = (
         "kernels",
         "benchmarks.gpu.kernels:check",
         "each Triton kernel beside the oracle",
-        60,
+        100,
         ("faiss",),
     ),
     Part("exactness", "benchmarks.gpu.exactness:check", "eight families beside transformers", 30),
@@ -59,7 +59,7 @@ PARTS: Final = (
         ("pytest", "hypothesis", "faiss", "numba", "psutil"),
     ),
     Part(
-        "sparse-attention", "benchmarks.gpu.attention:sparse", "attention of scattered queries", 60
+        "sparse-attention", "benchmarks.gpu.attention:sparse", "attention of scattered queries", 120
     ),
     Part(
         "fusion-ttft-8k",
