@@ -13,8 +13,8 @@ from heddle.kv.rows import SharedKeys, SlotRun
 _TOKENS: Final = 12
 _ASKING: Final = 2  # the last of them, which read the others' keys as those of a shared chunk
 _DISTANCE: Final = 37
-# By the bytes of a number: more than rounding alone does. In bfloat16 that is 0.018 over 28 layers of
-# 1,792, and grows with both; a rotation that is wrong by one token is 0.23 off.
+# By the bytes of a number: more than rounding alone does. In bfloat16 that is 0.018 over 28 layers
+# of 1,792, and grows with both; a rotation that is wrong by one token is 0.23 off.
 _TOLERANCE: Final = {4: 1e-4, 2: 6e-2}
 
 
