@@ -54,7 +54,7 @@ def chat_call(
                 f"n is {value!r:.20}: one answer is written for a call; call it several times",
                 param=name,
             )
-    taken = {name: given[name] for name in TAKEN if name in given}
+    taken: dict[str, Any] = {name: given[name] for name in TAKEN if name in given}
     if "max_completion_tokens" in given:
         taken["max_tokens"] = given["max_completion_tokens"]
     if "priority" in given:

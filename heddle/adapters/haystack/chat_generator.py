@@ -86,11 +86,10 @@ class HeddleChatGenerator(EnginePart):
         replies = []
         with closing(chat(self.called, self._call(messages, generation_kwargs, tools))) as items:
             for item in items:
-                is_end = isinstance(item, ChatReply)
-                if callback is not None:
-                    callback(chunks.end(item) if is_end else chunks.text(item))
-                if is_end:
+                if isinstance(item, ChatReply):
                     replies.append(message_of(item))
+                if callback is not None:
+                    callback(chunks.of(item))
         return {"replies": replies}
 
     @component.output_types(replies=list[ChatMessage])
@@ -113,12 +112,10 @@ class HeddleChatGenerator(EnginePart):
         call = self._call(messages, generation_kwargs, tools)
         async with aclosing(achat(self.called, call)) as items:
             async for item in items:
-                is_end = isinstance(item, ChatReply)
-                if callback is not None:
-                    chunk = chunks.end(item) if is_end else chunks.text(item)
-                    await _invoke_streaming_callback(callback, chunk)
-                if is_end:
+                if isinstance(item, ChatReply):
                     replies.append(message_of(item))
+                if callback is not None:
+                    await _invoke_streaming_callback(callback, chunks.of(item))
         return {"replies": replies}
 
     def to_dict(self) -> dict[str, Any]:

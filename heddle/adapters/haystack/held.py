@@ -6,7 +6,8 @@ from typing import Final
 
 from haystack import Pipeline
 from haystack.core.component import Component
-from haystack.tools import Tool, Toolset
+from haystack.tools.tool import Tool
+from haystack.tools.toolset import Toolset
 
 from heddle.adapters.haystack.engine_part import EnginePart
 

@@ -72,12 +72,15 @@ class Chunks:
         self._info = info
         self._has_begun = False
 
-    def text(self, piece: str) -> StreamingChunk:
-        """Return the chunk of a piece of the text."""
+    def of(self, item: str | ChatReply) -> StreamingChunk:
+        """Return the chunk of a piece of the text, or of the whole reply at its end."""
+        return self._end(item) if isinstance(item, ChatReply) else self._text(item)
+
+    def _text(self, piece: str) -> StreamingChunk:
         is_first, self._has_begun = not self._has_begun, True
         return StreamingChunk(piece, component_info=self._info, index=0, start=is_first)
 
-    def end(self, reply: ChatReply) -> StreamingChunk:
+    def _end(self, reply: ChatReply) -> StreamingChunk:
         """Return the last chunk: the calls of tools, the usage, and why the text ended."""
         calls = [
             ToolCallDelta(number, one.name, one.arguments, one.id)

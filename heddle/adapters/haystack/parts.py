@@ -113,7 +113,8 @@ def parts_of(
 
 def _check_all_used(wanted: Mapping[str, object], parts: Mapping[str, Part]) -> None:
     """Refuse an option that finds no component."""
-    known = {OPTIONS[part.kind] for part in parts.values() if part.kind in OPTIONS}
+    kinds = {part.kind for part in parts.values()}
+    known = {option for kind, option in OPTIONS.items() if kind in kinds}
     for option, given in wanted.items():
         if given and option not in known:
             raise ConfigError(

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
-from haystack import Pipeline, tracing
+from haystack import Pipeline
 from haystack.dataclasses.breakpoints import Breakpoint
+from haystack.tracing import Span
 
 from heddle.adapters.haystack.ahead import Ahead, Begun, known_inputs
 from heddle.adapters.haystack.part_kind import PartKind
@@ -24,6 +25,12 @@ class RunningPipeline(Pipeline):
     """
 
     __slots__ = ("_ahead", "_depths", "_parts", "_run", "_texts")
+
+    _ahead: Ahead
+    _depths: Mapping[str, int]
+    _parts: Mapping[str, Part]
+    _run: Run
+    _texts: dict[tuple[float, ...], str]
 
     @classmethod
     def of(
@@ -90,7 +97,7 @@ class RunningPipeline(Pipeline):
         component: dict[str, Any],
         inputs: dict[str, Any],
         component_visits: dict[str, int],
-        parent_span: tracing.Span | None = None,
+        parent_span: Span | None = None,
         *,
         break_point: Breakpoint | None = None,
     ) -> Mapping[str, Any]:
@@ -111,7 +118,7 @@ class RunningPipeline(Pipeline):
         component: dict[str, Any],
         component_inputs: dict[str, Any],
         component_visits: dict[str, int],
-        parent_span: tracing.Span | None = None,
+        parent_span: Span | None = None,
         *,
         break_point: Breakpoint | None = None,
     ) -> Mapping[str, Any]:

@@ -23,6 +23,10 @@ class WrappedPipeline(Pipeline):
 
     __slots__ = ("_engines", "_parts", "_wrapping")
 
+    _engines: Collection[Engine]
+    _parts: Mapping[str, Part]
+    _wrapping: Wrapping
+
     @classmethod
     def of(
         cls,

@@ -1,5 +1,6 @@
 """HeddleLLM: the LLM of a Heddle server as LlamaIndex's."""
 
+import json
 from collections.abc import Sequence
 from contextlib import aclosing, closing
 from typing import Any
@@ -159,7 +160,9 @@ class HeddleLLM(EngineFields, FunctionCallingLLM):
             )
         return [
             ToolSelection(
-                tool_id=one.tool_call_id or "", tool_name=one.tool_name, tool_kwargs=one.tool_kwargs
+                tool_id=one.tool_call_id or "",
+                tool_name=one.tool_name,
+                tool_kwargs=_arguments(one),
             )
             for one in found
         ]
@@ -251,3 +254,9 @@ class HeddleLLM(EngineFields, FunctionCallingLLM):
         }
         tools = given.pop("tools", None) or ()
         return chat_call(openai_messages(messages), {**own, **given}, tools)
+
+
+def _arguments(call: ToolCallBlock) -> dict[str, Any]:
+    given = call.tool_kwargs
+    arguments: dict[str, Any] = json.loads(given) if isinstance(given, str) else given
+    return arguments

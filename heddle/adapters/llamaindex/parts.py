@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from types import MethodType
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.indices.prompt_helper import ChatPromptHelper, PromptHelper
@@ -21,6 +21,8 @@ from heddle.adapters.llamaindex.reranker import HeddleReranker
 from heddle.adapters.llamaindex.retriever import HeddleRetriever
 from heddle.core.errors import ConfigError
 from heddle.workflow.ragraph import DEFAULT_TOPK
+
+C = TypeVar("C")
 
 MODEL: Final = "model"
 RETRIEVER: Final = "retriever"
@@ -155,7 +157,7 @@ def _postprocessor(
     return _checked(wanted, HeddleReranker, RANKER)
 
 
-def _checked(given: object, kind: type[Any], option: str) -> Any:
+def _checked(given: object, kind: type[C], option: str) -> C:
     if not isinstance(given, kind):
         raise ConfigError(f"wrap: {option} must be True or a {kind.__name__}, got {given!r:.60}")
     return given

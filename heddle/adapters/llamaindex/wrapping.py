@@ -45,7 +45,7 @@ def wrapped(program: object, engine: object = None, **options: object) -> Wrappe
         )
     if isinstance(program, WrappedQueryEngine):
         raise ConfigError("wrap: it is wrapped already: wrap the one that it was made of")
-    wanted = {name: options.pop(name) for name in OPTIONS if name in options}
+    wanted: dict[str, object] = {name: options.pop(name) for name in OPTIONS if name in options}
     own = engines_of(program)
     parts = parts_of(program, lambda: engine_for(engine, own, WHAT), wanted)
     if not parts.primitives:
