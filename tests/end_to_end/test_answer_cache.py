@@ -76,29 +76,29 @@ def test_an_exact_request_takes_an_equal_question_alone(server: Server):
 
 def test_what_the_corpus_says_now_is_answered(server: Server):
     server.upsert("mine", MINE.format("three"))
-    assert ask(server, LEVELS, "quote").text == "three"
-    assert looked(ask(server, LEVELS, "quote")).outcome is LookupOutcome.EQUAL
+    assert ask(server, LEVELS, "quote", topk=1).text == "three"
+    assert looked(ask(server, LEVELS, "quote", topk=1)).outcome is LookupOutcome.EQUAL
 
-    similar = ask(server, TOLD, "quote")
+    similar = ask(server, TOLD, "quote", topk=1)
     assert similar.text == "three"
     assert looked(similar).outcome is LookupOutcome.SIMILAR
     assert looked(similar).question == LEVELS
 
     server.upsert("recipe", "Bread is baked from flour and yeast.")
-    assert looked(ask(server, LEVELS, "quote")).is_checked
+    assert looked(ask(server, LEVELS, "quote", topk=1)).is_checked
 
     server.upsert("mine", MINE.format("eleven"))
-    assert ask(server, LEVELS, "quote").text == "eleven"
-    assert ask(server, TOLD, "quote").text == "eleven"
+    assert ask(server, LEVELS, "quote", topk=1).text == "eleven"
+    assert ask(server, TOLD, "quote", topk=1).text == "eleven"
 
     server.delete("mine")
-    gone = ask(server, LEVELS, "quote")
+    gone = ask(server, LEVELS, "quote", topk=1)
     assert gone.text != "eleven"
     assert looked(gone).outcome is LookupOutcome.MISS
-    assert looked(ask(server, LEVELS, "quote")).outcome is LookupOutcome.EQUAL
+    assert looked(ask(server, LEVELS, "quote", topk=1)).outcome is LookupOutcome.EQUAL
 
     server.upsert("new", MINE.format("nine"))  # a passage that no answer could rest on before
-    new = ask(server, LEVELS, "quote")
+    new = ask(server, LEVELS, "quote", topk=1)
     assert new.text == "nine"
     assert looked(new).outcome is LookupOutcome.CHANGED
 

@@ -264,9 +264,9 @@ def test_a_corpus_that_cannot_be_read_costs_the_lookup_alone(corpus, exact):
 
 def test_a_similar_question_that_finds_the_same_passages_gets_the_answer(corpus, similar):
     corpus.know("who keeps the mine", 0.1, 1, 2)
-    corpus.know("who is the mine's keeper", 0.2, 2, 1)
+    corpus.know("please, who keeps the mine", 0.2, 2, 1)
     corpus.ask(similar, "who keeps the mine")
-    answer = corpus.ask(similar, "who is the mine's keeper").answer
+    answer = corpus.ask(similar, "please, who keeps the mine").answer
     lookup = answer.receipt.answer_lookup
     assert (lookup.outcome, lookup.question) == (LookupOutcome.SIMILAR, "who keeps the mine")
     assert lookup.is_checked
@@ -279,9 +279,9 @@ def test_a_similar_question_that_finds_the_same_passages_gets_the_answer(corpus,
 @pytest.mark.parametrize(
     ("question", "angle", "chunks", "outcome"),
     [
-        ("who is the mine's keeper", 0.2, (1, 3), LookupOutcome.OTHER_PASSAGES),
+        ("please, who keeps the mine", 0.2, (1, 3), LookupOutcome.OTHER_PASSAGES),
         ("who doesn't keep the mine", 0.2, (1, 2), LookupOutcome.MISS),
-        ("who is the mine's keeper", 1.2, (1, 2), LookupOutcome.MISS),
+        ("please, who keeps the mine", 1.2, (1, 2), LookupOutcome.MISS),
     ],
     ids=["other passages", "a word that turns it", "too far"],
 )

@@ -8,7 +8,7 @@ SAME = [
     ("Who founded the bakery?", "who founded the bakery"),
     ("What is the default of --max-clients?", "what's the default of --max-clients"),
     ("How many levels has the mine?", "Please tell me how many levels the mine has."),
-    ("Who keeps the lighthouse?", "Who is the keeper of the lighthouse?"),
+    ("Which of the lighthouses is the oldest?", "Which lighthouse is oldest?"),
     ("How can I reach Wend's harbour?", "How do I reach Wend’s harbour?"),
     ("What colour is the logo?", "Which colour is the logo?"),
 ]
@@ -19,6 +19,9 @@ OTHERS = [
     ("When was the mine opened?", "When was the mine closed?"),
     ("Does it run without a GPU?", "Does it run with a GPU?"),
     ("Who won the game?", "Who didn't win the game?"),
+    ("Who is the keeper of Rock 3?", "Who was the keeper of Rock 3?"),
+    ("What is the name of his wife?", "What is the name of his daughter?"),
+    ("What is it?", "What is this?"),
     ("Who can enter?", "Who can’t enter?"),
     ("How do I convert text to speech?", "How do I convert speech to text?"),
     ("What is port 8080 for?", "What is port 8081 for?"),
