@@ -71,7 +71,7 @@ def candidates_of(dtype: str, attention: str) -> tuple[Candidate, ...]:
         attention: torch, compiled or auto.
     Raises: ConfigError: HEDDLE_AUTO_DTYPE names another dtype.
     """
-    dtypes = (dtype,)
+    dtypes: tuple[str, ...] = (dtype,)
     if dtype == "auto":
         timed = ("bfloat16", "float32") if AMX_FLAG in _cpu().split() else ("float32",)
         forced = forced_dtype()
