@@ -66,7 +66,8 @@ def shared_wakes() -> Iterator[None]:
     A step that gives each of 32 streams a token so wakes their loop when all tokens are there.
     """
     assert _shared.wakers is None, "wakes are shared by one block at a time"
-    _shared.wakers = wakers = []
+    wakers: list[LoopWaker] = []
+    _shared.wakers = wakers
     try:
         yield
     finally:

@@ -194,7 +194,7 @@ def _plain(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value):
-        return {name: getattr(value, name) for name in _names(type(value))}
+        return {name: getattr(value, name) for name in _names(value.__class__)}
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 

@@ -33,7 +33,8 @@ def openai_messages(messages: Sequence[ChatMessage] | str) -> list[dict[str, Any
                 f"messages.{number} must be a ChatMessage, got {type(message).__name__}",
                 param="messages",
             )
-    return [one.to_openai_dict_format(require_tool_call_ids=False) for one in messages]
+    said: Sequence[Any] = messages
+    return [one.to_openai_dict_format(require_tool_call_ids=False) for one in said]
 
 
 def openai_tools(tools: ToolsType | None) -> list[dict[str, Any]]:

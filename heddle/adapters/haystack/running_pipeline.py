@@ -45,7 +45,7 @@ class RunningPipeline(Pipeline):
             run: learns of what is done.
         """
         running = cls.__new__(cls)
-        running.__dict__ = pipeline.__dict__
+        running.__dict__ = pipeline.__dict__  # type: ignore[misc, unused-ignore]
         running._parts, running._depths, running._run = parts, depths, run
         running._texts, running._ahead = {}, Ahead()
         return running
@@ -91,7 +91,7 @@ class RunningPipeline(Pipeline):
 
     # Haystack calls the next two for each component, as static methods of its own.
 
-    def _run_component(  # type: ignore[override]
+    def _run_component(  # type: ignore[override, unused-ignore]
         self,
         component_name: str,
         component: dict[str, Any],
@@ -112,7 +112,7 @@ class RunningPipeline(Pipeline):
         self._note(component_name, inputs, found)
         return found
 
-    async def _run_component_async(  # type: ignore[override]
+    async def _run_component_async(  # type: ignore[override, unused-ignore]
         self,
         component_name: str,
         component: dict[str, Any],

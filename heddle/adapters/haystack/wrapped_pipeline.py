@@ -44,7 +44,7 @@ class WrappedPipeline(Pipeline):
             engines: those that its components call.
         """
         wrapped = cls.__new__(cls)
-        wrapped.__dict__ = pipeline.__dict__
+        wrapped.__dict__ = pipeline.__dict__  # type: ignore[misc, unused-ignore]
         wrapped._parts, wrapped._wrapping, wrapped._engines = parts, wrapping, engines
         return wrapped
 

@@ -247,7 +247,9 @@ def chat_call(
     Raises:
         InputError: a keyword is none that can be followed; the message names it.
     """
-    asked = {name: given.get(name) for name in CALL_FIELDS if given.get(name) is not None}
+    asked: dict[str, Any] = {
+        name: given[name] for name in CALL_FIELDS if given.get(name) is not None
+    }
     others = {
         name
         for name, value in given.items()

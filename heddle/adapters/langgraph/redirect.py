@@ -47,7 +47,8 @@ def may_stand_in(owner: BaseChatModel | BaseRetriever) -> None:
     if REDIRECTED in type(owner).__dict__:
         return
     below = _model_class if isinstance(owner, BaseChatModel) else _retriever_class
-    object.__setattr__(owner, "__class__", below(type(owner)))
+    kind: Any = type(owner)
+    object.__setattr__(owner, "__class__", below(kind))
 
 
 def _stand_in(owner: object) -> Any:
@@ -58,7 +59,7 @@ def _stand_in(owner: object) -> Any:
 
 @cache
 def _model_class(kind: Any) -> Any:
-    class Redirected(kind):  # type: ignore[misc, valid-type]
+    class Redirected(kind):  # type: ignore[misc, valid-type, unused-ignore]
         """A chat model in whose place Heddle's may answer."""
 
         def _generate(
@@ -127,7 +128,7 @@ def _model_class(kind: Any) -> Any:
 
 @cache
 def _retriever_class(kind: Any) -> Any:
-    class Redirected(kind):  # type: ignore[misc, valid-type]
+    class Redirected(kind):  # type: ignore[misc, valid-type, unused-ignore]
         """A retriever in whose place Heddle's may answer."""
 
         def _get_relevant_documents(

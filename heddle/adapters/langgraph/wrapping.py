@@ -223,7 +223,7 @@ def _is_running(config: RunnableConfig | None) -> bool:
 def _carrying(config: RunnableConfig | None, active: GraphRun) -> RunnableConfig:
     given = dict(config or {})
     own = {**(given.get("configurable") or {}), ACTIVE: active}
-    return {**given, "configurable": own}  # type: ignore[typeddict-item]
+    return {**given, "configurable": own}  # type: ignore[typeddict-item, unused-ignore]
 
 
 def _counted(name: str, node: Any) -> Any:
