@@ -10,7 +10,7 @@ the corpus's revision changes. `x_all` is the time of all questions without the 
 missed counted as they were, over the time with it.
 
 The last rows count pairs of different medical questions about one topic: those that are `near`, and
-of these those that no word tells apart, either, so that they would be `taken` where their passages
+of these those whose words are the same, too, so that they would be `taken` where their passages
 are the same, too. `pairs_near` and `pairs_taken` are those at a cosine of 0.8.
 """
 

@@ -170,7 +170,7 @@ async def _one(kind: Ask, client: Any, question: str, leaves: bool, tally: Tally
     name, began_s = getattr(kind, "__name__", ""), time.monotonic()
     try:
         await kind(client, question, leaves)
-    except Exception as error:  # of the client, or of what it got: each one counts
+    except Exception as error:  # of the client, or of a wrong reply: each one counts
         tally.problems[f"{name}: {type(error).__name__}: {str(error)[:200]}"] += 1
         return
     if leaves:

@@ -33,7 +33,7 @@ MODEL = "fake"
 class DueToken(NamedTuple):
     """The next token of an answer, and when it comes, by the loop's clock [s].
 
-    They are in the order in which they come; `answer` tells those of one moment apart.
+    They are in the order in which they come; `answer` orders those of one moment.
     """
 
     moment_s: float

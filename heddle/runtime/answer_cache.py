@@ -36,7 +36,7 @@ class AnswerCacheLimits:
 
 @dataclass(frozen=True, slots=True)
 class AnswerCacheState:
-    """What an answer cache holds, and what it has dropped so far, by `DropReason`."""
+    """The size of an answer cache, and the answers dropped so far, by `DropReason`."""
 
     entries: int
     nbytes: int
@@ -112,7 +112,7 @@ class AnswerCache:
 
     @property
     def state(self) -> AnswerCacheState:
-        """What it holds, and what it has dropped."""
+        """Its size, and the answers dropped so far."""
         dropped = {reason.value: self.dropped[reason.value] for reason in DropReason}
         return AnswerCacheState(len(self._kept), self.nbytes, dropped)
 

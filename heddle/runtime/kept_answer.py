@@ -1,4 +1,4 @@
-"""An answer that is kept, what it rests on, and a request's own lookup. (ADR 44)"""
+"""An answer that is kept, the searches behind it, and a request's own lookup. (ADR 44)"""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ class KeptSearch:
         queries: its vectors [n, d] float32.
         words: their texts, where it searched by words as well; () where it didn't.
         is_question: whether its only text was the request's question.
-        passages: what it found, in order.
+        passages: that were found, in order.
     """
 
     config: SearchConfig
@@ -48,12 +48,12 @@ class KeptAnswer:
     Args:
         scope: all that it depends on beside its question and the corpus: tenant, filter, workflow,
             other inputs, how approximate it may be.
-        question: what it was the answer to.
+        question: that was asked then.
         vector: the question's [d] float32; None = it is found by its text alone.
         node: the node that wrote the text; "" = it was quoted.
         text, passages, quotes, nearest, finish_reason: of its Answer.
         slots: the values of the slots that the workflow wrote.
-        searches: what it rests on.
+        searches: that it rests on.
         revision: of the corpus, when no search had begun; None = not known.
         kept_s: when it was kept [s].
 

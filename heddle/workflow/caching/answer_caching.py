@@ -57,7 +57,7 @@ def cached(workflow: Workflow, caching: Caching) -> Workflow:
     """Return a workflow with the cache that a request may use, or without any.
 
     The cache that its author placed stays where the request allows it. One is added only to a
-    workflow that answers from what it retrieves.
+    workflow that answers from passages.
     """
     own = cache_of(workflow)
     bare = without_cache(workflow)

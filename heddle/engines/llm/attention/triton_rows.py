@@ -245,7 +245,7 @@ def _query_rotations(
     partner_part = (matrices - torch.diag_embed(own_part)).sum(dim=1)
     partner = rotated(1).fill_diagonal_(0.0).abs().argmax(dim=0)
     index = torch.from_numpy(of_segment).to(store.device)
-    # The kernel takes rows that lie one after another, whatever the diagonals' strides were.
+    # The kernel takes rows that lie one after another; the diagonals may have had other strides.
     own_part, partner_part = own_part[index].contiguous(), partner_part[index].contiguous()
     return QueryRotations(partner.int(), own_part, partner_part)
 

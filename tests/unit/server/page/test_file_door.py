@@ -1,4 +1,4 @@
-"""POST /v1/documents/file: what it puts in, and what it refuses."""
+"""POST /v1/documents/file: files that are put in, and refused."""
 
 from collections.abc import Iterator
 from pathlib import Path
