@@ -16,6 +16,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from heddle.server.connection.chunk_writer import ChunkWriter
 
 HEAD_S: Final = 10.0
+# Longer than clients keep a connection (httpx, and so openai: 5 s): the one that closes it first
+# can't send a request into a connection that the other is closing.
+IDLE_S: Final = 75
 HEAD_BYTES_MAX: Final = (
     32 << 10
 )  # a head that comes in pieces; see concurrency_limit.py for whole ones
@@ -38,6 +41,7 @@ class BoundedConnection(H11Protocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(*args, **kwargs)
+        self.timeout_keep_alive = IDLE_S
         self._head_timer: asyncio.TimerHandle | None = None
         self._application, self.app = self.app, self._serve
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from heddle.server import bounded_connection
-from heddle.server.bounded_connection import HEAD_BYTES_MAX, BoundedConnection
+from heddle.server.bounded_connection import HEAD_BYTES_MAX, IDLE_S, BoundedConnection
 
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HALF = b"GET / HTTP/1.1\r\nHost: lo"
@@ -151,5 +151,20 @@ def test_a_long_head_in_pieces_is_refused():
         reader, writer = await connect()
         writer.write(b"GET / HTTP/1.1\r\n" + b"X: " + b"y" * (HEAD_BYTES_MAX + 1))
         assert (await reader.read()).startswith(b"HTTP/1.1 4")
+
+    played(play)
+
+
+def test_an_answered_connection_is_kept_longer_than_clients_keep_it():
+    async def play(connect: Callable[[], Awaitable[Streams]]) -> None:
+        streams = await connect()
+        await asked(streams)
+        (kept,) = BoundedConnection.waiting
+        closes = kept.timeout_keep_alive_task
+        left_s = closes.when() - asyncio.get_running_loop().time()
+        assert 5 < left_s <= IDLE_S  # httpx's own limit is 5 s
+        closes.cancel()
+        kept.timeout_keep_alive_handler()
+        assert await streams[0].read() == b""
 
     played(play)
