@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.engines.llm.attention.compiled_kernel import find_row_kernel
 from heddle.engines.llm.model.fused_layers import can_fuse, fuse_layers
 from heddle.engines.llm.model.packed_linear import pack_linears
 from heddle.kv.kv_encoding import KvEncoding
@@ -84,6 +85,17 @@ def test_some_computed_anew_is_the_oracle_alone_in_a_batch_in_slices_and_preempt
         for number in numbers:
             assert rel_diff(serving.logits[number][0], alone) < TOLERANCE
     assert sum(small.preemptions[number] for number in numbers) > 0, "a weak test"
+
+
+@pytest.mark.skipif(
+    find_row_kernel(in_bfloat16=True).kernel is None, reason="no kernel for bfloat16 here"
+)
+def test_chunks_pages_are_shared_where_the_kernel_reads_them():
+    model = tiny_model("llama").to(torch.bfloat16)
+    fuse_layers(model)
+    serving = served(model)
+    serving.ask(ASKED, EVERYTHING)
+    assert next(reversed(serving.prefilled.values())).fused.tokens_shared > 0
 
 
 @pytest.mark.parametrize("encoding", [KvEncoding.BF16, KvEncoding.INT8])
