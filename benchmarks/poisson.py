@@ -3,10 +3,10 @@
 `heddle serve` in a process of its own answers from Wikipedia passages (46,000; quick: 2,000), with
 the reader as LLM. Requests arrive by a Poisson process, each of a kind drawn by its share: a chat
 with the corpus, streamed or whole, one with the LLM alone, streamed, a workflow, embeddings, the
-list of models. The client never tries again. An error is anything that it raises, an answer from the corpus without
-text, a stream without its end, a vector of another length. `abandoned` streams are those that the
-client leaves after the first piece, one in twenty, as people do; they are no errors, but the server
-has to answer all that come after.
+list of models. The client never tries again. An error is anything that it raises, an answer from
+the corpus without text, a stream without its end, a vector of another length. `abandoned` streams
+are those that the client leaves after the first piece, one in twenty, as people do; they are no
+errors, but the server has to answer all that come after.
 
 `grown_mb` is how much more memory the server's processes hold at the end than after half of the
 time; the settings have it after each tenth. Caches fill first: of KV, vectors and file pages.
