@@ -195,7 +195,11 @@ function dropZone(put: (file: File) => Promise<string>): HTMLElement[] {
         outcomes.append(el("li", {}, foreign(file.name), `: ${await put(file)}`));
       } catch (found) {
         failed += 1;
-        outcomes.append(el("li", { class: "error" }, foreign(file.name), `: ${wordsOf(found)}`));
+        // A parser's words begin with the file's name, too.
+        const words = wordsOf(found);
+        const name = `${file.name}: `;
+        const own = words.startsWith(name) ? words.slice(name.length) : words;
+        outcomes.append(el("li", { class: "error" }, foreign(file.name), `: ${own}`));
       }
       bar.value = place + 1;
     }
