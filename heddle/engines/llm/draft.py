@@ -39,7 +39,7 @@ class Draft:
         offered: of it, tokens that steps had with them.
         accepted: of these, tokens that the decode wrote, so that each has saved a step.
 
-    Mutates: `write` and `judge` count, and move the place along.
+    Mutates: `write` and `judge` count, and move the place along; `give_up` ends all offers.
     """
 
     token_ids: tuple[int, ...] = ()
@@ -48,6 +48,7 @@ class Draft:
     _checked: int = 0
     _next: int = 0
     _is_lost: bool = False
+    _is_given_up: bool = False
     _newest: int | None = None
     _behind: dict[tuple[int | None, int], list[int]] | None = None
 
@@ -69,7 +70,7 @@ class Draft:
         likely = () if self._is_lost else self.token_ids[self._next :][:DRAFT_TOKENS_MAX]
         if likely[: len(forced)] != forced:
             likely = forced
-        if not likely or tokens_max <= 0:
+        if not likely or tokens_max <= 0 or self._is_given_up:
             return ()
         right = (self.accepted + PRIOR_RIGHT) / (self._checked + PRIOR_CHECKED)
         wanted = min(tokens_max, DRAFT_TOKENS_MAX, _worth(right, price.token))
@@ -81,6 +82,10 @@ class Draft:
         """Note whether an offered token, of which all before were right, is what was written."""
         self._checked += 1
         self.accepted += is_right
+
+    def give_up(self) -> None:
+        """Offer nothing any more, forced or not: a step with such tokens went wrong."""
+        self._is_given_up = True
 
     def write(self, token: int) -> None:
         """Note the next token of the text that is written."""

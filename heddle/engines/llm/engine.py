@@ -70,7 +70,6 @@ KINDS = frozenset(
 )
 BACKGROUND_STEP_S = 0.25  # as long as a query waits for a step without any, unless set otherwise
 ASKINGS_MAX = 64  # questions that wait to be run ahead of their prompts
-NOT_FINITE = "the model gave numbers that are not finite"
 PREFILL_TOKENS_MIN = 16  # a step always moves prompts by this much, however small its budget
 
 
@@ -618,16 +617,25 @@ class LlmEngine:
                 (next(drawn), next(probabilities) if draw.wants_probability else 1.0)
                 for draw in plan.batch.rows[row].draws
             ]
-            sound = result.broken_rows.get(row)
-            if sound == 0:
-                self._fail_sequence(part.sequence, NOT_FINITE)
+            if row in result.broken_rows:
+                self._take_broken(part)
                 continue
             self._scheduler.commit(part, result.measured.get(row, ()), step_s)
             self._report_prefill(part.sequence)
             if tokens:
-                self._take_tokens(part, tokens[:sound])
+                self._take_tokens(part, tokens)
             else:
                 self._forget_if_over(part.sequence)
+
+    def _take_broken(self, part: Slice) -> None:
+        """Fail a slice whose numbers are not finite, or have it computed again without its draft.
+
+        A drafted token may be wrong, and then nothing that follows from it counts.
+        """
+        if part.draft and part.sequence.decode is not None:
+            part.sequence.decode.draft.give_up()
+        else:
+            self._fail_sequence(part.sequence, "the model gave numbers that are not finite")
 
     def _end_fusion(self, sequence: Sequence) -> None:
         """Give back what a sequence holds of the chunk KV store."""
@@ -668,10 +676,7 @@ class LlmEngine:
             self._hand_over(sequence)
 
     def _take_tokens(self, part: Slice, drawn: Items[tuple[int, float]]) -> None:
-        """Take the next token; and the one behind it, as long as the draft has foreseen each.
-
-        The sequence fails where the draft was right, and what was computed of it is not finite.
-        """
+        """Take the next token; and the one behind it, as long as the draft has foreseen each."""
         sequence, decode = part.sequence, part.sequence.decode
         if decode is None:
             return
@@ -686,9 +691,6 @@ class LlmEngine:
             is_right = token == part.draft[number]
             decode.draft.judge(is_right=is_right)
             if not is_right:
-                return
-            if number + 1 == len(drawn):
-                self._fail_sequence(sequence, NOT_FINITE)
                 return
             self._scheduler.accept(sequence)
 

@@ -183,15 +183,14 @@ class StepBatch:
 class StepResult:
     """What a step gave.
 
-    `token_ids` are the chosen tokens, one for each draw, row by row. `broken_rows` are the rows
-    whose hidden states or logits are not finite, by index, with the number of their draws before
-    the first such: of the tokens and the KV that the step wrote for them, only these may be used.
-    `measured` holds what was wanted of rows with a measure, by the row's index. `probabilities` are
-    those of the chosen tokens whose draw wants it, in order, by the softmax of the logits as they
-    are.
+    `token_ids` are the chosen tokens, one for each draw, row by row. `broken_rows` are the
+    indices of rows whose hidden states or logits are not finite: neither their token nor the KV
+    that the step wrote for them may be used. `measured` holds what was wanted of rows with a
+    measure, by the row's index. `probabilities` are those of the chosen tokens whose draw wants
+    it, in order, by the softmax of the logits as they are.
     """
 
     token_ids: tuple[int, ...]
-    broken_rows: Mapping[int, int] = field(default_factory=dict)
+    broken_rows: frozenset[int] = frozenset()
     measured: Mapping[int, tuple[NDArray[np.float32], ...]] = field(default_factory=dict)
     probabilities: tuple[float, ...] = ()

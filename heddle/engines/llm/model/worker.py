@@ -366,27 +366,19 @@ class TransformersWorker:
             start += run.length
 
 
-def _broken_rows(sums: Tensor, logits: Tensor, rows: Sequence[BatchRow]) -> dict[int, int]:
-    """Return the rows whose states or logits are not finite, each with its draws before that.
-
-    A row draws from its last tokens. What is behind a drafted token that turns out wrong is
-    thrown away, and need not be finite.
+def _broken_rows(sums: Tensor, logits: Tensor, rows: Sequence[BatchRow]) -> frozenset[int]:
+    """Return the rows whose states or logits are not finite.
 
     Shapes: sums [t], of each token's states; logits [draws of all rows, vocabulary].
     """
     states = torch.isfinite(sums).tolist()
     ends = iter(torch.isfinite(logits.sum(dim=-1)).tolist())
-    broken = {}
+    broken = set()
     for index, row in enumerate(rows):
         are_ends_finite = [next(ends) for _ in row.draws]
-        first = row.query_stop - len(row.draws)
-        drawn_from = zip(states[first : row.query_stop], are_ends_finite, strict=True)
-        are_sound = [all(pair) for pair in drawn_from]
-        if not all(states[row.query_start : first]):
-            broken[index] = 0
-        elif not all(are_sound):
-            broken[index] = are_sound.index(False)
-    return broken
+        if not (all(are_ends_finite) and all(states[row.query_start : row.query_stop])):
+            broken.add(index)
+    return frozenset(broken)
 
 
 def _measured(

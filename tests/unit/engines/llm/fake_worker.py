@@ -75,22 +75,21 @@ class FakeWorker:
         self.positions[batch.slots] = batch.positions
         drawn = []
         probabilities = []
-        broken = {}
+        broken = set()
         for index, row in enumerate(batch.rows):
             slots = np.concatenate([np.arange(r.start, r.start + r.length) for r in row.runs])
             assert self.positions[slots].tolist() == list(range(row.context)), "a wrong slot"
             assert not row.shared
             ids = tuple(self.tokens[slots].tolist())
             if self.bad_token in ids:
-                first = row.context - len(row.draft_draws)  # token behind what the first draw saw
-                broken[index] = max(0, ids.index(self.bad_token) - first + 1)
+                broken.add(index)
             for seen, draw in enumerate(row.draws, row.context - len(row.draft_draws)):
                 known = ids[:seen]
                 wanted = self.next_ids.get(known, next_token(known, draw.uniform))
                 drawn.append(allowed(wanted, draw.mask))
                 if draw.wants_probability:
                     probabilities.append(self.unsure.get(known, 1.0))
-        return StepResult(tuple(drawn), broken, probabilities=tuple(probabilities))
+        return StepResult(tuple(drawn), frozenset(broken), probabilities=tuple(probabilities))
 
     def pack_kv(self, slots, rotations=None):
         return self.tokens[slots].copy(), self.positions[slots].copy()

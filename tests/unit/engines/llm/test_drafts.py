@@ -304,6 +304,7 @@ def test_numbers_behind_a_wrong_drafted_token_need_not_be_finite():
     one.decode(2, 1, max_tokens=8, draft=(*tokens[:3], 2, *tokens[4:]))
     one.drain()
     assert one.result(2).token_ids == tokens
+    assert one.result(2).accepted == 0
 
 
 def test_a_right_drafted_token_with_numbers_that_are_not_finite_fails_and_is_found_by_nobody():
