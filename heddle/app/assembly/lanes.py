@@ -22,6 +22,8 @@ from heddle.hosts.machine import memory_left
 VECTOR: Final = "vector"
 LLM: Final = "llm"
 VECTOR_ROWS: Final = 256
+# Of a GPU's free memory, for the KV of all LLM lanes: steps, embedding and hot clusters take more.
+DEVICE_KV_SHARE: Final = 0.5
 
 
 def lane_specs(plan: ServerPlan) -> tuple[LaneSpec, ...]:
@@ -142,6 +144,7 @@ def _llm(plan: ServerPlan, model: Path, name: str, role: LaneRole, threads: int)
         chunk_kv_disk_bytes=disk_bytes_max(config) if keeps_chunks else 0,
         packs_weights=plan.placement.packs_weights and role.decodes,
         threads=threads,
+        device_kv_share=0.0 if config.kv_cache_bytes else DEVICE_KV_SHARE / len(plan.roles),
     )
     # A prefill and its decode take a credit each; twice the slots keep the lane's own queue fed.
     return EngineSpec(

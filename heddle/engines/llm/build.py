@@ -49,7 +49,9 @@ class LlmSettings:
     torch's setting as it is. `chunk_kv_bytes` of host memory keep the KV of retrieved chunks for
     reuse, 0 = none, as `chunk_kv_encoding` says; `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`,
     which benchmarks read at `chunk_kv_bytes_per_s` (None = as fast as it is).
-    What is deleted from the corpus in `corpus_dir` is forgotten.
+    What is deleted from the corpus in `corpus_dir` is forgotten. On an accelerator, KV pages take
+    `device_kv_share` of the memory that the weights leave free there, if that is more than
+    `kv_bytes`.
 
     Raises: ConfigError: a field is out of its range; the message names it.
     """
@@ -73,6 +75,7 @@ class LlmSettings:
     background_step_s: float = BACKGROUND_STEP_S
     order: CallOrder = SHORTEST_FIRST
     threads: int = 0
+    device_kv_share: float = 0.0
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -88,6 +91,10 @@ class LlmSettings:
             raise ConfigError(f"context_tokens_max is {self.context_tokens_max}; use 1 or more")
         if not self.background_step_s > 0:
             raise ConfigError(f"background_step_s is {self.background_step_s}; use a positive time")
+        if not 0 <= self.device_kv_share < 1:
+            raise ConfigError(
+                f"device_kv_share is {self.device_kv_share}; use 0 or a share below 1"
+            )
         if self.threads < 0:
             raise ConfigError(f"threads is {self.threads}; use 0 (torch's own) or more")
 
@@ -110,6 +117,7 @@ def build_engine(name: str, epoch: int, settings: LlmSettings) -> LlmEngine:
     _limits(settings, config, dtype)  # refuses before gigabytes are read
     decoder = TokenizerDecoder(settings.model_dir / "tokenizer.json")
     model = _load(settings.model_dir, config, dtype).to(device)
+    settings = _with_device_pages(settings, device)
     digest = model_gate.fingerprint(settings.model_dir, str(dtype))
     return assemble(name, epoch, settings, model, digest, decoder)
 
@@ -339,6 +347,21 @@ def _device(wanted: str) -> "torch.device":
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"device is {wanted!r}, and torch finds no CUDA device; use cpu or auto")
     return device
+
+
+def _with_device_pages(settings: LlmSettings, device: "torch.device") -> LlmSettings:
+    """Return settings whose KV pages take their share of an accelerator's free memory."""
+    import torch
+
+    if device.type == "cpu" or not settings.device_kv_share:
+        return settings
+    free, total = torch.get_device_module(device).mem_get_info(device)
+    kv_bytes = max(settings.kv_bytes, int(settings.device_kv_share * free))
+    log.info(
+        "KV pages take %d MiB of %s: %d of its %d MiB were free",
+        *(kv_bytes >> 20, device, free >> 20, total >> 20),
+    )
+    return replace(settings, kv_bytes=kv_bytes)
 
 
 def computing_of(settings: LlmSettings) -> Choice:

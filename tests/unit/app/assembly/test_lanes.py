@@ -97,6 +97,9 @@ def test_llm_lanes_with_roles_divide_the_cores(model: Path):
     assert [each.packs_weights for each in settings] == [False, True, True]
     assert [each.chunk_kv_bytes > 0 for each in settings] == [True, False, False]
     assert len({each.kv_bytes for each in settings}) == 1
+    assert sum(each.device_kv_share for each in settings) == pytest.approx(0.5)
+    named = lanes_of(replace(config, kv_cache_bytes=1 << 28), facts)
+    assert {lane.engines[0].settings.device_kv_share for lane in named} == {0.0}
 
 
 def test_more_llm_lanes_than_cores_are_refused(model: Path):

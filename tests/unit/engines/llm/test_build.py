@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from heddle.core.frames import Done
 from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
-from heddle.engines.llm.build import LlmSettings, build_engine
+from heddle.engines.llm.build import LlmSettings, _with_device_pages, build_engine
 from heddle.engines.llm.model.worker import TransformersWorker
 from heddle.engines.llm.reuse import gate as reuse_gate
 from tests.helpers.tiny_models import VOCABULARY, prompt, tiny_model
@@ -120,6 +121,24 @@ def test_impossible_settings_are_refused(model_dir, changes, reason):
 
 
 @pytest.mark.parametrize(
+    ("device", "share", "kv_bytes"),
+    [
+        ("cuda", 0.5, 20 << 30),
+        ("cuda", 0.001, 1 << 30),
+        ("cuda", 0.0, 1 << 30),
+        ("cpu", 0.5, 1 << 30),
+    ],
+)
+def test_kv_pages_take_their_share_of_an_accelerators_free_memory(
+    model_dir, device, share, kv_bytes, monkeypatch
+):
+    memory = SimpleNamespace(mem_get_info=lambda device: (40 << 30, 80 << 30))
+    monkeypatch.setattr(torch, "get_device_module", lambda device: memory)
+    planned = settings(model_dir, kv_bytes=1 << 30, device_kv_share=share)
+    assert _with_device_pages(planned, torch.device(device)).kv_bytes == kv_bytes
+
+
+@pytest.mark.parametrize(
     ("changes", "field"),
     [
         ({"dtype": "int8"}, "dtype"),
@@ -127,6 +146,7 @@ def test_impossible_settings_are_refused(model_dir, changes, reason):
         ({"page_size": -1}, "page_size"),
         ({"threads": -1}, "threads"),
         ({"background_step_s": 0.0}, "background_step_s"),
+        ({"device_kv_share": 1.0}, "device_kv_share"),
         ({"context_tokens_max": 0}, "context_tokens_max"),
     ],
 )
