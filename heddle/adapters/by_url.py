@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -91,8 +92,7 @@ class ByUrl:
             self._client.stream(
                 "POST",
                 "/v1/chat/completions",
-                json=self._chat_body(call),
-                headers=_headers(by),
+                **_sent(self._chat_body(call), by),
                 timeout=_timeout(call.deadline_s, by),
             ) as response,
         ):
@@ -114,8 +114,7 @@ class ByUrl:
             async with self._async_client().stream(
                 "POST",
                 "/v1/chat/completions",
-                json=self._chat_body(call),
-                headers=_headers(by),
+                **_sent(self._chat_body(call), by),
                 timeout=_timeout(call.deadline_s, by),
             ) as response:
                 if response.status_code != httpx.codes.OK:
@@ -194,7 +193,7 @@ class ByUrl:
         with _words(self.url):
             seconds = None if call is None else call.deadline_s
             response = self._client.request(
-                method, path, json=body, headers=_headers(by), timeout=_timeout(seconds, by)
+                method, path, **_sent(body, by), timeout=_timeout(seconds, by)
             )
         return _json(response)
 
@@ -204,7 +203,7 @@ class ByUrl:
         with _words(self.url):
             seconds = None if call is None else call.deadline_s
             response = await self._async_client().request(
-                method, path, json=body, headers=_headers(by), timeout=_timeout(seconds, by)
+                method, path, **_sent(body, by), timeout=_timeout(seconds, by)
             )
         return _json(response)
 
@@ -269,8 +268,14 @@ class ByUrl:
         return {name: value for name, value in given.items() if value is not None}
 
 
-def _headers(by: CallIdentity | None) -> dict[str, str]:
-    return {} if by is None else by.headers()
+def _sent(body: object, by: CallIdentity | None) -> dict[str, Any]:
+    """Return a request's body and headers. All of JSON is ASCII here, so that the server refuses
+    what is no Unicode, as it does in process; httpx's own encoding raises on it."""
+    headers = {} if by is None else by.headers()
+    if body is None:
+        return {"headers": headers}
+    content = json.dumps(body, allow_nan=False).encode("ascii")
+    return {"headers": {**headers, "Content-Type": "application/json"}, "content": content}
 
 
 def _timeout(deadline_s: float | None, by: CallIdentity | None) -> httpx.Timeout:
