@@ -9,7 +9,8 @@ are those that the client leaves after the first piece, one in twenty, as people
 errors, but the server has to answer all that come after.
 
 `grown_mb` is how much more memory the server's processes hold at the end than after half of the
-time; the settings have it after each tenth. Caches fill first: of KV, vectors and file pages.
+time, without mapped files; the settings have it after each tenth. Caches of KV and vectors fill
+first.
 Bar: no errors in an hour.
 """
 
@@ -171,11 +172,11 @@ async def _load(
         while (due_s := due_s + draws.expovariate(RATE_PER_S)) < seconds:
             await asyncio.sleep(max(0.0, began_s + due_s - time.monotonic()))
             if due_s >= seconds * (len(tally.memory_mb) + 1) / TENTHS:
-                tally.memory_mb.append(server.resident_bytes() / MB)
+                tally.memory_mb.append(server.own_bytes() / MB)
             (kind,) = draws.choices(kinds, shares)
             leaves = kind in (chat, chat_with_llm) and draws.random() < ABANDONED
             tasks.create_task(_one(kind, client, draws.choice(questions), leaves, tally))
-    tally.memory_mb.append(server.resident_bytes() / MB)
+    tally.memory_mb.append(server.own_bytes() / MB)
 
 
 async def _one(kind: Ask, client: Any, question: str, leaves: bool, tally: Tally) -> None:

@@ -49,7 +49,7 @@ class PacedServer:
     config = ServerConfig(generator=MODEL)
     store = None
     generator = SimpleNamespace(name=MODEL)
-    plan = SimpleNamespace(remote=SimpleNamespace(generator=None))
+    plan = SimpleNamespace(remote=SimpleNamespace(generator=None), generator=generator)
     embedder_name = ""
 
     def __init__(self, pace: Pace) -> None:

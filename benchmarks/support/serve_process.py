@@ -21,10 +21,10 @@ class ServeProcess:
     url: str
     pid: int
 
-    def resident_bytes(self) -> int:
-        """Return the memory that its processes hold now, pages that they share counted once."""
+    def own_bytes(self) -> int:
+        """Return the memory of its processes that no file can give back: not its mapped files."""
         whole = psutil.Process(self.pid)
-        return sum(p.memory_full_info().uss for p in (whole, *whole.children(recursive=True)))
+        return sum(_anonymous(p.pid) for p in (whole, *whole.children(recursive=True)))
 
 
 @contextmanager
@@ -46,3 +46,10 @@ def serve_process(corpus: Path, *options: str) -> Iterator[ServeProcess]:
     finally:
         process.terminate()
         process.communicate()
+
+
+def _anonymous(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    found = re.search(r"^RssAnon:\s*(\d+) kB$", status, re.MULTILINE)
+    assert found is not None, "Linux says how much of a process is anonymous"
+    return int(found.group(1)) * 1024

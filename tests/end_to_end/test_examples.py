@@ -19,9 +19,10 @@ from benchmarks.client_calls.serving import http_server
 from heddle import Server
 from heddle.server.http import create_app
 from tests.end_to_end.conftest import KV_BYTES
+from tests.helpers.left_sockets import left_sockets
 from tests.helpers.llama_loop import llama_loop
 
-__all__ = ["llama_loop"]
+__all__ = ["left_sockets", "llama_loop"]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -132,6 +133,7 @@ def url(printed: tuple[Path, str]) -> Iterator[str]:
         yield found
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_langgraph_program_and_what_wrapping_changes(url: str, tmp_path: Path, capsys) -> None:
     pytest.importorskip("langgraph", reason="LangGraph is not installed: make setup-all")
     source = (EXAMPLES / "langgraph_rag.py").read_text(encoding="utf-8")

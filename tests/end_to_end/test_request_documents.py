@@ -88,7 +88,7 @@ def test_what_cannot_be_used_is_refused_by_its_field(inline_server: Server):
     for documents in (None, []):
         with pytest.raises(InputError, match="documents: workflow 'doc_qa_naive' answers from"):
             ask(documents=documents)
-    with pytest.raises(InputError, match=r"documents\[1\].text is empty"):
+    with pytest.raises(InputError, match=r"documents\[1\]: text is empty"):
         ask(documents=["a text", " \n"])
     with pytest.raises(InputError, match="documents: workflow 'oneshot' reads the corpus"):
         ask("oneshot", documents=[MILL])

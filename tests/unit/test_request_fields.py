@@ -31,6 +31,7 @@ def test_what_is_a_setting_as_well_is_set_by_one_flag():
     """`heddle ask` starts a server for one request: its setting is the request's."""
     both = set(heddle.RequestOptions.__annotations__) & set(fields_of(ServerConfig))
     assert both == {
+        "answer_cache",
         "deadline_s",
         "optimizations",
         "kv_reuse",

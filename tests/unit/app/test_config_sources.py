@@ -23,6 +23,7 @@ TEXTS = {
     "kv_reuse": "epic,0.2",
     "disabled_passes": "ask_ahead",
     "recall": "0.9",
+    "answer_cache_similarity": "0.9",
     "bulk_share": "0.25",
 }
 

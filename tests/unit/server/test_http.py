@@ -210,6 +210,7 @@ def test_every_field_reaches_the_server():
         "top_p": 0.9,
         "seed": 7,
         "stop": ["END"],
+        "answer_cache": False,
     }
     form = {"json_schema": {"type": "integer"}, "before": "<", "after": ">"}
     ask(server, question="Who?", inputs={"topic": "tides"}, constraint=form, **how)

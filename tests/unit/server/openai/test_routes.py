@@ -41,7 +41,7 @@ class FakeServer:
     config = ServerConfig(generator="reader")
     store = object()
     generator = SimpleNamespace(name="tiny")
-    plan = SimpleNamespace(remote=SimpleNamespace(generator=None))
+    plan = SimpleNamespace(remote=SimpleNamespace(generator=None), generator=generator)
     embedder_name = "minilm"
 
     def __init__(self, *events: RequestEvent, refuses: HeddleError | None = None) -> None:
