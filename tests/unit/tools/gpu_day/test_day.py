@@ -54,7 +54,7 @@ def test_no_part_takes_another_down_and_what_is_whole_is_not_measured_again(
     assert found["fine"]["command"] == "make gpu-day GPU=interpret ONLY=fine"
     assert found["fine"]["machine"]["cores"] >= 1
     assert "Traceback" in found["broken"]["said"]
-    # A process that a part had started has ended with it; one that nobody has waited for stays.
+    # A process that a part had started has ended with it; one that is still to be waited for stays.
     with suppress(psutil.NoSuchProcess):
         other = psutil.Process(found["hanging"]["rows"][0]["other"])
         assert other.status() == psutil.STATUS_ZOMBIE
