@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 import httpx
 import numpy as np
@@ -176,7 +176,9 @@ class ByUrl:
 
     @cached_property
     def _client(self) -> httpx.Client:
-        return httpx.Client(**self._settings)
+        client = httpx.Client(**self._settings)
+        finalize(self, client.close)  # components make engines, and few programs close those
+        return client
 
     def _async_client(self) -> httpx.AsyncClient:
         """Return the client of this event loop: its connections can serve no other."""
