@@ -9,12 +9,17 @@ import pytest
 from benchmarks.support.inline_engines import inline_engines
 from heddle import Server
 from tests.helpers.command import Command
+from tests.helpers.left_sockets import collect_left_sockets
 from tests.helpers.tiny_server import index_documents, write_documents, write_model
 
 KV_BYTES = 32 << 20
 
 
 FOLDER = Path(__file__).parent
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    collect_left_sockets(nodeid)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -38,10 +38,7 @@ from heddle.core.errors import (
 )
 from heddle.core.tasks import Caller
 from heddle.server.http import create_app
-from tests.helpers.left_sockets import left_sockets
 from tests.helpers.server_state import eventually, holds_nothing
-
-__all__ = ["left_sockets"]
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 QUESTION = "Who is the keeper of Rock 3?"

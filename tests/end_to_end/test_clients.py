@@ -11,10 +11,7 @@ from benchmarks.client_calls.all_clients import ALL_CLIENTS
 from benchmarks.client_calls.call import Client, Servers
 from benchmarks.client_calls.serving import served
 from heddle import Server
-from tests.helpers.left_sockets import left_sockets
 from tests.helpers.server_state import eventually, holds_nothing
-
-__all__ = ["left_sockets"]
 
 # Clients that leave a connection for the garbage collector to close.
 pytestmark = pytest.mark.filterwarnings(

@@ -19,10 +19,9 @@ from benchmarks.client_calls.serving import http_server
 from heddle import Server
 from heddle.server.http import create_app
 from tests.end_to_end.conftest import KV_BYTES
-from tests.helpers.left_sockets import left_sockets
 from tests.helpers.llama_loop import llama_loop
 
-__all__ = ["left_sockets", "llama_loop"]
+__all__ = ["llama_loop"]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

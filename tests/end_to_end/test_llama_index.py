@@ -25,11 +25,10 @@ from heddle.adapters.llamaindex import (
     HeddleRetriever,
 )
 from heddle.server.http import create_app
-from tests.helpers.left_sockets import left_sockets
 from tests.helpers.llama_loop import llama_loop
 from tests.helpers.server_state import eventually, holds_nothing
 
-__all__ = ["left_sockets", "llama_loop"]
+__all__ = ["llama_loop"]
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 QUESTION = "Who is the keeper of Rock 3?"
