@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from haystack import Document, component, default_from_dict, default_to_dict
+from haystack import Document, component, default_to_dict
 from haystack.utils import Secret
 
 from heddle.adapters.calls import aembed, embed
@@ -65,11 +65,6 @@ class HeddleTextEmbedder(EnginePart):
             ConfigError: its engine is a server of this process.
         """
         return default_to_dict(self, **self.saved(), prefix=self.prefix, suffix=self.suffix)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Return the component that a file describes."""
-        return default_from_dict(cls, data)
 
     def _call(self, text: str) -> EmbedCall:
         if not isinstance(text, str):
@@ -138,11 +133,6 @@ class HeddleDocumentEmbedder(EnginePart):
             meta_fields_to_embed=self.meta_fields_to_embed,
             embedding_separator=self.embedding_separator,
         )
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Return the component that a file describes."""
-        return default_from_dict(cls, data)
 
     def _calls(self, documents: list[Document]) -> Iterator[EmbedCall]:
         texts = [self._text(document) for document in documents]

@@ -1,8 +1,9 @@
 """What Heddle's components for Haystack have in common: the engine that they call."""
 
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
+from haystack import default_from_dict
 from haystack.utils import Secret
 
 from heddle.adapters.engine import Engine, engine_of
@@ -52,3 +53,8 @@ class EnginePart:
             "api_key": self.api_key,
             "tenant": self.tenant,
         }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Return the component that a file describes."""
+        return default_from_dict(cls, data)

@@ -1,9 +1,9 @@
 """HeddleRanker: the model of a Heddle server that ranks, as Haystack's ranker."""
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
-from haystack import Document, component, default_from_dict, default_to_dict
+from haystack import Document, component, default_to_dict
 from haystack.utils import Secret
 
 from heddle.adapters.calls import arerank, rerank
@@ -71,11 +71,6 @@ class HeddleRanker(EnginePart):
             ConfigError: its engine is a server of this process.
         """
         return default_to_dict(self, **self.saved(), top_k=self.top_k)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Return the component that a file describes."""
-        return default_from_dict(cls, data)
 
     def _kept(self, documents: list[Document], ranked: Ranked, top_k: int | None) -> dict[str, Any]:
         count = self.top_k if top_k is None else _checked(top_k)

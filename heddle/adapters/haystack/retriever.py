@@ -1,8 +1,8 @@
 """HeddleRetriever: searches in a Heddle server's corpus, as Haystack's retriever."""
 
-from typing import Any, Self
+from typing import Any
 
-from haystack import Document, component, default_from_dict, default_to_dict
+from haystack import Document, component, default_to_dict
 from haystack.utils import Secret
 
 from heddle.adapters.calls import asearch, search
@@ -85,11 +85,6 @@ class HeddleRetriever(EnginePart):
             hybrid=self.hybrid,
             rerank=self.rerank,
         )
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Return the component that a file describes."""
-        return default_from_dict(cls, data)
 
     def _call(self, query: str, filters: dict[str, Any] | None, top_k: int | None) -> SearchCall:
         return SearchCall(
