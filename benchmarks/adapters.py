@@ -27,8 +27,8 @@ import difflib
 import importlib.util
 import random
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -121,8 +121,7 @@ class Bench:
         found = []
         with heddle_server(self._corpus, self._light, LIGHT_NPROBE) as url:
             light = self._setting(url, self._light, LIGHT_NPROBE)
-            with self._faster_server(name, light) as (way, own):
-                self.settings["transformers_serve"] = way
+            with self._faster_server(name, light) as own:
                 found.append(self._compared(name, "a", own, light))
             alone_s = self._alone_s(name, light)
             found.append(self._compared(name, "b_light", light, light))
@@ -136,8 +135,9 @@ class Bench:
     def _setting(self, url: str, index: Path, nprobe: int) -> Setting:
         return Setting(f"{url}/v1", "reader", str(self._corpus), str(index), nprobe, url)
 
-    def _faster_server(self, name: str, light: Setting) -> Any:
-        """Return a context: how `transformers serve` answers more, and the setting with it."""
+    @contextmanager
+    def _faster_server(self, name: str, light: Setting) -> Iterator[Setting]:
+        """Run `transformers serve` the way it answers more; yield the setting with it."""
         asked, per_s = self._arrivals(0.0, self._size.saturating), {}
         for batches in (False, True):
             try:
@@ -151,7 +151,9 @@ class Bench:
                 print(f"{name}: transformers serve with batching is left out: {error}")
         best = max(per_s, key=lambda one: per_s[one])
         print(f"{name}: transformers serve, questions/s without and with batching: {per_s}")
-        return _Serving(self._model, light, best, per_s)
+        self.settings[f"transformers_serve_{name}"] = {"batches": best, "per_s": per_s[best]}
+        with transformers_server(self._model, batches=best) as url:
+            yield replace(light, llm_url=url, model=str(self._model))
 
     def _compared(
         self, framework: str, cell: str, before: Setting, after: Setting
@@ -233,24 +235,6 @@ class Bench:
         asked = [self._questions[(self._asked + n) % len(self._questions)] for n in range(count)]
         self._asked += count
         return list(zip(np.cumsum(gaps).tolist(), asked, strict=True))
-
-
-class _Serving:
-    """`transformers serve` in its faster way, as a context."""
-
-    def __init__(
-        self, model: Path, light: Setting, batches: bool, per_s: dict[bool, float]
-    ) -> None:
-        self._model, self._light, self._batches, self._per_s = model, light, batches, per_s
-        self._stack = ExitStack()
-
-    def __enter__(self) -> tuple[dict[str, Any], Setting]:
-        url = self._stack.enter_context(transformers_server(self._model, batches=self._batches))
-        way = {"batches": self._batches, "per_s": {str(k): v for k, v in self._per_s.items()}}
-        return way, replace(self._light, llm_url=url, model=str(self._model))
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.__exit__(*error)
 
 
 def lines_changed(framework: str) -> int:

@@ -49,4 +49,4 @@ class FaissVectors(VectorStore):
     @classmethod
     def from_texts(cls, *_: Any, **__: Any) -> "FaissVectors":
         """Refuse: the index is made beforehand."""
-        raise NotImplementedError
+        raise NotImplementedError("the index is made beforehand")

@@ -174,5 +174,10 @@ def _corpus(encoder: Path, documents: int) -> tuple[Path, int]:
 
 def _questions() -> list[str]:
     """Return questions about the documents: more than a part asks."""
-    words = ("What is told of", "Where was the home of", "Who knew", "When did one first hear of")
+    words = (
+        "What is known of",
+        "Where was the home of",
+        "Who knew",
+        "When was the first mention of",
+    )
     return [f"{first} {document.title}?" for document in demo_documents() for first in words]
