@@ -42,7 +42,7 @@ from tests.helpers.server_state import eventually, holds_nothing
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 QUESTION = "Who is the keeper of Rock 3?"
-SAID = [{"role": "user", "content": "Tell of the keeper."}]
+SAID = [{"role": "user", "content": "Describe the keeper."}]
 LONG = ChatCall(SAID, max_tokens=1900, temperature=0)
 
 

@@ -27,4 +27,4 @@ def test_a_pass_over_all_lists_records_what_each_question_would_find():
             selector = faiss.SearchParametersIVF(nprobe=stop)
             expected = index.search(query[None], HITS, params=selector)[1][0]
             assert set(best) == set(expected[expected >= 0])
-    assert not lines  # few lists are nothing to tell of
+    assert not lines  # progress of few lists is not printed
