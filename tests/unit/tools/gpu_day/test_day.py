@@ -25,11 +25,17 @@ def run(folder, *parts, **options):
     return day
 
 
+@pytest.fixture
+def triton() -> None:
+    """What every part needs, interpreted or not."""
+    pytest.importorskip("triton", reason="triton isn't installed: pip install 'heddle[gpu]'")
+
+
+@pytest.mark.usefixtures("triton")
 @pytest.mark.slow
 def test_no_part_takes_another_down_and_what_is_whole_is_not_measured_again(
     tmp_path, monkeypatch, capsys
 ):
-    pytest.importorskip("triton", reason="triton isn't installed: pip install 'heddle[gpu]'")
     monkeypatch.setattr(child, "IMPORTED", ("torch",))
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     packed = tmp_path / "packed.json"
@@ -69,6 +75,7 @@ def test_no_part_takes_another_down_and_what_is_whole_is_not_measured_again(
     assert "crashing" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("triton")
 def test_parts_are_left_out_where_too_little_time_is_left(tmp_path):
     day = run(tmp_path, part("fine"), budget_s=KEPT_S + 0.05)
     [outcome] = day.outcomes
@@ -76,6 +83,7 @@ def test_parts_are_left_out_where_too_little_time_is_left(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("triton")
 def test_a_part_without_its_packages_fails_in_a_line(tmp_path):
     day = run(tmp_path, part("fine", needs=("no_such_package",)))
     assert [end.problem for end in day.outcomes] == ["not installed: no_such_package"]
