@@ -26,17 +26,26 @@ static void rotate_few(struct few *few, const float *factors, int64_t head_dim) 
         }
 }
 
-/* Scores of `rows` keys, whose sums don't wait for one another. */
-INLINE void score_few(struct few *few, const float *const *keys, int rows, int first,
-                      int64_t head_dim) {
+/* Scores of LANES keys, side by side. */
+INLINE void score_lanes(struct few *few, const float *const *keys, int first, int64_t head_dim) {
     for (int c = 0; c < few->count; c++) {
-        floats sums[AT_ONCE];
-        for (int r = 0; r < rows; r++) sums[r] = all(0.0f);
+        floats sums[LANES];
+        for (int r = 0; r < LANES; r++) sums[r] = all(0.0f);
         for (int64_t i = 0; i < head_dim; i += LANES) {
             floats own = *(floats *)&few->query[c][i];
-            for (int r = 0; r < rows; r++) sums[r] += own * *(const floats *)(keys[r] + i);
+            for (int r = 0; r < LANES; r++) sums[r] += own * *(const floats *)(keys[r] + i);
         }
-        for (int r = 0; r < rows; r++) few->scores[c][first + r] = sum_of(sums[r]);
+        *(floats *)&few->scores[c][first] = sums_of(sums);
+    }
+}
+
+/* The score of one key. */
+INLINE void score_one(struct few *few, const float *key, int at, int64_t head_dim) {
+    for (int c = 0; c < few->count; c++) {
+        floats sum = all(0.0f);
+        for (int64_t i = 0; i < head_dim; i += LANES)
+            sum += *(floats *)&few->query[c][i] * *(const floats *)(key + i);
+        few->scores[c][at] = sum_of(sum);
     }
 }
 
@@ -59,15 +68,36 @@ INLINE float share_few(struct few *few, int c, int count) {
     return shrink;
 }
 
-/* Adds what `count` keys give to `parts` vectors of a column's output. */
+/* Adds what `count` keys give to `parts` vectors of a column's output; `ways` of them at a time, so
+   that no sum waits for the one before it. */
 INLINE void give_few(float *out, const float *const *values, int64_t first, const float *shares,
-                     float shrink, int count, int parts) {
+                     float shrink, int count, int parts, int ways) {
     floats sums[AT_ONCE];
     for (int p = 0; p < parts; p++) sums[p] = *(floats *)(out + first + p * LANES) * shrink;
-    for (int j = 0; j < count; j++)
+    for (int p = parts; p < parts * ways; p++) sums[p] = all(0.0f);
+    int j = 0;
+    for (; j + ways <= count; j += ways)
+        for (int way = 0; way < ways; way++)
+            for (int p = 0; p < parts; p++)
+                sums[way * parts + p] +=
+                    shares[j + way] * *(const floats *)(values[j + way] + first + p * LANES);
+    for (; j < count; j++)
         for (int p = 0; p < parts; p++)
             sums[p] += shares[j] * *(const floats *)(values[j] + first + p * LANES);
+    for (int way = 1; way < ways; way++)
+        for (int p = 0; p < parts; p++) sums[p] += sums[way * parts + p];
     for (int p = 0; p < parts; p++) *(floats *)(out + first + p * LANES) = sums[p];
+}
+
+/* Keys and values that are wanted in the next turn: pages lie too far apart for a CPU to foresee. */
+INLINE void fetch_few(const struct pool *pool, int64_t first, int64_t stop, int64_t head_dim) {
+    for (int64_t k = first; k < stop; k++) {
+        int64_t at = pool->slots[k] * head_dim;
+        for (int64_t i = 0; i < head_dim; i += LINE) {
+            __builtin_prefetch(pool->keys + at + i);
+            __builtin_prefetch(pool->values + at + i);
+        }
+    }
 }
 
 static void attend_few_keys(struct few *few, const struct pool *pool, int64_t first, int64_t stop,
@@ -75,22 +105,30 @@ static void attend_few_keys(struct few *few, const struct pool *pool, int64_t fi
     const float *keys[FEW_KEYS], *values[FEW_KEYS];
     for (; first < stop; first += FEW_KEYS) {
         int count = stop - first < FEW_KEYS ? stop - first : FEW_KEYS, j = 0;
+        int64_t next = first + FEW_KEYS;
         for (int k = 0; k < count; k++) {
             int64_t at = pool->slots[first + k] * head_dim;
             keys[k] = pool->keys + at;
             values[k] = pool->values + at;
         }
-        for (; j + AT_ONCE <= count; j += AT_ONCE) score_few(few, keys + j, AT_ONCE, j, head_dim);
-        for (; j < count; j++) score_few(few, keys + j, 1, j, head_dim);
+        for (; j + LANES <= count; j += LANES) {
+            int64_t from = next + j, to = from + LANES;
+            fetch_few(pool, from < stop ? from : stop, to < stop ? to : stop, head_dim);
+            score_lanes(few, keys + j, j, head_dim);
+        }
+        for (; j < count; j++) score_one(few, keys[j], j, head_dim);
         for (int c = 0; c < few->count; c++) {
             float shrink = share_few(few, c, count);
+            float *out = few->out[c], *shares = few->scores[c];
             int64_t i = 0;
-            for (; i + AT_ONCE * LANES <= head_dim; i += AT_ONCE * LANES)
-                give_few(few->out[c], values, i, few->scores[c], shrink, count, AT_ONCE);
+            for (; i + 8 * LANES <= head_dim; i += 8 * LANES)
+                give_few(out, values, i, shares, shrink, count, 8, 1);
             for (; i + 4 * LANES <= head_dim; i += 4 * LANES)
-                give_few(few->out[c], values, i, few->scores[c], shrink, count, 4);
+                give_few(out, values, i, shares, shrink, count, 4, 2);
+            for (; i + 2 * LANES <= head_dim; i += 2 * LANES)
+                give_few(out, values, i, shares, shrink, count, 2, 4);
             for (; i < head_dim; i += LANES)
-                give_few(few->out[c], values, i, few->scores[c], shrink, count, 1);
+                give_few(out, values, i, shares, shrink, count, 1, 8);
         }
     }
 }

@@ -48,6 +48,44 @@ INLINE float sum_of(floats parts) {
     return sums[0];
 }
 
+#ifndef __has_builtin
+#define __has_builtin(name) 0
+#endif
+#if __has_builtin(__builtin_shufflevector)
+/* Adds halves, quarters and so on of two vectors, those of the one beside those of the other. */
+#define FOLD(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#if LANES == 16
+#define FOLD_8(a, b) FOLD(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 24, 25, 26, 27, 28, 29, 30, 31) \
+    + FOLD(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23)
+#define FOLD_4(a, b) FOLD(a, b, 0, 1, 2, 3, 20, 21, 22, 23, 8, 9, 10, 11, 28, 29, 30, 31) \
+    + FOLD(a, b, 4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27)
+#define FOLD_2(a, b) FOLD(a, b, 0, 1, 18, 19, 4, 5, 22, 23, 8, 9, 26, 27, 12, 13, 30, 31) \
+    + FOLD(a, b, 2, 3, 16, 17, 6, 7, 20, 21, 10, 11, 24, 25, 14, 15, 28, 29)
+#define FOLD_1(a, b) FOLD(a, b, 0, 17, 2, 19, 4, 21, 6, 23, 8, 25, 10, 27, 12, 29, 14, 31) \
+    + FOLD(a, b, 1, 16, 3, 18, 5, 20, 7, 22, 9, 24, 11, 26, 13, 28, 15, 30)
+#else
+#define FOLD_4(a, b) FOLD(a, b, 0, 1, 2, 3, 12, 13, 14, 15) + FOLD(a, b, 4, 5, 6, 7, 8, 9, 10, 11)
+#define FOLD_2(a, b) FOLD(a, b, 0, 1, 10, 11, 4, 5, 14, 15) + FOLD(a, b, 2, 3, 8, 9, 6, 7, 12, 13)
+#define FOLD_1(a, b) FOLD(a, b, 0, 9, 2, 11, 4, 13, 6, 15) + FOLD(a, b, 1, 8, 3, 10, 5, 12, 7, 14)
+#endif
+#endif
+
+/* The sums of LANES vectors, side by side. Mutates: `parts`. */
+INLINE floats sums_of(floats *parts) {
+#ifndef FOLD
+    floats sums;
+    for (int i = 0; i < LANES; i++) sums[i] = sum_of(parts[i]);
+    return sums;
+#else
+#ifdef FOLD_8
+    for (int i = 0; i < 8; i++) parts[i] = FOLD_8(parts[i], parts[i + 8]);
+#endif
+    for (int i = 0; i < 4; i++) parts[i] = FOLD_4(parts[i], parts[i + 4]);
+    for (int i = 0; i < 2; i++) parts[i] = FOLD_2(parts[i], parts[i + 2]);
+    return FOLD_1(parts[0], parts[1]);
+#endif
+}
+
 /* 2^x for x <= 0, to 3e-7 of it. */
 INLINE floats power_of_two(floats x) {
     x = larger(all(-126.0f), x);

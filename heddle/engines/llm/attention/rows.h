@@ -6,6 +6,8 @@
 
 #include "numbers.h"
 
+#define LINE (64 / (int64_t)sizeof(number)) /* numbers of a cache line */
+
 /* One row of a step: `RowWork`. */
 struct row {
     int64_t first, queries; /* of the step's */

@@ -5,7 +5,6 @@
 #include "rows.h"
 
 #define KEYS 96 /* whose scores are kept at once; with the rest they fit into 32 KiB */
-#define LINE 16 /* numbers of a cache line */
 #define ROWS 6 /* keys or numbers of an output that share a load of queries: 12 sums, 3 operands */
 #define PAIR (2 * LANES) /* queries of the two vectors that are worked on at once */
 _Static_assert(QUERIES % PAIR == 0, "a tile is made of pairs of vectors");
