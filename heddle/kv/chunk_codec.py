@@ -92,5 +92,6 @@ def _decoded(encoded: EncodedKv, name: str) -> torch.Tensor:
 def _relative_error(stored: torch.Tensor, exact: torch.Tensor) -> float:
     exact = exact.to("cpu", torch.float32)
     size = float(torch.linalg.vector_norm(exact))
-    difference = float(torch.linalg.vector_norm(stored.to(torch.float32) - exact))
-    return difference / size if size > 0 else difference
+    difference = stored.to(torch.float32, copy=True)
+    lost = float(torch.linalg.vector_norm(difference.sub_(exact)))
+    return lost / size if size > 0 else lost

@@ -107,8 +107,7 @@ class PageStore:
         """Copy the KV of these slots out, to the host."""
         index = torch.from_numpy(slots).to(self.device)
         return KvBlock(
-            torch.stack([layer.index_select(1, index) for layer in self.keys]).cpu(),
-            torch.stack([layer.index_select(1, index) for layer in self.values]).cpu(),
+            self._keys.index_select(2, index).cpu(), self._values.index_select(2, index).cpu()
         )
 
     def load(self, slots: NDArray[np.int64], block: KvBlock) -> None:
