@@ -401,6 +401,6 @@ def _score_path(asked: Dataset, prompts: Prompts) -> Path:
         "model": model_gate.fingerprint(prompts.directory, "auto"),
         "questions": [repr(question) for question in asked.questions],
     }
-    path = made_from("fusion-quality", ingredients) / "scores.jsonl"
+    path = made_from("fusion-quality", ingredients, by_model=True) / "scores.jsonl"
     print(f"scores are kept in {path}")
     return path

@@ -6,8 +6,9 @@ SDPA call a layer from 2k tokens on (`full`; times over it: x_full), and by what
 itself (`full, own`; times over it: x_own), on a CPU with a C compiler Heddle's own kernel (ADR 23),
 which computes the prompts that reuse chunks as well. Everything is counted: looking chunks up,
 copying and turning their keys, the question's pass that selects, computing what was selected.
-Random weights: this is about time, not about quality. bfloat16 on CUDA; on a CPU fp32, or
---dtype bfloat16.
+Random weights: this is about time, not about quality. bfloat16 on CUDA; on a CPU fp32, and
+bfloat16 where it has AMX, or the one that --dtype names. Where the CPU has more than AVX2, fp32 is
+run again held to it, with the chunks' KV in host memory.
 
 --tier host, --tier disk (default: both, on CUDA host): where the chunks' KV lies. On `disk` a new
 engine knows their files only, and the system's page cache is dropped before each prompt. (fig. 19)
@@ -18,7 +19,9 @@ the clock starts when the passages are there. with_context: the reused chunks.
 
 --device cpu (what it takes by itself): two small shapes; the headline is the worse of the two over
 torch's causal SDPA, its question alone and not ahead; beside it `..._ahead`, and `own_...` over the
-engine's own full attention.
+engine's own full attention, all of the first number type. `worst_...` is the smallest of all
+number types and instructions, `full_attention_x_torch` the longest time of the engine's own full
+attention over torch's, `tokens_shared` the fewest tokens that a prompt read from shared pages.
 --device cuda: the shape of a 7B (28 layers of 3584, 28 heads, 4 of them with KV), 27k tokens, all
 of their KV in pinned host memory.
 
@@ -32,7 +35,7 @@ computed once then.
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +47,7 @@ from transformers import LlamaForCausalLM
 
 from benchmarks.llm_parity import NoText
 from benchmarks.support.engine_driver import EngineDriver, Prompt
+from benchmarks.support.held_run import held_rows, marked
 from benchmarks.support.page_cache import drop_page_cache
 from benchmarks.support.random_llama import Shape, random_llama, random_tokens
 from heddle.core.errors import EngineError, InputError
@@ -53,6 +57,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Asked
 from heddle.core.tasks import Optimizations
 from heddle.engines.llm.attention.choice import TORCH
+from heddle.engines.llm.attention.compiled_kernel import has_amx
 from heddle.engines.llm.build import LlmSettings, assemble
 from heddle.engines.llm.engine import LlmEngine
 
@@ -65,6 +70,7 @@ ALONE: Final = QuestionPass.ALONE.value
 WITH_CONTEXT: Final = QuestionPass.WITH_CONTEXT.value
 AHEAD: Final = "ahead"
 DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+HELD_DTYPE: Final = "float32"
 HOST: Final = "host"
 DISK: Final = "disk"
 
@@ -136,20 +142,36 @@ def run(
     plan = (QUICK if quick else PLANS)[device]
     if tier is not None:
         plan = replace(plan, tiers=(tier,))
+    dtypes = _dtypes(device) if dtype is None else (dtype,)
+    rows = measured(plan, device, dtypes, seed)
+    if HELD_DTYPE in dtypes and HOST in plan.tiers:
+        options = ("--dtype", HELD_DTYPE, "--tier", HOST)
+        rows += held_rows("fusion-ttft", quick=quick, seed=seed, options=options)
+    return result(plan, device, dtypes, rows)
+
+
+def measured(plan: Plan, device: str, dtypes: Sequence[str], seed: int) -> list[dict[str, object]]:
+    """Return the rows of a plan, by number type, shape and length."""
     rows: list[dict[str, object]] = []
-    for shape in plan.shapes:
-        model = random_llama(
-            shape, seed, plan.context_tokens_max, device, None if dtype is None else DTYPES[dtype]
-        )
-        for length in plan.lengths:
-            rows += _measure(model, plan, shape, length, seed)
+    for name in dtypes:
+        for shape in plan.shapes:
+            model = random_llama(shape, seed, plan.context_tokens_max, device, DTYPES[name])
+            for length in plan.lengths:
+                rows += marked(_measure(model, plan, shape, length, seed))
+    return rows
+
+
+def result(
+    plan: Plan, device: str, dtypes: Sequence[str], rows: list[dict[str, object]]
+) -> dict[str, object]:
+    """Return settings, rows and headline of a plan that was measured."""
     return {
         "settings": {
             "chunk_tokens": CHUNK_TOKENS,
             "prefix_tokens": PREFIX_TOKENS,
             "question_tokens": QUESTION_TOKENS,
             "repetitions": plan.repetitions,
-            "dtype": str(model.dtype),
+            "dtypes": list(dtypes),
             "device": device,
             "tiers": plan.tiers,
             "threads": torch.get_num_threads(),
@@ -159,16 +181,30 @@ def run(
     }
 
 
+def _dtypes(device: str) -> tuple[str, ...]:
+    """Return the number types that a device computes in hardware; the first is the headline's."""
+    if device == "cuda":
+        return ("bfloat16",)
+    return ("float32", "bfloat16") if has_amx() else ("float32",)
+
+
 def _headline(rows: list[dict[str, object]], plan: Plan) -> dict[str, float]:
     """Return the worst shape's figures; those of chunks on disk are called so."""
+    first = rows[0]["dtype"], rows[0]["held"]
+    firsts = [row for row in rows if (row["dtype"], row["held"]) == first]
 
     def worst(
-        length: int, ratio: float, column: str, question: str = ALONE, tier: str = HOST
+        length: int,
+        ratio: float | str,
+        column: str,
+        question: str = ALONE,
+        tier: str = HOST,
+        among: list[dict[str, object]] = firsts,
     ) -> float:
         wanted = (length, ratio, tier, question)
         return min(
             float(str(row[column]))
-            for row in rows
+            for row in among
             if (row["tokens"], row["ratio"], row["tier"], row["question"]) == wanted
         )
 
@@ -186,6 +222,11 @@ def _headline(rows: list[dict[str, object]], plan: Plan) -> dict[str, float]:
                 found[f"x_{name}_ahead"] = worst(length, ratio, "x_full", AHEAD)
         name, length, ratio = points[-2]
         found[f"share_of_limit_{name}"] = worst(length, ratio, "share_of_limit")
+        found |= {f"worst_{name}": worst(*point, "x_full", among=rows) for name, *point in points}
+        own = (worst(length, FULL_OWN, "x_full", among=rows) for length in plan.lengths)
+        found["full_attention_x_torch"] = round(1 / min(own), 3)
+        reusing = (row for row in rows if row["tier"] == HOST and isinstance(row["ratio"], float))
+        found["tokens_shared"] = min(int(str(row["tokens_shared"])) for row in reusing)
     if DISK in plan.tiers:
         found |= {f"disk_{name}": worst(*point, "x_full", tier=DISK) for name, *point in points}
     return found
@@ -206,6 +247,7 @@ def _measure(
         WITH_CONTEXT: (prompt, QuestionPass.WITH_CONTEXT),
     }
     seconds: defaultdict[tuple[float | str, str, str], list[float]] = defaultdict(list)
+    tokens_shared: dict[tuple[float | str, str, str], int] = {}
     repetitions = plan.repetitions * max(plan.lengths) // length
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) if DISK in plan.tiers else None
@@ -220,17 +262,22 @@ def _measure(
                 for share in plan.ratios if HOST in plan.tiers else ():
                     for way, (shown, sees) in ways.items():
                         if share or way == ALONE:  # at 0 no question selects
-                            seconds[share, HOST, way].append(_ask(driver, shown, share, sees))
+                            key = share, HOST, way
+                            taken_s, tokens_shared[key] = _ask(driver, shown, share, sees)
+                            seconds[key].append(taken_s)
         for _ in range(plan.repetitions if folder is not None else 0):
             for share in plan.ratios:
                 drop_page_cache(path for path in Path(name).rglob("*") if path.is_file())
                 # A new engine knows the files only.
                 with _engine(model, plan, folder) as cold:
-                    seconds[share, DISK, ALONE].append(_ask(EngineDriver(cold), prompt, share))
+                    key = share, DISK, ALONE
+                    taken_s, tokens_shared[key] = _ask(EngineDriver(cold), prompt, share)
+                    seconds[key].append(taken_s)
     full_s, own_s = (statistics.median(seconds[f, HOST, ALONE]) for f in (FULL, FULL_OWN))
     rows: list[dict[str, object]] = []
     for (ratio, tier, way), taken in seconds.items():
         row: dict[str, object] = {
+            "dtype": str(model.dtype).removeprefix("torch."),
             "shape": shape.name,
             "tokens": length,
             "ratio": ratio,
@@ -244,6 +291,7 @@ def _measure(
             passes = 2 if ratio and way != AHEAD else 1
             limit = length / (ratio * length + passes * QUESTION_TOKENS)
             row["share_of_limit"] = round(float(str(row["x_full"])) / limit, 3)
+            row["tokens_shared"] = tokens_shared[ratio, tier, way]
         if way == AHEAD:
             row["asking_s"] = round(asking_s, 4)
         rows.append(row)
@@ -267,9 +315,12 @@ def _ask(
     prompt: Prompt,
     ratio: float,
     question: QuestionPass = QuestionPass.ALONE,
-) -> float:
+) -> tuple[float, int]:
+    """Return the seconds to the first token, and the tokens read from pages that are shared."""
     reuse = KvReuse(ReusePolicy.FUSIONRAG, ratio, question=question)
-    return driver.first_token_s(prompt, reuse, Optimizations.APPROX)
+    taken_s, prefilled = driver.first_token(prompt, reuse, Optimizations.APPROX)
+    assert prefilled.fused is not None, "it reuses chunks"
+    return taken_s, prefilled.fused.tokens_shared
 
 
 def _drawn(length: int, seed: int) -> Prompt:

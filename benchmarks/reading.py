@@ -15,7 +15,6 @@ libraries held to AVX2. A process of its own measures it.
 """
 
 import json
-import os
 import random
 import statistics
 import subprocess
@@ -33,6 +32,7 @@ from benchmarks.support.data import rows as data_rows
 from benchmarks.support.engine_driver import EngineDriver
 from heddle.app.models.extractor_source import open_extractor
 from heddle.core.errors import InputError, InternalError
+from heddle.core.instruction_sets import AVX2, held_environment
 from heddle.core.payloads import ExtractPayload, ReadingText
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Extracted
@@ -42,17 +42,13 @@ from heddle.engines.reading.reading_directory import ReaderKind, ReadingDirector
 from heddle.engines.reading.transformers_reader import TransformersReader
 from heddle.engines.reading.whole_words import whole_words
 from heddle.engines.reading.worker import TransformerReadingWorker
+from heddle.hosts.library_words import check_libraries
 
 PASSAGES: Final = 5  # of a question
 CHARS_MAX: Final = 1_200  # of a passage, which then is one row
 ROW_TOKENS: Final = 200
 BATCHES: Final = (1, 8, 32)
 SAME_SHARE_MIN: Final = 0.95
-HELD: Final = {
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "ATEN_CPU_CAPABILITY": "avx2",
-    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-}
 CPU: Final = torch.device("cpu")
 Asked = tuple[str, tuple[ReadingText, ...]]
 Spans = list[tuple[int, int]]
@@ -232,9 +228,8 @@ def _held(directory: ReadingDirectory, settings: Settings) -> dict[str, object]:
     """Return what rows of 200 tokens take in a process that is held to AVX2."""
     command = [sys.executable, "-m", "benchmarks.reading", str(directory.path)]
     command += [str(settings.seed), str(settings.held_passages), str(settings.repetitions)]
-    done = subprocess.run(
-        command, env={**os.environ, **HELD}, capture_output=True, text=True, check=False
-    )
+    environment = held_environment(AVX2.name)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise InternalError(f"the process held to AVX2 failed: {done.stderr[-500:]}")
     row: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
@@ -258,6 +253,7 @@ def held_row(model: str, seed: int, passages: int, repetitions: int) -> dict[str
             worker.read([replace(window, ids=ids, offsets=offsets)])
         if repetition:
             times_ms.append(1e3 * (time.process_time() - started_s) / len(asked))
+    check_libraries()
     return {
         "contender": "heddle, held to AVX2",
         "dtype": "float32",

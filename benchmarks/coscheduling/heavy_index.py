@@ -79,7 +79,7 @@ class HeavySettings:
 def heavy_index(wiki: WikiIndex, count: int, seed: int) -> Path:
     """Return the folder of the index, made first where it isn't there."""
     shape = HeavyShape(count, lists_of(count), wiki.passages, seed)
-    folder = made_from("heavy-index", asdict(shape))
+    folder = made_from("heavy-index", asdict(shape), by_model=True)
     path = folder / INDEX
     if not path.exists():
         started_s = time.perf_counter()

@@ -5,16 +5,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from heddle.core.cache import cache_directory
+from heddle.core.instruction_sets import held
 
 
 class Journal:
     """A file of JSON lines in the cache, begun anew by each run.
 
     Args:
-        name: of the run; a later run of the same name replaces it.
+        name: of the run; a later run of the same name, held to the same instructions, replaces it.
     """
 
     def __init__(self, name: str) -> None:
+        level = held()
+        name = name if level is None else f"{name}-{level.name}"
         self.path: Path = cache_directory("bench", "journals") / f"{name}.jsonl"
         self.path.write_text("", encoding="utf-8")
         print(f"what is measured is noted in {self.path} as it comes", flush=True)

@@ -92,6 +92,7 @@ def primed_corpus(
             "chunks": chunks_max,
             "neighbours": NEIGHBOURS,
         },
+        by_model=True,
     )
     directory, stamp = folder / "corpus", folder / "complete.json"
     known = read_json(stamp)

@@ -153,7 +153,8 @@ def _bed(place: Place, name: str, vectors: int) -> Bed:
 
 def _corpus(encoder: Path, documents: int) -> tuple[Path, int]:
     """Return the corpus of the demo's first documents, made first where it is missing."""
-    folder = made_from("random-corpus", {"encoder": encoder.name, "documents": documents})
+    ingredients = {"encoder": encoder.name, "documents": documents}
+    folder = made_from("random-corpus", ingredients, by_model=True)
     done = folder / "complete.json"
     if not done.is_file():
         file = folder / "documents.jsonl"

@@ -67,7 +67,7 @@ def recording(wiki: WikiIndex, vectors: int, seed: int) -> Recording:
     asked = [row["question"] for name in (wiki.single, wiki.multihop) for row in rows(name)]
     asked = asked[:QUESTIONS_MAX]
     shape = Shape(vectors, len(asked), wiki.passages, seed)
-    path = made_from("hit-evolution", asdict(shape)) / "recording.npz"
+    path = made_from("hit-evolution", asdict(shape), by_model=True) / "recording.npz"
     if not path.is_file():
         found = _recorded(heavy_index(wiki, vectors, seed) / INDEX, text_vectors(asked))
         part = path.with_name("part.npz")

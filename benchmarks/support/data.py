@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.cache import cache_directory
+from heddle.core.instruction_sets import held
 from heddle.evals.data_folder import data_file
 
 
@@ -21,8 +22,18 @@ def rows(name: str) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def made_from(kind: str, ingredients: Mapping[str, object]) -> Path:
-    """Return the cache folder of something, keyed by the hash of what it is made from."""
+def made_from(kind: str, ingredients: Mapping[str, object], *, by_model: bool = False) -> Path:
+    """Return the cache folder of something, keyed by the hash of what it is made from.
+
+    Args:
+        kind: the start of the folder's name.
+        ingredients: everything that the content follows from.
+        by_model: whether a model computes it, whose number type and rounding depend on the
+            instructions: a process that is held to fewer of them has a folder of its own.
+    """
+    level = held()
+    if by_model and level is not None:
+        ingredients = {**ingredients, "held": level.name}
     digest = hashlib.sha256(json.dumps(ingredients, sort_keys=True).encode()).hexdigest()
     return cache_directory("bench", f"{kind}-{digest[:16]}")
 

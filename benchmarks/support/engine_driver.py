@@ -61,9 +61,18 @@ class EngineDriver:
         mode: Optimizations = Optimizations.OFF,
     ) -> float:
         """Ask a prompt alone and return the seconds to its first token."""
+        return self.first_token(prompt, reuse, mode)[0]
+
+    def first_token(
+        self,
+        prompt: Prompt,
+        reuse: KvReuse = FULL_ATTENTION,
+        mode: Optimizations = Optimizations.OFF,
+    ) -> tuple[float, Prefilled]:
+        """Ask a prompt alone; return the seconds to its first token, and how it was computed."""
         started_s = perf_counter()
         open_tasks = set(self.ask(prompt, reuse, mode, answer_tokens=1))
-        first_s = 0.0
+        first_s, prefilled = 0.0, None
         while open_tasks:
             for task, result in self.step():
                 if isinstance(result, Progress):
@@ -72,7 +81,9 @@ class EngineDriver:
                 open_tasks.discard(task)
                 if isinstance(result, Prefilled):
                     self.release(result.handle)
-        return first_s
+                    prefilled = result
+        assert prefilled is not None, "a prompt is in before its first token"
+        return first_s, prefilled
 
     def release(self, handle: KvHandle) -> None:
         """Give a prompt's KV back."""

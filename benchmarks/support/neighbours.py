@@ -74,7 +74,8 @@ def _preceding(dataset: Dataset) -> dict[int, tuple[Passage]]:
 def _vectors(texts: Sequence[str]) -> NDArray[np.float32]:
     """Embed texts, or take what an earlier run has kept. Shapes: result [texts, d]."""
     embedder = file_digest(default_model_dir() / "model.safetensors")
-    path = made_from("vectors", {"texts": list(texts), "embedder": embedder}) / "vectors.npy"
+    ingredients = {"texts": list(texts), "embedder": embedder}
+    path = made_from("vectors", ingredients, by_model=True) / "vectors.npy"
     if not path.is_file():
         part = path.with_name("part.npy")
         np.save(part, _embed(tuple(texts)))

@@ -23,7 +23,8 @@ def text_vectors(asked: Sequence[str]) -> NDArray[np.float32]:
     """Return the vectors of texts, [n, d]."""
     texts = tuple(asked)
     embedder = file_digest(default_model_dir() / "model.safetensors")
-    folder = made_from("questions", {"texts": json.dumps(texts), "embedder": embedder})
+    ingredients = {"texts": json.dumps(texts), "embedder": embedder}
+    folder = made_from("questions", ingredients, by_model=True)
     path = folder / "vectors.npy"
     if not path.is_file():
         driver = EngineDriver(build_engine("embedding", 1, EmbeddingSettings()))

@@ -41,7 +41,9 @@ def _indexed(prefix: str) -> Path:
     source = data_file(f"{prefix}_corpus")
     weights = default_model_dir() / "model.safetensors"
     directory = made_from(
-        f"{prefix}-index", {"corpus": file_digest(source), "embedder": file_digest(weights)}
+        f"{prefix}-index",
+        {"corpus": file_digest(source), "embedder": file_digest(weights)},
+        by_model=True,
     )
     if not (directory / "complete.json").is_file():
         _build(f"{prefix}_corpus", directory)

@@ -18,6 +18,7 @@ OWN_VARIABLES: Final = (
     "HEDDLE_CACHE",
     "HEDDLE_CI",
     "HEDDLE_DATA",
+    "HEDDLE_HELD",
     "HEDDLE_HOME",
     "HEDDLE_REMOTE_KEY",
 )

@@ -4,6 +4,7 @@ import argparse
 import ast
 import importlib
 import inspect
+import os
 import platform
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +16,8 @@ from heddle.cli.arguments import add_json
 from heddle.cli.command_parser import CommandParser
 from heddle.core.cache import write_json
 from heddle.core.errors import InputError, InternalError
+from heddle.core.instruction_sets import SETS, TELLING_FLAGS, held, held_environment, machine_flags
+from heddle.hosts.library_words import check_libraries, library_words
 from heddle.hosts.machine import read_machine
 
 REPORTED = ("heddle", "torch", "transformers", "faiss-cpu", "numpy", "tokenizers")
@@ -50,6 +53,11 @@ def add_arguments(parser: CommandParser) -> None:
     )
     parser.add_argument("--quick", action="store_true", help="run a short smoke test")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="random seed; default: 0")
+    parser.add_argument(
+        "--held",
+        choices=tuple(SETS),
+        help="compute with an older CPU's instructions only, in all libraries and processes",
+    )
     add_json(parser)
     own = parser.add_argument_group("options of some benchmarks")
     own.add_argument("--model", metavar="DIR|NAME", help="model that writes the answers")
@@ -75,7 +83,10 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a benchmark from the checkout's benchmarks/ folder and print its headline."""
+    """Run a benchmark from the checkout's benchmarks/ folder and print its headline.
+
+    Where it is to be held to fewer instructions, the command is started anew.
+    """
     titles = benchmark_titles()
     if options.name == "list":
         for name, title in titles.items():
@@ -85,6 +96,8 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(
             f"benchmark {options.name!r} is unknown; there are {', '.join(titles)} and {PREPARE}"
         )
+    if options.held is not None and held() is not SETS[options.held]:
+        _start_held(options.held)
     try:
         module = importlib.import_module(f"benchmarks.{options.name.replace('-', '_')}")
     except ModuleNotFoundError as error:
@@ -97,14 +110,31 @@ def run(options: argparse.Namespace) -> int:
     own = _own_options(options, module.run)
     print((module.__doc__ or "").strip(), end="\n\n")
     machine = read_machine()
-    print(f"machine: {machine.cpu_model}, {machine.cores} cores; quick: {options.quick}\n")
+    print(f"machine: {machine.cpu_model}, {machine.cores} cores; quick: {options.quick}")
+    print(f"instructions: {' '.join(sorted(machine.cpu_flags))}{_held_words()}\n")
     found: Mapping[str, Any] = module.run(quick=options.quick, seed=options.seed, **own)
+    check_libraries()
     result = _result(options, found)
     for name, value in result["headline"].items():
         print(f"{name}: {value:.6g}")
     if options.json is not None:
         write_json(options.json, result)
     return 0
+
+
+def _held_words() -> str:
+    level = held()
+    return "" if level is None else f"; held to {level.name}"
+
+
+def _start_held(name: str) -> None:
+    """Start this command anew, held to an instruction set: libraries choose as they are loaded.
+
+    Raises: InputError: this CPU can't be held to it.
+    """
+    environment = held_environment(name)
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
 
 
 def benchmark_titles() -> dict[str, str]:
@@ -192,13 +222,22 @@ def _result(options: argparse.Namespace, found: Mapping[str, Any]) -> dict[str, 
 
 
 def machine_record() -> dict[str, object]:
-    """Return the hardware as results name it."""
-    machine = read_machine()
+    """Return the hardware as results name it, and the instructions that are in force.
+
+    `libraries` holds the words of those that this process has loaded.
+    """
+    machine, level = read_machine(), held()
     return {
         "cpu": machine.cpu_model,
         "cores": machine.cores,
         "memory_bytes": machine.memory_limit_bytes,
         "gpus": list(machine.gpus),
+        "instruction_sets": {
+            "machine": sorted(machine_flags().intersection(TELLING_FLAGS)),
+            "in_force": sorted(machine.cpu_flags),
+            "held": None if level is None else level.name,
+            "libraries": library_words(),
+        },
         "python": platform.python_version(),
     }
 

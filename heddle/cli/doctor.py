@@ -33,6 +33,7 @@ from heddle.cli.running.advert import ServerAdvert
 from heddle.cli.running.client import RunningServer
 from heddle.core.cache import cache_root
 from heddle.core.errors import ConfigError, HeddleError, InputError, StorageError
+from heddle.core.instruction_sets import held
 from heddle.corpus.checks.corpus_check import CorpusCheck
 from heddle.corpus.checks.damage import DamagedChunk
 from heddle.corpus.records import CorpusStats, EmbedderStamp
@@ -524,7 +525,10 @@ def _titled(title: str, lines: Iterable[str]) -> Iterable[str]:
 
 
 def _matrix_words(machine: MachineFacts) -> str:
-    return "bfloat16 in hardware (AMX)" if machine.has_amx else "no AMX: models compute in float32"
+    level = held()
+    held_to = "" if level is None else f"; held to {level.name} (HEDDLE_HELD)"
+    words = "bfloat16 in hardware (AMX)" if machine.has_amx else "no AMX: models compute in float32"
+    return words + held_to
 
 
 def _list(items: Iterable[object]) -> str:

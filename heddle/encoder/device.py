@@ -1,13 +1,10 @@
 """The device and the dtype of an encoder."""
 
-from pathlib import Path
-
 import torch
 
 from heddle.core.dtypes import auto_dtype
 from heddle.core.errors import ConfigError
-
-CPU_FLAGS = Path("/proc/cpuinfo")
+from heddle.core.instruction_sets import flags_in_force
 
 
 def find_device(name: str) -> torch.device:
@@ -38,8 +35,5 @@ def torch_dtype(name: str, device: torch.device) -> torch.dtype:
 
 
 def cpu_has_amx() -> bool:
-    """Whether the CPU has matrix tiles that compute bfloat16."""
-    try:
-        return "amx_bf16" in CPU_FLAGS.read_text(encoding="ascii", errors="ignore")
-    except OSError:  # not Linux
-        return False
+    """Whether this process may use matrix tiles of the CPU that compute bfloat16."""
+    return "amx_bf16" in flags_in_force()

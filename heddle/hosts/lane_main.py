@@ -27,6 +27,7 @@ from heddle.core.printing.log_lines import log_lines
 from heddle.hosts.channel import Channel, ChannelClosed
 from heddle.hosts.guarded_engine import GuardedEngine
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.library_words import check_libraries
 from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
 from heddle.hosts.resting_memory import RestingMemory
 from heddle.hosts.turns import Turns
@@ -223,6 +224,7 @@ def _build(start: LaneStart, pulse: Pulse) -> tuple[GuardedEngine, ...]:
         pulse.enter(engine.name, _BUILDING_S)
         built = call_factory(engine, start.epoch)
         engines.append(GuardedEngine(built, start.epoch, takes_turns=len(spec.engines) > 1))
+    check_libraries()
     pulse.leave()
     return tuple(engines)
 

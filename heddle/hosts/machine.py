@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_FLAGS_OF_INTEREST = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
+from heddle.core.instruction_sets import TELLING_FLAGS, flags_in_force
+
 GPU = "NVIDIA GPU"  # one whose name the driver doesn't tell
 _UNLIMITED_BYTES = 1 << 60  # cgroup v1 writes "no limit" as a huge number
 
@@ -20,7 +21,8 @@ class MachineFacts:
         cpus: the cores this process may run on.
         cpu_quota: cores' worth of time that the cgroup grants, inf = no quota.
         cpu_model: the processor's name.
-        cpu_flags: those of its vector instruction sets that matter here.
+        cpu_flags: those of its vector instruction sets that say how fast it computes, as far as
+            this process may use them.
         memory_total_bytes: memory of the machine.
         memory_limit_bytes: what this process may use: the cgroup's limit, or all of it.
         gpus: names of the NVIDIA GPUs that the driver shows and CUDA_VISIBLE_DEVICES leaves.
@@ -47,7 +49,6 @@ class MachineFacts:
 
 def read_machine(root: Path = Path("/")) -> MachineFacts:
     """Return the facts, read from the system's own files below `root`."""
-    model, flags = _processor(root)
     total_bytes = _memory_total(root)
     groups = tuple(_cgroup_folders(root))
     quotas = [_cpu_quota(folder) for folder in groups]
@@ -55,8 +56,8 @@ def read_machine(root: Path = Path("/")) -> MachineFacts:
     return MachineFacts(
         cpus=_usable_cpus(),
         cpu_quota=min(quotas, default=math.inf),
-        cpu_model=model,
-        cpu_flags=flags,
+        cpu_model=_cpu_model(root),
+        cpu_flags=flags_in_force(root).intersection(TELLING_FLAGS),
         memory_total_bytes=total_bytes,
         memory_limit_bytes=min([total_bytes, *limits]),
         gpus=_gpus(root),
@@ -80,13 +81,9 @@ def _usable_cpus() -> tuple[int, ...]:
     return tuple(range(os.cpu_count() or 1))
 
 
-def _processor(root: Path) -> tuple[str, frozenset[str]]:
-    text = _read(root / "proc/cpuinfo")
-    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    flags = re.search(r"^flags\s*:\s*(.+)$", text, re.MULTILINE)
-    present = flags.group(1).split() if flags else []
-    name = model.group(1).strip() if model else "unknown"
-    return name, frozenset(_FLAGS_OF_INTEREST).intersection(present)
+def _cpu_model(root: Path) -> str:
+    model = re.search(r"^model name\s*:\s*(.+)$", _read(root / "proc/cpuinfo"), re.MULTILINE)
+    return model.group(1).strip() if model else "unknown"
 
 
 def _memory_total(root: Path) -> int:

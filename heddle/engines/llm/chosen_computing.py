@@ -14,6 +14,7 @@ from typing import Final
 
 from heddle.core.cache import cache_directory, cache_root, read_json, write_json
 from heddle.core.dtypes import forced_dtype
+from heddle.core.instruction_sets import held, is_withheld
 from heddle.engines.llm.attention.choice import COMPILED, TORCH
 
 FOLDER: Final = "computing"
@@ -73,7 +74,8 @@ def candidates_of(dtype: str, attention: str) -> tuple[Candidate, ...]:
     """
     dtypes: tuple[str, ...] = (dtype,)
     if dtype == "auto":
-        timed = ("bfloat16", "float32") if AMX_FLAG in _cpu().split() else ("float32",)
+        has_amx = AMX_FLAG in _cpu().split() and not is_withheld(AMX_FLAG)
+        timed = ("bfloat16", "float32") if has_amx else ("float32",)
         forced = forced_dtype()
         dtypes = timed if forced is None else (forced,)
     ways = (COMPILED, TORCH) if attention == "auto" else (attention,)
@@ -81,10 +83,15 @@ def candidates_of(dtype: str, attention: str) -> tuple[Candidate, ...]:
 
 
 def key_of(model_dir: Path, candidates: tuple[Candidate, ...], threads: int) -> str:
-    """Return what a choice is kept under: it holds for a model of these sizes, on this CPU."""
+    """Return what a choice is kept under: it holds for a model of these sizes, on this CPU.
+
+    A process that is held to fewer instructions has its own choice.
+    """
     sizes = read_json(model_dir / "config.json")
     named = [str(candidate) for candidate in candidates]
-    made_of = (TRIAL, sizes, named, threads, version("torch"), _cpu())
+    level = held()
+    computed_with = _cpu() if level is None else f"{_cpu()}\nheld to {level.name}"
+    made_of = (TRIAL, sizes, named, threads, version("torch"), computed_with)
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:24]
 
 

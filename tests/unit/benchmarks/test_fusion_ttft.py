@@ -49,7 +49,7 @@ def test_every_ratio_and_tier_is_measured(tiers):
     plan = replace(QUICK["cpu"], shapes=(tiny,), lengths=(2 * CHUNK_TOKENS,), repetitions=1)
     plan = replace(plan, kv_bytes=1 << 24, chunk_kv_bytes=1 << 24, tiers=tiers)
     model = random_llama(tiny, 0, plan.context_tokens_max)
-    rows = fusion_ttft._measure(model, plan, tiny, plan.lengths[0], seed=0)
+    rows = fusion_ttft.marked(fusion_ttft._measure(model, plan, tiny, plan.lengths[0], seed=0))
     measured = [(row["ratio"], row["tier"], row["question"]) for row in rows]
     ways = {
         ratio: ["alone", "ahead", "with_context"] if ratio else ["alone"] for ratio in plan.ratios
@@ -61,10 +61,40 @@ def test_every_ratio_and_tier_is_measured(tiers):
         wanted += [(ratio, "disk", "alone") for ratio in plan.ratios]
     assert measured == wanted
     assert all(row["ttft_s"] > 0 for row in rows)
+    assert all(row["tokens_shared"] > 0 for row in rows if row["ratio"] == 0.0)
     aheads = 3 if "host" in tiers else 0
     assert [row["question"] for row in rows if row.get("asking_s", 0) > 0] == ["ahead"] * aheads
     headline = fusion_ttft._headline(rows, plan)
     assert {name.split("_")[0] for name in headline} == {
-        *(("x", "own", "share") if "host" in tiers else ()),
+        *(("x", "own", "share", "worst", "full", "tokens") if "host" in tiers else ()),
         *(("disk",) if "disk" in tiers else ()),
     }
+
+
+def test_the_headline_is_of_the_first_rows_and_worst_of_all():
+    plan = replace(QUICK["cpu"], lengths=(1024,), tiers=("host",))
+
+    def rows(dtype, held, full_s):
+        """Return rows of full attention by torch, by the engine in half that, and of reuse."""
+        seconds = {"full": full_s, "full, own": full_s / 2, 0.0: 1.0, 0.15: 2.0}
+        shared = {"tier": "host", "tokens": 1024, "dtype": dtype, "held": held}
+        for ratio, taken_s in seconds.items():
+            for question in ("alone", "ahead"):
+                yield shared | {
+                    "ratio": ratio,
+                    "question": question,
+                    "x_full": full_s / taken_s,
+                    "x_own": full_s / 2 / taken_s,
+                    "share_of_limit": 1.0,
+                    "tokens_shared": 512 if dtype == "float32" else 256,
+                }
+
+    all_rows = [
+        *rows("float32", "", 20.0),
+        *rows("bfloat16", "", 6.0),
+        *rows("float32", "avx2", 30.0),
+    ]
+    headline = fusion_ttft._headline(all_rows, plan)
+    assert (headline["x_1k_r0"], headline["own_1k_r15"]) == (20.0, 5.0)
+    assert (headline["worst_1k_r0"], headline["worst_1k_r15"]) == (6.0, 3.0)
+    assert (headline["full_attention_x_torch"], headline["tokens_shared"]) == (0.5, 256)

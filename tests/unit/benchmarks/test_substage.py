@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.ivf_step import Settings, prepared_index
-from benchmarks.substage import Query, SubStages, Whole, serve
+from benchmarks.substage import Query, SubStages, Whole, _with_worst, serve
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +71,10 @@ def test_waiting_counts_from_the_arrival():
     assert [int(one.found[i][1][0]) for i in range(5)] == [0, 1, 2, 3, 4]
     assert (np.diff(one.latencies_s) >= 0).all()
     assert one.latencies_s[-1] == one.now_s
+
+
+def test_the_worse_of_two_runs_is_in_the_headline():
+    own = {"x_p50": 1.2, "x_p99": 1.5, "capacity_ratio": 3.0, "identical": 1}
+    beside = {"x_p50": 1.6, "x_p99": 1.1, "capacity_ratio": 2.0, "identical": 0}
+    worst = {"worst_p50": 1.2, "worst_p99": 1.1, "identical": 0}
+    assert _with_worst(own, beside) == {**own, **worst}

@@ -20,6 +20,7 @@ import pytest
 from heddle.core.commands import Cancel, Release
 from heddle.core.errors import ConfigError
 from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame, Progress
+from heddle.core.instruction_sets import AVX2, holds_back
 from heddle.core.payloads import ToolPayload
 from heddle.core.results import KvHandle, ToolResult, Vectors
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
@@ -448,6 +449,17 @@ def test_a_start_that_fails_is_raised_here(
         lane.wait_ready()
     assert open_fds() == before
     assert ("Traceback" in capfd.readouterr().err) == (start_error == "unexpected")
+
+
+@pytest.mark.skipif(not holds_back(AVX2), reason="the CPU has no more than AVX2")
+def test_a_lane_whose_libraries_compute_with_more_than_it_is_held_to_does_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HEDDLE_HELD", "avx2")  # and nothing of what tells libraries
+    monkeypatch.delenv("NPY_DISABLE_CPU_FEATURES", raising=False)
+    lane = ProcessLane(LaneSpec("lane", (engine(),)))
+    with pytest.raises(ConfigError, match="this process is held to avx2, but numpy says"):
+        lane.wait_ready()
 
 
 def test_lanes_start_together_or_not_at_all() -> None:

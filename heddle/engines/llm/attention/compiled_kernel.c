@@ -88,6 +88,19 @@ void multiply_few(struct product *w) {
 }
 #endif
 
+/* The widest instructions that it was compiled for. */
+const char *instructions(void) {
+#if defined BFLOAT16
+    return "amx";
+#elif defined __AVX512F__
+    return "avx512";
+#elif defined __AVX2__
+    return "avx2";
+#else
+    return "others";
+#endif
+}
+
 /* Whether the system lets this process run it. */
 int can_run(void) {
 #ifdef BFLOAT16

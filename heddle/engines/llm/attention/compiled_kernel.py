@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from heddle.core.instruction_sets import KERNEL, check_words, compiler_option, is_withheld
 from heddle.engines.llm.attention.kernel_library import load_library
 
 SOURCE: Final = Path(__file__).with_name("compiled_kernel.c")
@@ -19,7 +20,7 @@ VECTOR_MAX: Final = 16  # floats of the widest vectors
 # computes only those that there are: up to three times faster for 2 whose keys lie in one place.
 TILE_QUERIES: Final = 32
 FLAGS: Final = (
-    *("-O3", "-march=native", "-ffp-contract=fast", "-std=gnu11", "-shared", "-fPIC"),
+    *("-O3", "-ffp-contract=fast", "-std=gnu11", "-shared", "-fPIC"),
     f"-DHEAD_DIM_MAX={HEAD_DIM_MAX}",
 )
 # Heads of a row that decodes, sharing a KV head, for which the kernel for float32 reads keys once.
@@ -177,15 +178,21 @@ class FoundKernel(NamedTuple):
     problem: str = ""
 
 
+_instructions: dict[str, str] = {}  # of the kernels that were loaded
+
+
 @functools.cache
 def find_row_kernel(*, in_bfloat16: bool = False) -> FoundKernel:
     """Return the kernel, compiled now if it hasn't been on this machine; ready within seconds.
 
     In bfloat16 it is for CPUs with AMX alone: others compute in float32 several times faster.
+
+    Raises: ConfigError: it was compiled for more than this process is held to.
     """
     if in_bfloat16 and not has_amx():
         return FoundKernel(None)
-    flags = (*FLAGS, *(BFLOAT16_FLAGS if in_bfloat16 else FLOAT32_FLAGS))
+    number_flags = BFLOAT16_FLAGS if in_bfloat16 else FLOAT32_FLAGS
+    flags = (compiler_option(), *FLAGS, *number_flags)
     try:
         library = load_library(SOURCE, flags)
         team = ctypes.CDLL(str(_torch_openmp())).GOMP_parallel
@@ -193,6 +200,10 @@ def find_row_kernel(*, in_bfloat16: bool = False) -> FoundKernel:
         return FoundKernel(None, f"its C source doesn't compile: {_reason(error)}")
     except (OSError, AttributeError) as error:
         return FoundKernel(None, str(error))
+    library.instructions.restype = ctypes.c_char_p
+    word = library.instructions().decode()
+    _instructions["bfloat16" if in_bfloat16 else "float32"] = word
+    check_words({KERNEL: word})
     if not library.can_run():
         return FoundKernel(None, "the system doesn't let this process use AMX")
     names = ("attend_rows", "store_tokens", "norm_tokens", "gate_tokens")
@@ -201,11 +212,16 @@ def find_row_kernel(*, in_bfloat16: bool = False) -> FoundKernel:
     return FoundKernel(RowKernel(attend, store, norm, gate, team, multiply))
 
 
+def loaded_instructions() -> dict[str, str]:
+    """Return the widest instructions that the loaded kernels were compiled for, by number type."""
+    return dict(_instructions)
+
+
 def has_amx() -> bool:
-    """Whether the CPU multiplies matrices of bfloat16 in hardware."""
+    """Whether the CPU multiplies matrices of bfloat16 in hardware, and this process may."""
     import torch
 
-    return bool(torch.cpu._is_amx_tile_supported())
+    return bool(torch.cpu._is_amx_tile_supported()) and not is_withheld("amx_bf16")
 
 
 def _torch_openmp() -> Path:

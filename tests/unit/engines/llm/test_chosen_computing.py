@@ -65,7 +65,7 @@ def test_what_was_timed_is_kept_for_this_model_alone(cache):
     assert len(watch.asked) == 6, "what is torn is timed anew"
 
 
-def test_the_key_follows_sizes_candidates_and_threads(tmp_path):
+def test_the_key_follows_sizes_candidates_threads_and_instructions(tmp_path, monkeypatch):
     for name, layers in (("one", 2), ("other", 3)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(f'{{"num_hidden_layers": {layers}}}')
@@ -73,6 +73,8 @@ def test_the_key_follows_sizes_candidates_and_threads(tmp_path):
     keys = {key_of(*what) for what in ((one, BOTH, 2), (other, BOTH, 2), (one, BOTH, 1))}
     assert len(keys | {key_of(one, (HALF,), 2)}) == 4
     assert key_of(one, BOTH, 2) in keys
+    monkeypatch.setenv("HEDDLE_HELD", "avx2")
+    assert key_of(one, BOTH, 2) not in keys
 
 
 def test_what_is_kept_is_read_without_timing_anything(tmp_path):
@@ -89,6 +91,8 @@ def test_candidates_are_what_the_cpu_computes(monkeypatch):
     monkeypatch.setattr(chosen_computing, "_cpu", lambda: "flags : avx2 amx_bf16")
     dtypes = [candidate.dtype for candidate in candidates_of("auto", "compiled")]
     assert dtypes == ["bfloat16", "float32"]
+    monkeypatch.setenv("HEDDLE_HELD", "avx2")
+    assert candidates_of("auto", "compiled") == (Candidate("float32", "compiled"),)
     monkeypatch.setattr(chosen_computing, "_cpu", lambda: "flags : avx2")
     ways = [(candidate.dtype, candidate.attention) for candidate in candidates_of("auto", "auto")]
     assert ways == [("float32", "compiled"), ("float32", "torch")]
