@@ -31,6 +31,7 @@ COMMANDS: Final = {
         "show a workflow's graph, what each pass does, and where its time goes",
     ),
     "serve": ("heddle.cli.serve", "serve an indexed directory over HTTP"),
+    "agent": ("heddle.cli.serving.agent", "let a server run lanes on this machine"),
     "mcp": ("heddle.cli.serving.mcp", "serve an indexed directory to assistants, as tools of MCP"),
     "keys": ("heddle.cli.keys", "make API keys for a server's clients"),
     "eval": ("heddle.cli.eval", "measure answer quality on questions with known answers"),

@@ -24,13 +24,16 @@ from heddle.core.errors import ConfigError, HeddleError
 from heddle.core.frames import Event, Failed
 from heddle.core.ports import Closable, SteppedEngine, Waking
 from heddle.core.printing.log_lines import log_lines
-from heddle.hosts.channel import Channel, ChannelClosed
+from heddle.hosts.channel import Channel
 from heddle.hosts.guarded_engine import GuardedEngine
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.library_words import check_libraries
 from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
 from heddle.hosts.resting_memory import RestingMemory
 from heddle.hosts.turns import Turns
+from heddle.hosts.wire.framing import ChannelClosed, Framing, MessageTooLarge
+from heddle.hosts.wire.sealed import STATE_BYTES, Sealed, SealState
+from heddle.hosts.wire.shared_memory import SharedMemory
 from heddle.runtime.supervision import Heartbeat
 
 _log = logging.getLogger(__name__)
@@ -112,10 +115,10 @@ def waited_for_core_s() -> float:
 
 
 def main() -> None:
-    """Run a lane. Arguments: the descriptor of its socket, and its name."""
+    """Run a lane. Arguments: the descriptor of its socket, and its name; stdin: its seals."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     fd, name = int(sys.argv[1]), sys.argv[2]
-    channel = Channel(_adopt(fd))
+    channel = Channel(_adopt(fd), _framing())
     try:
         start = _greeting(channel)
         log_lines(f"%(levelname)s %(name)s (lane {name}): %(message)s", start.log_format, name)
@@ -189,13 +192,20 @@ def _send_frame(channel: Channel, message: FromEngine) -> None:
         raise
     except Exception:  # a result that pickle refuses must not take its neighbours along
         _log.exception("a frame of engine %s can't be sent as it is", message.frame.lane)
-        events = tuple(_sendable(event) for event in message.frame.events)
+        bytes_max = channel.message_bytes_max / (2 * max(1, len(message.frame.events)))
+        events = tuple(_sendable(event, bytes_max) for event in message.frame.events)
         channel.send(FromEngine(message.engine, message.frame._replace(events=events)))
 
 
-def _sendable(event: Event) -> Event:
+def _sendable(event: Event, bytes_max: float) -> Event:
+    """Return an event, or the failure of its task where the event can't be sent.
+
+    `bytes_max` is half of an event's share of a message: all of them fit, whatever else is in it.
+    """
     try:
-        pickle.dumps(event, protocol=5)
+        size = len(pickle.dumps(event, protocol=5))
+        if size > bytes_max:
+            raise MessageTooLarge(f"it has {size:,} bytes")
     except Exception as error:
         return Failed(
             event.task_id, f"the result can't be sent back: {type(error).__name__}: {error}"
@@ -207,6 +217,12 @@ def _adopt(fd: int) -> socket.socket:
     sock = socket.socket(fileno=fd)
     sock.set_inheritable(False)  # a child of an engine must not keep the lane looking alive
     return sock
+
+
+def _framing() -> Framing:
+    """Return the form of the messages: an agent writes the seals of the stream to stdin."""
+    seals = sys.stdin.buffer.read(STATE_BYTES)
+    return Sealed(SealState.from_bytes(seals)) if seals else SharedMemory()
 
 
 def _greeting(channel: Channel) -> LaneStart:

@@ -7,9 +7,10 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Protocol
 
 from heddle.hosts.channel import Channel
-from heddle.hosts.lane_spec import LaneSpec
+from heddle.hosts.process_progress import ProcessProgress
 
 _STDERR = 2
 _BOOT = "import sys; sys.path[:] = sys.argv[3:]; from heddle.hosts.lane_main import main; main()"
@@ -23,25 +24,83 @@ _THREAD_VARIABLES = (
 )
 
 
-class LaneProcess:
-    """A process that runs `lane_main`, leader of a group of its own.
+class Body(Protocol):
+    """What the operating system has to know of a lane: a LaneSpec is one."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """The cores it is pinned to; empty = wherever the system puts it."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """Threads of each numeric library inside it."""
+        ...
+
+
+class Progress(Protocol):
+    """What a process does while it is silent."""
+
+    def mark(self) -> None:
+        """Count from now."""
+        ...
+
+    def seconds(self) -> float:
+        """Return how long it has computed or waited for a core since then [s]."""
+        ...
+
+
+class StartedLane(Protocol):
+    """A lane's process, on whichever machine, and the channel to it."""
+
+    @property
+    def channel(self) -> Channel:
+        """Its channel."""
+        ...
+
+    @property
+    def pid(self) -> int:
+        """Its id, on its machine."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """The node that it runs on; empty = this machine."""
+        ...
+
+    @property
+    def progress(self) -> Progress:
+        """What it does while it is silent."""
+        ...
+
+    def kill(self) -> None:
+        """Kill it with what it may have started; doesn't wait."""
+        ...
+
+    def wait(self, wait_s: float) -> str:
+        """Wait until it is gone, killing it if it lingers for so long; say how it ended."""
+        ...
+
+
+class ProcessGroup:
+    """A process of a lane, leader of a group of its own, as the operating system knows it.
 
     Args:
-        spec: its name, cores and threads; the engines are told over the channel.
+        spec: the lane's name, cores and threads; the engines are told over the channel.
+        fd: the lane's end of its channel; the process has a copy.
+        seals: the channel's seals where it leads to another machine; empty = it has none.
 
     Raises:
         OSError: it can't be started.
     """
 
-    def __init__(self, spec: LaneSpec) -> None:
-        ours, theirs = socket.socketpair()
-        self.channel = Channel(ours)
-        try:
-            with theirs:
-                self._process = _start(spec, theirs.fileno())
-        except BaseException:
-            self.channel.close()
-            raise
+    def __init__(self, spec: Body, fd: int, seals: bytes = b"") -> None:
+        self._process = _start(spec, fd, seals)
 
     @property
     def pid(self) -> int:
@@ -62,7 +121,31 @@ class LaneProcess:
             return _exit_words(self._process.wait())
 
 
-def _start(spec: LaneSpec, fd: int) -> subprocess.Popen[bytes]:
+class LaneProcess(ProcessGroup):
+    """Satisfies StartedLane, on this machine.
+
+    Args:
+        spec: its name, cores and threads.
+
+    Raises:
+        OSError: it can't be started.
+    """
+
+    place = ""
+
+    def __init__(self, spec: Body) -> None:
+        ours, theirs = socket.socketpair()
+        self.channel = Channel(ours)
+        try:
+            with theirs:
+                super().__init__(spec, theirs.fileno())
+        except BaseException:
+            self.channel.close()
+            raise
+        self.progress = ProcessProgress(self.pid)
+
+
+def _start(spec: Body, fd: int, seals: bytes) -> subprocess.Popen[bytes]:
     """Start the lane's interpreter with its cores and thread counts in place from the first line.
 
     It gets this process's module search path as arguments, so it finds the same modules, and a
@@ -84,17 +167,21 @@ def _start(spec: LaneSpec, fd: int) -> subprocess.Popen[bytes]:
     try:
         if pins:
             os.sched_setaffinity(0, spec.cpus)
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-P", "-c", _BOOT, str(fd), spec.name, *search_path],
             pass_fds=(fd,),
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if seals else subprocess.DEVNULL,
             stdout=_STDERR,  # a lane must not write into the answers of its parent
             process_group=0,  # Ctrl-C in the terminal is the parent's business alone
         )
     finally:
         if pins:
             os.sched_setaffinity(0, before)
+    if process.stdin is not None:  # not as an argument, which every user can read
+        with contextlib.suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(seals)
+    return process
 
 
 def _exit_words(code: int) -> str:

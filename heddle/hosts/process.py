@@ -11,20 +11,20 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from heddle.core.commands import Admit, Command, Release
 from heddle.core.errors import ConfigError, HeddleError, InputError, InternalError, StorageError
 from heddle.core.frames import Failed, Frame
 from heddle.core.printing.log_lines import log_format
-from heddle.hosts.channel import Channel, ChannelClosed
-from heddle.hosts.lane_process import LaneProcess
+from heddle.hosts.channel import Channel
+from heddle.hosts.lane_process import LaneProcess, StartedLane
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
 from heddle.hosts.outbox import Outbox
 from heddle.hosts.process_port import ProcessPort
-from heddle.hosts.process_progress import ProcessProgress
+from heddle.hosts.wire.framing import ChannelBroken, ChannelClosed
 from heddle.runtime.supervision import (
     LANE_LOST,
     GiveUp,
@@ -41,6 +41,8 @@ _PLAIN_ERRORS: Mapping[str, type[HeddleError]] = {
     kind.__name__: kind for kind in (ConfigError, InputError, StorageError, InternalError)
 }
 
+Starter = Callable[[LaneSpec], StartedLane]
+
 
 class ProcessLane:
     """A process that hosts engines, and the thread that watches over it.
@@ -48,6 +50,7 @@ class ProcessLane:
     Args:
         spec: what the lane is made of.
         limits: when it counts as dead or hung, and how often it is restarted.
+        start: starts its process, here or on another machine; an OSError is why it can't.
     Raises: ConfigError: the settings of an engine can't be pickled.
 
     The process starts at once; `wait_ready` raises what stopped it. Restarts need nobody's help:
@@ -55,8 +58,11 @@ class ProcessLane:
     waits for the new epoch. A thread that fails itself leaves the lane FAILED, never unwatched.
     """
 
-    def __init__(self, spec: LaneSpec, limits: LaneLimits | None = None) -> None:
+    def __init__(
+        self, spec: LaneSpec, limits: LaneLimits | None = None, start: Starter = LaneProcess
+    ) -> None:
         self._spec = spec
+        self._start = start
         self._limits = limits or LaneLimits()
         self._pickled_spec = _pickled(spec)
         self._supervisor = LaneSupervisor(spec.name, self._limits)
@@ -67,6 +73,7 @@ class ProcessLane:
         self._refusal = ""  # why tasks are refused; empty = they are taken
 
         self._pid: int | None = None
+        self._place = ""  # the node of the newest process
         self._closing = False
         self._started = threading.Event()
         self._start_error: HeddleError | None = None
@@ -94,7 +101,7 @@ class ProcessLane:
     @property
     def health(self) -> LaneHealth:
         """The lane's state for people and `/health`."""
-        return self._supervisor.health(time.monotonic(), self._pid)
+        return self._supervisor.health(time.monotonic(), self._pid, self._place)
 
     def wait_ready(self) -> None:
         """Block until every engine is built.
@@ -180,10 +187,10 @@ class ProcessLane:
         self._start_failure = None
         self._supervisor.spawned(time.monotonic())
         try:
-            process = LaneProcess(self._spec)
+            process = self._start(self._spec)
         except OSError as error:
             return f"its process could not be started: {error}"
-        self._pid = process.pid
+        self._pid, self._place = process.pid, process.place
         try:
             return self._watch(process)
         except Exception as error:  # a message that can't be read, a bug here: another may do well
@@ -194,7 +201,7 @@ class ProcessLane:
                 process.channel.close()
             self._pid = None
 
-    def _watch(self, process: LaneProcess) -> str:
+    def _watch(self, process: StartedLane) -> str:
         """Serve a process to its end, whatever happens, and return why it ended."""
         try:
             self._greet(process.channel)
@@ -264,9 +271,9 @@ class ProcessLane:
         with contextlib.suppress(ChannelClosed):  # it ended already; `_serve` sees that too
             channel.push(start)
 
-    def _serve(self, process: LaneProcess) -> str:
+    def _serve(self, process: StartedLane) -> str:
         """Read and write until the lane is gone (empty) or has to be killed (the reason)."""
-        channel, progress = process.channel, ProcessProgress(process.pid)
+        channel, progress = process.channel, process.progress
         was_silent = False
         poller = select.poll()
         poller.register(self._bell, select.POLLIN)
@@ -291,6 +298,8 @@ class ProcessLane:
                     progress.mark()
                 self._take_in(messages, channel)
                 self._write_backlog()
+            except ChannelBroken as error:
+                return str(error)
             except ChannelClosed:
                 return ""
         return ""
@@ -352,12 +361,12 @@ class ProcessLane:
 
 
 def start_lanes(
-    specs: Sequence[LaneSpec], limits: LaneLimits | None = None
+    specs: Sequence[LaneSpec], limits: LaneLimits | None = None, start: Starter = LaneProcess
 ) -> tuple[ProcessLane, ...]:
     """Start lanes side by side and wait for all; if one fails, close all and raise its error."""
     lanes: list[ProcessLane] = []
     try:
-        lanes.extend(ProcessLane(spec, limits) for spec in specs)
+        lanes.extend(ProcessLane(spec, limits, start) for spec in specs)
         for lane in lanes:
             lane.wait_ready()
     except BaseException:

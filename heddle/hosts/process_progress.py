@@ -22,18 +22,19 @@ class ProcessProgress:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._marked_s = _progress_s(pid)
+        self._marked_s = progress_s(pid)
 
     def mark(self) -> None:
         """Count from now."""
-        self._marked_s = _progress_s(self._pid)
+        self._marked_s = progress_s(self._pid)
 
     def seconds(self) -> float:
         """Return how much there was [s]: over all threads; 0 where the system doesn't tell."""
-        return max(0.0, _progress_s(self._pid) - self._marked_s)
+        return max(0.0, progress_s(self._pid) - self._marked_s)
 
 
-def _progress_s(pid: int) -> float:
+def progress_s(pid: int) -> float:
+    """Return how long a process has computed or waited for a core since it began [s]."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
         if fields[_STATE] in _STOPPED:

@@ -96,7 +96,11 @@ class LaneState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LaneHealth:
-    """What `/health` says about a lane. `reason` is why it was lost the last time, or empty."""
+    """What `/health` says about a lane.
+
+    `reason` is why it was lost the last time, or empty; `place` the node that it runs on, empty =
+    the server's own.
+    """
 
     state: LaneState
     epoch: int
@@ -104,6 +108,7 @@ class LaneHealth:
     pid: int | None
     last_heartbeat_age_s: float
     reason: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +286,10 @@ class LaneSupervisor:
         """Note that the lane was closed on purpose."""
         self.state = LaneState.CLOSED
 
-    def health(self, now_s: float, pid: int | None) -> LaneHealth:
+    def health(self, now_s: float, pid: int | None, place: str = "") -> LaneHealth:
         """Return the state for people and `/health`."""
         age_s = max(0.0, now_s - self._heard_s)
-        return LaneHealth(self.state, self.epoch, self.restarts, pid, age_s, self.reason)
+        return LaneHealth(self.state, self.epoch, self.restarts, pid, age_s, self.reason, place)
 
     def _forgive_own_absence(self, now_s: float) -> None:
         # A check that comes late means that the watcher itself was stopped or starved (a paused

@@ -60,4 +60,5 @@ def _lane(lane: LaneHealth) -> dict[str, object]:
         "epoch": lane.epoch,
         "restarts": lane.restarts,
         "reason": lane.reason,
+        **({"node": lane.place} if lane.place else {}),
     }

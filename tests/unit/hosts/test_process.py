@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,12 @@ import pytest
 
 from heddle.core.commands import Cancel, Release
 from heddle.core.errors import ConfigError
-from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame, Progress
+from heddle.core.frames import Cancelled, Done, Event, Failed, Progress
 from heddle.core.instruction_sets import AVX2, holds_back
 from heddle.core.payloads import ToolPayload
 from heddle.core.results import KvHandle, ToolResult, Vectors
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.process import ProcessLane, start_lanes
-from heddle.hosts.process_port import ProcessPort
 from heddle.runtime.supervision import LANE_LOST, LaneLimits, LaneState, LaneSupervisor
 from tests.helpers.echo_engine import (
     CRASH,
@@ -44,6 +43,7 @@ from tests.helpers.echo_engine import (
     admit,
     texts_to_vectors,
 )
+from tests.helpers.port_reader import PortReader, is_running
 from tests.helpers.server_state import eventually
 
 ROOT = Path(__file__).parents[3]
@@ -61,58 +61,12 @@ def engine(name: str = "echo", **settings: object) -> EngineSpec:
     )
 
 
-class Reader:
-    """Collects what a port delivers and waits for it without sleeping."""
-
-    def __init__(self, port: ProcessPort) -> None:
-        self.port = port
-        self.frames: list[Frame] = []
-        self._arrived = threading.Condition()
-        port.subscribe(self._on_wake)
-
-    def _on_wake(self) -> None:
-        with self._arrived:
-            self._arrived.notify_all()
-
-    def until(self, condition: Callable[[list[Event]], bool]) -> list[Event]:
-        deadline_s = time.monotonic() + PATIENCE_S
-        with self._arrived:
-            while True:
-                self.frames += self.port.frames()
-                events = [event for frame in self.frames for event in frame.events]
-                if condition(events):
-                    return events
-                left_s = deadline_s - time.monotonic()
-                assert left_s > 0, f"waited too long; got {events}"
-                self._arrived.wait(left_s)
-
-    def endings(self, *task_ids: int) -> list[Event]:
-        """Wait for and return the one terminal event of each of these tasks."""
-
-        def all_ended(events: list[Event]) -> bool:
-            ended = [event.task_id for event in events if isinstance(event, TERMINAL)]
-            return set(task_ids) <= set(ended)
-
-        events = self.until(all_ended)
-        found = [e for e in events if isinstance(e, TERMINAL) and e.task_id in task_ids]
-        assert len(found) == len(task_ids), f"more than one ending: {found}"
-        return sorted(found, key=lambda event: task_ids.index(event.task_id))
-
-
 def open_fds() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
 def shared_memory_files() -> set[str]:
     return set(os.listdir("/dev/shm"))
-
-
-def is_running(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def wait_until_gone(pid: int) -> None:
@@ -158,7 +112,7 @@ def test_many_tasks_round_trip() -> None:
     with running() as lane:
         port = lane.ports["echo"]
         assert (port.name, port.epoch, port.credits.free) == ("echo", 1, 64)
-        reader = Reader(port)
+        reader = PortReader(port)
         for i in range(300):
             port.send(admit(i, "x" * i, "y"))
         for i, event in enumerate(reader.endings(*range(300))):
@@ -172,7 +126,7 @@ def test_many_tasks_round_trip() -> None:
 
 def test_big_arrays_both_ways() -> None:
     with running() as lane:
-        reader = Reader(lane.ports["echo"])
+        reader = PortReader(lane.ports["echo"])
         array = np.random.default_rng(5).random((500, 384), dtype=np.float32)
         for i in range(40):  # far more than the socket holds at once
             lane.ports["echo"].send(admit(i, payload=ToolPayload(len, (array, i))))
@@ -185,7 +139,7 @@ def test_big_arrays_both_ways() -> None:
 def test_a_lane_that_is_silent_at_work_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     limits = LaneLimits(heartbeat_s=0.05, silence_s_max=0.2, hang_margin_s=60.0)
     with running(limits=limits) as lane:
-        reader = Reader(lane.ports["echo"])
+        reader = PortReader(lane.ports["echo"])
         lane.ports["echo"].send(admit(1, GRIND))
         assert isinstance(reader.endings(1)[0], Done)
         assert lane.epoch == 1
@@ -195,7 +149,7 @@ def test_a_lane_that_is_silent_at_work_is_waited_for(caplog: pytest.LogCaptureFi
 def test_a_lane_that_does_not_read_stops_nobody() -> None:
     with running(limits=LaneLimits(heartbeat_s=0.1, silence_s_max=60.0)) as lane:
         port = lane.ports["echo"]
-        reader = Reader(port)
+        reader = PortReader(port)
         assert lane.health.pid is not None
         os.kill(lane.health.pid, signal.SIGSTOP)
         began_s = time.monotonic()
@@ -212,7 +166,7 @@ def test_a_lane_that_does_not_read_stops_nobody() -> None:
 def test_a_cancel_overtakes_long_texts_that_wait() -> None:
     with running(engine(step_sleep_s=0.1)) as lane:
         port = lane.ports["echo"]
-        reader = Reader(port)
+        reader = PortReader(port)
         for i in range(20):
             port.send(admit(i, "z" * 500_000))
         port.send(Cancel(19))
@@ -223,7 +177,7 @@ def test_a_cancel_overtakes_long_texts_that_wait() -> None:
 def test_progress_and_cancel() -> None:
     with running() as lane:
         port = lane.ports["echo"]
-        reader = Reader(port)
+        reader = PortReader(port)
         port.send(admit(1, STREAM + "100000000"))
         port.send(admit(2, STREAM + "3"))
         reader.until(lambda events: sum(isinstance(event, Progress) for event in events) > 5)
@@ -238,7 +192,7 @@ def test_progress_and_cancel() -> None:
 
 def test_engines_of_one_lane_take_turns() -> None:
     with running(engine("first"), engine("second")) as lane:
-        readers = {name: Reader(port) for name, port in lane.ports.items()}
+        readers = {name: PortReader(port) for name, port in lane.ports.items()}
         lane.ports["first"].send(admit(1, STREAM + "100000000"))
         readers["first"].until(bool)
         lane.ports["second"].send(admit(2, "a"))
@@ -251,7 +205,7 @@ def test_cores_threads_and_process_are_as_asked() -> None:
     cpu = max(os.sched_getaffinity(0))
     mine = os.sched_getaffinity(0)
     with running(cpus=[cpu]) as lane:
-        reader = Reader(lane.ports["echo"])
+        reader = PortReader(lane.ports["echo"])
         lane.ports["echo"].send(admit(1, WHERE))
         pid, cpus, threads = value(reader.endings(1)[0])
         assert pid == lane.health.pid != os.getpid()
@@ -263,7 +217,7 @@ def test_cores_threads_and_process_are_as_asked() -> None:
 def test_failures_inside_the_engine_leave_the_lane_alone() -> None:
     with running() as lane:
         port = lane.ports["echo"]
-        reader = Reader(port)
+        reader = PortReader(port)
         port.send(admit(1, FAIL))
         port.send(admit(2, UNPICKLABLE))
         port.send(admit(3, payload=ToolPayload(len, (threading.Lock(),))))
@@ -281,7 +235,7 @@ def test_failures_inside_the_engine_leave_the_lane_alone() -> None:
 def test_a_crash_fails_what_was_in_flight_and_the_lane_comes_back() -> None:
     with running(limits=FAST) as lane:
         port = lane.ports["echo"]
-        reader = Reader(port)
+        reader = PortReader(port)
         port.send(admit(1, "done before"))
         reader.endings(1)
         for task_id, text in ((2, STREAM + "9999999"), (3, CRASH), (4, "behind it")):
@@ -303,7 +257,7 @@ def test_a_crash_fails_what_was_in_flight_and_the_lane_comes_back() -> None:
 
 def test_a_killed_lane_says_so() -> None:
     with running(limits=FAST) as lane:
-        reader = Reader(lane.ports["echo"])
+        reader = PortReader(lane.ports["echo"])
         lane.ports["echo"].send(admit(1, STREAM + "9999999"))
         reader.until(bool)
         assert lane.health.pid is not None
@@ -317,7 +271,7 @@ def test_a_killed_lane_says_so() -> None:
 )
 def test_a_hung_or_frozen_lane_is_killed_and_comes_back(text: str, words: str) -> None:
     with running(limits=FAST) as lane:
-        reader = Reader(lane.ports["echo"])
+        reader = PortReader(lane.ports["echo"])
         first = lane.health.pid
         lane.ports["echo"].send(admit(1, text))
         assert words in failure(reader.endings(1)[0])
@@ -329,7 +283,7 @@ def test_a_hung_or_frozen_lane_is_killed_and_comes_back(text: str, words: str) -
 
 def test_what_a_lost_lane_had_started_goes_with_it() -> None:
     with running(limits=FAST) as lane:
-        reader = Reader(lane.ports["echo"])
+        reader = PortReader(lane.ports["echo"])
         lane.ports["echo"].send(admit(1, FORK))
         child = value(reader.endings(1)[0])
         assert isinstance(child, int)
@@ -342,7 +296,7 @@ def test_what_a_lost_lane_had_started_goes_with_it() -> None:
 def test_a_message_that_can_not_be_read_costs_a_restart(caplog: pytest.LogCaptureFixture) -> None:
     with running(limits=FAST) as lane:
         port = lane.ports["echo"]
-        reader = Reader(port)
+        reader = PortReader(port)
         port.send(admit(1, STREAM + "9999999"))
         port.send(admit(2, UNREADABLE))
         for event in reader.endings(1, 2):
@@ -364,7 +318,7 @@ def test_a_watcher_that_fails_leaves_the_lane_failed(
 
     with running(limits=FAST) as lane:
         port = lane.ports["echo"]
-        reader = Reader(port)
+        reader = PortReader(port)
         monkeypatch.setattr(LaneSupervisor, "lost", lost)
         port.send(admit(1, CRASH))
         assert "ZeroDivisionError: a bug); nobody watches" in failure(reader.endings(1)[0])
@@ -392,7 +346,7 @@ def test_a_lane_that_keeps_dying_is_given_up() -> None:
     limits = LaneLimits(restarts_max=1, backoff_s=0.01)
     with running(limits=limits) as lane:
         port = lane.ports["echo"]
-        reader = Reader(port)
+        reader = PortReader(port)
         port.send(admit(1, CRASH))
         reader.endings(1)
         port.send(admit(2, CRASH))
@@ -407,7 +361,7 @@ def test_a_lane_that_was_given_up_comes_back_and_refuses_until_then() -> None:
     limits = LaneLimits(restarts_max=0, backoff_s=0.01, again_s=0.5)
     with running(limits=limits) as lane:
         port = lane.ports["echo"]
-        reader = Reader(port)
+        reader = PortReader(port)
         port.send(admit(1, CRASH))
         assert "tried once more in 0.5 s" in failure(reader.endings(1)[0])
         port.send(admit(2, "too early"))
@@ -421,7 +375,7 @@ def test_a_lane_that_was_given_up_comes_back_and_refuses_until_then() -> None:
 def test_a_restart_that_fails_is_told_with_its_reason() -> None:
     spec = engine(start_error="config", start_error_from_epoch=2)
     with running(spec, limits=LaneLimits(restarts_max=1, backoff_s=0.01)) as lane:
-        reader = Reader(lane.ports["echo"])
+        reader = PortReader(lane.ports["echo"])
         lane.ports["echo"].send(admit(1, CRASH))
         reader.endings(1)
         lane.ports["echo"].send(admit(2, "waits for epoch 2"))
@@ -491,7 +445,7 @@ def test_close_is_quick_and_fails_what_is_in_flight(task: str) -> None:
     lane = ProcessLane(LaneSpec("lane", (engine(),)))
     lane.wait_ready()
     port = lane.ports["echo"]
-    reader = Reader(port)
+    reader = PortReader(port)
     if task:
         port.send(admit(1, task))
     began_s = time.monotonic()

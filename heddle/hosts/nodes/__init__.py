@@ -1,0 +1,1 @@
+"""Lanes on other machines: an agent on each node starts them, their frames come over TCP."""

@@ -1,0 +1,67 @@
+"""Where an agent listens, and how a server reaches it."""
+
+import re
+import socket
+from typing import NamedTuple
+
+from heddle.core.errors import ConfigError
+from heddle.hosts.channel import Channel
+from heddle.hosts.wire.handshake import greet
+from heddle.hosts.wire.sealed import Sealed
+
+CONNECT_S_MAX = 5.0
+# Without an answer to what was sent for so long, the kernel ends a connection: a lane whose agent
+# and whose link are gone at once must not wait for hours.
+UNANSWERED_MS_MAX = 30_000
+_FORM = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>\d{1,5})")
+
+
+class Address(NamedTuple):
+    """A host and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return it as users write it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def of(cls, text: str, field: str) -> "Address":
+        """Return the address that a text names.
+
+        Raises: ConfigError: it isn't of the form HOST:PORT; the message names the field.
+        """
+        found = _FORM.fullmatch(text.strip())
+        if found is None or not int(found["port"]) < 1 << 16:
+            raise ConfigError(
+                f"{field}: {text!r} is no address: write HOST:PORT, such as 10.0.0.2:7070 or "
+                "[fd00::2]:7070"
+            )
+        return cls(found["six"] or found["host"], int(found["port"]))
+
+
+def dial(address: Address, secret: bytes) -> Channel:
+    """Connect to an agent, and have both sides prove themselves.
+
+    Raises: OSError: it can't be reached, doesn't answer in time, or has another secret; the
+        message names the address.
+    """
+    try:
+        sock = socket.create_connection(address, timeout=CONNECT_S_MAX)
+    except OSError as error:
+        raise ConnectionError(f"no agent answers at {address} ({error})") from error
+    try:
+        state = greet(sock, secret)
+        tune(sock)
+    except OSError as error:
+        sock.close()
+        raise ConnectionError(f"the agent at {address} isn't trusted: {error}") from error
+    return Channel(sock, Sealed(state))
+
+
+def tune(sock: socket.socket) -> None:
+    """Have small messages leave at once, and a dead link noticed by the kernel as well."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNANSWERED_MS_MAX)
