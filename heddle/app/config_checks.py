@@ -31,6 +31,14 @@ class Checked(Protocol):
     @property
     def replicas(self) -> str: ...
     @property
+    def engine_host(self) -> str: ...
+    @property
+    def agents(self) -> str | None: ...
+    @property
+    def ray(self) -> str | None: ...
+    @property
+    def cluster_secret_file(self) -> str | Path | None: ...
+    @property
     def kv_reuse_memory_bytes(self) -> int: ...
     @property
     def kv_reuse_disk_bytes(self) -> int | None: ...
@@ -71,6 +79,33 @@ def check_together(config: Checked) -> None:
     _check_replicas(config)
     _check_llm_lanes(config)
     _check_memory(config)
+    _check_nodes(config)
+
+
+def _check_nodes(config: Checked) -> None:
+    """Refuse what can't be had, or isn't made yet, for LLM lanes on other nodes."""
+    if config.agents is None and config.ray is None:
+        return
+    field = "agents" if config.ray is None else "ray"
+    if config.agents is not None and config.ray is not None:
+        raise ConfigError("agents and ray both name nodes: leave one of them out")
+    if config.agents is not None and config.cluster_secret_file is None:
+        raise ConfigError(
+            "agents run lanes for whoever has the cluster's secret: name it as "
+            "cluster_secret_file; `heddle agent --new-secret FILE` makes one"
+        )
+    if config.engine_host != "process":
+        raise ConfigError(f"{field} runs lanes, and engine_host is inline: set it to process")
+    if config.memory_profile is not None:
+        raise ConfigError(
+            f"memory_profile splits this machine's memory, and {field} puts the LLM on others: "
+            "leave one of them out"
+        )
+    if config.optimizations_max is Optimizations.APPROX and config.kv_reuse_memory_bytes:
+        raise ConfigError(
+            f"{field}: an LLM lane on another node can't follow a corpus directory (SQLite), so it "
+            "can't reuse chunks' KV: set kv_reuse_memory_bytes to 0, or optimizations to exact"
+        )
 
 
 def _check_memory(config: Checked) -> None:

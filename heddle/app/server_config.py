@@ -24,6 +24,7 @@ from heddle.engines.vector.ivf.hot.setting import hot_settings
 from heddle.engines.vector.pool.build import PREFILL_SLO_S
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
+from heddle.hosts.nodes.address import agent_addresses
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.answer_cache import AnswerCacheLimits
 from heddle.runtime.batching import FIRST_SERVED
@@ -258,6 +259,34 @@ class ServerConfig:
         group=LANES,
         form="KIND=N[,KIND=N]",
         check=replicas_of,
+    )
+    agents: str | None = setting(
+        None,
+        "nodes that run the LLM lanes, by the addresses of their agents",
+        details="`heddle agent` on each node; lanes of one role stand on different nodes, and one "
+        "whose node is lost starts on another that has room; what reads the corpus stays on this "
+        "machine",
+        group=LANES,
+        form="HOST:PORT[,HOST:PORT...]",
+        none="none",
+        check=agent_addresses,
+    )
+    ray: str | None = setting(
+        None,
+        "Ray cluster whose nodes run the LLM lanes",
+        details="auto = the one that this machine belongs to; Ray starts an agent on each node, "
+        "which then serves as one of --agents; needs the extra ray, and a cluster with a token",
+        group=LANES,
+        form="auto|HOST:PORT",
+        none="none",
+    )
+    cluster_secret_file: str | Path | None = setting(
+        None,
+        "secret that this server and the agents of its nodes have in common",
+        details="`heddle agent --new-secret FILE` makes one; no other user may read the file; with "
+        "--ray one is made for each run unless it is named",
+        group=LANES,
+        form="FILE",
     )
     on_lane_failure: OnLaneFailure = setting(
         "exit",

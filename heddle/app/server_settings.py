@@ -55,6 +55,9 @@ class ServerSettings(TypedDict, total=False):
     lost_shard: LostShard | LostShardWord
     llm_lanes: str
     replicas: str
+    agents: str | None
+    ray: str | None
+    cluster_secret_file: str | Path | None
     on_lane_failure: OnLaneFailure
     max_num_seqs: int
     max_num_batched_tokens: int

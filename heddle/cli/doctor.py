@@ -8,12 +8,14 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from heddle.app.assembly.cluster import open_cluster
 from heddle.app.assembly.embedding_lanes import QUERY_TOKENS, device_lines
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.models.extractor_source import open_extractor
@@ -343,11 +345,10 @@ def _look_at_plan(found: Findings, config: ServerConfig) -> None:
     generator = EXTRACT if found.model and config.llm is None else found.model or None
     usable = replace(config, generator=generator, index=some_index, embedder=embedder)
     try:
-        if index is None:
-            found.plan = plan_server(usable, None, found.machine)
-        else:
-            with CorpusStore.open(index) as store:
-                found.plan = plan_server(usable, store, found.machine)
+        with ExitStack() as ending:
+            nodes = open_cluster(usable, ending).facts
+            store = None if index is None else ending.enter_context(CorpusStore.open(index))
+            found.plan = plan_server(usable, store, found.machine, nodes)
     except HeddleError as error:
         fix = "choose another --model, --index or --llm-lanes, or raise the memory limit"
         if any(is_remote(name) for name in (generator, embedder, config.reranker)):
@@ -395,7 +396,7 @@ def _look_at_computing(found: Findings, config: ServerConfig) -> None:
     on_gpu = bool(found.machine.gpus) and config.device != "cpu"
     if not is_own or on_gpu or not found.model or found.plan is None:
         return
-    threads = len(next(iter(found.plan.placement.llm_lanes.values())))
+    threads = next(iter(found.plan.llm_places.values())).threads
     candidates = candidates_of(config.dtype, config.attention)
     choice = kept_choice(Path(found.model), candidates, threads)
     timed = f"timed when the model is first loaded: {' or '.join(map(str, candidates))}"

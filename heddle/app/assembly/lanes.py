@@ -7,6 +7,7 @@ from typing import Final
 
 from heddle.app.assembly.embedding_lanes import POOL, embedding_engine
 from heddle.app.assembly.server_plan import ServerPlan
+from heddle.app.models.named_model import by_name
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory, disk_bytes_max
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Optimizations
@@ -89,11 +90,17 @@ def _reading_lane(plan: ServerPlan) -> list[LaneSpec]:
 def _llm_lanes(plan: ServerPlan) -> list[LaneSpec]:
     if plan.generator is None:
         return []
-    lanes, model = [], plan.generator.directory
-    for (name, cpus), role in zip(plan.placement.llm_lanes.items(), plan.roles, strict=True):
-        threads = max(1, len(cpus))
-        engine = _llm(plan, model, name, role, threads)
-        lanes.append(LaneSpec(name, (engine,), cpus if plan.placement.is_pinned else (), threads))
+    lanes, generator = [], plan.generator
+    for (name, place), role in zip(plan.llm_places.items(), plan.roles, strict=True):
+        engine = _llm(plan, generator.directory, name, role, place.threads)
+        if not place.node:
+            lanes.append(LaneSpec(name, (engine,), place.cpus, place.threads))
+            continue
+        # A directory is looked for at the same path; its cores are the node's, which pins it.
+        given = Path(str(plan.config.llm)).expanduser()
+        known_as = str(generator.directory) if given.is_dir() else str(plan.config.llm)
+        engine = by_name(engine, known_as, generator.fingerprint)
+        lanes.append(LaneSpec(name, (engine,), threads=place.threads))
     return lanes
 
 
@@ -124,7 +131,7 @@ def _vector(plan: ServerPlan, threads: int, part: Part) -> EngineSpec:
 
 
 def _llm(plan: ServerPlan, model: Path, name: str, role: LaneRole, threads: int) -> EngineSpec:
-    config = plan.config
+    config, is_here = plan.config, plan.cluster is None
     keeps_chunks = config.optimizations_max is Optimizations.APPROX and role.prefills
     settings = LlmSettings(
         model,
@@ -135,14 +142,14 @@ def _llm(plan: ServerPlan, model: Path, name: str, role: LaneRole, threads: int)
         max_num_batched_tokens=config.max_num_batched_tokens,
         background_step_s=config.background_step_s,
         order=config.call_order,
-        kv_bytes=plan.placement.kv_bytes,
+        kv_bytes=plan.kv_bytes,
         context_tokens_max=config.context_tokens_max,
         chunk_kv_bytes=config.kv_reuse_memory_bytes if keeps_chunks else 0,
         chunk_kv_encoding=plan.kv_encoding,
-        corpus_dir=None if config.index is None else Path(config.index),
-        chunk_kv_dir=None if config.index is None else chunk_kv_directory(config.index),
+        corpus_dir=Path(config.index) if config.index is not None and is_here else None,
+        chunk_kv_dir=chunk_kv_directory(config.index) if config.index and is_here else None,
         chunk_kv_disk_bytes=disk_bytes_max(config) if keeps_chunks else 0,
-        packs_weights=plan.placement.packs_weights and role.decodes,
+        packs_weights=plan.packs_weights and role.decodes,
         threads=threads,
         device_kv_share=0.0 if config.kv_cache_bytes else DEVICE_KV_SHARE / len(plan.roles),
     )

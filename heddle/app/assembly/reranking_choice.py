@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from heddle.app.assembly.placement import Placement
 from heddle.app.assembly.readers import Reader
 from heddle.app.models.model_files import ModelFiles, layer_parameters
 from heddle.app.models.remote_name import is_remote
@@ -36,7 +35,8 @@ def choose_reranking(
     config: ServerConfig,
     generator: ModelFiles | None,
     readers: Sequence[Reader],
-    placement: Placement,
+    reader_threads: int,
+    llm_threads: int,
     *,
     llm_on_cpu: bool,
 ) -> RerankingChoice:
@@ -46,7 +46,8 @@ def choose_reranking(
         config: the server's.
         generator: the LLM's files; None = another server runs it, or there is none.
         readers: the models that read in this server.
-        placement: the threads of its lanes.
+        reader_threads: of the lane that reads.
+        llm_threads: of the LLM lane that has most.
         llm_on_cpu: whether the LLM computes where the readers do.
 
     Raises:
@@ -66,9 +67,8 @@ def choose_reranking(
         return RerankingChoice(False, "prompts are computed while their search still runs")
     if generator is None or not llm_on_cpu or not ranking:
         return RerankingChoice(False, "no model on the LLM's own processor ranks")
-    reader = ModelWork(layer_parameters(ranking[0].facts.directory), placement.retrieval_threads)
-    threads = max(len(cores) for cores in placement.llm_lanes.values())
-    llm = ModelWork(layer_parameters(generator.directory), max(1, threads))
+    reader = ModelWork(layer_parameters(ranking[0].facts.directory), reader_threads)
+    llm = ModelWork(layer_parameters(generator.directory), max(1, llm_threads))
     pays = reranking_pays(reader, llm, DEFAULT_TOPK)
     takes = "less" if pays else "no less"
     return RerankingChoice(

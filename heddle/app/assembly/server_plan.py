@@ -4,11 +4,13 @@ Names become directories, texts become settings, and the machine is read, in `pl
 What assembles the server afterwards only reads the plan; `heddle doctor` prints it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from heddle.app.assembly.cluster_demand import cluster_of
+from heddle.app.assembly.cluster_plan import ClusterPlan, LanePlace, NodeFacts
 from heddle.app.assembly.embedding_lanes import (
     EmbeddingLane,
     device_lines,
@@ -97,6 +99,7 @@ class ServerPlan:
         placement: the cores, threads and bytes of each lane.
         embedding: the embedding lanes; () = the first retrieval lane embeds.
         remote: the models that other servers run; they take no cores and no memory here.
+        cluster: the nodes of the LLM lanes; None = they run on this machine, in `placement`.
         splitter: what has split the memory by a memory profile; None = nothing has.
         prompts: the generator's own, by role.
         writing: how answers are written where a request doesn't say.
@@ -123,6 +126,28 @@ class ServerPlan:
     prompts: ModelPrompts
     writing: Writing
     remote: RemoteModels = NO_REMOTE_MODELS
+    cluster: ClusterPlan | None = None
+
+    @property
+    def llm_places(self) -> Mapping[str, LanePlace]:
+        """Where each LLM lane stands, by its name; node "" = this machine."""
+        if self.cluster is not None:
+            return self.cluster.places
+        return {
+            name: LanePlace("", cpus if self.placement.is_pinned else (), max(1, len(cpus)))
+            for name, cpus in self.placement.llm_lanes.items()
+        }
+
+    @property
+    def kv_bytes(self) -> int:
+        """KV pages of each LLM lane."""
+        return self.placement.kv_bytes if self.cluster is None else self.cluster.kv_bytes
+
+    @property
+    def packs_weights(self) -> bool:
+        """Whether LLM lanes that decode keep a packed copy of the weights."""
+        where = self.placement if self.cluster is None else self.cluster
+        return where.packs_weights
 
     @property
     def embedder_name(self) -> str:
@@ -149,6 +174,7 @@ class ServerPlan:
             roles = zip(lane_names(self.roles), self.roles, strict=True)
             lanes = ", ".join(f"{name} ({role.value})" for name, role in roles)
             yield f"generator {_files_line(self.generator)}, lanes {lanes}"
+            yield from () if self.cluster is None else self.cluster.lines()
         yield from self.remote.lines()
         if self.embedder is not None:
             yield f"embedder {_files_line(self.embedder)}, computed in {self.embedder_dtype}"
@@ -170,6 +196,7 @@ class ServerPlan:
             "reranks": self.reranking.is_on,
             "remote": list(self.remote.lines()),
             "llm_lanes": [role.value for role in self.roles] if self.generator else [],
+            "nodes": {} if self.cluster is None else self.cluster.record(),
             "recall": self.search.recall,
             "speculates": self.search.speculates,
             "hot_share": 0.0 if self.hot is None else self.hot.share,
@@ -177,7 +204,10 @@ class ServerPlan:
 
 
 def plan_server(
-    config: ServerConfig, store: CorpusStore | None, machine: MachineFacts | None = None
+    config: ServerConfig,
+    store: CorpusStore | None,
+    machine: MachineFacts | None = None,
+    nodes: Sequence[NodeFacts] = (),
 ) -> ServerPlan:
     """Find out what a configuration stands for here, and what each lane gets.
 
@@ -188,9 +218,10 @@ def plan_server(
         config: the server's.
         store: its corpus; None = it has none, or an empty one.
         machine: what this process may use; None = it is read.
+        nodes: where the LLM lanes are to stand; () = on this machine.
 
     Raises:
-        ConfigError: it doesn't fit into this machine, or the embedder can't be run.
+        ConfigError: it doesn't fit into this machine or these nodes, or the embedder can't be run.
         InputError: a model isn't there.
     """
     machine = read_machine() if machine is None else machine
@@ -208,14 +239,16 @@ def plan_server(
     roles = roles_of(config.llm_lanes, config.replicas)
     # Engines in the server's own process have no embedding lanes beside them.
     embeds_on = devices if encoder is not None and config.engine_host == "process" else ()
-    decodes_on = None if generator is None else _decoding_device(config, machine)
+    decodes_on = None if generator is None or nodes else _decoding_device(config, machine)
     packed_bytes = generator.loaded_bytes_max if generator and _packs(config, machine) else 0
+    cluster = cluster_of(config, generator, roles, nodes)
+    here = generator if cluster is None else None  # the LLM that this machine has to hold
     demand = Demand(
-        0 if generator is None else generator.loaded_bytes_max,
+        0 if here is None else here.loaded_bytes_max,
         0 if embedder is None else embedder.loaded_bytes_max,
         _index_bytes(store),
         readers_bytes=_readers_bytes(readers),
-        packed_bytes=packed_bytes,
+        packed_bytes=packed_bytes if here is not None else 0,
         llm_on_cpu=decodes_on is None,
         accelerators=sum(device.kind is not DeviceKind.CPU for device in embeds_on),
         spills=is_heterogeneous(embeds_on, config.heterogeneous),
@@ -232,6 +265,8 @@ def plan_server(
     dtype = REMOTE_DTYPE
     if remote.embedder is None:
         dtype = embedder_dtype(config.dtype, None if store is None else store.embedder, machine)
+    lanes = placement.llm_lanes.values() if cluster is None else ()
+    llm_threads = max(map(len, lanes)) if cluster is None else cluster.threads_max
     embedding: tuple[EmbeddingLane, ...] = ()
     if embeds_on:
         embedding = plan_embedding_lanes(embeds_on, placement, dtype, decodes_on=decodes_on)
@@ -245,7 +280,12 @@ def plan_server(
         embedder_dtype=dtype,
         readers=readers,
         reranking=choose_reranking(
-            config, generator, readers, placement, llm_on_cpu=decodes_on is None
+            config,
+            generator,
+            readers,
+            placement.retrieval_threads,
+            llm_threads,
+            llm_on_cpu=decodes_on is None,
         ),
         roles=roles,
         search=SearchSettings(config.recall, _speculates(config, generator is not None)),
@@ -259,6 +299,7 @@ def plan_server(
         prompts={} if generator is None else prompts_of(generator.directory),
         writing=server_writing(config),
         remote=remote,
+        cluster=cluster,
     )
 
 

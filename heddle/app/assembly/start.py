@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from heddle.app.assembly.assemble import Parts, assemble
+from heddle.app.assembly.cluster import open_cluster
 from heddle.app.assembly.lanes import lane_specs
 from heddle.app.assembly.remote_ports import start_remote_ports
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
@@ -190,12 +191,14 @@ def start(
         tokenizing = WorkThreads("tokenize", TOKENIZING_THREADS)
         ending.callback(tokenizing.close)
         store = _open_corpus(config, ending, needs_vectors=needs_vectors)
-        plan = plan_server(config, store)
+        cluster = open_cluster(config, ending)
+        plan = plan_server(config, store, nodes=cluster.facts)
         _check_embedder(plan, store)
         _log_lanes(plan)
         specs = lane_specs(plan)
         limits = LaneLimits(again_s=AGAIN_S if config.on_lane_failure == "retry" else None)
-        lanes = start_lanes(specs, limits) if config.engine_host == "process" else ()
+        start_lane = cluster.starter(plan.cluster, limits)
+        lanes = start_lanes(specs, limits, start_lane) if config.engine_host == "process" else ()
         for lane in lanes:
             ending.callback(lane.close)
         remote = start_remote_ports(plan, clock, ending)

@@ -61,8 +61,10 @@ def run(options: argparse.Namespace) -> int:
     with Agent(options.name, Address.of(options.listen, "--listen"), secret) as agent:
         before = signal.signal(signal.SIGTERM, leave)
         try:
-            print(f"agent of node {options.name} listens at {agent.address} (Ctrl-C stops)",
-                  flush=True)
+            print(
+                f"agent of node {options.name} listens at {agent.address} (Ctrl-C stops)",
+                flush=True,
+            )
             is_over.wait()
         finally:
             signal.signal(signal.SIGTERM, before)

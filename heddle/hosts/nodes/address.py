@@ -41,6 +41,15 @@ class Address(NamedTuple):
         return cls(found["six"] or found["host"], int(found["port"]))
 
 
+def agent_addresses(text: str) -> tuple[Address, ...]:
+    """Return the addresses that a text such as "10.0.0.2:7070,10.0.0.3:7070" names.
+
+    Raises:
+        ConfigError: one is none.
+    """
+    return tuple(Address.of(part, "agents") for part in text.split(","))
+
+
 def dial(address: Address, secret: bytes) -> Channel:
     """Connect to an agent, and have both sides prove themselves.
 
@@ -63,5 +72,9 @@ def dial(address: Address, secret: bytes) -> Channel:
 def tune(sock: socket.socket) -> None:
     """Have small messages leave at once, and a dead link noticed by the kernel as well."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNANSWERED_MS_MAX)

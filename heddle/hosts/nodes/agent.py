@@ -9,6 +9,7 @@ with the agent, however that ends.
 
 import contextlib
 import logging
+import math
 import os
 import queue
 import select
@@ -26,6 +27,7 @@ from heddle.hosts.nodes.address import Address, tune
 from heddle.hosts.nodes.messages import (
     AskFacts,
     Ended,
+    HoldAgent,
     JoinLane,
     Kill,
     LaneReport,
@@ -108,6 +110,7 @@ class Agent:
         self._keepers: dict[bytes, _Keeper] = {}  # by ticket
         self._connections: set[socket.socket] = set()
         self._is_closed = False
+        self._held, self._released = threading.Event(), threading.Event()
 
         try:
             family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
@@ -140,6 +143,11 @@ class Agent:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         self._thread.join()
+
+    def wait_released(self, hold_s_max: float) -> None:
+        """Wait until the server that holds this agent lets go, or none has within the time [s]."""
+        if self._held.wait(hold_s_max):
+            self._released.wait()
 
     def _accept(self) -> None:
         while True:
@@ -183,6 +191,8 @@ class Agent:
         match _first(channel):
             case AskFacts():
                 channel.send(NodeReport(self._name, build(), read_machine()))
+            case HoldAgent():
+                self._be_held(channel)
             case StartLane() as wanted:
                 self._keep(channel, wanted)
             case JoinLane(ticket=ticket):
@@ -191,6 +201,15 @@ class Agent:
                 if keeper is not None:
                     seals = framing.state.to_bytes()
                     keeper.sockets.put_nowait(_LaneSocket(sock.dup(), seals))
+
+    def _be_held(self, channel: Channel) -> None:
+        """Wait until the server hangs up; a dead link is the kernel's to notice (`tune`)."""
+        self._held.set()
+        try:
+            while True:
+                channel.receive(wait_s=math.inf)
+        finally:
+            self._released.set()
 
     def _keep(self, channel: Channel, wanted: StartLane) -> None:
         """Start a lane and watch over it until it ends or its server is gone."""

@@ -32,6 +32,11 @@ class NodeReport:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldAgent:
+    """Says that this server needs the agent for as long as the connection lasts."""
+
+
+@dataclass(frozen=True, slots=True)
 class StartLane:
     """Asks an agent for a lane, whose own connection follows with the same ticket.
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from heddle.app.assembly.placement import Demand, plan_placement
 from heddle.app.assembly.readers import plan_readers
 from heddle.app.assembly.reranking_choice import RerankingChoice, choose_reranking
 from heddle.app.models.model_files import ModelFiles, layer_parameters
@@ -35,10 +34,7 @@ def chosen(
     generator: ModelFiles | None, *, llm_on_cpu: bool = True, **settings: object
 ) -> RerankingChoice:
     config = ServerConfig.of("reader", "corpus", settings)
-    placement = plan_placement(TWO_CORES, Demand(1 << 20, 1 << 20, 0), None)
-    return choose_reranking(
-        config, generator, plan_readers(config), placement, llm_on_cpu=llm_on_cpu
-    )
+    return choose_reranking(config, generator, plan_readers(config), 1, 1, llm_on_cpu=llm_on_cpu)
 
 
 def test_only_matrices_of_layers_count(tmp_path: Path):
