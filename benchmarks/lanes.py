@@ -120,9 +120,9 @@ def _questions(agent: LocalAgent, sizes: Sizes, own_core: int) -> list[Pair]:
 
 @contextmanager
 def _server_on(agent: LocalAgent, corpus: Path, own_core: int) -> Iterator[Server]:
-    """Start a server whose LLM lane runs on the agent's node; the rest gets what it has beside one.
+    """Start a server whose LLM lane runs on the agent's node; the other lanes get the first core.
 
-    On one machine the LLM lane has the second core and the rest the first: so it is here.
+    A server of one machine gives its LLM lane the second core and the others the first, too.
     """
     every = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {own_core})

@@ -95,11 +95,11 @@ class EchoLane:
 
     def cpu_s(self, tasks: int, in_flight: int) -> float:
         """Return the CPU time of a task in this process and in the lane, many in flight [s]."""
-        before_s = self._used_s()
+        before_s, in_flight = self._used_s(), min(in_flight, tasks)
         self._send(in_flight)
-        for sent in range(in_flight, tasks):
+        for _ in range(in_flight, tasks):
             self._take(1)
-            self._send(min(1, tasks - sent))
+            self._send(1)
         self._take(in_flight)
         return (self._used_s() - before_s) / tasks
 

@@ -79,11 +79,11 @@ class StartedLane(Protocol):
         ...
 
     def kill(self) -> None:
-        """Kill it with what it may have started; doesn't wait."""
+        """Kill it and its children; doesn't wait."""
         ...
 
     def wait(self, wait_s: float) -> str:
-        """Wait until it is gone, killing it if it lingers for so long; say how it ended."""
+        """Wait until it is gone, killing it if it lingers beyond `wait_s`; say how it ended."""
         ...
 
 
@@ -108,12 +108,12 @@ class ProcessGroup:
         return self._process.pid
 
     def kill(self) -> None:
-        """Kill it with what it may have started: nothing of it goes on."""
+        """Kill it and its children: nothing of it goes on."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def wait(self, wait_s: float) -> str:
-        """Wait until it is gone, killing it if it lingers for so long; say how it ended."""
+        """Wait until it is gone, killing it if it lingers beyond `wait_s`; say how it ended."""
         try:
             return _exit_words(self._process.wait(wait_s))
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""LLM lanes on nodes, each with an agent of its own: the same answers, whatever node is lost."""
+"""LLM lanes on nodes, each with an agent of its own: the same answers, also when a node is lost."""
 
 import os
 import signal

@@ -10,8 +10,8 @@ from heddle.hosts.wire.handshake import greet
 from heddle.hosts.wire.sealed import Sealed
 
 CONNECT_S_MAX = 5.0
-# Without an answer to what was sent for so long, the kernel ends a connection: a lane whose agent
-# and whose link are gone at once must not wait for hours.
+# The kernel ends a connection when data has had no answer for this time: a lane whose agent and
+# whose link are gone at once must not wait for hours.
 UNANSWERED_MS_MAX = 30_000
 _FORM = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>\d{1,5})")
 

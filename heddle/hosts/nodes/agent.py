@@ -79,7 +79,7 @@ class _Keeper:
             self.kill()
 
     def kill(self) -> None:
-        """Kill the lane's process with what it may have started, now or once it is there."""
+        """Kill the lane's process and its children, now or once it is there."""
         with self._lock:
             self._is_over = True
             if self._group is not None:

@@ -96,7 +96,7 @@ class LaneReport:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Kill the lane's process with what it may have started."""
+    """Kill the lane's process and its children."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def _start_agents(address: str, secret: str) -> list[tuple[str, int]]:
 
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    except Exception as error:  # ConnectionError, AuthenticationError, RuntimeError: all are told
+    except Exception as error:  # ConnectionError, AuthenticationError, RuntimeError and others
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(
             f"the cluster {address} can't be used ({first}): start one with `ray start`, and set "

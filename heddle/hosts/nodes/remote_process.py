@@ -104,13 +104,13 @@ class RemoteProcess:
         self._thread.start()
 
     def kill(self) -> None:
-        """Have the agent kill the process with what it may have started; doesn't wait."""
+        """Have the agent kill the process and its children; doesn't wait."""
         self._is_killed = True
         with contextlib.suppress(ChannelClosed):
             self._control.send(Kill())
 
     def wait(self, wait_s: float) -> str:
-        """Wait until it is gone, killing it if it lingers for so long; say how it ended.
+        """Wait until it is gone, killing it if it lingers beyond `wait_s`; say how it ended.
 
         A killed one is waited for only as long as an agent that can be reached takes to say so.
         """

@@ -1,4 +1,4 @@
-"""The secret of a cluster: whoever has it may run lanes, which is to run programs."""
+"""The secret of a cluster: a server that has it may run lanes, which is to run programs."""
 
 import os
 import secrets

@@ -37,7 +37,7 @@ class Framing(Protocol):
     def encode(self, message: object) -> Packet:
         """Return a message as bytes; any thread may call it, in any order.
 
-        Raises: MessageTooLarge; whatever pickle raises for an object that can't be pickled.
+        Raises: MessageTooLarge; any error of pickle, for an object that can't be pickled.
         """
         ...
 
@@ -49,7 +49,7 @@ class Framing(Protocol):
         """Take in the next bytes, and the descriptors that came with them.
 
         Returns: the messages that are whole now.
-        Raises: ChannelBroken: nobody can have sent these bytes.
+        Raises: ChannelBroken: the other side can't have sent these bytes.
         """
         ...
 
@@ -75,7 +75,7 @@ def pickled(
     Args:
         message: any object that can be pickled.
         keeps_inside: whether a buffer goes into the pickle; None = all of them do.
-    Raises: whatever pickle raises for an object that can't be pickled.
+    Raises: any error of pickle, for an object that can't be pickled.
     """
     body = io.BytesIO()
     _Pickler(body, protocol=5, buffer_callback=keeps_inside).dump(message)

@@ -1,4 +1,4 @@
-"""Messages between two machines: pickles in sealed records, which nobody else can make or change.
+"""Messages between two machines: pickles in sealed records, which no stranger can make or change.
 
 A record is its length and whether the message goes on behind it (4 bytes), a part of a pickle, and
 an HMAC-SHA256 over its number in the stream, the head and the part. Each direction has a key of its

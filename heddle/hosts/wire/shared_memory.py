@@ -3,9 +3,9 @@
 A message is a header, the sizes of its shared buffers, and a pickle (protocol 5). Buffers over
 INLINE_BYTES_MAX, and a pickle that is longer itself, lie in one nameless memory file whose
 descriptor rides along with the message: the kernel frees it when the last holder is gone, so
-nothing can be left behind, whoever dies first. The receiver copies out of it, so that a result
-that lives long holds no descriptor. The socket itself carries little, so a small message never
-waits for a big one to be read.
+nothing can be left behind, whichever side dies first. The receiver copies out of it, so that a
+result that lives long holds no descriptor. The socket itself carries little, so a small message
+never waits for a big one to be read.
 """
 
 import errno
@@ -30,7 +30,7 @@ _HEADER: Final = struct.Struct("<QI")  # bytes of the pickle (0: the first buffe
 def encode(message: object, *, inline: bool = False) -> Packet:
     """Return a message as bytes and, unless `inline`, a descriptor for its big buffers.
 
-    Raises: whatever pickle raises for an object that can't be pickled.
+    Raises: any error of pickle, for an object that can't be pickled.
     """
     shared: list[memoryview] = []
 
