@@ -9,6 +9,7 @@
 #   fuzz                        bad input for running servers; REQUESTS=n, JSON=FILE
 #   attacks                     the next three, short, as CI runs them
 #   chaos                       kills, freezes, stops, a full disk, damaged files under load
+#   chaos-cluster               LLM lanes on three nodes: lanes, nodes and links are lost under load
 #   soak                        memory over 9,000 requests with KV reuse; the same variables
 #   nightly                     what is too long for CI; BENCHES="NAME ..." adds benchmarks
 #   gpu-day                     all that needs a GPU, in order of worth; GPU=interpret: small, without one
@@ -30,7 +31,7 @@ NUMERICS = $(shell grep -rl --include="test_*.py" "mark\.numerics" tests)
 MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
-.PHONY: attacks attacks-short soak-short fuzz soak chaos mutants plants reader extractor sim reference clean
+.PHONY: attacks attacks-short soak-short fuzz soak chaos chaos-cluster mutants plants reader extractor sim reference clean
 .PHONY: setup-browser page screenshots gpu-day gpu-day-wheels
 
 setup: $(STAMP)
@@ -141,6 +142,9 @@ soak: setup
 
 chaos: setup
 	$(ATTACK).chaos $(SIZED)
+
+chaos-cluster: setup
+	$(ATTACK).chaos.cluster $(SIZED)
 
 # Break KV fusion on purpose, one mutation at a time, and see a test turn red (10 to 20 minutes).
 mutants: setup

@@ -8,17 +8,26 @@ from typing import Self
 
 from heddle.hosts.nodes.address import Address
 
+_STALL, _RESUME = b"s", b"r"
+
 
 class StallingProxy:
-    """Forwards connections to an address until `stall`; from then on bytes go nowhere."""
+    """Forwards connections to an address, but for the time between `stall` and `resume`.
+
+    Attributes:
+        target: where new connections lead.
+        address: where it listens.
+    """
 
     def __init__(self, target: Address) -> None:
-        self._target = target
+        self.target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = Address(*self._listener.getsockname())
         self._bell, self._rope = socket.socketpair()
-        self._is_stalled = threading.Event()
-        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._applied = threading.Event()
+        self._is_stalled = False
+        self._ways: dict[socket.socket, socket.socket] = {}
+        self._opened: list[socket.socket] = []
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -28,41 +37,68 @@ class StallingProxy:
     def __exit__(self, *_: object) -> None:
         self._rope.close()
         self._thread.join()
-        for sock in (self._listener, self._bell, *(end for pair in self._pairs for end in pair)):
+        for sock in (self._listener, self._bell, *self._opened):
             sock.close()
 
     def stall(self) -> None:
         """Leave all connections open and forward nothing more; new ones are never answered."""
-        self._is_stalled.set()
+        self._order(_STALL)
+
+    def resume(self) -> None:
+        """Close the connections that are there, and forward new ones."""
+        self._order(_RESUME)
+
+    def _order(self, order: bytes) -> None:
+        self._applied.clear()
+        self._rope.send(order)
+        self._applied.wait()
 
     def _run(self) -> None:
-        ways: dict[socket.socket, socket.socket] = {}
         while True:
-            ready, _, _ = select.select([self._listener, self._bell, *ways], [], [])
-            for sock in ready:
-                if sock is self._bell:
+            ready, _, _ = select.select([self._listener, self._bell, *self._ways], [], [])
+            if self._bell in ready:
+                order = self._bell.recv(1)
+                if not order:
                     return
-                if sock is self._listener:
-                    one, _ = sock.accept()
-                    other = socket.create_connection(self._target)
-                    self._pairs.append((one, other))
-                    if not self._is_stalled.is_set():
-                        ways |= {one: other, other: one}
-                elif self._is_stalled.is_set():
-                    ways.pop(sock, None)  # what it sends stays in its socket
-                else:
-                    _forward(sock, ways)
+                self._obey(order)
+            elif self._listener in ready:
+                self._accept()
+            else:
+                for sock in ready:
+                    self._forward(sock)
 
+    def _obey(self, order: bytes) -> None:
+        self._ways.clear()
+        self._is_stalled = order == _STALL
+        if order == _RESUME:
+            for sock in self._opened:
+                sock.close()
+            self._opened.clear()
+        self._applied.set()
 
-def _forward(sock: socket.socket, ways: dict[socket.socket, socket.socket]) -> None:
-    other = ways[sock]
-    data = b""
-    with contextlib.suppress(OSError):
-        data = sock.recv(1 << 16)
-        other.sendall(data)
-    if not data:
-        ways.pop(sock)
-        ways.pop(other, None)
-        for end in (sock, other):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+    def _accept(self) -> None:
+        one, _ = self._listener.accept()
+        self._opened.append(one)
+        if self._is_stalled:
+            return
+        try:
+            other = socket.create_connection(self.target)
+        except OSError:  # nothing listens there: the caller is to see that
+            one.close()
+            return
+        self._opened.append(other)
+        self._ways |= {one: other, other: one}
+
+    def _forward(self, sock: socket.socket) -> None:
+        other = self._ways.get(sock)
+        if other is None:  # its other end has just hung up
+            return
+        data = b""
+        with contextlib.suppress(OSError):
+            data = sock.recv(1 << 16)
+            other.sendall(data)
+        if not data:
+            for end in (sock, other):
+                self._ways.pop(end, None)
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)

@@ -9,7 +9,7 @@ from heddle.hosts.channel import Channel
 from heddle.hosts.wire.handshake import greet
 from heddle.hosts.wire.sealed import Sealed
 
-CONNECT_S_MAX = 5.0
+CONNECT_S_MAX = 3.0
 # The kernel ends a connection when data has had no answer for this time: a lane whose agent and
 # whose link are gone at once must not wait for hours.
 UNANSWERED_MS_MAX = 30_000

@@ -114,8 +114,9 @@ class RemoteProcess:
 
         A killed one is waited for only as long as an agent that can be reached takes to say so.
         """
-        if not self._ended.wait(KILLED_S_MAX if self._is_killed else wait_s):
+        if not self._is_killed and not self._ended.wait(wait_s):
             self.kill()
+        if self._is_killed:
             self._ended.wait(KILLED_S_MAX)
         self._control.hang_up()
         self._thread.join()

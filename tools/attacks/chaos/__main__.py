@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"  {problem}", flush=True)
     headline = headline_of(done)
     settings = {"requests": options.requests, "plan": list(plan), "seed": options.seed}
-    publish("chaos", settings, [_row(each) for each in done], headline, options.json)
+    publish("chaos", settings, [row_of(each) for each in done], headline, options.json)
     off = wrong_figures(done, headline)
     for line in off:
         print(line, file=sys.stderr)
@@ -94,7 +94,8 @@ def _longest(pauses_s: Sequence[Sequence[float]]) -> float:
     return round(max((pause_s for part in pauses_s for pause_s in part), default=0.0), 2)
 
 
-def _row(each: Campaign) -> dict[str, object]:
+def row_of(each: Campaign) -> dict[str, object]:
+    """Return what a campaign did and found, as plain values."""
     ledger = each.ledger
     return {
         "configuration": each.configuration.name,

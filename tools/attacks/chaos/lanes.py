@@ -9,8 +9,13 @@ ENTRY = "heddle.hosts.lane_main"
 
 def lanes_of(server: Served) -> dict[str, psutil.Process]:
     """Return the lanes that run now; one that is about to start or has ended is left out."""
+    return lanes_below(server.process.pid)
+
+
+def lanes_below(pid: int) -> dict[str, psutil.Process]:
+    """Return the lanes that a process has started and that run now."""
     found = {}
-    for process in server.processes()[1:]:
+    for process in psutil.Process(pid).children(recursive=True):
         if name := lane_name(_command_line(process)):
             found[name] = process
     return found
