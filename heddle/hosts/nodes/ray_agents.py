@@ -10,6 +10,7 @@ This is the one file that imports ray (the extra `ray`).
 
 import base64
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -97,7 +98,7 @@ def _start_agents(address: str, secret: str) -> list[tuple[str, int]]:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # ConnectionError, AuthenticationError, RuntimeError and others
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(
