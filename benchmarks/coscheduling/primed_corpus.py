@@ -131,7 +131,7 @@ def _fill(directory: Path, questions: Sequence[str], chunks_max: int) -> int:
         chunk_ids = [chunk_id for chunk_id, _ in counts.most_common(chunks_max)]
         print(f"{len(questions)} questions retrieve {len(counts)} chunks", flush=True)
         assert server.store is not None, "it has a corpus"
-        server.store.set_primed_with(server.generator.name, NEIGHBOURS)
+        server.store.chunk_kv.set_primed_with(server.generator.name, NEIGHBOURS)
         for neighbours in (0, NEIGHBOURS):
             _prime(server, store, chunk_ids, neighbours)
     return len(chunk_ids)
@@ -146,8 +146,8 @@ def _prime(server: Server, store: CorpusStore, chunk_ids: Sequence[int], neighbo
     for number, chunk_id in enumerate(chunk_ids):
         if len(in_flight) == IN_FLIGHT:
             _take(in_flight.popleft())
-        (passage,), before = store.passages([chunk_id]), store.passage_before(chunk_id)
-        vector = store.vectors_of([chunk_id]).vectors[0]
+        (passage,), before = store.passages([chunk_id]), store.chunk_kv.passage_before(chunk_id)
+        vector = store.chunk_kv.vectors_of([chunk_id]).vectors[0]
         chunk = ChunkToPrime(passage, () if before is None else (before,), vector)
         submit, inputs = chunk.request(server.submit, workflow)
         in_flight.append(submit_patiently(submit, inputs, in_flight, Patience(PATIENCE_S)))

@@ -17,6 +17,7 @@ from heddle.core.errors import InputError
 from heddle.core.tasks import Priority
 from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documents
 from heddle.corpus.pending import pending_batches
+from heddle.corpus.place import CorpusPlace, Where
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.long_texts import LongTexts
@@ -53,7 +54,7 @@ class IndexReport:
 
 def index_paths(
     paths: Iterable[Path],
-    directory: Path,
+    into: Where,
     *,
     embedder: str | Path | None = None,
     prune: bool = False,
@@ -66,7 +67,7 @@ def index_paths(
     on_vectors: Callable[[EmbedProgress], None],
     on_graph: OnPhase = lambda phase, done, count: None,
 ) -> IndexReport:
-    """Bring the corpus in `directory` up to date with files. Stopped and run again, it resumes.
+    """Bring the corpus at `into` up to date with files. Stopped and run again, it resumes.
 
     `prune` deletes the documents of files at or under `paths` that exist no more. `search` says
     how the corpus is searched from now on; None leaves that as it was, at first AUTO. Servers that
@@ -85,24 +86,24 @@ def index_paths(
             would be too long or too short.
         StorageError: the disk refuses; what was committed stays.
     """
-    paths = tuple(paths)
+    paths, place = tuple(paths), CorpusPlace.of(into)
     remote = open_remote_embedder(embedder)
     encoder = open_embedder(embedder) if remote is None else remote.first
-    with _made_or_opened(directory) as store:
+    with _made_or_opened(place) as store:
         dtype = REMOTE_DTYPE
         if remote is None:
             dtype = embedder_dtype("auto", store.embedder, read_machine())
         store.set_embedder(EmbedderStamp(encoder.name, encoder.dims, dtype))
         chunking = chunking_for(encoder, store, chunk_tokens, overlap)
         if follows_links is not None:
-            store.set_follows_links(follows_links)
+            store.runs.set_follows_links(follows_links)
         report = ingest_documents(store, paths, on_documents, prune=prune, chunking=chunking)
         if store.stats().chunks == 0 and not report.removed:
             raise InputError(_nothing(report))
-        store.add_roots(str(path.resolve()) for path in paths)
-        embedded = embed_pending(store, directory, embedder, long_texts, on_vectors)
-        refresh_index(directory, search, on_graph)
-        forget_files(chunk_kv_directory(directory), store.deleted(0).tolist())
+        store.runs.add_roots(str(path.resolve()) for path in paths)
+        embedded = embed_pending(store, embedder, long_texts, on_vectors)
+        refresh_index(place, search, on_graph)
+        forget_files(chunk_kv_directory(place.work), store.deleted(0).tolist())
         stats = store.stats()
         return IndexReport(
             report, embedded, store.vector_count, store.revision, stats.twins, stats.outdated
@@ -110,13 +111,13 @@ def index_paths(
 
 
 @contextmanager
-def _made_or_opened(directory: Path) -> Iterator[CorpusStore]:
+def _made_or_opened(place: CorpusPlace) -> Iterator[CorpusStore]:
     """Open the corpus, or make one: which is removed again if no document has come in."""
-    is_new = not CorpusStore.exists(directory)
-    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    is_new = not CorpusStore.exists(place)
+    missing = [path for path in (place.work, *place.work.parents) if not path.exists()]
     is_empty = True
     try:
-        with CorpusStore.open(directory, create=True) as store:
+        with CorpusStore.open(place, create=True) as store:
             is_empty = False  # until it has been looked at
             try:
                 yield store
@@ -125,14 +126,13 @@ def _made_or_opened(directory: Path) -> Iterator[CorpusStore]:
     finally:
         if is_new and is_empty:
             with suppress(OSError):  # a directory with other files stays
-                CorpusStore.remove(directory)
+                CorpusStore.remove(place)
                 for path in missing:
                     path.rmdir()
 
 
 def embed_pending(
     store: CorpusStore,
-    directory: Path,
     embedder: str | Path | None,
     long_texts: LongTexts,
     on_vectors: Callable[[EmbedProgress], None],
@@ -143,7 +143,7 @@ def embed_pending(
         return Embedded()
     on_vectors(EmbedProgress(0, total))
     settings = {"embedder": embedder, "long_texts": long_texts}
-    config = ServerConfig.of(None, directory, settings)
+    config = ServerConfig.of(None, store.place, settings)
     with Server.from_config(config, needs_vectors=False) as server:
         batches = pending_batches(store, BATCH_ROWS)
         return embed_batches(

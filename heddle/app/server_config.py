@@ -15,6 +15,7 @@ from heddle.core.call_order import AGEING_DEFAULT, CallOrder
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse
 from heddle.core.tasks import Optimizations
+from heddle.corpus.place import CorpusPlace, is_database
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.llm.engine import BACKGROUND_STEP_S
 from heddle.engines.llm.lanes.lane_role import ROLES, LaneRole, lane_roles
@@ -85,12 +86,13 @@ class ServerConfig:
         flag="model",
         is_common=True,
     )
-    index: str | Path | None = setting(
+    index: str | Path | CorpusPlace | None = setting(
         None,
-        "corpus directory, made by `heddle index`",
-        details="none = no retrieval; `heddle ask` and `heddle serve` take it as argument DIR",
+        "corpus, made by `heddle index`: a directory, or the URL of a PostgreSQL database",
+        details="such as postgresql://USER@HOST/DATABASE; none = no retrieval; `heddle ask` and "
+        "`heddle serve` take it as argument DIR",
         group=SEARCH,
-        form="DIR",
+        form="DIR|URL",
         none="none",
         is_common=True,
     )
@@ -566,6 +568,8 @@ class ServerConfig:
     )
 
     def __post_init__(self) -> None:
+        if is_database(self.index):  # whose password no message and no file shows from here on
+            object.__setattr__(self, "index", self.place)
         for name, field in fields_of(ServerConfig).items():
             field.check(getattr(self, name))
         check_together(self)
@@ -574,14 +578,14 @@ class ServerConfig:
     def of(
         cls,
         generator: str | Path | None = None,
-        index: str | Path | None = None,
+        index: str | Path | CorpusPlace | None = None,
         settings: Mapping[str, Any] = {},
     ) -> Self:
         """Return the configuration of these settings, where texts stand for values as well.
 
         Args:
             generator: the model that writes the answers; None = no generation.
-            index: the corpus directory; None = no retrieval.
+            index: the corpus's directory or URL; None = no retrieval.
             settings: other fields by name, such as {"long_texts": "window", "shards": "2"}.
 
         Raises:
@@ -599,6 +603,11 @@ class ServerConfig:
             given[name] = value
         read: dict[str, Any] = {name: known[name].read(value) for name, value in given.items()}
         return cls(**read)
+
+    @property
+    def place(self) -> CorpusPlace | None:
+        """Where the corpus is; None = there is none."""
+        return None if self.index is None else CorpusPlace.of(self.index)
 
     @property
     def llm(self) -> str | Path | None:

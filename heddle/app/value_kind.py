@@ -177,13 +177,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path, or a name as text."""
+    """A path, or a name as text; or a value of another type that stands for a place."""
 
     words: str = "a path or a name that is not empty"
+    others: tuple[type, ...] = ()
 
     def holds(self, value: object) -> bool:
         """Whether it is a path or a text that is not empty."""
-        return isinstance(value, Path) or Text().holds(value)
+        return isinstance(value, (Path, *self.others)) or Text().holds(value)
 
     def read(self, value: object) -> str:
         """Refuse it: a path has one spelling."""
@@ -234,7 +235,8 @@ def kind_of(annotation: object, unit: str) -> tuple[ValueKind, bool]:
 def _kind(types: list[object], unit: str) -> ValueKind:
     first = types[0]
     if Path in types:
-        return Place()
+        others = (one for one in types if isinstance(one, type) and one not in (str, Path))
+        return Place(others=tuple(others))
     if get_origin(first) is Literal:
         return Word(get_args(first))
     if get_origin(first) is frozenset:

@@ -17,6 +17,7 @@ from heddle.app.value_kind import Names
 from heddle.cli.command_parser import CommandParser
 from heddle.core.errors import ConfigError
 from heddle.core.printing.log_lines import LogFormat, set_log_format
+from heddle.corpus.place import CorpusPlace
 from heddle.server.http_config import HttpConfig
 from heddle.server.operation.operation_config import OperationConfig
 
@@ -66,9 +67,15 @@ def add_index(parser: CommandParser) -> None:
         INDEX,
         nargs="?",
         default=argparse.SUPPRESS,
-        metavar="DIR",
-        help="corpus directory; default: $HEDDLE_INDEX",
+        metavar="DIR|URL",
+        help="corpus: a directory, or postgresql://USER@HOST/DATABASE; default: $HEDDLE_INDEX",
     )
+
+
+def corpus_place(config: ServerConfig) -> CorpusPlace:
+    """Return where the corpus of a command is that needs one."""
+    assert config.place is not None, "the command needs a corpus"
+    return config.place
 
 
 def server_config(

@@ -14,6 +14,7 @@ from heddle.cli.index import EMBEDDING_FIELDS, delete_shown, index_shown, print_
 from heddle.core.errors import InputError
 from heddle.core.printing.printable import printable_line
 from heddle.corpus.indexing_plan import plan
+from heddle.corpus.place import CorpusPlace
 from heddle.corpus.store import CorpusStore
 
 ACTIONS: Final = ("ls", "add", "rm", "sync")
@@ -23,7 +24,7 @@ INTERVAL_S_MIN: Final = 1.0
 
 def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("corpus", type=Path, metavar="DIR", help="corpus directory")
+    parser.add_argument("corpus", type=CorpusPlace.of, metavar="DIR|URL", help="the corpus")
     parser.add_argument(
         "action",
         choices=ACTIONS,
@@ -74,7 +75,9 @@ def run(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace) -> int:
     with CorpusStore.open(options.corpus) as store:
         listed = [
-            one for one in store.listed() if options.tenant is None or one.tenant == options.tenant
+            one
+            for one in store.documents.listed()
+            if options.tenant is None or one.tenant == options.tenant
         ]
     if options.json:
         print(json.dumps([asdict(one) for one in listed], ensure_ascii=False, indent=1))
@@ -90,7 +93,7 @@ def _list(options: argparse.Namespace) -> int:
 def _remove(options: argparse.Namespace) -> int:
     tenant = options.tenant or ""
     with CorpusStore.open(options.corpus) as store:
-        files = {one.id: one.file for one in store.listed() if one.tenant == tenant}
+        files = {one.id: one.file for one in store.documents.listed() if one.tenant == tenant}
     code = delete_shown(options.corpus, options.names, tenant)
     for name in options.names:
         if files.get(name):
@@ -129,7 +132,7 @@ def _pause(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def _is_stale(corpus: Path) -> bool:
+def _is_stale(corpus: CorpusPlace) -> bool:
     with CorpusStore.open(corpus) as store:
         paths, _ = _sync_paths(store)
         todo = plan(paths, store, prune=True)
@@ -142,9 +145,9 @@ def _sync_paths(store: CorpusStore) -> tuple[list[Path], list[Path]]:
     A corpus of an earlier version names no paths: its files are looked at again, and no new ones
     are found.
     """
-    files = set(store.source_names()) - {""}
-    roots = [Path(root) for root in store.roots or sorted(files)]
+    files = set(store.runs.source_names()) - {""}
+    roots = [Path(root) for root in store.runs.roots or sorted(files)]
     lost = [root for root in roots if not root.exists() and str(root) not in files]
     if not roots:
-        raise InputError(f"no file brought the documents of {store.directory}: sync has no source")
+        raise InputError(f"no file brought the documents of {store.place}: sync has no source")
     return [root for root in roots if root not in lost], lost

@@ -29,7 +29,7 @@ from heddle.app.models.remote_name import is_remote
 from heddle.app.server_config import ServerConfig
 from heddle.cli.bench import version_record
 from heddle.cli.command_parser import CommandParser
-from heddle.cli.config_options import CONFIGS, add_config, choices, server_config
+from heddle.cli.config_options import CONFIGS, add_config, choices, corpus_place, server_config
 from heddle.cli.profile import profile_lane, slos_of
 from heddle.cli.running.advert import ServerAdvert
 from heddle.cli.running.client import RunningServer
@@ -37,7 +37,8 @@ from heddle.core.cache import cache_root
 from heddle.core.errors import ConfigError, HeddleError, InputError, StorageError
 from heddle.core.instruction_sets import held
 from heddle.corpus.checks.corpus_check import CorpusCheck
-from heddle.corpus.checks.damage import DamagedChunk
+from heddle.corpus.damage import DamagedChunk
+from heddle.corpus.place import CorpusPlace
 from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_facts
@@ -131,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
         raise InputError("--check needs the corpus: --index DIR")
     found = examine(config, options.slo)
     if options.check and found.index is not None:
-        check_index(found, Path(str(config.index)))
+        check_index(found, corpus_place(config))
     found.settings = tuple(
         str(choice) for one in CONFIGS for choice in choices(options, one).values()
     )
@@ -162,15 +163,15 @@ def examine(config: ServerConfig, slos_s: tuple[float, ...] = ()) -> Findings:
         _look_at_extractor(found)
     else:
         _look_at_model(found, str(config.llm))
-    index = None if config.index is None else Path(config.index)
+    index = config.place
     if index is not None:
         _look_at_index(found, index, embedder)
-        found.memory_advice = _running_advice(index)
+        found.memory_advice = _running_advice(index.work)
     _look_at_plan(found, config)
     _look_at_embedding(found, config, slos_s)
     _look_at_computing(found, config)
     _look_at_reuse(found, config)
-    _look_at_disks(found, index)
+    _look_at_disks(found, None if index is None else index.work)
     return found
 
 
@@ -260,27 +261,27 @@ def _look_at_model(found: Findings, model: str) -> None:
         found.missing.append(Missing(str(error), fix))
 
 
-def _look_at_index(found: Findings, index: Path, embedder: ModelFacts | None) -> None:
+def _look_at_index(found: Findings, index: CorpusPlace, embedder: ModelFacts | None) -> None:
     build = f"heddle index PATH... --into {index}"
     try:
         with CorpusStore.open(index) as store:
             found.index = store.stats()
             found.embedded_with = store.embedder
-            found.search = _search_line(index, store)
+            found.search = _search_line(index.work, store)
     except HeddleError as error:
         found.missing.append(Missing(f"index: {error}", build))
         return
     if found.index.pending:
         found.missing.append(Missing(f"{found.index.pending} chunks have no vector yet", build))
     elif not found.index.vectors:
-        found.missing.append(Missing(f"the corpus {str(index)!r} is empty", build))
+        found.missing.append(Missing(f"the corpus {index.name!r} is empty", build))
     stamp = found.embedded_with
     if stamp is not None and embedder is not None and stamp.model != embedder.name:
         what = f"the corpus was embedded with {stamp.model!r}, not with {embedder.name!r}"
         found.missing.append(Missing(what, "name the model it was indexed with as --embedder"))
 
 
-def check_index(found: Findings, index: Path) -> None:
+def check_index(found: Findings, index: CorpusPlace) -> None:
     """Read the whole corpus; report what is damaged, by document, and what to do.
 
     Mutates: the findings.
@@ -288,9 +289,9 @@ def check_index(found: Findings, index: Path) -> None:
     from heddle.engines.vector.index_check import index_problem  # loads faiss, only needed here
 
     with CorpusStore.open(index) as store:
-        check = found.check = store.check()
+        check = found.check = store.health.check()
         # An index is compared with what is sound alone: making it anew reads every vector.
-        differs = index_problem(index, store, store.vector_ids()) if check.is_sound else ""
+        differs = index_problem(index.work, store, store.vector_ids()) if check.is_sound else ""
     again = f"heddle index PATH... --into {index}"
     found.missing += [
         Missing(f"the file of the corpus is damaged: {problem}", "restore a backup, or index anew")
@@ -336,7 +337,7 @@ def _graph_line(index: Path, store: CorpusStore) -> str:
 def _look_at_plan(found: Findings, config: ServerConfig) -> None:
     """Plan a server of what there is: the model and the corpus, or one of them."""
     has_index = config.index is not None and found.index is not None and bool(found.embedder)
-    index = Path(str(config.index)) if has_index else None
+    index = config.place if has_index else None
     if not found.model and index is None:
         return
     # A server of an empty corpus, where none is named: it embeds all the same.

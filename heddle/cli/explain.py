@@ -20,7 +20,7 @@ from heddle.cli.arguments import (
     result_file,
 )
 from heddle.cli.command_parser import CommandParser
-from heddle.cli.config_options import add_config, server_config
+from heddle.cli.config_options import add_config, corpus_place, server_config
 from heddle.cli.output.explained.page import explanation_page
 from heddle.cli.output.explained.text import explanation_lines
 from heddle.cli.progress import status
@@ -158,7 +158,7 @@ def _closing_lines(
 
 def _recall_lines(config: ServerConfig) -> list[str]:
     """Say where searches of this corpus can't stop early, though a recall is promised."""
-    corpus = Path(str(config.index))
+    corpus = corpus_place(config).work
     if config.recall is None or graph_path(corpus).exists():
         return []
     try:

@@ -1,4 +1,4 @@
-"""`heddle index PATH... --into DIR`, and `heddle index --into DIR --delete ID`"""
+"""`heddle index PATH... --into DIR|URL`, and `heddle index --into DIR|URL --delete ID`"""
 
 import argparse
 import os
@@ -23,6 +23,7 @@ from heddle.core.printing.printable import printable_line
 from heddle.core.tasks import Optimizations
 from heddle.corpus.file_discovery import FileNote
 from heddle.corpus.ingestion import IngestProgress
+from heddle.corpus.place import CorpusPlace
 from heddle.engines.vector.files.index_kind import SearchMode
 
 INDEX_KINDS: Final = tuple(mode.value for mode in SearchMode)
@@ -36,7 +37,11 @@ def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="files or directories")
     parser.add_argument(
-        "--into", required=True, type=Path, metavar="DIR", help="corpus directory to make or update"
+        "--into",
+        required=True,
+        type=CorpusPlace.of,
+        metavar="DIR|URL",
+        help="corpus to make or update: a directory, or postgresql://USER@HOST/DATABASE",
     )
     parser.add_argument(
         "--prune",
@@ -126,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
 
 def index_shown(
     paths: Sequence[Path],
-    directory: Path,
+    place: CorpusPlace,
     config: ServerConfig,
     *,
     prune: bool,
@@ -152,7 +157,7 @@ def index_shown(
 
         return index_paths(
             paths,
-            directory,
+            place,
             embedder=config.embedder,
             prune=prune,
             search=search,
@@ -166,13 +171,13 @@ def index_shown(
         )
 
 
-def delete_shown(directory: Path, ids: Sequence[str], tenant: str) -> int:
+def delete_shown(place: CorpusPlace, ids: Sequence[str], tenant: str) -> int:
     """Delete documents and print how many; exit code 1 when one wasn't there."""
-    missing = delete_documents(directory, ids, tenant=tenant)
+    missing = delete_documents(place, ids, tenant=tenant)
     print(f"documents deleted: {len(ids) - len(missing)}")
     whose = f" of the tenant {tenant!r}" if tenant else ""
     for one in missing:
-        print(f"error: no document {one!r}{whose} in {directory}", file=sys.stderr)
+        print(f"error: no document {one!r}{whose} in {place}", file=sys.stderr)
     return 1 if missing else 0
 
 
@@ -206,17 +211,17 @@ def _pace(state: PrimingProgress) -> str:
     return f"{state.chunks_per_s:.1f} chunks/s, about {state.seconds_left:.0f} s left"
 
 
-def _print_priming(report: PrimingReport, directory: Path) -> None:
+def _print_priming(report: PrimingReport, place: CorpusPlace) -> None:
     counts = ", ".join(
         f"{report.computed[stage]} {stage.value} computed now" for stage in PrimingStage
     )
     print(f"chunk KV of {report.plan.chunks} chunks: {counts}, in {report.seconds:.0f} s")
     if report.too_long:
         print(f"longer than the model's context, without KV: {report.too_long}", file=sys.stderr)
-    print(f'use it:  heddle ask {directory} "your question" --kv-reuse fusionrag')
+    print(f'use it:  heddle ask {place} "your question" --kv-reuse fusionrag')
 
 
-def print_report(report: IndexReport, directory: Path) -> int:
+def print_report(report: IndexReport, place: CorpusPlace) -> int:
     documents = report.documents
     print(
         f"documents: {documents.added} new, {documents.changed} changed, "
@@ -249,7 +254,7 @@ def print_report(report: IndexReport, directory: Path) -> int:
         print(line, file=sys.stderr)
     for note in documents.failures:
         print(printable_line(f"error: {note.path}: {note.reason}"), file=sys.stderr)
-    print(f'ask it:  heddle ask {directory} "your question"')
+    print(f'ask it:  heddle ask {place} "your question"')
     return 1 if documents.failures else 0
 
 

@@ -3,14 +3,19 @@
 import argparse
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Final
 
 from heddle.app.server_config import SEARCH, ServerConfig
 from heddle.app.setting import fields_of
 from heddle.cli.arguments import add_no_server, add_scope, add_topk, scope_options
 from heddle.cli.command_parser import CommandParser
-from heddle.cli.config_options import add_config, add_index, choices, server_config
+from heddle.cli.config_options import (
+    add_config,
+    add_index,
+    choices,
+    corpus_place,
+    server_config,
+)
 from heddle.cli.output.search_lines import output_width, search_json, search_lines
 from heddle.cli.running.client import find_server
 from heddle.cli.running.decode import passages_of
@@ -112,6 +117,6 @@ def _by_words(options: argparse.Namespace, topk: int) -> Found:
     config = server_config(options, only=("index",), needs=("index",), generator=None)
     asked = scope_options(options)
     scope = SearchScope(asked["tenant"], where_of(asked["where"]))
-    with CorpusStore.open(Path(str(config.index))) as store:
+    with CorpusStore.open(corpus_place(config)) as store:
         found = store.by_words(options.query, topk, scope).chunk_ids
         return store.passages(found.tolist()), None

@@ -20,6 +20,7 @@ from heddle.cli.config_options import (
     add_config,
     add_index,
     all_choices,
+    corpus_place,
     http_config,
     operation_config,
     server_config,
@@ -30,6 +31,7 @@ from heddle.cli.serving.tracing import check_tracing, tracing
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import load_connectors, load_workflow
 from heddle.core.errors import ConfigError
+from heddle.corpus.place import CorpusPlace
 from heddle.server.drain import CLOSING_S, Drain
 from heddle.server.http_config import HttpConfig
 from heddle.server.keys.key_file import read_keys
@@ -131,10 +133,10 @@ def run(options: argparse.Namespace) -> int:
 
         async def greet_and_serve() -> None:
             # From here on Ctrl-C is asyncio's; before, a coroutine could be left without an await.
-            print(_greeting(config.index, listener, front), flush=True)
+            print(_greeting(config.place, listener, front), flush=True)
             await http.serve(sockets=[listener])
 
-        with advertised(Path(str(config.index)), advert), asyncio.Runner() as runner:
+        with advertised(corpus_place(config).work, advert), asyncio.Runner() as runner:
             runner.run(greet_and_serve())
     return EXIT_LANE if http.ended_by else 0
 
@@ -208,14 +210,14 @@ def _check_exposure(front: HttpConfig, address: str) -> None:
     )
 
 
-def _greeting(directory: str | Path | None, listener: socket.socket, front: HttpConfig) -> str:
+def _greeting(place: CorpusPlace | None, listener: socket.socket, front: HttpConfig) -> str:
     host, port = listener.getsockname()[:2]
     scheme = "http" if front.tls_cert is None else "https"
     url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     body = '{"question": "your question", "stream": true}'
     key = '-H "Authorization: Bearer $HEDDLE_API_KEY" ' if front.api_key_file else ""
     return (
-        f"serving {directory} at {url} (Ctrl-C stops)\n"
+        f"serving {place} at {url} (Ctrl-C stops)\n"
         f"ask it:  curl -N {url}/v1/ask {key}-H 'Content-Type: application/json' -d '{body}'\n"
         f"clients of OpenAI's API: base URL {url}/v1, model corpus"
     )

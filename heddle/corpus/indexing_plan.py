@@ -48,12 +48,12 @@ def plan(
 
     Raises: InputError: a path does not exist.
     """
-    known_gone = tuple(name for name in store.source_names() if is_gone(name))
+    known_gone = tuple(name for name in store.runs.source_names() if is_gone(name))
     lost = [p for p in paths if prune and is_gone(str(p)) and _under([p.resolve()], known_gone)]
     found = find_files(
         (path for path in paths if path not in lost),
-        exclude=store.directory,
-        follows_links=store.follows_links,
+        exclude=store.place.work,
+        follows_links=store.runs.follows_links,
     )
     added: list[Path] = []
     changed: list[Path] = []
@@ -61,7 +61,7 @@ def plan(
     touched: list[SourceFile] = []
     refused = list(found.refused)
     for path in found.files:
-        known = store.source(str(path))
+        known = store.runs.source(str(path))
         if known is None:
             added.append(path)
             continue

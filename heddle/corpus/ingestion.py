@@ -117,16 +117,16 @@ def ingest_documents(
         InputError: a path does not exist; nothing was done.
         StorageError: the disk refuses; what was committed stays.
     """
-    damaged = store.damaged_sources()
+    damaged = store.runs.damaged_sources()
     todo = plan(tuple(paths), store, prune=prune, chunking=chunking.stamp, damaged=damaged)
-    store.set_chunking(chunking.stamp)
+    store.runs.set_chunking(chunking.stamp)
     # The ids of files that are gone are free: a JSONL file that was moved keeps its documents.
-    store.forget_sources(name for name in store.source_names() if is_gone(name))
+    store.runs.forget_sources(name for name in store.runs.source_names() if is_gone(name))
     for source in todo.touched:
-        store.touch_source(source)
+        store.runs.touch_source(source)
     files = todo.added + todo.changed
     with GuardedParser(limits) as parser:
-        run = _Run(store, chunking, parser, store.begin_scan(), len(files), on_progress)
+        run = _Run(store, chunking, parser, store.runs.begin_scan(), len(files), on_progress)
         for path in files:
             try:
                 _ingest_file(run, path, todo.names[path])
@@ -135,7 +135,7 @@ def ingest_documents(
             run.files_done += 1
             run.report_progress(path)
     if prune:
-        run.removed += store.delete_sources(todo.gone)
+        run.removed += store.runs.delete_sources(todo.gone)
     return _report(run, todo)
 
 
@@ -147,7 +147,9 @@ def _ingest_file(run: _Run, path: Path, name: str) -> None:
     for batch in document_batches(documents, run.chunking):
         is_empty = False
         for outcome, (_, chunks) in zip(
-            run.store.put_documents(batch, scan=run.scan, chunking=stamp), batch, strict=True
+            run.store.documents.put_documents(batch, scan=run.scan, chunking=stamp),
+            batch,
+            strict=True,
         ):
             run.outcomes[outcome] += 1
             has_new_text = outcome in (PutOutcome.ADDED, PutOutcome.CHANGED)
@@ -155,7 +157,7 @@ def _ingest_file(run: _Run, path: Path, name: str) -> None:
         run.report_progress(path)
     if is_empty:
         run.skipped.append(FileNote(str(path), "no text in it"))
-    run.removed += run.store.finish_source(source, run.scan)
+    run.removed += run.store.runs.finish_source(source, run.scan)
 
 
 def document_batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[Batch]:
@@ -183,7 +185,7 @@ def document_batches(documents: Iterable[Document], chunking: Chunking) -> Itera
 
 def _report(run: _Run, todo: IndexPlan) -> IngestReport:
     # A JSONL file that was only moved has taken its documents along.
-    kept = set(run.store.source_names())
+    kept = set(run.store.runs.source_names())
     return IngestReport(
         added=run.outcomes[PutOutcome.ADDED],
         changed=run.outcomes[PutOutcome.CHANGED] + run.outcomes[PutOutcome.DESCRIBED],

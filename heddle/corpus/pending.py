@@ -16,6 +16,6 @@ def pending_batches(store: CorpusStore, rows: int) -> Iterator[tuple[PendingChun
     if rows < 1:
         raise ConfigError(f"rows must be at least 1, not {rows}")
     last = 0
-    while batch := store.pending_chunks(rows, after=last):
+    while batch := store.documents.pending_chunks(rows, after=last):
         last = batch[-1].chunk_id
         yield batch

@@ -63,7 +63,7 @@ def test_documents_come_change_and_go(search: App, folder: Path, indexed: Path):
 def test_a_document_that_is_deleted_is_not_found_again(search: App, indexed: Path):
     nearest = passages(search)[0]
     with CorpusStore.open(indexed) as store:
-        assert store.delete_document(nearest.document_id)
+        assert store.documents.delete_document(nearest.document_id)
     assert nearest not in passages(search)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from heddle import Server
-from heddle.corpus.database import FILE_NAME
+from heddle.corpus.sqlite.database import FILE_NAME
 from tests.helpers.server_state import eventually
 from tests.helpers.tiny_server import index_documents, write_documents
 

@@ -298,7 +298,7 @@ def test_a_running_server_forgets_what_another_process_deletes(own: Path, model:
         seen = {c for r in records(own)[ChunkVariant.PRIMED] for c in r.sources[1:]}
         first = next(p for p in app.invoke(QUESTION).passages if p.chunk_id in seen)
         with CorpusStore.open(own) as other:
-            other.delete_document(first.document_id)
+            other.documents.delete_document(first.document_id)
         answer = app.invoke(QUESTION)
         left = records(own)
         assert not any(
@@ -347,7 +347,7 @@ def fused_of(server: Server, question: str = QUESTION) -> FusedKv:
 def delete_a_neighbour_of(server: Server, met: Passage) -> int:
     """Delete what a chunk is primed with; return the id of the chunk that is gone."""
     assert server.store is not None
-    primed = records(server.store.directory)[ChunkVariant.PRIMED]
+    primed = records(server.store.place.work)[ChunkVariant.PRIMED]
     [sources] = [record.sources for record in primed if record.sources[0] == met.chunk_id]
     [neighbour] = server.store.passages(sources[-1:])
     assert server.delete(neighbour.document_id)
@@ -453,8 +453,8 @@ def test_neighbours_have_the_same_owner(corpus: Path, model: Path, tmp_path: Pat
                 tenant=tenant,
                 collection=collection,
             )
-            store.put_document(document, chunk_document(document, Chunking()))
-            [chunk] = store.pending_chunks(1)
+            store.documents.put_document(document, chunk_document(document, Chunking()))
+            [chunk] = store.documents.pending_chunks(1)
             owner_of[chunk.chunk_id] = name
             vector = rng.normal(size=(1, stamp.dims)).astype(np.float32)
             store.store_vectors([chunk.chunk_id], vector / np.linalg.norm(vector))

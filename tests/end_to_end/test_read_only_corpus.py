@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from heddle.corpus.database import FILE_NAME
+from heddle.corpus.sqlite.database import FILE_NAME
 from heddle.corpus.store import CorpusStore
 
 QUESTION = "Who is the keeper of Rock 3?"
@@ -66,7 +66,7 @@ def test_what_another_writes_is_found(sealed: Path) -> None:
     sealed.chmod(0o755)
     (sealed / FILE_NAME).chmod(0o644)
     with CorpusStore.open(sealed) as writer:  # as the one who owns it
-        assert writer.delete_document(writer.listed()[0].id)
+        assert writer.documents.delete_document(writer.listed()[0].id)
         left = len(writer.listed())
         sealed.chmod(0o555)
         (sealed / FILE_NAME).chmod(0o444)

@@ -106,9 +106,9 @@ def _llm_lanes(plan: ServerPlan) -> list[LaneSpec]:
 
 def _vector(plan: ServerPlan, threads: int, part: Part) -> EngineSpec:
     config = plan.config
-    assert config.index is not None, "a vector engine needs a corpus"
+    assert config.place is not None, "a vector engine needs a corpus"
     settings = VectorSettings(
-        Path(config.index),
+        config.place.work,
         config.nprobe,
         threads=threads,
         pool=plan.pool,
@@ -120,6 +120,7 @@ def _vector(plan: ServerPlan, threads: int, part: Part) -> EngineSpec:
         must_speculate=config.speculate == "always",
         memory_left=memory_left,
         order=config.call_order,
+        corpus=config.place,
     )
     return EngineSpec(
         _numbered(VECTOR, part),
@@ -131,7 +132,8 @@ def _vector(plan: ServerPlan, threads: int, part: Part) -> EngineSpec:
 
 
 def _llm(plan: ServerPlan, model: Path, name: str, role: LaneRole, threads: int) -> EngineSpec:
-    config, is_here = plan.config, plan.cluster is None
+    config = plan.config
+    place = config.place if plan.cluster is None else None
     keeps_chunks = config.optimizations_max is Optimizations.APPROX and role.prefills
     settings = LlmSettings(
         model,
@@ -146,8 +148,8 @@ def _llm(plan: ServerPlan, model: Path, name: str, role: LaneRole, threads: int)
         context_tokens_max=config.context_tokens_max,
         chunk_kv_bytes=config.kv_reuse_memory_bytes if keeps_chunks else 0,
         chunk_kv_encoding=plan.kv_encoding,
-        corpus_dir=Path(config.index) if config.index is not None and is_here else None,
-        chunk_kv_dir=chunk_kv_directory(config.index) if config.index and is_here else None,
+        corpus=place,
+        chunk_kv_dir=None if place is None else chunk_kv_directory(place.work),
         chunk_kv_disk_bytes=disk_bytes_max(config) if keeps_chunks else 0,
         packs_weights=plan.packs_weights and role.decodes,
         threads=threads,

@@ -6,7 +6,6 @@ What assembles the server afterwards only reads the plan; `heddle doctor` prints
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from heddle.app.assembly.cluster_demand import cluster_of
@@ -339,7 +338,7 @@ def _readers_bytes(readers: tuple[Reader, ...]) -> int:
 def _index_bytes(store: CorpusStore | None) -> int:
     if store is None or not store.dims:
         return 0
-    return index_bytes(mode_of(store.directory), store.vector_count, store.dims)
+    return index_bytes(mode_of(store.place.work), store.vector_count, store.dims)
 
 
 def _speculates(config: ServerConfig, has_own_llm: bool) -> bool:
@@ -349,7 +348,8 @@ def _speculates(config: ServerConfig, has_own_llm: bool) -> bool:
 
 
 def _hot_clusters(config: ServerConfig, machine: MachineFacts) -> HotSettings | None:
-    if config.hot_clusters == AUTO and config.index and graph_path(Path(config.index)).exists():
+    place = config.place
+    if config.hot_clusters == AUTO and place is not None and graph_path(place.work).exists():
         return None  # a graph has no clusters, and the user asked for none
     has_gpu = bool(machine.gpus) and config.device != "cpu"
     return hot_settings(config.hot_clusters, has_gpu=has_gpu)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from heddle.app.assembly.assemble import Parts, assemble
@@ -112,10 +111,10 @@ class RunningServer:
     def _corpus_state(self) -> CorpusState | None:
         if self.store is None:
             return None
-        directory, damaged = self.store.directory, self.store.damage.count
+        name, damaged = self.store.place.name, self.store.health.damage.count
         if self.scrubbing is None:
-            return CorpusState(directory, damaged)
-        return CorpusState(directory, damaged, self.scrubbing.chunks, self.scrubbing.problem)
+            return CorpusState(name, damaged)
+        return CorpusState(name, damaged, self.scrubbing.chunks, self.scrubbing.problem)
 
     def _whole_state(self) -> ServerState:
         revision = None if self.store is None else self.store.revision
@@ -222,7 +221,7 @@ def start(
             ending,
         )
         runtime = thread.call(lambda: assemble(parts))
-        scrubbing = None if store is None else Scrubbing(store, config.scrub_hours, clock)
+        scrubbing = None if store is None else Scrubbing(store.health, config.scrub_hours, clock)
         if scrubbing is not None:
             ending.callback(scrubbing.end)
             scrubbing.start()
@@ -254,7 +253,7 @@ def _open_corpus(
 ) -> CorpusStore | None:
     if config.index is None:
         return None
-    store = CorpusStore.open(Path(config.index))
+    store = CorpusStore.open(config.index)
     ending.callback(store.close)
     outdated = store.stats().outdated
     if outdated:

@@ -39,7 +39,7 @@ def chunking_for(
     Raises: ConfigError: a number is too small, or larger than the embedder takes.
     """
     counter, limit = _counter(embedder if isinstance(embedder, EncoderDirectory) else None)
-    last = _STAMP.match(store.chunking or "")
+    last = _STAMP.match(store.runs.chunking or "")
     is_same = last is not None and last[2] == counter.unit
     if chunk_tokens is None:
         chunk_tokens = int(last[1]) if last and is_same else min(CHUNK_TOKENS, limit)

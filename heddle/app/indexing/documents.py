@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from heddle.app.indexing.chunk_embedding import BATCH_ROWS, Embedded, EmbeddingServer, embed_batches
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory
@@ -14,6 +13,7 @@ from heddle.corpus.chunking import Chunking, chunk_document
 from heddle.corpus.document import Document
 from heddle.corpus.ingestion import DEFAULT_CHUNKING
 from heddle.corpus.parsing.decoding import check_clean, clean
+from heddle.corpus.place import Where
 from heddle.corpus.records import PutOutcome
 from heddle.corpus.store import CorpusStore
 from heddle.kv.forget_files import forget_files
@@ -74,9 +74,9 @@ def put_document(
     if not chunks:
         raise InputError(f"text: the document {document.id!r} has none")
     with chunk_kv_goes_too(store):
-        store.set_chunking(chunking.stamp)
-        outcome = store.put_document(document, chunks, chunking=chunking.stamp)
-        pending = store.pending_chunks_of(document.id, tenant=document.tenant)
+        store.runs.set_chunking(chunking.stamp)
+        outcome = store.documents.put_document(document, chunks, chunking=chunking.stamp)
+        pending = store.documents.pending_chunks_of(document.id, tenant=document.tenant)
         batches = (
             pending[first : first + BATCH_ROWS] for first in range(0, len(pending), BATCH_ROWS)
         )
@@ -91,11 +91,11 @@ def delete_document(store: CorpusStore, document_id: str, *, tenant: str) -> boo
         StorageError: the disk refuses.
     """
     with chunk_kv_goes_too(store):
-        return store.delete_document(document_id, tenant=tenant)
+        return store.documents.delete_document(document_id, tenant=tenant)
 
 
-def delete_documents(directory: Path, ids: Iterable[str], *, tenant: str) -> tuple[str, ...]:
-    """Delete a tenant's documents from a corpus directory; return those that weren't there.
+def delete_documents(where: Where, ids: Iterable[str], *, tenant: str) -> tuple[str, ...]:
+    """Delete a tenant's documents from a corpus; return those that weren't there.
 
     A running server sees it at its next search.
 
@@ -103,7 +103,7 @@ def delete_documents(directory: Path, ids: Iterable[str], *, tenant: str) -> tup
         InputError: there is no corpus.
         StorageError: the disk refuses.
     """
-    with CorpusStore.open(directory) as store:
+    with CorpusStore.open(where) as store:
         return tuple(one for one in ids if not delete_document(store, one, tenant=tenant))
 
 
@@ -123,4 +123,4 @@ def chunk_kv_goes_too(store: CorpusStore) -> Iterator[None]:
     """Remove the stored KV of the chunks that are deleted inside."""
     revision = store.revision
     yield
-    forget_files(chunk_kv_directory(store.directory), store.deleted(revision).tolist())
+    forget_files(chunk_kv_directory(store.place.work), store.deleted(revision).tolist())

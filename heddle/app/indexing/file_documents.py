@@ -13,7 +13,7 @@ from heddle.corpus.chunking import Chunking
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.guarded_parser import GuardedParser
 from heddle.corpus.records import PutOutcome
-from heddle.corpus.storage_errors import storage_errors
+from heddle.corpus.sqlite.storage_errors import storage_errors
 from heddle.corpus.store import CorpusStore
 
 DOCUMENTS_MAX: Final = 1_000  # of a file: its client waits for all of them

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from heddle.app.observe.server_state import CorpusState, ServerState
-from heddle.corpus.checks.damage import remedy
+from heddle.corpus.damage import remedy
 from heddle.runtime.supervision import LaneHealth, LaneState
 
 
@@ -49,8 +49,8 @@ def health_of(state: ServerState) -> dict[str, object]:
 def _corpus_notes(corpus: CorpusState) -> list[str]:
     notes = [f"the corpus can't be checked: {corpus.problem}"] if corpus.problem else []
     if corpus.damaged_chunks:
-        count = f"{corpus.damaged_chunks} chunks of {corpus.directory}"
-        notes.append(f"{count} are damaged and left out; {remedy(corpus.directory)}")
+        count = f"{corpus.damaged_chunks} chunks of {corpus.name}"
+        notes.append(f"{count} are damaged and left out; {remedy(corpus.name)}")
     return notes
 
 

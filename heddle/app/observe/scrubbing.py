@@ -6,8 +6,8 @@ from typing import Final
 
 from heddle.core.errors import HeddleError
 from heddle.core.ports import Clock
+from heddle.corpus.checks.health import CorpusHealth
 from heddle.corpus.checks.scrub import Scrub
-from heddle.corpus.store import CorpusStore
 
 log = logging.getLogger(__name__)
 RETRY_S: Final = 60.0  # after the disk has refused
@@ -17,14 +17,14 @@ class Scrubbing:
     """Steps of a scrub, in a thread of its own, from `start` to `end`.
 
     Args:
-        store: the corpus.
+        health: the corpus's.
         hours: between two passes; 0 = only what is known to be damaged is read again.
         clock: the time of each step.
     """
 
-    def __init__(self, store: CorpusStore, hours: float, clock: Clock) -> None:
+    def __init__(self, health: CorpusHealth, hours: float, clock: Clock) -> None:
         self._clock = clock
-        self._scrub = Scrub(store, hours, clock.now_s())
+        self._scrub = Scrub(health, hours, clock.now_s())
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heddle-scrub", daemon=True)
         self.problem = ""  # why the corpus can't be read; it is tried again

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from heddle.app.observe.tally import Outcome, Tally
@@ -88,13 +87,13 @@ class MemoryState:
 
 @dataclass(frozen=True, slots=True)
 class CorpusState:
-    """The corpus: its directory, and how many chunks are known to be damaged by now.
+    """The corpus: its name, and how many chunks are known to be damaged by now.
 
     `scrubbed_chunks` counts what the background check has read so far; `problem` says why it can't
     read.
     """
 
-    directory: Path
+    name: str
     damaged_chunks: int = 0
     scrubbed_chunks: int = 0
     problem: str = ""

@@ -12,9 +12,9 @@ from heddle.core.own_files import OWNER_ONLY
 DISK_BYTES_DEFAULT: Final = 1 << 30
 
 
-def chunk_kv_directory(index: str | Path) -> Path:
-    """Return where the chunk KV of a corpus lies, a folder for each model."""
-    return Path(index) / "kv"
+def chunk_kv_directory(work: Path) -> Path:
+    """Return where a corpus's chunk KV lies in its work directory, a folder for each model."""
+    return work / "kv"
 
 
 def bytes_held(directory: Path) -> int:
@@ -27,11 +27,11 @@ def disk_bytes_max(config: ServerConfig) -> int:
 
     A caller who names no budget thus keeps all that was primed under a larger one.
     """
-    if config.index is None:
+    if config.place is None:
         return 0
     if config.kv_reuse_disk_bytes is not None:
         return config.kv_reuse_disk_bytes
-    return max(DISK_BYTES_DEFAULT, bytes_held(chunk_kv_directory(config.index)))
+    return max(DISK_BYTES_DEFAULT, bytes_held(chunk_kv_directory(config.place.work)))
 
 
 def check_room(config: ServerConfig, wanted_bytes: int) -> None:
@@ -45,8 +45,8 @@ def check_room(config: ServerConfig, wanted_bytes: int) -> None:
         ConfigError: the disk tier is off or too small.
         StorageError: the directory can't be written, or the disk has too little room.
     """
-    assert config.index is not None, "chunk KV lies in a corpus"
-    directory, budget = chunk_kv_directory(config.index), disk_bytes_max(config)
+    assert config.place is not None, "chunk KV lies beside a corpus"
+    directory, budget = chunk_kv_directory(config.place.work), disk_bytes_max(config)
     if wanted_bytes > budget:
         raise ConfigError(
             f"the chunk KV of this corpus takes about {readable_size(wanted_bytes)} on disk and "

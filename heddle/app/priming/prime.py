@@ -55,7 +55,7 @@ def prime_chunks(
     on_plan(plan)
     check_room(server.config, plan.disk_bytes)
     at_once = chunks_at_once(server.config, plan, neighbours_max)
-    store.set_primed_with(model.name, neighbours_max)
+    store.chunk_kv.set_primed_with(model.name, neighbours_max)
     started_s = server.clock.now_s()
     raw = _Run(server, PrimingStage.RAW, 0, plan, on_progress)
     raw.prime_all(store, IN_FLIGHT_MAX)

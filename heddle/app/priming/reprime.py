@@ -67,7 +67,7 @@ class Repriming:
         self._waiting: dict[int, None] = {}
         self._settled: OrderedDict[int, tuple[int, int]] = OrderedDict()  # by revision and count
         self._primed = self._failed = self._dropped = 0
-        self._problem = write_problem(chunk_kv_directory(store.directory))
+        self._problem = write_problem(chunk_kv_directory(store.place.work))
         self._is_off = bool(self._problem)
         self._changed = threading.Condition()  # guards all but `_settled`, which is the thread's
         self._thread = threading.Thread(target=self._run, name="heddle-repriming", daemon=True)
@@ -159,7 +159,8 @@ class Repriming:
 
     def _prime(self, chunk_id: int) -> bool:
         """Compute and store a chunk's raw and primed KV; return whether the latter is new."""
-        neighbours_max, revision = self._store.primed_with(self._model), self._store.revision
+        neighbours_max = self._store.chunk_kv.primed_with(self._model)
+        revision = self._store.revision
         if neighbours_max is None or self._settled.get(chunk_id) == (revision, neighbours_max):
             return False
         self._settled[chunk_id] = revision, neighbours_max
@@ -168,17 +169,18 @@ class Repriming:
         chunk = self._chunk(chunk_id)
         if chunk is None:
             return False
-        owned = self._store.count_owned(chunk.passage.tenant, chunk.passage.collection)
+        owned = self._store.chunk_kv.count_owned(chunk.passage.tenant, chunk.passage.collection)
         hits = hits_wanted(owned, self._store.vector_count, neighbours_max)
         self._compute(chunk, priming_workflow(0, hits))
         return self._compute(chunk, priming_workflow(neighbours_max, hits))
 
     def _chunk(self, chunk_id: int) -> ChunkToPrime | None:
         """Read a chunk; None: it is deleted."""
-        batch, passages = self._store.vectors_of([chunk_id]), self._store.passages([chunk_id])
+        batch = self._store.chunk_kv.vectors_of([chunk_id])
+        passages = self._store.passages([chunk_id])
         if not passages or not len(batch.chunk_ids):
             return None
-        before = self._store.passage_before(chunk_id)
+        before = self._store.chunk_kv.passage_before(chunk_id)
         return ChunkToPrime(passages[0], () if before is None else (before,), batch.vectors[0])
 
     def _compute(self, chunk: ChunkToPrime, workflow: Workflow) -> bool:

@@ -111,7 +111,7 @@ class MemoryMeasuring:
 def _questions(store: CorpusStore) -> list[str]:
     chunk_ids = store.vector_ids()
     if not len(chunk_ids):
-        raise InputError(f"{store.directory} has no passages: index documents first")
+        raise InputError(f"{store.place} has no passages: index documents first")
     chosen = chunk_ids[:: max(1, len(chunk_ids) // QUESTIONS)][:QUESTIONS]
     passages = store.passages([int(chunk_id) for chunk_id in chosen])
     return [" ".join(passage.text.split()[:WORDS]) for passage in passages]

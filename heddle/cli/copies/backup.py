@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from heddle.cli.command_parser import CommandParser
-from heddle.corpus.backup import back_up, backup_file
+from heddle.corpus.sqlite.backup import back_up, backup_file
 
 
 def add_arguments(parser: CommandParser) -> None:

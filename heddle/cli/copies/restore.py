@@ -5,7 +5,7 @@ from pathlib import Path
 
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory
 from heddle.cli.command_parser import CommandParser
-from heddle.corpus.backup import restore
+from heddle.corpus.sqlite.backup import restore
 from heddle.engines.vector.files.manifest import FOLDER
 from heddle.engines.vector.shards.part import SHARDS
 

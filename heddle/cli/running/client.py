@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from heddle import __version__
@@ -159,9 +158,9 @@ def find_server(config: ServerConfig, chosen: Mapping[str, Choice]) -> RunningSe
         config: the command's.
         chosen: the settings that flags, environment or file give, by name.
     """
-    if config.index is None:
+    if config.place is None:
         return None
-    advert = ServerAdvert.read(Path(config.index))
+    advert = ServerAdvert.read(config.place.work)
     if advert is None:
         return None
     if not advert.is_alive:
@@ -170,7 +169,7 @@ def find_server(config: ServerConfig, chosen: Mapping[str, Choice]) -> RunningSe
     reason, key = _unfit(advert, config, chosen), ""
     if advert.needs_key and not reason:
         key = own_key()
-        reason = key_problem(Path(config.index), key)
+        reason = key_problem(config.place.work, key)
     server = RunningServer(advert, key)
     if not reason and not server.is_well():
         reason = f"none answers at {server.url} for this corpus any more"

@@ -5,15 +5,21 @@ import asyncio
 import socket
 import sys
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Final
 
 from heddle.app.server_config import ServerConfig
 from heddle.cli.command_parser import CommandParser
-from heddle.cli.config_options import add_config, add_index, operation_config, server_config
+from heddle.cli.config_options import (
+    add_config,
+    add_index,
+    corpus_place,
+    operation_config,
+    server_config,
+)
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import WORKFLOW_HELP, load_workflow
 from heddle.core.errors import ConfigError, InputError
+from heddle.corpus.place import CorpusPlace
 from heddle.corpus.store import CorpusStore
 from heddle.server.http_config import PORT_MAX
 from heddle.server.operation.listener import bound_socket, listen
@@ -63,24 +69,24 @@ def run(options: argparse.Namespace) -> int:
         ) from error
     operation_config(options)
     config = server_config(options, needs=("index",))
-    directory = Path(str(config.index))
-    with CorpusStore.open(directory):
+    place = corpus_place(config)
+    with CorpusStore.open(place):
         pass  # one that can't be read is refused here, and not in the first call
     workflow = _workflow(options.workflow, config)
     if options.http is None:
-        asyncio.run(_serve(config, directory, workflow, options.tenant, None))
+        asyncio.run(_serve(config, place, workflow, options.tenant, None))
         return 0
     host, port = options.http
     with bound_socket(host, port, FLAGS) as listener:
         _check_loopback(host, listener)
         listen(listener, host, port, FLAGS)
-        asyncio.run(_serve(config, directory, workflow, options.tenant, listener))
+        asyncio.run(_serve(config, place, workflow, options.tenant, listener))
     return 0
 
 
 async def _serve(
     config: ServerConfig,
-    directory: Path,
+    place: CorpusPlace,
     workflow: Workflow | None,
     tenant: str,
     listener: socket.socket | None,
@@ -91,7 +97,7 @@ async def _serve(
     from heddle.server.mcp.transports import PATH, serve_http, serve_stdio
 
     servers = ServersOnDemand(config, start_server)
-    server = mcp_server(CorpusTools(directory, servers, workflow, tenant))
+    server = mcp_server(CorpusTools(place, servers, workflow, tenant))
     try:
         if listener is None:
             await serve_stdio(server, servers.close)
@@ -99,7 +105,7 @@ async def _serve(
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{port}{PATH}"
-        print(f"serving {directory} at {url} (Ctrl-C stops)", file=sys.stderr, flush=True)
+        print(f"serving {place} at {url} (Ctrl-C stops)", file=sys.stderr, flush=True)
         await serve_http(server, listener)
     finally:
         await servers.close()

@@ -62,7 +62,7 @@ def _models(server: Server) -> "Models":
         generator=_name(config.llm),
         embedder=server.embedder_name or _name(config.embedder),
         reader=next((reader.facts.name for reader in plan.readers), ""),
-        corpus="" if config.index is None else Path(config.index).resolve().name,
+        corpus="" if config.place is None else config.place.work.resolve().name,
     )
 
 

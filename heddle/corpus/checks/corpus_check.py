@@ -1,13 +1,11 @@
-"""A whole corpus, checked: SQLite's own structure, every checksum, every vector."""
+"""A whole corpus, checked: the database's own structure, every checksum, every vector."""
 
-import sqlite3
 from dataclasses import dataclass
-from typing import Final
 
-from heddle.corpus.checks.chunk_check import find_damaged
-from heddle.corpus.checks.damage import DamagedChunk
-
-PROBLEMS_MAX: Final = 20  # SQLite's own that are named
+from heddle.core.errors import StorageError
+from heddle.corpus.damage import DamagedChunk
+from heddle.corpus.rows.chunk_check import find_damaged
+from heddle.corpus.rows.connection import Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +16,7 @@ class CorpusCheck:
         chunks: how many were checked.
         unchecked: those of them that have no checksum: an older Heddle stored them.
         damaged: those that differ from what was written, by ascending id.
-        problems: what SQLite says of its file.
+        problems: what the database says of its own files.
     """
 
     chunks: int
@@ -32,17 +30,17 @@ class CorpusCheck:
         return not self.damaged and not self.problems
 
 
-def check_corpus(connection: sqlite3.Connection) -> CorpusCheck:
-    """Check everything; reads the whole file."""
+def check_corpus(database: Database) -> CorpusCheck:
+    """Check everything; reads all of it."""
+    problems = database.structure_problems()
     try:
-        rows = connection.execute(f"PRAGMA integrity_check({PROBLEMS_MAX})").fetchall()
-        chunks, unchecked = connection.execute(
-            "SELECT count(*), count(*) - count(checksum) FROM chunks"
-        ).fetchone()
-        damaged = find_damaged(connection, "1")
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):
+        with database.read() as connection:
+            chunks, unchecked = connection.execute(
+                "SELECT count(*), count(*) - count(checksum) FROM chunks"
+            ).fetchone()
+            damaged = find_damaged(connection, "1 = 1")
+    except StorageError:
+        if not problems:
             raise
-        return CorpusCheck(0, 0, (), (str(error),))
-    problems = tuple(str(row[0]) for row in rows if row[0] != "ok")
+        return CorpusCheck(0, 0, (), problems)
     return CorpusCheck(chunks, unchecked, tuple(damaged), problems)

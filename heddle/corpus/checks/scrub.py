@@ -11,7 +11,7 @@ HOUR_S: Final = 3600.0
 
 
 class ScrubbedStore(Protocol):
-    """What a scrub needs of a corpus (heddle.corpus.store.CorpusStore)."""
+    """What a scrub needs of a corpus (heddle.corpus.checks.health.CorpusHealth)."""
 
     def check_chunks(self, after: int, limit: int) -> Sequence[int]:
         """Check up to `limit` chunks with ids above `after`; return their ids, ascending."""

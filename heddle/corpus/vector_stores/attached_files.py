@@ -1,13 +1,12 @@
 """Files in vector stores, one by one and in batches."""
 
 import json
-import sqlite3
 from collections.abc import Mapping
 from typing import Any, Final
 
 from heddle.core.errors import Busy, InputError
-from heddle.corpus.database import Database
-from heddle.corpus.deletion import delete_documents
+from heddle.corpus.rows.connection import Connection, Database
+from heddle.corpus.rows.deletion import delete_documents
 from heddle.corpus.vector_stores.counts import counts_of_batch
 from heddle.corpus.vector_stores.document_names import document_keys, new_id, searchable_chunks
 from heddle.corpus.vector_stores.paging import Listing, Page, PageRequest
@@ -133,9 +132,9 @@ class AttachedFiles:
         """Take a file out of a store, with its documents; return whether it was in it."""
         with self._database.write() as connection:
             cursor = connection.execute(
-                "DELETE FROM store_files WHERE store_id = ?2 AND file_id = ?3"
-                " AND EXISTS (SELECT 1 FROM vector_stores WHERE tenant = ?1 AND id = ?2)",
-                (tenant, store_id, file_id),
+                "DELETE FROM store_files WHERE store_id = ? AND file_id = ?"
+                " AND EXISTS (SELECT 1 FROM vector_stores WHERE tenant = ? AND id = ?)",
+                (store_id, file_id, tenant, store_id),
             )
             if not cursor.rowcount:
                 return False
@@ -178,7 +177,7 @@ def attached_file(row: tuple[Any, ...]) -> AttachedFile:
 
 
 def _attach(
-    connection: sqlite3.Connection,
+    connection: Connection,
     tenant: str,
     store_id: str,
     file_id: str,
@@ -199,22 +198,20 @@ def _attach(
     )
 
 
-def _check_waiting(connection: sqlite3.Connection, more: int) -> None:
+def _check_waiting(connection: Connection, more: int) -> None:
     row = connection.execute("SELECT count(*) FROM store_files WHERE state = 'in_progress'")
     waiting = row.fetchone()[0]
     if waiting + more > WAITING_MAX:
         raise Busy(f"{waiting} files wait to be indexed, and {WAITING_MAX} may", wait_s=WAIT_S)
 
 
-def _check_size(connection: sqlite3.Connection, store_id: str) -> None:
+def _check_size(connection: Connection, store_id: str) -> None:
     row = connection.execute("SELECT count(*) FROM store_files WHERE store_id = ?", (store_id,))
     if row.fetchone()[0] > FILES_MAX:
         raise InputError(f"file_ids: a vector store holds at most {FILES_MAX} files: make another")
 
 
-def _batch(
-    connection: sqlite3.Connection, tenant: str, store_id: str, batch_id: str
-) -> FileBatch | None:
+def _batch(connection: Connection, tenant: str, store_id: str, batch_id: str) -> FileBatch | None:
     row = connection.execute(
         "SELECT file_batches.created_s, is_cancelled FROM file_batches"
         " JOIN vector_stores ON vector_stores.id = store_id"

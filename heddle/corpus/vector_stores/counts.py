@@ -1,12 +1,12 @@
 """How many files of a store, or of a batch, are how far."""
 
-import sqlite3
 from collections.abc import Iterable
 
+from heddle.corpus.rows.connection import Connection
 from heddle.corpus.vector_stores.records import FileCounts
 
 
-def counts_of_store(connection: sqlite3.Connection, store_id: str) -> FileCounts:
+def counts_of_store(connection: Connection, store_id: str) -> FileCounts:
     """Return the counts of a store."""
     return _counts(
         connection.execute(
@@ -15,7 +15,7 @@ def counts_of_store(connection: sqlite3.Connection, store_id: str) -> FileCounts
     )
 
 
-def counts_of_batch(connection: sqlite3.Connection, batch_id: str) -> FileCounts:
+def counts_of_batch(connection: Connection, batch_id: str) -> FileCounts:
     """Return the counts of a batch; files that were taken out of the store count no more."""
     return _counts(
         connection.execute(

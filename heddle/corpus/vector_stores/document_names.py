@@ -1,11 +1,11 @@
 """The ids that documents of a vector store have in the corpus: STORE/FILE/NUMBER."""
 
 import re
-import sqlite3
 from secrets import token_hex
 from typing import Final, NamedTuple
 
 from heddle.corpus.document import DocumentKey
+from heddle.corpus.rows.connection import Connection
 
 STORE_KEY: Final = "vector_store"
 FILE_KEY: Final = "vector_store_file"
@@ -41,7 +41,7 @@ def place_of(document: str) -> StoredAt | None:
 
 
 def document_keys(
-    connection: sqlite3.Connection, tenant: str, store_id: str, file_id: str = ""
+    connection: Connection, tenant: str, store_id: str, file_id: str = ""
 ) -> tuple[DocumentKey, ...]:
     """Return the documents of a store, or of one file in it."""
     folder = f"{store_id}/{file_id}" if file_id else store_id
@@ -53,7 +53,7 @@ def document_keys(
 
 
 def searchable_chunks(
-    connection: sqlite3.Connection, tenant: str, store_id: str, file_id: str
+    connection: Connection, tenant: str, store_id: str, file_id: str
 ) -> tuple[int, ...]:
     """Return the chunks of a file's documents that searches can find, in the file's order."""
     folder = f"{store_id}/{file_id}/"

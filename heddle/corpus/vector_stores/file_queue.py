@@ -1,9 +1,7 @@
 """The files that wait to be indexed into their stores: the queue is on the disk."""
 
-import sqlite3
-
-from heddle.corpus.database import Database
-from heddle.corpus.deletion import delete_documents
+from heddle.corpus.rows.connection import Claim, Connection, Database
+from heddle.corpus.rows.deletion import delete_documents
 from heddle.corpus.vector_stores.attached_files import SELECT, attached_file
 from heddle.corpus.vector_stores.document_names import document_id, document_keys
 from heddle.corpus.vector_stores.records import AttachedFile, FailureKind
@@ -23,6 +21,10 @@ class FileQueue:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def claim(self) -> Claim | None:
+        """Return the sole right to work at the queue; None = another server has it."""
+        return self._database.claim("file-queue")
 
     def begin(self) -> AttachedFile | None:
         """Return the file that waits longest, with this attempt counted; None = none waits."""
@@ -46,7 +48,8 @@ class FileQueue:
         """Let a file wait as if this attempt had not been."""
         with self._database.write() as connection:
             connection.execute(
-                "UPDATE store_files SET attempts = max(0, attempts - 1) WHERE number = ?",
+                "UPDATE store_files SET attempts = CASE WHEN attempts > 0 THEN attempts - 1 ELSE 0"
+                " END WHERE number = ?",
                 (file.number,),
             )
 
@@ -82,19 +85,19 @@ class FileQueue:
             )
 
 
-def is_waiting(connection: sqlite3.Connection, file: AttachedFile) -> bool:
+def is_waiting(connection: Connection, file: AttachedFile) -> bool:
     """Whether a file is still in progress, inside a transaction."""
     return _attempts(connection, file) is not None
 
 
-def _oldest(connection: sqlite3.Connection) -> int | None:
+def _oldest(connection: Connection) -> int | None:
     row = connection.execute(
         "SELECT number FROM store_files WHERE state = 'in_progress' ORDER BY number LIMIT 1"
     ).fetchone()
     return None if row is None else int(row[0])
 
 
-def _attempts(connection: sqlite3.Connection, file: AttachedFile) -> int | None:
+def _attempts(connection: Connection, file: AttachedFile) -> int | None:
     """Return how often a file's indexing has begun; None = it doesn't wait for it any more."""
     row = connection.execute(
         "SELECT attempts FROM store_files WHERE number = ? AND state = 'in_progress'",
@@ -103,7 +106,7 @@ def _attempts(connection: sqlite3.Connection, file: AttachedFile) -> int | None:
     return None if row is None else int(row[0])
 
 
-def _delete_from(connection: sqlite3.Connection, file: AttachedFile, number: int) -> None:
+def _delete_from(connection: Connection, file: AttachedFile, number: int) -> None:
     """Delete the documents of a file from a number on."""
     keys = document_keys(connection, file.tenant, file.store_id, file.file_id)
     kept = {document_id(file.store_id, file.file_id, place) for place in range(number)}

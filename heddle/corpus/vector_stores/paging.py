@@ -1,11 +1,11 @@
 """Lists in pages: from the newest or the oldest on, behind or before a row that a client names."""
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from heddle.core.errors import InputError
+from heddle.corpus.rows.connection import Connection
 
 PAGE_MAX: Final = 100
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Listing:
     values: tuple[Any, ...]
 
     def rows(
-        self, connection: sqlite3.Connection, wanted: PageRequest
+        self, connection: Connection, wanted: PageRequest
     ) -> tuple[Sequence[tuple[Any, ...]], bool]:
         """Return the rows of a page, and whether more follow.
 
@@ -70,7 +70,7 @@ class Listing:
         ).fetchall()
         return found[: wanted.limit], len(found) > wanted.limit
 
-    def _number(self, connection: sqlite3.Connection, name: str, row_id: str) -> int:
+    def _number(self, connection: Connection, name: str, row_id: str) -> int:
         row = connection.execute(
             f"{self.select} WHERE {self.where} AND {self.table}.{self.id_column} = ?",
             (*self.values, row_id),

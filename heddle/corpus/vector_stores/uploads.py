@@ -3,8 +3,8 @@
 from typing import Final
 
 from heddle.core.errors import InputError
-from heddle.corpus.database import Database
-from heddle.corpus.deletion import delete_documents
+from heddle.corpus.rows.connection import Database
+from heddle.corpus.rows.deletion import delete_documents
 from heddle.corpus.vector_stores.document_names import FILE_PREFIX, document_keys, new_id
 from heddle.corpus.vector_stores.paging import Listing, Page, PageRequest
 from heddle.corpus.vector_stores.records import Upload
@@ -36,13 +36,12 @@ class Uploads:
             row = connection.execute("SELECT count(*) FROM uploads WHERE tenant = ?", (tenant,))
             if row.fetchone()[0] >= UPLOADS_MAX:
                 raise InputError(f"file: there are {UPLOADS_MAX} files: delete some first")
-            cursor = connection.execute(
+            inserted = connection.execute(
                 "INSERT INTO uploads (id, tenant, name, purpose, bytes, created_s)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
+                " VALUES (?, ?, ?, ?, ?, ?) RETURNING number",
                 (file_id, tenant, name, purpose, len(content), now_s),
             )
-            number = cursor.lastrowid
-            assert number is not None, "an inserted row has a number"
+            number = int(inserted.fetchall()[0][0])
             connection.execute("INSERT INTO upload_contents VALUES (?, ?)", (number, content))
         return Upload(number, file_id, tenant, name, purpose, len(content), now_s)
 

@@ -1,13 +1,12 @@
 """Vector stores: named sets of files. What a search finds of them are documents of the corpus."""
 
 import json
-import sqlite3
 from collections.abc import Mapping
 from typing import Any, Final
 
 from heddle.core.errors import InputError
-from heddle.corpus.database import Database
-from heddle.corpus.deletion import delete_documents
+from heddle.corpus.rows.connection import Connection, Database
+from heddle.corpus.rows.deletion import delete_documents
 from heddle.corpus.vector_stores.counts import counts_of_store
 from heddle.corpus.vector_stores.document_names import STORE_PREFIX, document_keys, new_id
 from heddle.corpus.vector_stores.paging import Listing, Page, PageRequest
@@ -16,7 +15,8 @@ from heddle.corpus.vector_stores.records import VectorStore
 STORES_MAX: Final = 1_000
 _SELECT: Final = (
     "SELECT number, id, tenant, name, metadata, created_s, changed_s,"
-    " (SELECT coalesce(sum(bytes), 0) FROM store_files WHERE store_id = vector_stores.id)"
+    " (SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM store_files"
+    "  WHERE store_id = vector_stores.id)"
     " FROM vector_stores"
 )
 
@@ -104,14 +104,14 @@ class VectorStores:
         return True
 
 
-def _find(connection: sqlite3.Connection, tenant: str, store_id: str) -> VectorStore | None:
+def _find(connection: Connection, tenant: str, store_id: str) -> VectorStore | None:
     row = connection.execute(
         f"{_SELECT} WHERE tenant = ? AND id = ?", (tenant, store_id)
     ).fetchone()
     return None if row is None else _store(connection, row)
 
 
-def _store(connection: sqlite3.Connection, row: tuple[Any, ...]) -> VectorStore:
+def _store(connection: Connection, row: tuple[Any, ...]) -> VectorStore:
     number, store_id, tenant, name, metadata, created_s, changed_s, size = row
     counts = counts_of_store(connection, store_id)
     return VectorStore(

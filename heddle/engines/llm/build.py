@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.dtypes import DTYPES, auto_dtype
 from heddle.core.errors import ConfigError
+from heddle.corpus.place import CorpusPlace
 from heddle.engines.llm.attention.choice import (
     ATTENTIONS,
     COMPILED,
@@ -49,7 +50,7 @@ class LlmSettings:
     torch's setting as it is. `chunk_kv_bytes` of host memory keep the KV of retrieved chunks for
     reuse, 0 = none, as `chunk_kv_encoding` says; `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`,
     which benchmarks read at `chunk_kv_bytes_per_s` (None = as fast as it is).
-    What is deleted from the corpus in `corpus_dir` is forgotten. On an accelerator, KV pages take
+    What is deleted from `corpus` is forgotten. On an accelerator, KV pages take
     `device_kv_share` of the memory that the weights leave free there, if that is more than
     `kv_bytes`.
 
@@ -68,7 +69,7 @@ class LlmSettings:
     packs_weights: bool = True
     chunk_kv_bytes: int = 0
     chunk_kv_encoding: KvEncoding = KvEncoding.BF16
-    corpus_dir: Path | None = None
+    corpus: CorpusPlace | None = None
     chunk_kv_dir: Path | None = None
     chunk_kv_disk_bytes: int = 0
     chunk_kv_bytes_per_s: float | None = None
@@ -243,9 +244,9 @@ def _chunk_store(settings: LlmSettings, fingerprint: str, device: "torch.device"
         load_bytes_per_s=settings.chunk_kv_bytes_per_s,
         pins_host_memory=device.type == "cuda",
     )
-    if settings.corpus_dir is None:
+    if settings.corpus is None:
         return ChunkStore(store_settings, fingerprint, WorkerClock())
-    corpus = CorpusStore.open(settings.corpus_dir)
+    corpus = CorpusStore.open(settings.corpus)
     return CorpusChunkStore(store_settings, fingerprint, WorkerClock(), corpus)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.errors import ConfigError
 from heddle.core.ports import SteppedEngine
+from heddle.corpus.place import CorpusPlace, Where
 from heddle.engines.vector.engine import SearchEngine
 from heddle.engines.vector.files.index_bytes import MemoryLeft, check_memory, mode_of, unlimited
 from heddle.engines.vector.files.index_kind import SearchMode
@@ -43,7 +44,9 @@ class VectorSettings:
     """What a vector lane serves, and how.
 
     Args:
-        directory: the corpus directory; the index file lives in its `index` folder.
+        directory: this node's work directory of the corpus; the index file lies in its `index`
+            folder.
+        corpus: where the corpus is; None = in `directory`.
         nprobe: clusters a query scans by default; None = as the kind of the index wants.
         slots: queries in flight at most; more wait in the lane.
         threads: FAISS threads.
@@ -82,6 +85,12 @@ class VectorSettings:
     must_speculate: bool = False
     memory_left: MemoryLeft = unlimited
     order: CallOrder = SHORTEST_FIRST
+    corpus: CorpusPlace | None = None
+
+    @property
+    def place(self) -> CorpusPlace:
+        """Where the corpus is."""
+        return CorpusPlace.of(self.directory) if self.corpus is None else self.corpus
 
     def __post_init__(self) -> None:
         for name in ("nprobe", "slots", "threads", "lists_per_step"):
@@ -119,7 +128,7 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> SteppedEngi
         engine = graph.build_engine(
             name,
             epoch,
-            settings.directory,
+            settings.place,
             settings.part,
             topm=settings.topm or TOPM,
             slots=settings.slots,
@@ -158,12 +167,12 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> SearchEngine
 
     faiss.omp_set_num_threads(settings.threads)
     directory = settings.part.directory(settings.directory)
-    source = open_source(settings.directory, settings.part)
+    source = open_source(settings.place, settings.part)
     live = open_index(directory, source, saves_tail=False)
 
     def reopen() -> LiveIndex:
         # As a lane would open it now: an indexer may have left a better file, else it is made.
-        with closing(open_source(settings.directory, settings.part)) as own_source:
+        with closing(open_source(settings.place, settings.part)) as own_source:
             check_memory(own_source, mode_of(directory), settings.memory_left)
             return open_index(directory, own_source)
 
@@ -210,11 +219,11 @@ def _hot_maker(hot: HotSettings) -> "Callable[[IvfIndex], HotClusters]":
 
 
 def refresh_index(
-    directory: Path,
+    where: Where,
     mode: SearchMode | None = None,
     on_phase: OnPhase = lambda phase, done, count: None,
 ) -> None:
-    """Bring the index file of a corpus directory up to its newest revision.
+    """Bring this node's index file of a corpus up to its newest revision.
 
     `mode` None keeps the one that the index was made for, at first AUTO. `on_phase` hears how far
     the build of a graph is, which takes minutes in a large corpus.
@@ -225,9 +234,10 @@ def refresh_index(
     from heddle.corpus.store import CorpusStore
     from heddle.engines.vector.ivf import index_file
 
-    if mode is SearchMode.GRAPH or (mode is None and graph_path(directory).exists()):
-        graph.refresh_graph(directory, on_phase)
+    place = CorpusPlace.of(where)
+    if mode is SearchMode.GRAPH or (mode is None and graph_path(place.work).exists()):
+        graph.refresh_graph(place, on_phase)
         return
-    with CorpusStore.open(directory) as source:
-        index_file.refresh_index(directory, source, mode)
-    graph_path(directory).unlink(missing_ok=True)  # from now on the lists are searched
+    with CorpusStore.open(place) as source:
+        index_file.refresh_index(place.work, source, mode)
+    graph_path(place.work).unlink(missing_ok=True)  # from now on the lists are searched

@@ -2,12 +2,12 @@
 
 import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from heddle.app.server import Server
 from heddle.core.passages import Passage
 from heddle.core.search_scope import SearchScope, where_of
+from heddle.corpus.place import CorpusPlace
 from heddle.corpus.records import ListedDocument
 from heddle.corpus.store import CorpusStore
 from heddle.server.mcp.arguments import AskArguments, ListArguments, SearchArguments
@@ -24,13 +24,13 @@ class CorpusTools:
     """What clients can do with a corpus: they read it, and change nothing.
 
     Args:
-        directory: the corpus's.
+        place: where the corpus is.
         servers: search and answer.
         workflow: answers questions; None = this corpus is only searched.
         tenant: searches find this tenant's documents and those without a tenant.
     """
 
-    directory: Path
+    place: CorpusPlace
     servers: ServersOnDemand
     workflow: Workflow | None
     tenant: str = ""
@@ -85,15 +85,15 @@ class CorpusTools:
 
     def _by_words(self, asked: SearchArguments) -> tuple[Passage, ...]:
         scope = SearchScope(self.tenant, where_of(asked.where or {}))
-        with CorpusStore.open(self.directory) as store:
+        with CorpusStore.open(self.place) as store:
             found = store.by_words(asked.query, asked.topk, scope).chunk_ids
             return store.passages(found.tolist())
 
     def _listed(self, contains: str) -> list[ListedDocument]:
-        with CorpusStore.open(self.directory) as store:
+        with CorpusStore.open(self.place) as store:
             return [
                 one
-                for one in store.listed()
+                for one in store.documents.listed()
                 if one.tenant in ("", self.tenant)
                 and any(contains in text.casefold() for text in (one.title, one.file, one.id))
             ]

@@ -93,7 +93,7 @@ class DocumentQuery:
             store: the corpus.
             tenant: whose documents are listed beside those of no tenant.
         """
-        found = store.listed_after(self.after, self.limit + 1, tenant, self.contains)
+        found = store.documents.listed_after(self.after, self.limit + 1, tenant, self.contains)
         shown = found[: self.limit]
         has_more = len(found) > len(shown)
         return {

@@ -4,7 +4,6 @@ The queue is on the disk: a server that starts goes on where the last one stoppe
 servers on one corpus only one works at it, and another takes over when that one ends.
 """
 
-import fcntl
 import logging
 import os
 import signal
@@ -26,7 +25,8 @@ from heddle.corpus.chunking import Chunking
 from heddle.corpus.document import Document
 from heddle.corpus.ingestion import Batch, document_batches
 from heddle.corpus.parsing.guarded_parser import GuardedParser
-from heddle.corpus.storage_errors import storage_errors
+from heddle.corpus.rows.connection import Claim
+from heddle.corpus.sqlite.storage_errors import storage_errors
 from heddle.corpus.store import CorpusStore
 from heddle.corpus.vector_stores.document_names import FILE_KEY, STORE_KEY, document_id
 from heddle.corpus.vector_stores.records import AttachedFile, FailureKind
@@ -34,7 +34,6 @@ from heddle.runtime.handle import Handle
 
 ATTEMPTS_MAX: Final = 3
 LOOK_S: Final = 5.0  # until the disk is asked again: another server may have put a file there
-LOCK_FILE: Final = "file-queue.lock"
 VALUE_BYTES: Final = 4  # of a vector
 
 log = logging.getLogger(__name__)
@@ -137,21 +136,21 @@ class FileIndexing:
                 os.kill(parser.pid, signal.SIGKILL)
 
     def _run(self) -> None:
-        lock: int | None = None
+        claim: Claim | None = None
         problem = ""
         while not self._is_stopping:
             has_worked = False
             try:
-                lock = _locked(self._store.directory) if lock is None else lock
-                has_worked = lock is not None and self._take_next()
+                claim = claim or self._store.file_queue.claim()
+                has_worked = claim is not None and self._take_next()
             except HeddleError as error:
                 if not self._is_stopping and str(error) != problem:
                     log.warning("files for vector stores wait: %s", error)
                 problem = str(error)
             if not has_worked:
                 self._rest()
-        if lock is not None:
-            os.close(lock)
+        if claim is not None:
+            claim.release()
 
     def _rest(self) -> None:
         with self._changed:
@@ -219,7 +218,7 @@ class FileIndexing:
         if content is None or not self._store.file_queue.waits(file):
             raise Cancelled("the file is gone")
         chunking = self._server.chunking()
-        self._store.set_chunking(chunking.stamp)
+        self._store.runs.set_chunking(chunking.stamp)
         with TemporaryDirectory(prefix="heddle-file-") as folder, GuardedParser() as parser:
             path = Path(folder) / file.name
             with storage_errors(path):
@@ -239,11 +238,13 @@ class FileIndexing:
                 self._parser = None
 
     def _put(self, file: AttachedFile, batch: Batch, chunking: Chunking, found: "_Found") -> None:
-        self._store.put_documents(batch, chunking=chunking.stamp, file=file)
+        self._store.documents.put_documents(batch, chunking=chunking.stamp, file=file)
         pending = [
             chunk
             for document, _ in batch
-            for chunk in self._store.pending_chunks_of(document.id, tenant=document.tenant)
+            for chunk in self._store.documents.pending_chunks_of(
+                document.id, tenant=document.tenant
+            )
         ]
         rows = (pending[at : at + BATCH_ROWS] for at in range(0, len(pending), BATCH_ROWS))
         embed_batches(self, map(tuple, rows), Priority.BULK)
@@ -282,20 +283,3 @@ def _documents(file: AttachedFile, parsed: Iterator[Document], found: _Found) ->
             metadata=tuple(sorted({*own, *given})),
         )
         found.documents += 1
-
-
-def _locked(directory: Path) -> int | None:
-    """Return a lock on the queue, which ends with this process; None = another one has it.
-
-    Raises:
-        StorageError: the directory can't be written to.
-    """
-    file = directory / LOCK_FILE
-    with storage_errors(file):
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor

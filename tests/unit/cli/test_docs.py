@@ -43,8 +43,8 @@ def test_added_listed_removed_and_synchronised(corpus: Path, files: Path, capsys
     assert main(["docs", str(corpus), "sync"]) == 0
     assert listed(corpus, capsys) == ["mill.txt", "wind.txt"]
     with CorpusStore.open(corpus) as store:
-        [mill, _] = store.listed()
-        assert store.roots == (str(files),)
+        [mill, _] = store.documents.listed()
+        assert store.runs.roots == (str(files),)
     assert main(["docs", str(corpus), "rm", mill.id, "nothing"]) == 1
     out, err = capsys.readouterr()
     assert "documents deleted: 1" in out

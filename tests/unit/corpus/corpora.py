@@ -31,11 +31,11 @@ def vectors_of(chunk_ids: Sequence[int]) -> NDArray[np.float32]:
 
 
 def put(store: CorpusStore, document_id: str, *texts: str) -> None:
-    store.put_document(document(document_id, " ".join(texts)), chunks(*texts))
+    store.documents.put_document(document(document_id, " ".join(texts)), chunks(*texts))
 
 
 def embed(store: CorpusStore, limit: int = 10_000) -> int:
-    ids = [chunk.chunk_id for chunk in store.pending_chunks(limit)]
+    ids = [chunk.chunk_id for chunk in store.documents.pending_chunks(limit)]
     return store.store_vectors(ids, vectors_of(ids))
 
 

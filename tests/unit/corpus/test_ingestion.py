@@ -86,7 +86,7 @@ def test_a_file_with_a_new_time_only_is_read_once(store, docs):
     report = ingest_documents(store, [docs])
     assert (report.files, report.files_unchanged) == (0, 1)
     assert plan([docs], store).touched == ()
-    assert store.source(str(docs / "a.txt")).mtime_ns == 1
+    assert store.runs.source(str(docs / "a.txt")).mtime_ns == 1
 
 
 def test_a_changed_file_of_the_same_size(store, docs):
@@ -135,7 +135,7 @@ def test_the_documents_of_lost_files_are_kept_until_they_are_pruned(store, docs)
     assert counts(report) == (0, 0, 0, 2)
     assert report.gone == ()
     assert texts_searchable(store) == ["text b"]
-    assert store.source_names() == (str(docs / "b.txt"),)
+    assert store.runs.source_names() == (str(docs / "b.txt"),)
 
 
 def test_a_lost_file_that_comes_back_is_not_embedded_again(store, docs):
@@ -302,7 +302,7 @@ def test_another_chunking_cuts_the_named_files_anew(store, docs):
     embed(store)
     assert texts_searchable(store) == ["five six", "seven eight", "one two three four"]
     assert counts(ingest_documents(store, [docs / "a.txt"])) == (0, 0, 0, 0)
-    assert store.chunking == Chunking().stamp
+    assert store.runs.chunking == Chunking().stamp
 
 
 def test_the_disk_fills_up_in_the_middle(store, docs):
@@ -345,10 +345,10 @@ with CorpusStore.open(Path(sys.argv[1]), create=True) as store:
 
 def test_a_killed_run_goes_on(store, docs):
     write_jsonl(docs / "a.jsonl", **{f"d{n}": f"text {n}" for n in range(200)})
-    arguments = [sys.executable, "-c", KILLED, str(store.directory), str(docs)]
+    arguments = [sys.executable, "-c", KILLED, str(store.place.work), str(docs)]
     assert subprocess.run(arguments, check=False).returncode == -9
     assert store.stats().documents == 70
-    assert store.source(str(docs / "a.jsonl")) is None
+    assert store.runs.source(str(docs / "a.jsonl")) is None
     embed(store)
     assert counts(ingest_documents(store, [docs])) == (130, 0, 70, 0)
     embed(store)
@@ -395,7 +395,7 @@ def test_pending_batches_while_vectors_arrive_late_and_documents_go(store, docs)
     seen: list[int] = []
     for batch in pending_batches(store, 3):
         seen.extend(chunk.chunk_id for chunk in batch)
-        store.delete_document(f"d{batch[-1].chunk_id - 1}")
+        store.documents.delete_document(f"d{batch[-1].chunk_id - 1}")
         if len(seen) == 6:
             embed(store, limit=2)
     assert seen == list(range(1, 11))

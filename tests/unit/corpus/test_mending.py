@@ -15,7 +15,7 @@ def change(store, statement, *values):
 
 
 def put_again(store, document_id, *texts):
-    return store.put_document(document(document_id, " ".join(texts)), chunks(*texts))
+    return store.documents.put_document(document(document_id, " ".join(texts)), chunks(*texts))
 
 
 def by_words(store, text):
@@ -41,8 +41,8 @@ def test_a_damaged_text_is_replaced_at_once_with_its_vector(filled, caplog):
     change(filled, "UPDATE chunks SET text = 'Olaf Vann' WHERE chunk_id = 1")
     assert filled.passages([1]) == ()
     assert put_again(filled, "a", "the head is Orla Venn", "another text") is PutOutcome.CHANGED
-    assert filled.pending_chunks(9) == ()
-    assert filled.damage.count == 0
+    assert filled.documents.pending_chunks(9) == ()
+    assert filled.health.damage.count == 0
     assert sorted(texts_searchable(filled)) == [
         "a sound text",
         "another text",
@@ -67,10 +67,10 @@ def test_a_damaged_vector_is_computed_again(filled, damage):
     assert put_again(filled, "a", "the head is Orla Venn", "another text") is PutOutcome.CHANGED
     # What is sound is found meanwhile, and an index can be built.
     assert sorted(texts_searchable(filled)) == ["a sound text", "another text"]
-    assert [chunk.text for chunk in filled.pending_chunks(9)] == ["the head is Orla Venn"]
+    assert [chunk.text for chunk in filled.documents.pending_chunks(9)] == ["the head is Orla Venn"]
     embed(filled)
     assert len(texts_searchable(filled)) == 3
-    assert filled.damaged_sources() == set()
+    assert filled.runs.damaged_sources() == set()
 
 
 def test_an_equal_chunk_elsewhere_keeps_its_place(store):
@@ -81,9 +81,9 @@ def test_an_equal_chunk_elsewhere_keeps_its_place(store):
     put_again(store, "a", "same", "more")
     embed(store)
     assert sorted(texts_searchable(store)) == ["more", "same"]
-    store.delete_document("a")
+    store.documents.delete_document("a")
     assert texts_searchable(store) == ["same"]
-    assert store.damaged_sources() == set()
+    assert store.runs.damaged_sources() == set()
 
 
 def test_nothing_becomes_a_twin_of_a_damaged_chunk(filled):
@@ -102,7 +102,7 @@ def test_a_damaged_document_that_waits_is_stored_anew(store):
 
 def test_a_damaged_document_can_be_deleted(filled):
     change(filled, "UPDATE chunks SET text = 'a much longer text of many other words'")
-    assert filled.delete_document("a")
+    assert filled.documents.delete_document("a")
     assert words_are_sound(filled)
     assert by_words(filled, "Orla") == []
 

@@ -16,7 +16,7 @@ from heddle.corpus.store import CorpusStore
 
 
 def ids_pending(store: CorpusStore) -> list[int]:
-    return [chunk.chunk_id for chunk in store.pending_chunks(100)]
+    return [chunk.chunk_id for chunk in store.documents.pending_chunks(100)]
 
 
 def test_a_new_corpus_is_empty(store):
@@ -110,7 +110,7 @@ def test_a_version_that_is_overtaken_was_never_there(store):
     put(store, "a", "newer")
     late = ids_pending(store)
     put(store, "a", "newest")
-    assert [chunk.text for chunk in store.pending_chunks(10)] == ["newest"]
+    assert [chunk.text for chunk in store.documents.pending_chunks(10)] == ["newest"]
     assert store.store_vectors(late, vectors_of(late)) == 1
     embed(store)
     assert texts_searchable(store) == ["newest"]
@@ -128,14 +128,14 @@ def test_content_that_is_back_to_the_live_version_needs_no_vectors(store):
 
 def test_outcomes_of_putting(store):
     one, two = document("a", "one"), document("a", "two")
-    assert store.put_document(one, chunks("one")) is PutOutcome.ADDED
-    assert store.put_document(one, chunks("one")) is PutOutcome.UNCHANGED
-    assert store.put_document(two, chunks("two")) is PutOutcome.CHANGED
+    assert store.documents.put_document(one, chunks("one")) is PutOutcome.ADDED
+    assert store.documents.put_document(one, chunks("one")) is PutOutcome.UNCHANGED
+    assert store.documents.put_document(two, chunks("two")) is PutOutcome.CHANGED
 
 
 def test_a_document_without_chunks_is_refused_and_its_batch_undone(store):
     with pytest.raises(InputError, match="'b' has no text"):
-        store.put_documents([(document("a"), chunks("one")), (document("b"), ())])
+        store.documents.put_documents([(document("a"), chunks("one")), (document("b"), ())])
     assert store.stats().documents == 0
 
 
@@ -150,19 +150,19 @@ def test_deleting(store):
     put(store, "b", "two")
     embed(store)
     put(store, "b", "new")
-    assert store.delete_document("b")
+    assert store.documents.delete_document("b")
     assert store.revision == 2
     assert texts_searchable(store) == ["one"]
     assert ids_pending(store) == []
     assert len(store.deleted(1)) == 1
-    assert not store.delete_document("b")
+    assert not store.documents.delete_document("b")
     assert store.revision == 2
 
 
 def test_deleting_what_was_never_searchable_changes_no_revision(store):
     put(store, "a", "one")
     late = ids_pending(store)
-    assert store.delete_document("a")
+    assert store.documents.delete_document("a")
     assert store.store_vectors(late, vectors_of(late)) == 0
     assert store.deleted(0).tolist() == []
 
@@ -179,7 +179,7 @@ def test_unknown_ids_and_retries_are_skipped(store):
 def test_chunk_ids_are_never_used_again(store):
     put(store, "a", "one")
     first = ids_pending(store)
-    store.delete_document("a")
+    store.documents.delete_document("a")
     put(store, "a", "one")
     assert not set(first) & set(ids_pending(store))
 
@@ -232,7 +232,7 @@ def test_writing_while_vectors_are_read(store):
     seen = []
     for batch in store.vectors(batch_rows=2):
         seen.extend(batch.chunk_ids.tolist())
-        store.delete_document("d5")
+        store.documents.delete_document("d5")
         put(store, f"late{len(seen)}", f"late text {len(seen)}")
         embed(store)
     assert seen == [1, 2, 3, 4, 5]
@@ -308,20 +308,20 @@ def test_another_embedder_is_refused_once_there_are_vectors(store):
 def test_pending_chunks_are_given_after_an_id(store):
     put(store, "a", "one", "two")
     put(store, "b", "three")
-    assert [chunk.text for chunk in store.pending_chunks(2)] == ["one", "two"]
-    assert [chunk.text for chunk in store.pending_chunks(9, after=1)] == ["two", "three"]
-    assert [chunk.text for chunk in store.pending_chunks(9, after=2)] == ["three"]
-    assert store.pending_chunks(9, after=3) == ()
+    assert [chunk.text for chunk in store.documents.pending_chunks(2)] == ["one", "two"]
+    assert [chunk.text for chunk in store.documents.pending_chunks(9, after=1)] == ["two", "three"]
+    assert [chunk.text for chunk in store.documents.pending_chunks(9, after=2)] == ["three"]
+    assert store.documents.pending_chunks(9, after=3) == ()
 
 
 def test_ids_are_unique_within_a_run(store):
-    scan = store.begin_scan()
-    store.put_documents([(document("a", source="x"), chunks("one"))], scan=scan)
+    scan = store.runs.begin_scan()
+    store.documents.put_documents([(document("a", source="x"), chunks("one"))], scan=scan)
     with pytest.raises(InputError, match="'a' is not unique: twice in this file"):
-        store.put_documents([(document("a", "two", "x"), chunks("two"))], scan=scan)
+        store.documents.put_documents([(document("a", "two", "x"), chunks("two"))], scan=scan)
     with pytest.raises(InputError, match="'a' is not unique: x;"):
-        store.put_documents([(document("a", "two", "y"), chunks("two"))], scan=scan)
-    assert store.begin_scan() > scan
+        store.documents.put_documents([(document("a", "two", "y"), chunks("two"))], scan=scan)
+    assert store.runs.begin_scan() > scan
 
 
 def test_two_threads_write_at_once(store):
@@ -354,7 +354,7 @@ def test_two_stores_on_one_directory(tmp_path: Path):
         put(writer, "a", "one")
         assert embed(lane) == 1
         assert texts_searchable(writer) == ["one"]
-        writer.delete_document("a")
+        writer.documents.delete_document("a")
         assert lane.deleted(1).tolist() == [1]
 
 
@@ -386,12 +386,12 @@ def test_a_derived_index_that_replays_equals_one_built_anew(tmp_path_factory, ac
                 put(store, name, *texts)
                 pending[name] = set(texts)
             elif action == "delete":
-                store.delete_document(name)
+                store.documents.delete_document(name)
                 expected.pop(name, None)
                 pending.pop(name, None)
             elif action == "embed":
                 embed(store, limit=number)
-                waiting = {chunk.text.split()[0] for chunk in store.pending_chunks(1000)}
+                waiting = {chunk.text.split()[0] for chunk in store.documents.pending_chunks(1000)}
                 for done in set(pending) - waiting:
                     expected[done] = pending.pop(done)
             else:
@@ -408,11 +408,11 @@ def test_a_derived_index_that_replays_equals_one_built_anew(tmp_path_factory, ac
 
 
 def test_it_is_known_with_how_many_neighbours_a_model_is_primed(store):
-    assert store.primed_with("reader") is None
+    assert store.chunk_kv.primed_with("reader") is None
     revision = store.revision
-    store.set_primed_with("reader", 10)
-    store.set_primed_with("reader", 7)
-    assert (store.primed_with("reader"), store.primed_with("other")) == (7, None)
+    store.chunk_kv.set_primed_with("reader", 10)
+    store.chunk_kv.set_primed_with("reader", 7)
+    assert (store.chunk_kv.primed_with("reader"), store.chunk_kv.primed_with("other")) == (7, None)
     assert store.revision == revision, "no search sees it"
 
 
@@ -421,18 +421,18 @@ def test_what_a_chunk_is_primed_with_can_be_read_chunk_by_chunk(store):
     put(store, "b", "four")
     embed(store)
     ids = [i for batch in store.vectors() for i in batch.chunk_ids.tolist()]
-    before = [store.passage_before(i) for i in ids]
+    before = [store.chunk_kv.passage_before(i) for i in ids]
     assert [None if p is None else p.text for p in before] == [None, "one", "two", None]
-    batch = store.vectors_of([ids[2], 99, ids[0]])
+    batch = store.chunk_kv.vectors_of([ids[2], 99, ids[0]])
     assert batch.chunk_ids.tolist() == [ids[2], ids[0]]
     np.testing.assert_array_equal(batch.vectors, vectors_of([ids[2], ids[0]]))
-    assert store.vectors_of([]).vectors.shape == (0, DIMS)
+    assert store.chunk_kv.vectors_of([]).vectors.shape == (0, DIMS)
 
 
 def test_what_an_owner_has_is_counted_as_far_as_it_is_searchable(store):
     put(store, "a", "one", "two")
-    assert store.count_owned("", "") == 0
+    assert store.chunk_kv.count_owned("", "") == 0
     embed(store)
     put(store, "a", "changed")
-    assert (store.count_owned("", ""), store.count_owned("x", "")) == (2, 0)
-    assert store.count_owned("", "letters") == 0
+    assert (store.chunk_kv.count_owned("", ""), store.chunk_kv.count_owned("x", "")) == (2, 0)
+    assert store.chunk_kv.count_owned("", "letters") == 0

@@ -1,15 +1,15 @@
 """Passages by their words."""
 
-import sqlite3
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from corpora import chunks, document, embed, put, vectors_of
 
+from heddle.core.errors import Cancelled
 from heddle.core.search_scope import SearchScope, metadata_of, where_of
-from heddle.corpus import word_search
-from heddle.corpus.word_search import WORDS_MAX, searched_words
+from heddle.corpus.rows.searched_words import WORDS_MAX, searched_words
+from heddle.corpus.sqlite import word_search
 
 
 def found(store, text, limit=10, scope=SearchScope()):  # noqa: B008 - a frozen value
@@ -41,14 +41,14 @@ def test_any_text_can_be_searched_for(harbour, text):
 
 
 def test_common_words_are_left_out_unless_there_are_no_others():
-    assert searched_words("Where is the cat, cat?") == ['"cat"']
-    assert searched_words("who is it") == ['"who"', '"is"', '"it"']
+    assert searched_words("Where is the cat, cat?") == ["cat"]
+    assert searched_words("who is it") == ["who", "is", "it"]
     assert len(searched_words(" ".join(f"w{n}" for n in range(99)))) == WORDS_MAX
 
 
 def test_only_what_is_live_and_in_scope(harbour):
     item = replace(document("d"), tenant="ann", metadata=metadata_of({"lang": "en"}))
-    harbour.put_document(item, chunks("A cat of Ann's"))
+    harbour.documents.put_document(item, chunks("A cat of Ann's"))
     put(harbour, "c", "A cat that waits")
     everybodys = found(harbour, "cat")
     assert len(everybodys) == 2
@@ -63,14 +63,14 @@ def test_only_what_is_live_and_in_scope(harbour):
     assert found(harbour, "cat", scope=SearchScope("ann", where_of({"lang": "en"}))) == [
         "A cat of Ann's"
     ]
-    harbour.delete_document("b")
-    harbour.delete_document("d", tenant="ann")
+    harbour.documents.delete_document("b")
+    harbour.documents.delete_document("d", tenant="ann")
     assert "A cat of Ann's" not in found(harbour, "cat", scope=ann)
 
 
 def test_a_cancelled_search_stops_and_the_next_one_works(harbour, monkeypatch):
     monkeypatch.setattr(word_search, "STEPS_BETWEEN_LOOKS", 1)
-    with pytest.raises(sqlite3.OperationalError, match="interrupt"):
+    with pytest.raises(Cancelled, match="no longer wanted"):
         harbour.by_words("cats", 10, SearchScope(), lambda: True)
     assert len(found(harbour, "cats")) == 2
 
@@ -89,7 +89,7 @@ def test_other_tenants_words_change_no_rank(store):
     alone = found(store, "rope quay")
     for number in range(40):
         item = replace(document(f"x{number}"), tenant="bob")
-        store.put_document(item, chunks(f"Rope and rope again, {number}"))
+        store.documents.put_document(item, chunks(f"Rope and rope again, {number}"))
     embed(store)
     assert found(store, "rope quay", scope=SearchScope("ann")) == alone
     assert alone[0] == "A rope hangs there"

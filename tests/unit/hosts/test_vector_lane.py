@@ -43,7 +43,7 @@ class Corpus:
         self.store.set_embedder(EmbedderStamp("lengths", 2, "float32"))
         for n in range(1, DOCUMENTS + 1):
             document = Document(f"d{n}", "title", "x" * n, "")
-            self.store.put_document(document, [TextChunk(0, "title", "x" * n)])
+            self.store.documents.put_document(document, [TextChunk(0, "title", "x" * n)])
         spec = EngineSpec("vector", FACTORY, VectorSettings(directory), 64, KINDS)
         self.lane = ProcessLane(LaneSpec("lane", (spec,)))
         self.lane.wait_ready()

@@ -1,7 +1,6 @@
 """GET /metrics on a server whose state a test makes up."""
 
 import asyncio
-from pathlib import Path
 
 import httpx
 import pytest
@@ -85,7 +84,7 @@ def whole_state() -> ServerState:
             5,
             {"cpu": EmbeddingLaneState(2, 0.007, 0.0003, 1.1, 1.5, 0.0, {"drift": 4})},
         ),
-        corpus=CorpusState(Path("town"), damaged_chunks=3, scrubbed_chunks=70),
+        corpus=CorpusState("town", damaged_chunks=3, scrubbed_chunks=70),
         corpus_revision=42,
         memory=MemoryState(64, 2.0, 2.5, 1.0, 128, 3.0, "start again"),
         repriming=ReprimingState(waiting=3, primed=5, failed=1, dropped=2, problem=""),

@@ -3,9 +3,9 @@
 import os
 import threading
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from heddle.corpus.place import CorpusPlace
 from heddle.engines.vector.engine import SearchEngine
 from heddle.engines.vector.files.index_bytes import MemoryLeft, check_memory
 from heddle.engines.vector.files.index_kind import SearchMode
@@ -25,7 +25,7 @@ NICENESS: Final = 10  # of the thread that builds another graph: searches come f
 def build_engine(
     name: str,
     epoch: int,
-    corpus: Path,
+    corpus: CorpusPlace,
     part: Part,
     *,
     topm: int,
@@ -53,7 +53,7 @@ def build_engine(
             check_memory(own_source, SearchMode.GRAPH, memory_left)
             return build_live(directory, own_source, lambda phase, done, count: None)
 
-    directory, source = part.directory(corpus), open_source(corpus, part)
+    directory, source = part.directory(corpus.work), open_source(corpus, part)
     live = read_live(directory, source)
     worker = NumbaWorker(live, slots)
     followed = FollowedGraph(live, worker, source, Rebuild(build_again, PerfClock()))
@@ -63,8 +63,8 @@ def build_engine(
     )
 
 
-def refresh_graph(directory: Path, on_phase: OnPhase) -> None:
-    """Build the graph of a corpus directory, where it isn't there or is outgrown.
+def refresh_graph(place: CorpusPlace, on_phase: OnPhase) -> None:
+    """Build this node's graph of a corpus, where it isn't there or is outgrown.
 
     Raises:
         HeddleError: the corpus can't be opened, or the disk refused (an old file stays valid).
@@ -72,5 +72,5 @@ def refresh_graph(directory: Path, on_phase: OnPhase) -> None:
     from heddle.corpus.store import CorpusStore
     from heddle.engines.vector.graph import corpus_graph
 
-    with CorpusStore.open(directory) as source:
-        corpus_graph.refresh_graph(directory, source, on_phase)
+    with CorpusStore.open(place) as source:
+        corpus_graph.refresh_graph(place.work, source, on_phase)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import InputError, StorageError
 from heddle.core.own_files import OWNER_ONLY
-from heddle.corpus.folder_lock import locked
+from heddle.corpus.sqlite.folder_lock import locked
 from heddle.engines.vector.files.durable_file import remove_abandoned, write_durably
 from heddle.engines.vector.graph.graph_header import (
     MAGIC,

@@ -16,7 +16,7 @@ import faiss
 
 from heddle.core.errors import InputError, StorageError
 from heddle.core.own_files import OWNER_ONLY
-from heddle.corpus.folder_lock import locked
+from heddle.corpus.sqlite.folder_lock import locked
 from heddle.engines.vector.corpus.source import VectorSource
 from heddle.engines.vector.files.durable_file import remove_abandoned, write_durably
 from heddle.engines.vector.files.index_kind import SearchMode

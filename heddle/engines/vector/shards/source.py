@@ -1,7 +1,6 @@
 """A part of a corpus as a vector source of its own."""
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import StorageError
 from heddle.core.search_scope import SearchScope
+from heddle.corpus.place import CorpusPlace
 from heddle.engines.vector.corpus.source import VectorBatch, VectorSource
 from heddle.engines.vector.shards.folders import HeldFolder
 from heddle.engines.vector.shards.part import WHOLE, Part
@@ -105,7 +105,7 @@ class ShardSource:
             self._folder = None
 
 
-def open_source(directory: Path, part: Part) -> VectorSource:
+def open_source(place: CorpusPlace, part: Part) -> VectorSource:
     """Open a corpus, or a part of it with its folder.
 
     Raises:
@@ -113,11 +113,11 @@ def open_source(directory: Path, part: Part) -> VectorSource:
     """
     from heddle.corpus.store import CorpusStore  # late: what only decides loads no database
 
-    source = CorpusStore.open(directory)
+    source = CorpusStore.open(place)
     if part == WHOLE:
         return source
     try:
-        return ShardSource(source, part, HeldFolder(part.directory(directory)))
+        return ShardSource(source, part, HeldFolder(part.directory(place.work)))
     except OSError as error:
         source.close()
-        raise StorageError(f"{part.directory(directory)}: the disk refused ({error})") from error
+        raise StorageError(f"{part.directory(place.work)}: the disk refused ({error})") from error

@@ -29,7 +29,7 @@ def test_by_default_chunks_are_of_middling_length(store):
 
 
 def test_what_was_asked_for_holds_until_something_else_is(store):
-    store.set_chunking(chunking_for(ENCODER, store, 128, 16).stamp)
+    store.runs.set_chunking(chunking_for(ENCODER, store, 128, 16).stamp)
     again = chunking_for(ENCODER, store)
     assert (again.size, again.overlap) == (128, 16)
     assert chunking_for(ENCODER, store, overlap=0).size == 128
@@ -38,7 +38,7 @@ def test_what_was_asked_for_holds_until_something_else_is(store):
 
 
 def test_the_settings_of_an_older_form_are_not_taken_over(store):
-    store.set_chunking("words_max=120 overlap_words=0 chars_max=2000")
+    store.runs.set_chunking("words_max=120 overlap_words=0 chars_max=2000")
     assert chunking_for(ENCODER, store).size == 200
 
 

@@ -155,7 +155,7 @@ def test_an_indexing_run_keeps_what_no_file_brought_and_files_take_their_documen
     lines.write_text('{"id": "dock", "text": "Ships again."}\n')
     report = ingest_documents(store, [files], prune=True)
     assert (report.changed, report.removed, report.failures) == (1, 0, ())
-    waiting = store.pending_chunks_of("dock")
+    waiting = store.documents.pending_chunks_of("dock")
     assert [chunk.text for chunk in waiting] == ["Ships again."]
     assert "Ferries." in texts_of(store)
 

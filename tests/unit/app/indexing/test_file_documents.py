@@ -31,7 +31,7 @@ def put(store: CorpusStore, name: str, content: bytes, tenant: str = "") -> dict
 
 
 def listed(store: CorpusStore) -> list[tuple[str, str, str]]:
-    return [(one.id, one.tenant, one.file) for one in store.listed()]
+    return [(one.id, one.tenant, one.file) for one in store.documents.listed()]
 
 
 def test_a_pdf_is_found_under_its_name_and_replaced(store: CorpusStore):

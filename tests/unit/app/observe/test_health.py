@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -109,9 +108,9 @@ def test_measured_recall_and_services_are_shown_as_plain_values() -> None:
 
 
 def test_damaged_chunks_are_said_with_the_corpus_and_what_to_do() -> None:
-    sound = replace(STATE, corpus=CorpusState(Path("town")))
+    sound = replace(STATE, corpus=CorpusState("town"))
     assert health_of(sound)["status"] == "ok"
-    health = health_of(replace(STATE, corpus=CorpusState(Path("town"), damaged_chunks=3)))
+    health = health_of(replace(STATE, corpus=CorpusState("town", damaged_chunks=3)))
     assert (health["status"], health["ready"]) == ("degraded", True)
     (note,) = health["notes"]["corpus"]
     assert "3 chunks of town are damaged" in note

@@ -30,7 +30,7 @@ class FakeServer:
 
     def __init__(self, store, model):
         self.store = store
-        self.config = ServerConfig(model, store.directory, optimizations=Optimizations.APPROX)
+        self.config = ServerConfig(model, store.place.work, optimizations=Optimizations.APPROX)
         self.asked = []  # chunk, whether with neighbours
         self.errors = []  # raised by the next requests, or by their answers
         self.may_answer = threading.Event()
@@ -60,10 +60,10 @@ def store(tmp_path):
         opened.set_embedder(EmbedderStamp("fake", 4, "float32"))
         text = "\n\n".join(f"Of {topic}: " + f"{topic} again. " * 60 for topic in ("a", "b", "c"))
         document = Document("d", "D", text, "", tenant="north")
-        opened.put_document(document, chunk_document(document, Chunking()))
-        ids = [chunk.chunk_id for chunk in opened.pending_chunks(9)]
+        opened.documents.put_document(document, chunk_document(document, Chunking()))
+        ids = [chunk.chunk_id for chunk in opened.documents.pending_chunks(9)]
         opened.store_vectors(ids, np.ones((len(ids), 4), np.float32) / 2)
-        opened.set_primed_with("model", NEIGHBOURS)
+        opened.chunk_kv.set_primed_with("model", NEIGHBOURS)
         yield opened
 
 
@@ -96,8 +96,8 @@ def ids_of(store):
 def touch(store):
     """Raise the corpus's revision and nothing else."""
     document = Document("x", "X", "Something.", "")
-    store.put_document(document, chunk_document(document, Chunking()))
-    ids = [chunk.chunk_id for chunk in store.pending_chunks(9)]
+    store.documents.put_document(document, chunk_document(document, Chunking()))
+    ids = [chunk.chunk_id for chunk in store.documents.pending_chunks(9)]
     store.store_vectors(ids, np.ones((1, 4), np.float32) / 2)
 
 
@@ -143,7 +143,7 @@ def test_a_corpus_that_was_never_primed_for_the_model_is_left_alone(server, stor
     one.met(ids_of(store))
     has_ended(one)
     assert server.asked == []
-    store.set_primed_with("other", 5)
+    store.chunk_kv.set_primed_with("other", 5)
     one.met(ids_of(store)[:1])
     has_ended(one, primed=1)
 
@@ -164,7 +164,7 @@ def test_a_chunk_is_tried_once_until_the_corpus_changes(server, store, running):
 
 def test_a_chunk_that_was_deleted_meanwhile_is_skipped(server, store, running):
     chunks = ids_of(store)
-    store.delete_document("d", tenant="north")
+    store.documents.delete_document("d", tenant="north")
     one = running()
     one.met(chunks)
     has_ended(one)

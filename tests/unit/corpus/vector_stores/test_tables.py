@@ -113,20 +113,20 @@ def test_a_file_that_any_server_has_deleted_gets_no_more_documents(
     """Its text has a vector already, so that it would be found at once."""
     store.set_embedder(EmbedderStamp("tiny", 1, "float32"))
     chunks = (TextChunk(0, "Known", "It is so."),)
-    store.put_document(Document("known.md", "Known", "It is so.", "", tenant="a"), chunks)
-    ids = [chunk.chunk_id for chunk in store.pending_chunks(9)]
+    store.documents.put_document(Document("known.md", "Known", "It is so.", "", tenant="a"), chunks)
+    ids = [chunk.chunk_id for chunk in store.documents.pending_chunks(9)]
     store.store_vectors(ids, np.ones((len(ids), 1), np.float32))
     store_id, file_id = made(store), sent(store)
     store.attached_files.attach("a", store_id, {file_id: {}}, now_s=NOW_S)
     begun = store.file_queue.begin()
     assert begun is not None
     late = Document(document_id(store_id, file_id, 0), "Known", "It is so.", "", tenant="a")
-    store.put_documents([(late, chunks)], file=begun)
+    store.documents.put_documents([(late, chunks)], file=begun)
     assert store.stats().documents == 2
     with CorpusStore.open(tmp_path) as other:
         assert other.uploads.delete("a", file_id)
     with pytest.raises(Cancelled, match=r"a\.md is no longer wanted"):
-        store.put_documents([(late, chunks)], file=begun)
+        store.documents.put_documents([(late, chunks)], file=begun)
     assert store.stats().documents == 1
 
 

@@ -48,8 +48,8 @@ def test_a_corpus_directory_is_served_filled_and_found_again(tools, tmp_path):
 
     store.set_embedder(EmbedderStamp("fake", tools.dims, "float32"))
     chunks = [TextChunk(i, "title", f"text {i}") for i in range(len(vectors))]
-    store.put_document(Document("d", "title", "text", "d.txt"), chunks)
-    chunk_ids = [chunk.chunk_id for chunk in store.pending_chunks(1000)]
+    store.documents.put_document(Document("d", "title", "text", "d.txt"), chunks)
+    chunk_ids = [chunk.chunk_id for chunk in store.documents.pending_chunks(1000)]
     engine.apply(tools.ingest(2, chunk_ids[:200], vectors[:200]))
     engine.apply(tools.ingest(3, chunk_ids[200:], vectors[200:]))
     ended = tools.terminals(tools.drain(engine))
@@ -82,8 +82,9 @@ def test_a_lane_takes_over_the_clusters_of_an_indexer(tools, tmp_path):
     store.set_embedder(EmbedderStamp("fake", tools.dims, "float32"))
     vectors = tools.clustered(300)
     chunks = [TextChunk(i, "title", f"text {i}") for i in range(len(vectors))]
-    store.put_document(Document("d", "title", "text", "d.txt"), chunks)
-    store.store_vectors([chunk.chunk_id for chunk in store.pending_chunks(1000)], vectors)
+    store.documents.put_document(Document("d", "title", "text", "d.txt"), chunks)
+    waiting = store.documents.pending_chunks(1000)
+    store.store_vectors([chunk.chunk_id for chunk in waiting], vectors)
     refresh_index(tmp_path)
 
     def lists_probed(task_id):
@@ -107,8 +108,8 @@ def test_a_lane_that_finds_a_long_tail_saves_it_beside_its_searches(tools, tmp_p
         store.set_embedder(EmbedderStamp("fake", tools.dims, "float32"))
         for name, mine in (("old", vectors[:300]), ("new", vectors[300:])):
             chunks = [TextChunk(i, "title", f"{name} {i}") for i in range(len(mine))]
-            store.put_document(Document(name, "title", "text", f"{name}.txt"), chunks)
-            ids = [chunk.chunk_id for chunk in store.pending_chunks(1000)]
+            store.documents.put_document(Document(name, "title", "text", f"{name}.txt"), chunks)
+            ids = [chunk.chunk_id for chunk in store.documents.pending_chunks(1000)]
             store.store_vectors(ids, mine)
             if name == "old":
                 refresh_index(tmp_path)
@@ -129,8 +130,10 @@ def test_partial_hits_come_with_a_probability_where_prompts_are_guessed(
     with CorpusStore.open(tmp_path, create=True) as store:
         store.set_embedder(EmbedderStamp("fake", tools.dims, "float32"))
         chunks = [TextChunk(i, "title", f"text {i}") for i in range(len(vectors))]
-        store.put_document(Document("d", "title", "text", "d.txt"), chunks)
-        store.store_vectors([chunk.chunk_id for chunk in store.pending_chunks(2000)], vectors)
+        store.documents.put_document(Document("d", "title", "text", "d.txt"), chunks)
+        store.store_vectors(
+            [chunk.chunk_id for chunk in store.documents.pending_chunks(2000)], vectors
+        )
     settings = VectorSettings(tmp_path, lists_per_step=1, speculates=speculates)
     engine = build_engine("vector", 1, settings)
     told = []

@@ -243,8 +243,8 @@ def write(directory):
         while True:
             names = [f"d{number + i}" for i in range(10)]
             items = [(Document(n, n, n, ""), [TextChunk(0, n, n)]) for n in names]
-            store.put_documents(items)
-            pending = store.pending_chunks(1000)
+            store.documents.put_documents(items)
+            pending = store.documents.pending_chunks(1000)
             vectors = np.array([vector(chunk.text) for chunk in pending])
             store.store_vectors([chunk.chunk_id for chunk in pending], vectors)
             number += len(names)

@@ -24,7 +24,9 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
             ("note-2", "Acme's own", "acme"),
             ("plan", "The PLAN", "zenith"),
         ):
-            store.put_document(Document(name, title, TEXT, "", tenant=tenant), chunks(TEXT))
+            store.documents.put_document(
+                Document(name, title, TEXT, "", tenant=tenant), chunks(TEXT)
+            )
         app = create_app(SimpleNamespace(store=store), {})
         with TestClient(app, base_url="http://localhost") as client:
             yield client

@@ -40,7 +40,7 @@ def test_a_file_is_put_in_for_a_tenant(store: CorpusStore):
         assert (body["chunks"], body["revision"]) == (1, store.revision)
         again = client.post(AT, files=NOTES, params={"tenant": "ann"})
         assert again.json()["outcomes"] == {"unchanged": 1}
-    assert [(one.id, one.tenant, one.file) for one in store.listed()] == [
+    assert [(one.id, one.tenant, one.file) for one in store.documents.listed()] == [
         ("notes.md", "ann", "notes.md")
     ]
 
@@ -63,7 +63,7 @@ def test_what_can_not_be_taken_is_refused_by_name(
     with client_of(store) as client:
         reply = client.post(AT, **sent)
     assert (reply.status_code, words in reply.text) == (status, True), reply.text
-    assert list(store.listed()) == []
+    assert list(store.documents.listed()) == []
 
 
 def test_a_server_without_changes_reads_no_body(store: CorpusStore):

@@ -98,7 +98,7 @@ def test_lines_of_a_file_belong_to_the_tenant_of_its_key(server: FakeServer, sto
         eventually(is_done(state))
     file = state()
     assert (file.state, file.attempts, file.bytes > 2 * 4 * DIMS) == (FileState.COMPLETED, 1, True)
-    owners = {(one.id, one.tenant, one.collection, one.file) for one in store.listed()}
+    owners = {(one.id, one.tenant, one.collection, one.file) for one in store.documents.listed()}
     place = f"{file.store_id}/{file.file_id}"
     assert owners == {(f"{place}/{number}", "a", file.store_id, "notes.jsonl") for number in (0, 1)}
     store.attached_files.attach("a", file.store_id, {file.file_id: {}}, now_s=NOW_S)

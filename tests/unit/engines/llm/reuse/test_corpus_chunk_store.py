@@ -22,7 +22,7 @@ def add(corpus, name, text="Some text."):
     """Store a document of one chunk; return the chunk's id."""
     document = Document(name, name, f"{text} {name}", f"/{name}")
     corpus.put_document(document, chunk_document(document, Chunking()))
-    [chunk] = corpus.pending_chunks(9)
+    [chunk] = corpus.documents.pending_chunks(9)
     corpus.store_vectors([chunk.chunk_id], np.ones((1, 2), np.float32))
     return chunk.chunk_id
 

@@ -27,8 +27,10 @@ def corpus(tools, tmp_path):
     with CorpusStore.open(tmp_path, create=True) as store:
         store.set_embedder(EmbedderStamp("fake", tools.dims, "float32"))
         chunks = [TextChunk(i, "title", f"text {i}") for i in range(COUNT)]
-        store.put_document(Document("d", "title", "text", "d.txt"), chunks)
-        store.store_vectors([chunk.chunk_id for chunk in store.pending_chunks(COUNT)], vectors)
+        store.documents.put_document(Document("d", "title", "text", "d.txt"), chunks)
+        store.store_vectors(
+            [chunk.chunk_id for chunk in store.documents.pending_chunks(COUNT)], vectors
+        )
     return tmp_path, vectors
 
 

@@ -1,20 +1,20 @@
 """Chunks' vectors as rows. Every function runs inside the caller's transaction or read."""
 
 import json
-import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import StorageError
 from heddle.core.passages import Passage, Place
-from heddle.corpus import twins
-from heddle.corpus.checks.checksums import chunk_checksum, is_sound, vector_checksum
-from heddle.corpus.checks.chunk_check import CHECKED
-from heddle.corpus.checks.damage import DamagedChunk
+from heddle.corpus.damage import DamagedChunk
 from heddle.corpus.document import DocumentKey
 from heddle.corpus.records import PendingChunk, VectorBatch
+from heddle.corpus.rows import twins
+from heddle.corpus.rows.checksums import chunk_checksum, is_sound, vector_checksum
+from heddle.corpus.rows.chunk_check import CHECKED
+from heddle.corpus.rows.connection import IDS, Connection, id_list
 
 # Whether no equal chunk with a smaller id waits for the vector too.
 _IS_FIRST = (
@@ -25,38 +25,37 @@ BLOB_DTYPE = np.dtype("<f4")  # float32, little endian on every machine
 
 
 def store(
-    connection: sqlite3.Connection, chunk_ids: Sequence[int], vectors: NDArray[np.float32]
+    connection: Connection, chunk_ids: Sequence[int], vectors: NDArray[np.float32]
 ) -> tuple[int, ...]:
     """Store the vectors of chunks that have none, and of equal ones; return their versions.
 
     Ids that are unknown, deleted or have a vector are skipped, so a retry is harmless.
     """
     rows = connection.execute(
-        "SELECT chunk_id, version FROM chunks"
-        " WHERE embedded = 0 AND chunk_id IN (SELECT value FROM json_each(?))",
-        (_json_list(chunk_ids),),
+        f"SELECT chunk_id, version FROM chunks WHERE embedded = 0 AND chunk_id IN {IDS}",
+        (id_list(chunk_ids),),
     )
     version_of = dict(rows.fetchall())
     row_of = {chunk_id: row for row, chunk_id in enumerate(chunk_ids) if chunk_id in version_of}
-    connection.executemany(
-        "INSERT INTO vectors (chunk_id, revision, vector, checksum) VALUES (?, 0, ?, ?)",
+    connection.insert_rows(
+        "vectors",
+        "chunk_id, revision, vector, checksum",
         (_vector_row(chunk_id, vectors[row]) for chunk_id, row in row_of.items()),
     )
     connection.execute(
-        "UPDATE chunks SET embedded = 1 WHERE chunk_id IN (SELECT value FROM json_each(?))",
-        (_json_list(row_of),),
+        f"UPDATE chunks SET embedded = 1 WHERE chunk_id IN {IDS}", (id_list(row_of),)
     )
-    twins_of = twins.copy_vectors_from(connection, _json_list(row_of))
+    twins_of = twins.copy_vectors_from(connection, id_list(row_of))
     return tuple(sorted({*version_of.values(), *twins_of}))
 
 
-def _vector_row(chunk_id: int, vector: NDArray[np.float32]) -> tuple[int, bytes, bytes]:
+def _vector_row(chunk_id: int, vector: NDArray[np.float32]) -> tuple[int, int, bytes, bytes]:
     blob = vector.astype(BLOB_DTYPE).tobytes()
-    return chunk_id, blob, vector_checksum(blob)
+    return chunk_id, 0, blob, vector_checksum(blob)
 
 
 def read_batch(
-    connection: sqlite3.Connection,
+    connection: Connection,
     after: tuple[int, int],
     upto_revision: int,
     rows: int,
@@ -85,16 +84,15 @@ def read_batch(
 
 
 def read_chunks(
-    connection: sqlite3.Connection, chunk_ids: Sequence[int], dims: int
+    connection: Connection, chunk_ids: Sequence[int], dims: int
 ) -> tuple[VectorBatch, list[int]]:
     """Return the vectors of those of these chunks that have one, in the order asked.
 
     Those that are damaged are left out; their chunks are named beside.
     """
     rows = connection.execute(
-        "SELECT chunk_id, vector, checksum FROM vectors"
-        " WHERE chunk_id IN (SELECT value FROM json_each(?))",
-        (_json_list(chunk_ids),),
+        f"SELECT chunk_id, vector, checksum FROM vectors WHERE chunk_id IN {IDS}",
+        (id_list(chunk_ids),),
     )
     blob_of, damaged = {}, []
     for chunk_id, vector, checksum in rows:
@@ -106,24 +104,24 @@ def read_chunks(
     return _batch(held, [blob_of[chunk_id] for chunk_id in held], dims), damaged
 
 
-def read_pending(connection: sqlite3.Connection, limit: int, after: int) -> list[PendingChunk]:
+def read_pending(connection: Connection, limit: int, after: int) -> list[PendingChunk]:
     """Return chunks without a vector and with an id above `after`, in the order of their ids.
 
     Of equal chunks only the first: the others get its vector.
     """
     # Versions ascend with chunk ids, so the partial index on (version, chunk_id) serves both.
     rows = connection.execute(
-        "SELECT chunk_id, title, text FROM chunks WHERE embedded = 0 AND chunk_id > ?1"
+        "SELECT chunk_id, title, text FROM chunks WHERE embedded = 0 AND chunk_id > ?"
         f" AND {_IS_FIRST}"
         " AND version >= coalesce("
-        "  (SELECT version FROM chunks WHERE chunk_id <= ?1 ORDER BY chunk_id DESC LIMIT 1), 0)"
-        " ORDER BY version, chunk_id LIMIT ?2",
-        (after, limit),
+        "  (SELECT version FROM chunks WHERE chunk_id <= ? ORDER BY chunk_id DESC LIMIT 1), 0)"
+        " ORDER BY version, chunk_id LIMIT ?",
+        (after, after, limit),
     )
     return [PendingChunk(*row) for row in rows]
 
 
-def read_pending_of(connection: sqlite3.Connection, key: DocumentKey) -> list[PendingChunk]:
+def read_pending_of(connection: Connection, key: DocumentKey) -> list[PendingChunk]:
     """Return the chunks without a vector of one document, in the order of their ids."""
     rows = connection.execute(
         "SELECT chunk_id, chunks.title, text FROM chunks JOIN documents USING (version)"
@@ -134,15 +132,15 @@ def read_pending_of(connection: sqlite3.Connection, key: DocumentKey) -> list[Pe
 
 
 def read_passages(
-    connection: sqlite3.Connection, chunk_ids: Sequence[int]
+    connection: Connection, chunk_ids: Sequence[int]
 ) -> tuple[list[Passage], list[DamagedChunk]]:
     """Return the live chunks among these ids, in the order asked, and those that are damaged."""
     rows = connection.execute(
         f"SELECT chunk_id, {CHECKED}, chunks.checksum, source, coalesce(nullif(file, ''), source),"
         " (SELECT count(*) FROM chunks AS twin WHERE twin.same_as = chunks.chunk_id)"
         " FROM chunks JOIN documents USING (version)"
-        " WHERE status = 'live' AND chunk_id IN (SELECT value FROM json_each(?))",
-        (_json_list(chunk_ids),),
+        f" WHERE status = 'live' AND chunk_id IN {IDS}",
+        (id_list(chunk_ids),),
     )
     found: dict[int, Passage] = {}
     damaged = []
@@ -177,7 +175,7 @@ def _passage(
     )
 
 
-def preceding(connection: sqlite3.Connection, chunk_id: int) -> list[int]:
+def preceding(connection: Connection, chunk_id: int) -> list[int]:
     """Return the chunk that precedes another in its document; none for the first."""
     row = connection.execute(
         "SELECT before.chunk_id FROM chunks JOIN chunks AS before USING (version)"
@@ -187,11 +185,10 @@ def preceding(connection: sqlite3.Connection, chunk_id: int) -> list[int]:
     return [] if row is None else [row[0]]
 
 
-def has_tombstone(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> bool:
+def has_tombstone(connection: Connection, chunk_ids: Sequence[int]) -> bool:
     """Whether one of these chunks has been live and is deleted."""
     found = connection.execute(
-        "SELECT 1 FROM tombstones WHERE chunk_id IN (SELECT value FROM json_each(?)) LIMIT 1",
-        (_json_list(chunk_ids),),
+        f"SELECT 1 FROM tombstones WHERE chunk_id IN {IDS} LIMIT 1", (id_list(chunk_ids),)
     )
     return found.fetchone() is not None
 
@@ -205,8 +202,3 @@ def _batch(chunk_ids: Sequence[int], blobs: Sequence[bytes], dims: int) -> Vecto
     # bytearray, not bytes: the array has to be writable for torch and faiss.
     flat = np.frombuffer(bytearray().join(blobs), dtype=BLOB_DTYPE).astype(np.float32, copy=False)
     return VectorBatch(np.array(chunk_ids, dtype=np.int64), flat.reshape(len(blobs), dims))
-
-
-def _json_list(values: Iterable[int]) -> str:
-    """Return ids as the one parameter of `IN (SELECT value FROM json_each(?))`."""
-    return json.dumps(list(values))

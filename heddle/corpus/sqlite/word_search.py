@@ -6,26 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from heddle.core.content_words import COMMON, WORD
 from heddle.core.search_scope import SearchScope
-from heddle.corpus import scope_query
-from heddle.corpus.scope_query import live_in_scope
+from heddle.corpus.rows import scope_query
+from heddle.corpus.rows.connection import Connection
+from heddle.corpus.rows.scope_query import live_in_scope
+from heddle.corpus.rows.searched_words import searched_words
 
-WORDS_MAX: Final = 32
 RARITY_MIN: Final = 1e-6  # of a word that more than half of the texts hold, as in FTS5
 LOOKUP: Final = "SELECT rowid AS hit, bm25(words) * ? AS score FROM words WHERE words MATCH ?"
 STEPS_BETWEEN_LOOKS: Final = 20_000  # of SQLite's machine
 
 
-def best_by_words(
-    connection: sqlite3.Connection, text: str, limit: int, scope: SearchScope
-) -> list[int]:
+def best_by_words(connection: Connection, text: str, limit: int, scope: SearchScope) -> list[int]:
     """Return the live chunks in a scope that share words with a text, by BM25, the best first.
 
     Words are compared by their English stems; of equal scores the smaller id comes first. How rare
     a word is counts among the texts that the scope's tenant may see.
     """
-    words = searched_words(text)
+    words = [f'"{word}"' for word in searched_words(text)]  # as FTS5 takes them
     if not words:
         return []
     if scope_query.has_others(connection, scope.tenant):
@@ -42,7 +40,7 @@ def best_by_words(
 
 
 def _by_own_statistics(
-    connection: sqlite3.Connection, words: Sequence[str], limit: int, scope: SearchScope
+    connection: Connection, words: Sequence[str], limit: int, scope: SearchScope
 ) -> list[int]:
     """Rank as if there were no documents of other tenants.
 
@@ -97,10 +95,3 @@ def stopped_when(
         yield
     finally:
         connection.set_progress_handler(None, 0)
-
-
-def searched_words(text: str) -> list[str]:
-    """Return the first words of a text that are not common, or all, quoted as FTS5 takes them."""
-    found = dict.fromkeys(word.lower() for word in WORD.findall(text))
-    rare = [word for word in found if word not in COMMON] or list(found)
-    return [f'"{word}"' for word in rare[:WORDS_MAX]]

@@ -1,17 +1,17 @@
 """Which stored chunks differ from what was written."""
 
-import sqlite3
 from typing import Final
 
-from heddle.corpus.checks.checksums import chunk_checksum, is_sound, vector_checksum
-from heddle.corpus.checks.damage import DamagedChunk
+from heddle.corpus.damage import DamagedChunk
+from heddle.corpus.rows.checksums import chunk_checksum, is_sound, vector_checksum
+from heddle.corpus.rows.connection import Connection
 
 # A chunk's fields in the order of its checksum.
 CHECKED: Final = "id, tenant, collection, position, chunks.title, text, start, stop, page, heading"
 
 
 def find_damaged(
-    connection: sqlite3.Connection, condition: str, values: tuple[object, ...] = ()
+    connection: Connection, condition: str, values: tuple[object, ...] = ()
 ) -> list[DamagedChunk]:
     """Return the damaged chunks among those that fulfil a condition, by ascending id.
 

@@ -8,8 +8,8 @@ from corpora import STAMP, embed, put, texts_searchable
 
 from heddle.core.errors import StorageError
 from heddle.core.search_scope import SearchScope
-from heddle.corpus.checks.damage import DamagedChunk, DamageLog
-from heddle.corpus.database import FILE_NAME
+from heddle.corpus.damage import DamagedChunk, DamageLog
+from heddle.corpus.sqlite.database import FILE_NAME
 from heddle.corpus.store import CorpusStore
 
 
@@ -41,7 +41,7 @@ def test_letters_changed_in_the_file_are_not_shown(tmp_path):
     connection.close()
     with CorpusStore.open(tmp_path) as store:
         assert store.passages([1]) == ()
-        assert store.damage.count == 1
+        assert store.health.damage.count == 1
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_log_names_each_damaged_chunk_once(filled, caplog):
     for _ in range(3):
         assert filled.passages([3]) == ()
     assert caplog.text.count("chunk 3 of the document 'b' is damaged") == 1
-    assert f"heddle doctor --index {filled.directory} --check" in caplog.text
+    assert f"heddle doctor --index {filled.place.work} --check" in caplog.text
 
 
 def test_no_more_chunks_are_remembered_than_fit(tmp_path, caplog):
@@ -93,8 +93,8 @@ def test_what_is_sound_or_gone_is_known_as_damaged_no_more(filled):
     change(filled, "UPDATE chunks SET position = 7 WHERE chunk_id IN (1, 3)")
     assert filled.passages([1, 3]) == ()
     change(filled, "UPDATE chunks SET position = 0 WHERE chunk_id = 3")
-    filled.delete_document("a")
-    assert filled.damage.count == 0
+    filled.documents.delete_document("a")
+    assert filled.health.damage.count == 0
     assert [passage.chunk_id for passage in filled.passages([1, 3])] == [3]
 
 
@@ -103,9 +103,9 @@ def test_a_damaged_vector_is_not_handed_out(filled):
     change(filled, "UPDATE vectors SET vector = ? WHERE chunk_id = 2", other)
     with pytest.raises(StorageError, match="vector of chunk 2 is damaged"):
         list(filled.vectors())
-    assert filled.vectors_of([1, 2]).chunk_ids.tolist() == [1]
+    assert filled.chunk_kv.vectors_of([1, 2]).chunk_ids.tolist() == [1]
     assert filled.by_words("text", 9, SearchScope()).chunk_ids.tolist() == [3]
-    assert [chunk.part for chunk in filled.damage.found()] == ["vector"]
+    assert [chunk.part for chunk in filled.health.damage.found()] == ["vector"]
 
 
 def test_a_copied_vector_has_its_checksum(filled):

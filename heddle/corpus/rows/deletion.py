@@ -1,13 +1,13 @@
 """Documents leave the corpus, and its revision says so. Runs in the caller's transaction."""
 
-import sqlite3
 from collections.abc import Iterable
 
-from heddle.corpus import document_table, meta_table
 from heddle.corpus.document import DocumentKey
+from heddle.corpus.rows import document_table, meta_table
+from heddle.corpus.rows.connection import Connection
 
 
-def delete_documents(connection: sqlite3.Connection, keys: Iterable[DocumentKey]) -> None:
+def delete_documents(connection: Connection, keys: Iterable[DocumentKey]) -> None:
     """Delete all versions of documents; where a search could find one, raise the revision.
 
     Args:

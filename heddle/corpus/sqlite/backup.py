@@ -13,11 +13,11 @@ from typing import Final
 
 from heddle.core.errors import InputError, StorageError
 from heddle.core.own_files import OWNER_ONLY
-from heddle.corpus import schema
 from heddle.corpus.checks.corpus_check import CorpusCheck, check_corpus
-from heddle.corpus.checks.damage import remedy
-from heddle.corpus.database import FILE_MODE, FILE_NAME, Database
-from heddle.corpus.storage_errors import storage_errors
+from heddle.corpus.damage import remedy
+from heddle.corpus.sqlite import schema
+from heddle.corpus.sqlite.database import FILE_MODE, FILE_NAME, Database
+from heddle.corpus.sqlite.storage_errors import storage_errors
 
 PART: Final = ".part"  # of a file that is being written
 SUFFIX: Final = ".sqlite"
@@ -116,13 +116,14 @@ def _copied(
 def _checked(part: Path, source: Path) -> CorpusCheck:
     copy = Database(part)
     try:
-        with copy.read() as connection:
-            check = check_corpus(connection)
+        check = check_corpus(copy)
     finally:
         copy.close()
     if not check.is_sound:
         first = check.problems[0] if check.problems else str(check.damaged[0])
-        raise StorageError(f"{source}: it is damaged and was not copied: {first}; {remedy(source)}")
+        raise StorageError(
+            f"{source}: it is damaged and was not copied: {first}; {remedy(str(source))}"
+        )
     return check
 
 

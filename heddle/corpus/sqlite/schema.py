@@ -12,7 +12,7 @@ import sqlite3
 from pathlib import Path
 
 from heddle.core.errors import ConfigError, InputError, StorageError
-from heddle.corpus.twins import fill_digests
+from heddle.corpus.rows.twins import chunk_digest
 
 log = logging.getLogger(__name__)
 
@@ -248,13 +248,22 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
         for version in range(before, VERSION):
             for statement in _UPGRADES[version]:
                 connection.execute(statement)
-        fill_digests(connection)
+        _fill_digests(connection)
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _fill_digests(connection: sqlite3.Connection) -> None:
+    """Compute the digests of chunks that an older Heddle stored."""
+    connection.create_function("chunk_digest", 4, chunk_digest, deterministic=True)
+    connection.execute(
+        "UPDATE chunks SET digest = (SELECT chunk_digest(tenant, collection, chunks.title, text)"
+        " FROM documents WHERE documents.version = chunks.version) WHERE digest IS NULL"
+    )
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

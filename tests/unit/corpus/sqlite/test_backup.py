@@ -7,8 +7,8 @@ import pytest
 from corpora import embed, put, texts_searchable
 
 from heddle.core.errors import InputError, StorageError
-from heddle.corpus.backup import back_up, restore
-from heddle.corpus.database import FILE_NAME
+from heddle.corpus.sqlite.backup import back_up, restore
+from heddle.corpus.sqlite.database import FILE_NAME
 from heddle.corpus.store import CorpusStore
 
 
@@ -26,7 +26,7 @@ def change(store, statement):
 
 @pytest.mark.parametrize("name", ["copy.sqlite", "copy"])
 def test_a_backup_comes_back_as_it_was(filled, tmp_path, name):
-    assert back_up(filled.directory, tmp_path / name).chunks == 2
+    assert back_up(filled.place.work, tmp_path / name).chunks == 2
     put(filled, "b", "what comes later")
     embed(filled)
     assert restore(tmp_path / name, tmp_path / "again").is_sound
@@ -37,15 +37,15 @@ def test_a_backup_comes_back_as_it_was(filled, tmp_path, name):
 
 
 def test_only_its_owner_can_read_it(filled, tmp_path):
-    back_up(filled.directory, tmp_path / "copy.sqlite")
+    back_up(filled.place.work, tmp_path / "copy.sqlite")
     assert stat.S_IMODE((tmp_path / "copy.sqlite").stat().st_mode) == 0o600
 
 
 def test_nothing_is_overwritten_unasked(filled, tmp_path):
     copy, other = tmp_path / "copy.sqlite", tmp_path / "other"
-    back_up(filled.directory, copy)
+    back_up(filled.place.work, copy)
     with pytest.raises(InputError, match="is there already"):
-        back_up(filled.directory, copy)
+        back_up(filled.place.work, copy)
     restore(copy, other)
     with CorpusStore.open(other) as store:
         put(store, "b", "newer")
@@ -60,22 +60,22 @@ def test_nothing_is_overwritten_unasked(filled, tmp_path):
 
 
 def test_a_corpus_in_use_is_not_replaced(filled, tmp_path):
-    back_up(filled.directory, tmp_path / "copy.sqlite")
+    back_up(filled.place.work, tmp_path / "copy.sqlite")
     with pytest.raises(InputError, match="another process uses it"):
-        restore(tmp_path / "copy.sqlite", filled.directory, replaces=True)
+        restore(tmp_path / "copy.sqlite", filled.place.work, replaces=True)
     assert len(texts_searchable(filled)) == 2
 
 
 def test_a_damaged_corpus_is_not_copied(filled, tmp_path):
     change(filled, "UPDATE chunks SET text = 'other' WHERE chunk_id = 1")
     with pytest.raises(StorageError, match=r"not copied.*chunk 1 of the document 'a'"):
-        back_up(filled.directory, tmp_path / "copies" / "copy.sqlite")
+        back_up(filled.place.work, tmp_path / "copies" / "copy.sqlite")
     assert list((tmp_path / "copies").iterdir()) == []
 
 
 def test_a_damaged_backup_leaves_what_is_there(filled, tmp_path):
     copy, other = tmp_path / "copy.sqlite", tmp_path / "other"
-    back_up(filled.directory, copy)
+    back_up(filled.place.work, copy)
     restore(copy, other)
     with sqlite3.connect(copy) as connection:
         connection.execute("UPDATE chunks SET text = 'other' WHERE chunk_id = 1")
@@ -88,7 +88,7 @@ def test_a_damaged_backup_leaves_what_is_there(filled, tmp_path):
 
 def test_a_damaged_corpus_is_replaced(filled, tmp_path):
     copy, other = tmp_path / "copy.sqlite", tmp_path / "other"
-    back_up(filled.directory, copy)
+    back_up(filled.place.work, copy)
     other.mkdir()
     (other / FILE_NAME).write_bytes(b"no database at all" * 1000)
     restore(copy, other, replaces=True)

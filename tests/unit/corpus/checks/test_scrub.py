@@ -84,9 +84,9 @@ def test_damage_is_found_and_forgotten_once_it_is_mended(store):
         connection.execute("UPDATE chunks SET text = 'other' WHERE chunk_id = 3")
         connection.execute("UPDATE vectors SET vector = zeroblob(16) WHERE chunk_id = 1")
     run(scrub, 0.0, FIRST_S + 2 * KNOWN_S)
-    found = [(chunk.chunk_id, chunk.part) for chunk in store.damage.found()]
+    found = [(chunk.chunk_id, chunk.part) for chunk in store.health.damage.found()]
     assert found == [(1, "vector"), (3, "text")]
     with store._database.write() as connection:  # as another process mends it
         connection.execute("UPDATE chunks SET text = 'three' WHERE chunk_id = 3")
     scrub.step(FIRST_S + 3 * KNOWN_S)
-    assert [chunk.chunk_id for chunk in store.damage.found()] == [1]
+    assert [chunk.chunk_id for chunk in store.health.damage.found()] == [1]

@@ -13,9 +13,9 @@ import pytest
 from corpora import DIMS, STAMP, chunks, document, embed, put, texts_searchable
 
 from heddle.core.errors import ConfigError, DiskFull, InputError, StorageError
-from heddle.corpus import database, schema
-from heddle.corpus.database import FILE_NAME
-from heddle.corpus.storage_errors import storage_errors
+from heddle.corpus.sqlite import database, schema
+from heddle.corpus.sqlite.database import FILE_NAME
+from heddle.corpus.sqlite.storage_errors import storage_errors
 from heddle.corpus.store import CorpusStore
 
 
@@ -32,11 +32,11 @@ def test_a_full_disk_loses_nothing_and_the_next_run_goes_on(store):
     limit_pages(store, 4)
     big = document("b", "x")
     with pytest.raises(DiskFull, match=r"corpus\.sqlite: the disk is full.*resumes"):
-        store.put_document(big, chunks(*(f"{n}" + "y" * 1500 for n in range(200))))
+        store.documents.put_document(big, chunks(*(f"{n}" + "y" * 1500 for n in range(200))))
     assert store.stats().documents == 1
     assert texts_searchable(store) == ["one"]
     limit_pages(store, 10_000)
-    store.put_document(big, chunks(*(f"{n}" + "y" * 1500 for n in range(200))))
+    store.documents.put_document(big, chunks(*(f"{n}" + "y" * 1500 for n in range(200))))
     embed(store)
     assert store.vector_count == 201
 
@@ -94,7 +94,7 @@ def read_only(store, monkeypatch):
     put(store, "a", "one")
     embed(store)
     monkeypatch.setattr(database, "is_writable", lambda directory: False)
-    return store.directory
+    return store.place.work
 
 
 def test_a_corpus_that_can_only_be_read_is_read(store, read_only):
@@ -154,7 +154,7 @@ def test_a_newer_corpus_is_refused(store, tmp_path):
     with store._database.read() as connection:
         connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     with pytest.raises(ConfigError, match="written by a newer Heddle"):
-        CorpusStore.open(store.directory, create=True)
+        CorpusStore.open(store.place.work, create=True)
 
 
 def test_a_damaged_file(tmp_path):
@@ -184,7 +184,7 @@ WRITER = f"""
 import sys
 from pathlib import Path
 import numpy as np
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from corpora import STAMP, chunks, document, embed
 from heddle.corpus.store import CorpusStore
 
@@ -193,7 +193,7 @@ store.set_embedder(STAMP)
 number = store.stats().documents
 while True:
     texts = [f"d{{number}} part {{part}}" for part in range(1 + number % 4)]
-    store.put_document(document(f"d{{number}}", " ".join(texts)), chunks(*texts))
+    store.documents.put_document(document(f"d{{number}}", " ".join(texts)), chunks(*texts))
     if number % 3 == 2:
         embed(store, limit=5)
     number += 1

@@ -7,12 +7,12 @@ The metadata of the two documents must be the same, so that every filter passes 
 When the chunk that is found goes, its first twin takes its place with a copy of the vector.
 """
 
-import sqlite3
 from collections.abc import Iterable
 from hashlib import sha256
 
-from heddle.corpus.checks.checksums import is_sound, vector_checksum
-from heddle.corpus.checks.chunk_check import find_damaged
+from heddle.corpus.rows.checksums import is_sound, vector_checksum
+from heddle.corpus.rows.chunk_check import find_damaged
+from heddle.corpus.rows.connection import IDS, Connection
 
 DIGEST_BYTES = 16
 
@@ -27,7 +27,7 @@ def chunk_digest(tenant: str, collection: str, title: str, text: str) -> bytes:
     return digest.digest()[:DIGEST_BYTES]
 
 
-def copy_vectors_to(connection: sqlite3.Connection, version: int) -> None:
+def copy_vectors_to(connection: Connection, version: int) -> None:
     """Give the chunks of a version the vectors of equal chunks that have one."""
     rows = connection.execute(
         "SELECT mine.chunk_id, vectors.chunk_id FROM chunks AS mine"
@@ -42,7 +42,7 @@ def copy_vectors_to(connection: sqlite3.Connection, version: int) -> None:
     _copy_vectors(connection, giver_of.items(), revision=0)
 
 
-def copy_vectors_from(connection: sqlite3.Connection, chunk_ids: str) -> tuple[int, ...]:
+def copy_vectors_from(connection: Connection, chunk_ids: str) -> tuple[int, ...]:
     """Copy new vectors to equal chunks that have none; return the versions of these.
 
     Args:
@@ -52,7 +52,7 @@ def copy_vectors_from(connection: sqlite3.Connection, chunk_ids: str) -> tuple[i
     rows = connection.execute(
         "SELECT other.chunk_id, min(mine.chunk_id), other.version FROM chunks AS mine"
         " JOIN chunks AS other USING (digest)"
-        " WHERE mine.chunk_id IN (SELECT value FROM json_each(?)) AND other.embedded = 0"
+        f" WHERE mine.chunk_id IN {IDS} AND other.embedded = 0"
         " GROUP BY other.chunk_id",
         (chunk_ids,),
     ).fetchall()
@@ -60,7 +60,7 @@ def copy_vectors_from(connection: sqlite3.Connection, chunk_ids: str) -> tuple[i
     return tuple(sorted({row[2] for row in rows}))
 
 
-def merge(connection: sqlite3.Connection, version: int) -> None:
+def merge(connection: Connection, version: int) -> None:
     """Make the chunks of a version twins of equal chunks that a search finds, or of each other."""
     rows = connection.execute(
         "SELECT chunk_id, digest FROM chunks WHERE version = ? AND digest IS NOT NULL"
@@ -78,18 +78,18 @@ def merge(connection: sqlite3.Connection, version: int) -> None:
     connection.executemany("DELETE FROM vectors WHERE chunk_id = ?", ((twin,) for _, twin in twins))
 
 
-def hand_over(connection: sqlite3.Connection, version: int, revision: int) -> None:
+def hand_over(connection: Connection, version: int, revision: int) -> None:
     """Let the first twin elsewhere take the place of each chunk of a version that has twins."""
     heirs = connection.execute(
-        "SELECT min(chunk_id), same_as FROM chunks WHERE version <> ?1"
-        " AND same_as IN (SELECT chunk_id FROM chunks WHERE version = ?1) GROUP BY same_as",
-        (version,),
+        "SELECT min(chunk_id), same_as FROM chunks WHERE version <> ?"
+        " AND same_as IN (SELECT chunk_id FROM chunks WHERE version = ?) GROUP BY same_as",
+        (version, version),
     ).fetchall()
     givers = ((heir, _sound_giver(connection, found)) for heir, found in heirs)
     _copy_vectors(connection, givers, revision)
     # The heir is a twin of its own for a moment, so that its version's other rows stay as they are.
     connection.executemany(
-        "UPDATE chunks SET same_as = ?1 WHERE same_as = ?2 AND version <> ?3",
+        "UPDATE chunks SET same_as = ? WHERE same_as = ? AND version <> ?",
         ((heir, before, version) for heir, before in heirs),
     )
     connection.executemany(
@@ -97,13 +97,13 @@ def hand_over(connection: sqlite3.Connection, version: int, revision: int) -> No
     )
 
 
-def separate(connection: sqlite3.Connection, version: int, revision: int) -> None:
+def separate(connection: Connection, version: int, revision: int) -> None:
     """Let a live version have no twins elsewhere and be none: its metadata is about to change."""
     hand_over(connection, version, revision)
     twins = connection.execute(
-        "SELECT chunk_id, same_as FROM chunks WHERE version = ?1 AND same_as IS NOT NULL"
-        " AND same_as NOT IN (SELECT chunk_id FROM chunks WHERE version = ?1)",
-        (version,),
+        "SELECT chunk_id, same_as FROM chunks WHERE version = ? AND same_as IS NOT NULL"
+        " AND same_as NOT IN (SELECT chunk_id FROM chunks WHERE version = ?)",
+        (version, version),
     ).fetchall()
     _copy_vectors(connection, twins, revision)
     connection.executemany(
@@ -111,16 +111,7 @@ def separate(connection: sqlite3.Connection, version: int, revision: int) -> Non
     )
 
 
-def fill_digests(connection: sqlite3.Connection) -> None:
-    """Compute the digests of chunks that an older Heddle stored."""
-    connection.create_function("chunk_digest", 4, chunk_digest, deterministic=True)
-    connection.execute(
-        "UPDATE chunks SET digest = (SELECT chunk_digest(tenant, collection, chunks.title, text)"
-        " FROM documents WHERE documents.version = chunks.version) WHERE digest IS NULL"
-    )
-
-
-def _found_elsewhere(connection: sqlite3.Connection, digest: bytes, version: int) -> int | None:
+def _found_elsewhere(connection: Connection, digest: bytes, version: int) -> int | None:
     """Return the equal chunk of another live document that a search finds, metadata being equal."""
     rows = connection.execute(
         "SELECT chunk_id, version FROM chunks JOIN documents USING (version) WHERE digest = ?"
@@ -134,13 +125,13 @@ def _found_elsewhere(connection: sqlite3.Connection, digest: bytes, version: int
     )
 
 
-def _metadata(connection: sqlite3.Connection, version: int) -> list[tuple[str, str]]:
+def _metadata(connection: Connection, version: int) -> list[tuple[str, str]]:
     return connection.execute(
         "SELECT key, value FROM attributes WHERE version = ? ORDER BY key, value", (version,)
     ).fetchall()
 
 
-def _sound_giver(connection: sqlite3.Connection, chunk_id: int) -> int:
+def _sound_giver(connection: Connection, chunk_id: int) -> int:
     """Return a chunk, or an equal one with a vector where its own is damaged or gone."""
     if _has_sound_vector(connection, chunk_id):
         return chunk_id
@@ -153,21 +144,20 @@ def _sound_giver(connection: sqlite3.Connection, chunk_id: int) -> int:
     return next((row[0] for row in rows if _has_sound_vector(connection, row[0])), chunk_id)
 
 
-def _has_sound_vector(connection: sqlite3.Connection, chunk_id: int) -> bool:
+def _has_sound_vector(connection: Connection, chunk_id: int) -> bool:
     row = connection.execute(
         "SELECT vector, checksum FROM vectors WHERE chunk_id = ?", (chunk_id,)
     ).fetchone()
     return row is not None and is_sound(row[1], vector_checksum(row[0]))
 
 
-def _copy_vectors(
-    connection: sqlite3.Connection, pairs: Iterable[tuple[int, int]], revision: int
-) -> None:
+def _copy_vectors(connection: Connection, pairs: Iterable[tuple[int, int]], revision: int) -> None:
     """Copy vectors; each pair is who gets one and whose it is."""
     rows = list(pairs)
     connection.executemany(
         "INSERT INTO vectors (chunk_id, revision, vector, checksum)"
-        " SELECT ?, ?, vector, checksum FROM vectors WHERE chunk_id = ?",
+        " SELECT CAST(? AS BIGINT), CAST(? AS BIGINT), vector, checksum FROM vectors"
+        " WHERE chunk_id = ?",
         ((taker, revision, giver) for taker, giver in rows),
     )
     connection.executemany(

@@ -1,12 +1,12 @@
 """A scope as SQL: which live documents, and which of their chunks."""
 
-import sqlite3
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.search_scope import SearchScope
+from heddle.corpus.rows.connection import Connection
 
 # The same condition twice: as a set to begin with, and as a question to one document.
 _AMONG: Final = "version IN (SELECT version FROM attributes WHERE key = ? AND value IN ({marks}))"
@@ -16,7 +16,7 @@ _HAS: Final = (
 )
 
 
-def chunk_ids(connection: sqlite3.Connection, scope: SearchScope) -> NDArray[np.int64] | None:
+def chunk_ids(connection: Connection, scope: SearchScope) -> NDArray[np.int64] | None:
     """Return the live chunks in a scope, [n] int64, ascending; None = every live chunk is."""
     if not is_limited(connection, scope):
         return None
@@ -29,14 +29,14 @@ def chunk_ids(connection: sqlite3.Connection, scope: SearchScope) -> NDArray[np.
     return np.fromiter((row[0] for row in rows), np.int64)
 
 
-def has_any(connection: sqlite3.Connection, scope: SearchScope) -> bool:
+def has_any(connection: Connection, scope: SearchScope) -> bool:
     """Whether a live document is in a scope."""
     condition, values = _conditions(scope, _AMONG)
     row = connection.execute(f"SELECT 1 FROM documents WHERE {condition} LIMIT 1", values)
     return row.fetchone() is not None
 
 
-def is_limited(connection: sqlite3.Connection, scope: SearchScope) -> bool:
+def is_limited(connection: Connection, scope: SearchScope) -> bool:
     """Whether there may be live chunks outside a scope."""
     return bool(scope.where) or has_others(connection, scope.tenant)
 
@@ -54,12 +54,12 @@ def _conditions(scope: SearchScope, for_each_key: str) -> tuple[str, list[str]]:
     return " AND ".join(conditions), values
 
 
-def has_others(connection: sqlite3.Connection, tenant: str) -> bool:
+def has_others(connection: Connection, tenant: str) -> bool:
     """Whether there are documents that this tenant may not see."""
     # Two ranges of the index on tenants: each ends at its first row.
     row = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM documents WHERE tenant > '' AND tenant < ?1)"
-        " OR EXISTS (SELECT 1 FROM documents WHERE tenant > ?1)",
-        (tenant,),
+        "SELECT EXISTS (SELECT 1 FROM documents WHERE tenant > '' AND tenant < ?)"
+        " OR EXISTS (SELECT 1 FROM documents WHERE tenant > ?)",
+        (tenant, tenant),
     ).fetchone()
     return bool(row[0])

@@ -4,7 +4,6 @@ import logging
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from heddle.core.errors import StorageError
@@ -34,12 +33,12 @@ class DamageLog:
     """The damaged chunks that reads have met, each logged once. Thread-safe.
 
     Args:
-        directory: the corpus's.
+        corpus: what people call it.
         chunks_max: chunks that are remembered; of others the log says only that there are some.
     """
 
-    def __init__(self, directory: Path, chunks_max: int = CHUNKS_MAX) -> None:
-        self._directory = directory
+    def __init__(self, corpus: str, chunks_max: int = CHUNKS_MAX) -> None:
+        self._corpus = corpus
         self._chunks_max = chunks_max
         self._lock = threading.Lock()
         self._found: dict[int, DamagedChunk] = {}
@@ -58,9 +57,9 @@ class DamageLog:
             if not self._is_full:
                 self._found[chunk.chunk_id] = chunk
         if self._is_full:
-            log.error("%s: more than %d chunks are damaged", self._directory, self._chunks_max)
+            log.error("%s: more than %d chunks are damaged", self._corpus, self._chunks_max)
         else:
-            log.error("%s: %s; %s", self._directory, chunk, remedy(self._directory))
+            log.error("%s: %s; %s", self._corpus, chunk, remedy(self._corpus))
 
     def settle(self, chunk_ids: Iterable[int]) -> None:
         """Forget chunks that are sound again or gone."""
@@ -86,18 +85,18 @@ class DamageLog:
         return sum(chunk.tenant in ("", tenant) for chunk in known)
 
 
-def damage_error(directory: Path, chunk_ids: Sequence[int]) -> StorageError:
+def damage_error(corpus: str, chunk_ids: Sequence[int]) -> StorageError:
     """Return the error for vectors that differ from their checksums."""
     shown = ", ".join(map(str, chunk_ids[:5]))
     return StorageError(
-        f"{directory}: the stored vector of chunk {shown} is damaged: it differs from its checksum;"
-        f" {remedy(directory)}"
+        f"{corpus}: the stored vector of chunk {shown} is damaged: it differs from its checksum;"
+        f" {remedy(corpus)}"
     )
 
 
-def remedy(directory: Path) -> str:
+def remedy(corpus: str) -> str:
     """Return what to do about damage."""
     return (
-        f"`heddle doctor --index {directory} --check` names the documents: index them again, or"
+        f"`heddle doctor --index {corpus} --check` names the documents: index them again, or"
         " restore a backup"
     )

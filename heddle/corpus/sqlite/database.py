@@ -1,17 +1,20 @@
-"""A corpus's SQLite file: connections, transactions, errors. (docs/architecture.md#what-lasts)"""
+"""A corpus in a directory: its SQLite file. (docs/architecture.md#what-lasts)"""
 
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Final
 
-from heddle.core.errors import InputError, InternalError, StorageError
+from heddle.core.errors import Cancelled, InputError, InternalError, StorageError
 from heddle.core.own_files import OWNER_ONLY
-from heddle.corpus import schema
-from heddle.corpus.folder_lock import locked
-from heddle.corpus.storage_errors import storage_errors
+from heddle.core.search_scope import SearchScope
+from heddle.corpus.place import CorpusPlace
+from heddle.corpus.sqlite import schema, word_search
+from heddle.corpus.sqlite.folder_lock import FileClaim, locked
+from heddle.corpus.sqlite.storage_errors import storage_errors
 
 FILE_NAME = "corpus.sqlite"
 FILE_MODE = 0o600
@@ -20,6 +23,45 @@ NO_LOG = ("SQLITE_CANTOPEN", "SQLITE_READONLY")
 BUSY_TIMEOUT_S = 30.0
 CACHE_KIB = 16 * 1024
 WAL_BYTES_MAX = 64 * 2**20
+PROBLEMS_MAX: Final = 20  # SQLite's own that are named
+
+
+def open_database(place: CorpusPlace, *, create: bool) -> "Database":
+    """Open the file of a corpus directory; with `create`, make what is missing.
+
+    Raises:
+        InputError: there is no corpus and `create` is False, or the path is a file.
+        ConfigError: a newer Heddle wrote it.
+        StorageError: the disk refuses, or the file is damaged or not ours.
+    """
+    return Database.open(Path(place.url), create=create)
+
+
+def has_corpus(place: CorpusPlace) -> bool:
+    """Whether a corpus has been made in a directory."""
+    return (Path(place.url) / FILE_NAME).exists()
+
+
+def remove_corpus(place: CorpusPlace) -> None:
+    """Delete a closed corpus's files; what else is in the directory stays."""
+    for suffix in ("", "-wal", "-shm"):
+        (Path(place.url) / f"{FILE_NAME}{suffix}").unlink(missing_ok=True)
+
+
+class SqliteConnection(sqlite3.Connection):
+    """SQLite's connection with what it does in its own way. (heddle.corpus.rows.connection)"""
+
+    def insert_rows(self, table: str, columns: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Insert many rows, one statement for all."""
+        marks = ", ".join("?" * len(columns.split(",")))
+        self.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)
+
+    def index_words(self, version: int, texts: Iterable[tuple[int, str, str]]) -> None:
+        """Do nothing: the triggers on `chunks` have done it. (schema.py)"""
+
+    def rebuild_words(self) -> None:
+        """Have FTS5 read every text again."""
+        self.execute("INSERT INTO words (words) VALUES ('rebuild')")
 
 
 class Database:
@@ -33,7 +75,7 @@ class Database:
         self.path = path
         self._local = threading.local()
         self._lock = threading.Lock()
-        self._connections: list[sqlite3.Connection] = []
+        self._connections: list[SqliteConnection] = []
         self._closed = False
 
     @classmethod
@@ -68,14 +110,22 @@ class Database:
             raise
         return database
 
+    @property
+    def name(self) -> str:
+        """The corpus directory."""
+        return str(self.path.parent)
+
     @contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
-        """Give this thread's connection; each statement sees the newest commit."""
+    def read(self, tenant: str | None = None) -> Iterator[SqliteConnection]:
+        """Give this thread's connection; each statement sees the newest commit.
+
+        SQLite knows no tenants: statements alone keep them apart.
+        """
         with storage_errors(self.path):
             yield self._connection()
 
     @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
+    def write(self) -> Iterator[SqliteConnection]:
         """Run what is inside as one transaction: committed and on the disk, or undone."""
         with storage_errors(self.path):
             connection = self._connection()
@@ -88,6 +138,38 @@ class Database:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def best_by_words(
+        self, text: str, limit: int, scope: SearchScope, is_cancelled: Callable[[], bool]
+    ) -> list[int]:
+        """Return the live chunks in a scope that share words with a text, by BM25, best first.
+
+        Raises: Cancelled: `is_cancelled` has become true.
+        """
+        with self.read() as connection, word_search.stopped_when(connection, is_cancelled):
+            try:
+                return word_search.best_by_words(connection, text, limit, scope)
+            except sqlite3.OperationalError as error:
+                if not is_cancelled():
+                    raise
+                raise Cancelled("the search by words is no longer wanted") from error
+
+    def claim(self, task: str) -> FileClaim | None:
+        """Return the sole right to a task, by a file in the directory; None = another has it."""
+        file = self.path.with_name(f"{task}.lock")
+        with storage_errors(file):
+            return FileClaim.taken(file)
+
+    def structure_problems(self) -> tuple[str, ...]:
+        """Return what SQLite finds wrong with the file; reads all of it."""
+        with self.read() as connection:
+            try:
+                rows = connection.execute(f"PRAGMA integrity_check({PROBLEMS_MAX})").fetchall()
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError as error:
+                return (str(error),)
+        return tuple(str(row[0]) for row in rows if row[0] != "ok")
 
     def close(self) -> None:
         """Close the connections of all threads; closing twice is fine."""
@@ -104,10 +186,10 @@ class Database:
         files = (self.path, self.path.with_name(FILE_NAME + "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
-    def _connection(self) -> sqlite3.Connection:
+    def _connection(self) -> SqliteConnection:
         if self._closed:
             raise InternalError(f"{self.path}: used after it was closed")
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        connection: SqliteConnection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = _connect(self.path)
             connection.text_factory = _text
@@ -127,12 +209,16 @@ def _text(stored: bytes) -> str:
     return stored.decode("utf-8", "replace")
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> SqliteConnection:
     if path.exists() and not is_writable(path.parent):
         return _connect_read_only(path)
     # Each connection is used by one thread; close() may come from another, hence the flag.
     connection = sqlite3.connect(
-        path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        path,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=SqliteConnection,
     )
     try:
         connection.execute(f"PRAGMA page_size = {schema.PAGE_BYTES}")
@@ -152,7 +238,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _connect_read_only(path: Path) -> sqlite3.Connection:
+def _connect_read_only(path: Path) -> SqliteConnection:
     """Open a file that can't be written to, such as one on a read-only volume.
 
     Where another process writes to it, its write-ahead log is there and is followed. Where none
@@ -166,13 +252,14 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
     return _opened_read_only(path, "mode=ro&immutable=1")
 
 
-def _opened_read_only(path: Path, options: str) -> sqlite3.Connection:
+def _opened_read_only(path: Path, options: str) -> SqliteConnection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{options}",
         uri=True,
         timeout=BUSY_TIMEOUT_S,
         isolation_level=None,
         check_same_thread=False,
+        factory=SqliteConnection,
     )
     try:
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")

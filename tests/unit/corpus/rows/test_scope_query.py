@@ -9,16 +9,16 @@ from corpora import STAMP, chunks, document, embed, put, texts_searchable, vecto
 from heddle.core.errors import InputError
 from heddle.core.passages import NO_PLACE
 from heddle.core.search_scope import SearchScope, metadata_of, where_of
-from heddle.corpus import schema
 from heddle.corpus.chunking import TextChunk
-from heddle.corpus.database import FILE_NAME
 from heddle.corpus.records import PutOutcome
+from heddle.corpus.sqlite import schema
+from heddle.corpus.sqlite.database import FILE_NAME
 from heddle.corpus.store import CorpusStore
 
 
 def put_as(store, name, text, tenant="", **metadata):
     item = replace(document(name, text), tenant=tenant, metadata=metadata_of(metadata))
-    return store.put_document(item, chunks(*text.split(". ")))
+    return store.documents.put_document(item, chunks(*text.split(". ")))
 
 
 def found(store, tenant="", **where):
@@ -54,7 +54,7 @@ def test_what_is_not_live_is_not_in_a_scope(store):
     embed(store)
     assert found(store, lang="en") == []
     assert found(store, lang="de") == ["new"]
-    store.delete_document("a")
+    store.documents.delete_document("a")
     assert found(store, lang="de") == []
 
 
@@ -80,8 +80,8 @@ def test_ids_are_a_tenants_own(store):
     embed(store)
     assert texts_searchable(store) == ["of ", "of bob", "of ann, new"]
     assert store.stats().documents == 3
-    assert store.delete_document("a", tenant="bob")
-    assert not store.delete_document("a", tenant="bob")
+    assert store.documents.delete_document("a", tenant="bob")
+    assert not store.documents.delete_document("a", tenant="bob")
     assert texts_searchable(store) == ["of ", "of ann, new"]
 
 
@@ -155,20 +155,20 @@ def test_an_older_corpus_is_brought_up_to_date(old):
         assert texts_searchable(store) == ["old cats", "new dogs"]
         assert [passage.place for passage in store.passages([1, 4])] == [NO_PLACE, NO_PLACE]
         put(store, "c", "more")
-        assert [chunk.chunk_id for chunk in store.pending_chunks(9)] == [5]
+        assert [chunk.chunk_id for chunk in store.documents.pending_chunks(9)] == [5]
         with store._database.read() as connection:
             assert connection.execute("PRAGMA foreign_keys").fetchone() == (1,)
             assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
             assert connection.execute("SELECT max(version) FROM documents").fetchone() == (4,)
             matches = "SELECT rowid FROM words WHERE words MATCH 'cat OR more' ORDER BY rowid"
             assert connection.execute(matches).fetchall() == [(1,), (5,)]
-        store.delete_document("a")
+        store.documents.delete_document("a")
         assert texts_searchable(store) == ["new dogs"]
 
 
 def test_files_that_may_name_tenants_are_read_anew_after_an_upgrade(old):
     with CorpusStore.open(old) as store:
-        lines, text = store.source("/a.jsonl"), store.source("/b.md")
+        lines, text = store.runs.source("/a.jsonl"), store.runs.source("/b.md")
     assert (lines.sha256, lines.size) == ("", -1)
     assert (text.sha256, text.size) == ("sum", 7)
 
@@ -188,8 +188,8 @@ def test_chunks_of_an_older_corpus_lend_their_vectors(old):
         assert store.stats().outdated == 1
         same = replace(document("a"), title="A")
         cut = (TextChunk(0, "A", "old cats", 2, 10),)
-        assert store.put_document(same, cut, chunking="now") is PutOutcome.CHANGED
-        assert [chunk.text for chunk in store.pending_chunks(9)] == ["new dogs"]
+        assert store.documents.put_document(same, cut, chunking="now") is PutOutcome.CHANGED
+        assert [chunk.text for chunk in store.documents.pending_chunks(9)] == ["new dogs"]
         assert store.stats().outdated == 0
         (passage,) = store.passages([5])
         assert (passage.text, passage.place.start, passage.place.end) == ("old cats", 2, 10)

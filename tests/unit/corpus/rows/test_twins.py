@@ -11,14 +11,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from heddle.core.search_scope import SearchScope, metadata_of, where_of
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.records import PutOutcome
+from heddle.corpus.rows.twins import chunk_digest
 from heddle.corpus.store import CorpusStore
-from heddle.corpus.twins import chunk_digest
 
 
 def put(store: CorpusStore, name: str, *texts: str, tenant: str = "", **more: object) -> PutOutcome:
     metadata = metadata_of(more)
     made = replace(document(name, " ".join(texts)), tenant=tenant, metadata=metadata)
-    return store.put_document(made, chunks(*texts))
+    return store.documents.put_document(made, chunks(*texts))
 
 
 def found(store: CorpusStore) -> list[tuple[str, str, int]]:
@@ -30,7 +30,11 @@ def found(store: CorpusStore) -> list[tuple[str, str, int]]:
 def test_equal_chunks_are_embedded_and_found_once(store):
     put(store, "a", "same", "only a", "same")
     put(store, "b", "same", "only b")
-    assert [chunk.text for chunk in store.pending_chunks(9)] == ["same", "only a", "only b"]
+    assert [chunk.text for chunk in store.documents.pending_chunks(9)] == [
+        "same",
+        "only a",
+        "only b",
+    ]
     assert store.stats().pending == 3
     embed(store)
     assert found(store) == [("a", "same", 2), ("a", "only a", 0), ("b", "only b", 0)]
@@ -44,11 +48,11 @@ def test_a_text_that_was_embedded_before_needs_no_embedding(store):
     embed(store)
     revision = store.revision
     put(store, "b", "two", "one")
-    assert store.pending_chunks(9) == ()
+    assert store.documents.pending_chunks(9) == ()
     assert store.revision == revision + 1
     assert found(store) == [("a", "one", 1), ("a", "two", 1)]
     put(store, "a", "one", "new")
-    assert [chunk.text for chunk in store.pending_chunks(9)] == ["new"]
+    assert [chunk.text for chunk in store.documents.pending_chunks(9)] == ["new"]
     embed(store)
     assert sorted(found(store)) == [("a", "new", 0), ("b", "one", 1), ("b", "two", 0)]
 
@@ -62,7 +66,7 @@ def test_deleting_one_keeps_the_others(store, gone):
         int(i): v for b in store.vectors() for i, v in zip(b.chunk_ids, b.vectors, strict=True)
     }
     revision = store.revision
-    store.delete_document(gone)
+    store.documents.delete_document(gone)
     heir = min({"a", "b", "c"} - {gone})
     assert (heir, "same", 1) in found(store)
     assert texts_searchable(store).count("same") == 1
@@ -76,7 +80,7 @@ def test_deleting_one_keeps_the_others(store, gone):
 def test_tenants_and_collections_share_nothing(store):
     put(store, "a", "same", tenant="x")
     put(store, "b", "same", tenant="y")
-    assert len(store.pending_chunks(9)) == 2
+    assert len(store.documents.pending_chunks(9)) == 2
     embed(store)
     assert [copies for _, _, copies in found(store)] == [0, 0]
     assert chunk_digest("a", "b", "c", "d") != chunk_digest("ab", "", "c", "d")
@@ -85,7 +89,7 @@ def test_tenants_and_collections_share_nothing(store):
 def test_a_filter_finds_the_document_that_it_asks_for(store):
     put(store, "a", "same", lang="en")
     put(store, "b", "same", lang="de")
-    assert len(store.pending_chunks(9)) == 1
+    assert len(store.documents.pending_chunks(9)) == 1
     embed(store)
     assert found(store) == [("a", "same", 0), ("b", "same", 0)]
     put(store, "c", "same", lang="en")
@@ -138,12 +142,12 @@ class Twins(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def delete(self, name: str) -> None:
-        self.store.delete_document(name)
+        self.store.documents.delete_document(name)
         self.wanted.pop(name, None)
 
     @rule(limit=st.integers(1, 3))
     def embed_some(self, limit: int) -> None:
-        ids = [chunk.chunk_id for chunk in self.store.pending_chunks(limit)]
+        ids = [chunk.chunk_id for chunk in self.store.documents.pending_chunks(limit)]
         self.store.store_vectors(ids, vectors_of(ids))
 
     @invariant()
@@ -163,7 +167,7 @@ class Twins(RuleBasedStateMachine):
         }
         assert self.index == now
 
-    @precondition(lambda self: not self.store.pending_chunks(1))
+    @precondition(lambda self: not self.store.documents.pending_chunks(1))
     @invariant()
     def every_text_is_found_under_its_filter(self) -> None:
         for lang in ("en", "de"):
@@ -183,7 +187,7 @@ test_any_order = Twins.TestCase
 
 def test_a_chunk_keeps_its_place(store):
     places = (TextChunk(0, "a title", "same", 3, 7, 2, ("One",)),)
-    store.put_document(document("a", "xx same"), places)
+    store.documents.put_document(document("a", "xx same"), places)
     put(store, "b", "same")
     embed(store)
     (passage,) = store.passages([1])

@@ -2,21 +2,22 @@
 
 import json
 import logging
-import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from heddle.core.errors import InputError
 from heddle.core.search_scope import Metadata
-from heddle.corpus import twins
-from heddle.corpus.checks.checksums import chunk_checksum
-from heddle.corpus.checks.chunk_check import find_damaged
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document, DocumentKey
 from heddle.corpus.records import PutOutcome
-from heddle.corpus.twins import chunk_digest
+from heddle.corpus.rows import twins
+from heddle.corpus.rows.checksums import chunk_checksum
+from heddle.corpus.rows.chunk_check import find_damaged
+from heddle.corpus.rows.connection import Connection
+from heddle.corpus.rows.twins import chunk_digest
 
 log = logging.getLogger(__name__)
+_OVER_OLDER = " ON CONFLICT (chunk_id) DO UPDATE SET revision = excluded.revision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Version:
         return (self.sha256, self.collection, self.chunking) == (sha256, collection, chunking)
 
 
-def versions(connection: sqlite3.Connection, key: DocumentKey) -> tuple[Version, ...]:
+def versions(connection: Connection, key: DocumentKey) -> tuple[Version, ...]:
     """Return the versions of a document, the newest first: pending before live."""
     rows = connection.execute(
         "SELECT version, sha256, source, scan, status, collection, chunking FROM documents"
@@ -50,7 +51,7 @@ def versions(connection: sqlite3.Connection, key: DocumentKey) -> tuple[Version,
 
 
 def put(
-    connection: sqlite3.Connection,
+    connection: Connection,
     document: Document,
     chunks: Sequence[TextChunk],
     *,
@@ -101,7 +102,7 @@ def put(
     return (PutOutcome.CHANGED if stored else PutOutcome.ADDED), new
 
 
-def delete(connection: sqlite3.Connection, keys: Iterable[DocumentKey], revision: int) -> int:
+def delete(connection: Connection, keys: Iterable[DocumentKey], revision: int) -> int:
     """Delete all versions of documents; return how many live chunks got a tombstone.
 
     Args:
@@ -116,9 +117,7 @@ def delete(connection: sqlite3.Connection, keys: Iterable[DocumentKey], revision
     )
 
 
-def publish_complete(
-    connection: sqlite3.Connection, candidates: Iterable[int], revision: int
-) -> int:
+def publish_complete(connection: Connection, candidates: Iterable[int], revision: int) -> int:
     """Make those pending versions live whose chunks all have a vector; return how many.
 
     The version that each replaces gets its tombstones here, so a search sees the old one or the
@@ -136,7 +135,7 @@ def publish_complete(
 
 
 def keys_of_source(
-    connection: sqlite3.Connection, source: str, scan_before: int
+    connection: Connection, source: str, scan_before: int
 ) -> tuple[DocumentKey, ...]:
     """Return the documents of a source that no scan from `scan_before` on has seen."""
     rows = connection.execute(
@@ -146,13 +145,13 @@ def keys_of_source(
     return tuple((tenant, document_id) for tenant, document_id in rows)
 
 
-def damaged_sources(connection: sqlite3.Connection) -> set[str]:
+def damaged_sources(connection: Connection) -> set[str]:
     """Return the files that brought documents with damaged chunks; reads every chunk."""
-    return {chunk.source for chunk in find_damaged(connection, "1")}
+    return {chunk.source for chunk in find_damaged(connection, "1 = 1")}
 
 
 def _set_damaged_aside(
-    connection: sqlite3.Connection, stored: Sequence[Version], revision: int
+    connection: Connection, stored: Sequence[Version], revision: int
 ) -> tuple[Version, ...]:
     """Return the versions with damaged chunks, each on its way out.
 
@@ -172,13 +171,13 @@ def _set_damaged_aside(
         lost = [chunk.chunk_id for chunk in damaged if chunk.part == "vector"]
         connection.executemany("DELETE FROM vectors WHERE chunk_id = ?", ((one,) for one in lost))
         connection.executemany(
-            "INSERT OR REPLACE INTO tombstones (chunk_id, revision) VALUES (?, ?)",
+            "INSERT INTO tombstones (chunk_id, revision) VALUES (?, ?)" + _OVER_OLDER,
             ((one, revision) for one in lost),
         )
     return tuple(broken)
 
 
-def _remove_rows(connection: sqlite3.Connection, version: int) -> None:
+def _remove_rows(connection: Connection, version: int) -> None:
     """Delete a version's rows.
 
     The index of words takes a text out by its words. With a damaged text that would leave wrong
@@ -190,11 +189,11 @@ def _remove_rows(connection: sqlite3.Connection, version: int) -> None:
         connection.execute("UPDATE chunks SET title = '', text = '' WHERE version = ?", (version,))
     connection.execute("DELETE FROM documents WHERE version = ?", (version,))
     if has_other_words:
-        connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
+        connection.rebuild_words()
 
 
 def _check_owner(
-    connection: sqlite3.Connection, document: Document, stored: Sequence[Version], scan: int
+    connection: Connection, document: Document, stored: Sequence[Version], scan: int
 ) -> None:
     """Refuse an id that another line or file holds; a source that is forgotten holds none."""
     if scan == 0:
@@ -209,13 +208,13 @@ def _check_owner(
         )
 
 
-def _is_source(connection: sqlite3.Connection, name: str) -> bool:
+def _is_source(connection: Connection, name: str) -> bool:
     row = connection.execute("SELECT 1 FROM sources WHERE name = ?", (name,)).fetchone()
     return row is not None
 
 
 def _insert(
-    connection: sqlite3.Connection,
+    connection: Connection,
     document: Document,
     chunks: Sequence[TextChunk],
     scan: int,
@@ -230,15 +229,15 @@ def _insert(
 
 
 def _insert_rows(
-    connection: sqlite3.Connection,
+    connection: Connection,
     document: Document,
     chunks: Sequence[TextChunk],
     scan: int,
     chunking: str,
 ) -> int:
-    cursor = connection.execute(
+    inserted = connection.execute(
         "INSERT INTO documents (id, source, file, title, sha256, collection, tenant, scan,"
-        " chunking, status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending')",
+        " chunking, status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending') RETURNING version",
         (
             document.id,
             document.source,
@@ -251,14 +250,14 @@ def _insert_rows(
             chunking,
         ),
     )
-    version = cursor.lastrowid
-    assert version is not None, "an inserted row has a number"
+    version = int(inserted.fetchall()[0][0])
     _insert_metadata(connection, version, document.metadata)
-    connection.executemany(
-        "INSERT INTO chunks (version, position, title, text, start, stop, page, heading, digest,"
-        " checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    connection.insert_rows(
+        "chunks",
+        "version, position, title, text, start, stop, page, heading, digest, checksum",
         (_chunk_row(version, chunk, document) for chunk in chunks),
     )
+    connection.index_words(version, ((chunk.position, chunk.title, chunk.text) for chunk in chunks))
     return version
 
 
@@ -270,9 +269,7 @@ def _chunk_row(version: int, chunk: TextChunk, document: Document) -> tuple[obje
     return (version, *shown, digest, chunk_checksum(*owner, *shown))
 
 
-def _describe(
-    connection: sqlite3.Connection, stored: Version, document: Document, revision: int
-) -> bool:
+def _describe(connection: Connection, stored: Version, document: Document, revision: int) -> bool:
     """Give a stored version the document's metadata; return whether it is news."""
     version = stored.version
     rows = connection.execute(
@@ -287,14 +284,14 @@ def _describe(
     return True
 
 
-def _insert_metadata(connection: sqlite3.Connection, version: int, metadata: Metadata) -> None:
+def _insert_metadata(connection: Connection, version: int, metadata: Metadata) -> None:
     connection.executemany(
         "INSERT INTO attributes (key, value, version) VALUES (?, ?, ?)",
         ((key, value, version) for key, value in metadata),
     )
 
 
-def _publish(connection: sqlite3.Connection, version: int, revision: int) -> None:
+def _publish(connection: Connection, version: int, revision: int) -> None:
     old = connection.execute(
         "SELECT version FROM documents WHERE status = 'live'"
         " AND (tenant, id) = (SELECT tenant, id FROM documents WHERE version = ?)",
@@ -311,11 +308,11 @@ def _publish(connection: sqlite3.Connection, version: int, revision: int) -> Non
     )
 
 
-def _delete_version(connection: sqlite3.Connection, version: int, revision: int) -> int:
+def _delete_version(connection: Connection, version: int, revision: int) -> int:
     twins.hand_over(connection, version, revision)
     cursor = connection.execute(
-        "INSERT OR REPLACE INTO tombstones (chunk_id, revision) SELECT chunk_id, ? FROM chunks"
-        " JOIN documents USING (version) WHERE version = ? AND status = 'live'",
+        "INSERT INTO tombstones (chunk_id, revision) SELECT chunk_id, CAST(? AS BIGINT) FROM chunks"
+        " JOIN documents USING (version) WHERE version = ? AND status = 'live'" + _OVER_OLDER,
         (revision, version),
     )
     _remove_rows(connection, version)

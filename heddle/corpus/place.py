@@ -1,0 +1,69 @@
+"""Where a corpus is: a directory, or the URL of a database with a work directory on this node."""
+
+import os
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Self, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+DIRECTORY: Final = "directory"
+DATABASES: Final = ("postgresql", "postgres")
+WORK_VARIABLE: Final = "HEDDLE_WORK"
+DIGEST_CHARS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusPlace:
+    """Where a corpus is.
+
+    Args:
+        scheme: which kind of store holds it.
+        name: what people call it. It never has a password.
+        url: what opens it.
+        work: the directory on this node where all that is derived from it lies: indexes, chunk
+            KV, the file that names a running server. For a corpus in a directory, this directory.
+    """
+
+    scheme: str
+    name: str
+    url: str = field(repr=False)
+    work: Path
+
+    @classmethod
+    def of(cls, where: "str | Path | CorpusPlace") -> Self:
+        """Return the place that a path or a URL means.
+
+        Example: `CorpusPlace.of("postgresql://anna@db.example/docs").name`.
+        """
+        if isinstance(where, cls):
+            return where
+        if not is_database(where):
+            directory = Path(str(where))
+            return cls(DIRECTORY, str(directory), str(directory), directory)
+        parts = urlsplit(str(where))
+        user, host = parts.username, parts.netloc.rpartition("@")[2]
+        shown = urlunsplit((DATABASES[0], f"{user}@{host}" if user else host, parts.path, "", ""))
+        digest = sha256(f"{shown}?{parts.query}".encode()).hexdigest()[:DIGEST_CHARS]
+        return cls(DATABASES[0], shown, str(where), _work_root() / digest)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Where: TypeAlias = str | Path | CorpusPlace
+"""A directory, a URL, or the place itself."""
+
+
+def is_database(where: object) -> bool:
+    """Whether a text is the URL of a database, and no path."""
+    return isinstance(where, str) and where.partition("://")[0] in DATABASES and "://" in where
+
+
+def _work_root() -> Path:
+    """Return where the work directories of databases lie on this node."""
+    given = os.environ.get(WORK_VARIABLE, "")
+    if given:
+        return Path(given)
+    cache = os.environ.get("XDG_CACHE_HOME", "") or str(Path.home() / ".cache")
+    return Path(cache) / "heddle" / "corpora"

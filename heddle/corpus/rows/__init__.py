@@ -1,0 +1,1 @@
+"""A corpus as rows of tables: statements that every database runs alike."""

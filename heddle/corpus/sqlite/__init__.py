@@ -1,0 +1,1 @@
+"""A corpus in a directory: one SQLite file."""

@@ -1,0 +1,43 @@
+"""Locks on a folder and on tasks in it, over all threads and processes."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep others who call this from what is done inside; the lock ends with its holder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class FileClaim:
+    """The sole right to a task, by a lock on a file; it ends with this process as well."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def taken(cls, file: Path) -> "FileClaim | None":
+        """Lock a file, which is made where it is missing; None = another process has it.
+
+        Raises: OSError: it can't be made.
+        """
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return cls(descriptor)
+
+    def release(self) -> None:
+        """Let others have it. Called once."""
+        os.close(self._descriptor)
