@@ -49,10 +49,9 @@ $(STAMP): pyproject.toml constraints.txt $(addsuffix /pyproject.toml,$(MODELS)) 
 	touch $(STAMP)
 
 # What tests need beyond `make test`: Triton, whose kernels run in its interpreter, the clients of
-# OpenAI's API, Ray, a browser and Node for the page. What needs PostgreSQL is installed here, too,
-# once there is any. See tests/README.md.
+# OpenAI's API, Ray, PostgreSQL, a browser and Node for the page. See tests/README.md.
 setup-all: setup-browser
-	$(MAKE) setup EXTRAS=server,reader,documents,mcp,otel,dev,gpu,structured,clients,langchain,ray STAMP=$(VENV)/.installed-all
+	$(MAKE) setup EXTRAS=server,reader,documents,mcp,otel,dev,gpu,structured,clients,langchain,ray,postgres,databases STAMP=$(VENV)/.installed-all
 	touch $(STAMP)
 
 # A machine that has them already needs no apt-get.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         InputError,
         InternalError,
         StorageError,
+        Unreachable,
         WorkflowError,
     )
     from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
@@ -72,6 +73,7 @@ _HOMES: Final = {
     "DeadlineExceeded": "heddle.core.errors",
     "Deferred": "heddle.workflow.deferred",
     "DiskFull": "heddle.core.errors",
+    "Unreachable": "heddle.core.errors",
     "DocumentChange": "heddle.app.indexing.documents",
     "EmbeddingOptions": "heddle.app.request_options",
     "EngineError": "heddle.core.errors",
@@ -170,6 +172,7 @@ __all__ = [
     "StorageError",
     "TextRole",
     "TokenDelta",
+    "Unreachable",
     "Vectors",
     "Workflow",
     "WorkflowError",

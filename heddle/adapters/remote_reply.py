@@ -15,6 +15,7 @@ from heddle.core.errors import (
     InputError,
     InternalError,
     StorageError,
+    Unreachable,
     WorkflowError,
 )
 from heddle.core.passages import Passage, Place
@@ -30,6 +31,7 @@ ERRORS: Final[Mapping[str, type[HeddleError]]] = {
         DeadlineExceeded,
         InternalError,
         StorageError,
+        Unreachable,
         WorkflowError,
     )
 }

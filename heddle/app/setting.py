@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, get_type_hints
 
 from heddle.app.value_kind import Member, Text, ValueKind, Word, kind_of, refusal
 from heddle.core.errors import ConfigError
+from heddle.corpus.place import CorpusPlace, is_database
 
 T = TypeVar("T")
 METADATA_KEY: Final = "setting"
@@ -172,6 +173,8 @@ def value_text(value: object) -> str:
     match value:
         case bool():
             return "on" if value else "off"
+        case str() if is_database(value):
+            return CorpusPlace.of(value).name  # without its password
         case frozenset():
             return ",".join(sorted(value)) or "none"
         case _ if hasattr(value, "value"):

@@ -66,6 +66,7 @@ EXTRAS: Final = {
     "gpu": "the attention kernel for NVIDIA GPUs",
     "mcp": "heddle mcp, tools for assistants",
     "otel": "heddle serve --otel, traces",
+    "postgres": "a corpus in a PostgreSQL database",
 }
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^;]*(;.*extra\s*==\s*[\"'](?P<extra>[\w.-]+))?")
 

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import Final, Protocol, cast
 
+from heddle.core.errors import ConfigError
 from heddle.corpus.place import DATABASES, DIRECTORY, CorpusPlace
 from heddle.corpus.rows.connection import Database
 
@@ -35,5 +36,13 @@ class Backend(Protocol):
 
 
 def backend_of(place: CorpusPlace) -> Backend:
-    """Return the kind of store that a place names."""
-    return cast("Backend", import_module(_MODULES[place.scheme]))
+    """Return the kind of store that a place names.
+
+    Raises: ConfigError: the package that this kind needs is not installed.
+    """
+    try:
+        return cast("Backend", import_module(_MODULES[place.scheme]))
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f'{place}: this needs the package {error.name}: pip install "heddle[postgres]"'
+        ) from error

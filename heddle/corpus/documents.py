@@ -123,7 +123,7 @@ class Documents:
                 in ASCII; "" = any.
         """
         first_id, first_tenant = after or ("", "")
-        with self._database.read() as connection:
+        with self._database.read(tenant) as connection:
             rows = connection.execute(
                 "SELECT id, tenant, documents.title, file, collection, count(chunk_id)"
                 " FROM documents LEFT JOIN chunks USING (version)"

@@ -47,6 +47,11 @@ class CorpusPlace:
         digest = sha256(f"{shown}?{parts.query}".encode()).hexdigest()[:DIGEST_CHARS]
         return cls(DATABASES[0], shown, str(where), _work_root() / digest)
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is a server's, which may be away while this node is well."""
+        return self.scheme != DIRECTORY
+
     def __str__(self) -> str:
         return self.name
 

@@ -215,15 +215,17 @@ class CorpusStore:
 
         Raises: InputError: none fits what its `where` asks for.
         """
-        with self._database.read() as connection:
+        if not self.is_limited(scope):  # whether there are others is asked with all rows in sight
+            return None
+        with self._database.read(scope.tenant) as connection:
             found = scope_query.chunk_ids(connection, scope)
-        if scope.where and found is not None and not len(found):
+        if scope.where and not len(found):
             raise InputError(f"{NO_PASSAGE} {scope}")
         return found
 
     def has_any(self, scope: SearchScope) -> bool:
         """Whether a search in this scope can find anything."""
-        with self._database.read() as connection:
+        with self._database.read(scope.tenant) as connection:
             return scope_query.has_any(connection, scope)
 
     def is_limited(self, scope: SearchScope) -> bool:

@@ -15,7 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from heddle.core.commands import Admit, Command, Release
-from heddle.core.errors import ConfigError, HeddleError, InputError, InternalError, StorageError
+from heddle.core.errors import (
+    ConfigError,
+    HeddleError,
+    InputError,
+    InternalError,
+    StorageError,
+    Unreachable,
+)
 from heddle.core.frames import Failed, Frame
 from heddle.core.printing.log_lines import log_format
 from heddle.hosts.channel import Channel
@@ -38,7 +45,8 @@ from heddle.runtime.supervision import (
 
 _log = logging.getLogger(__name__)
 _PLAIN_ERRORS: Mapping[str, type[HeddleError]] = {
-    kind.__name__: kind for kind in (ConfigError, InputError, StorageError, InternalError)
+    kind.__name__: kind
+    for kind in (ConfigError, InputError, StorageError, Unreachable, InternalError)
 }
 
 Starter = Callable[[LaneSpec], StartedLane]

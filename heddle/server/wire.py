@@ -17,6 +17,7 @@ from heddle.core.errors import (
     DiskFull,
     HeddleError,
     InputError,
+    Unreachable,
     WorkflowError,
 )
 from heddle.core.passages import Passage
@@ -43,6 +44,7 @@ STATUS: Final[dict[type[HeddleError], int]] = {
     Busy: 503,
     DeadlineExceeded: 504,
     DiskFull: 507,
+    Unreachable: 503,
 }
 # What OpenAI's clients read; None stands where the message alone says what to change.
 CODES: Final[dict[type[HeddleError], str]] = {
@@ -50,6 +52,7 @@ CODES: Final[dict[type[HeddleError], str]] = {
     Busy: "server_is_overloaded",
     DeadlineExceeded: "deadline_exceeded",
     DiskFull: "disk_full",
+    Unreachable: "corpus_unreachable",
 }
 TOO_LONG_WORDS: Final = "this model's maximum context length is exceeded"  # litellm looks for them
 STATUS_CODES: Final[dict[int, str]] = {
@@ -178,7 +181,7 @@ def error_headers(error: HeddleError) -> dict[str, str]:
     """
     if isinstance(error, DeadlineExceeded):
         return {"x-should-retry": "false"}
-    return retry_headers(error.wait_s) if isinstance(error, Busy | DiskFull) else {}
+    return retry_headers(error.wait_s) if isinstance(error, Busy | DiskFull | Unreachable) else {}
 
 
 def retry_headers(wait_s: float) -> dict[str, str]:

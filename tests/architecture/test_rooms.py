@@ -14,7 +14,11 @@ from tests.helpers.pages import anchors
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-DEVELOPERS = {"dev", "clients"}  # tools that are run and clients of tests, not imported
+DEVELOPERS = {
+    "dev",
+    "clients",
+    "databases",
+}  # tools that are run and clients of tests, not imported
 # Distributions whose module has another name; dashes are read as underscores.
 MODULES = {
     "faiss-cpu": "faiss",

@@ -16,10 +16,8 @@ _HAS: Final = (
 )
 
 
-def chunk_ids(connection: Connection, scope: SearchScope) -> NDArray[np.int64] | None:
-    """Return the live chunks in a scope, [n] int64, ascending; None = every live chunk is."""
-    if not is_limited(connection, scope):
-        return None
+def chunk_ids(connection: Connection, scope: SearchScope) -> NDArray[np.int64]:
+    """Return the live chunks in a scope, [n] int64, ascending."""
     condition, values = _conditions(scope, _AMONG)
     rows = connection.execute(
         "SELECT chunk_id FROM chunks WHERE same_as IS NULL AND version IN"
