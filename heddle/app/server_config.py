@@ -96,6 +96,15 @@ class ServerConfig:
         none="none",
         is_common=True,
     )
+    stale_max_s: float = setting(
+        60.0,
+        "how long searches go on while the corpus's database is away",
+        details="as the corpus was; each answer notes it; 0 = they fail at once",
+        group=SEARCH,
+        unit="s",
+        low=0,
+        flag="stale-max",
+    )
     embedder: str | Path | None = setting(
         None,
         "model that embeds texts",

@@ -15,6 +15,7 @@ from heddle.app.assembly.pass_runner import pass_runner
 from heddle.app.assembly.server_plan import ServerPlan
 from heddle.app.embedding_service import EmbeddingService, Encoder
 from heddle.app.extensions import Extensions
+from heddle.app.kept_passages import passages_of
 from heddle.app.replicas import replicas_of
 from heddle.app.runtime_thread import RuntimeThread
 from heddle.core.commands import KvSent, Steer
@@ -110,7 +111,7 @@ def assemble(parts: Parts) -> Assembled:
         policy=policy_named(plan.config.batching),
         limits=plan.config.limits,
         tokenizer=_tokenizer(plan),
-        passages=parts.store,
+        passages=passages_of(parts.store),
         numerics="batch-dependent" if plan.remote.generator is None else "remote",
         tracers=parts.tracers,
         clock=parts.clock,

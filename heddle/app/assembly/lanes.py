@@ -121,6 +121,7 @@ def _vector(plan: ServerPlan, threads: int, part: Part) -> EngineSpec:
         memory_left=memory_left,
         order=config.call_order,
         corpus=config.place,
+        stale_max_s=config.stale_max_s,
     )
     return EngineSpec(
         _numbered(VECTOR, part),

@@ -12,6 +12,7 @@ from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.errors import ConfigError
 from heddle.core.ports import SteppedEngine
 from heddle.corpus.place import CorpusPlace, Where
+from heddle.engines.vector.corpus.staleness import Staleness
 from heddle.engines.vector.engine import SearchEngine
 from heddle.engines.vector.files.index_bytes import MemoryLeft, check_memory, mode_of, unlimited
 from heddle.engines.vector.files.index_kind import SearchMode
@@ -47,6 +48,7 @@ class VectorSettings:
         directory: this node's work directory of the corpus; the index file lies in its `index`
             folder.
         corpus: where the corpus is; None = in `directory`.
+        stale_max_s: how long searches go on while the corpus's database is away [s].
         nprobe: clusters a query scans by default; None = as the kind of the index wants.
         slots: queries in flight at most; more wait in the lane.
         threads: FAISS threads.
@@ -86,6 +88,7 @@ class VectorSettings:
     memory_left: MemoryLeft = unlimited
     order: CallOrder = SHORTEST_FIRST
     corpus: CorpusPlace | None = None
+    stale_max_s: float = 0.0
 
     @property
     def place(self) -> CorpusPlace:
@@ -134,6 +137,7 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> SteppedEngi
             slots=settings.slots,
             memory_left=settings.memory_left,
             notes=_unused_by_graph(settings),
+            stale_max_s=settings.stale_max_s,
         )
     else:
         engine = _ivf_engine(name, epoch, settings)
@@ -180,7 +184,10 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> SearchEngine
     rebuild = Rebuild(reopen, PerfClock())
     if live.wants_saving:  # searches don't wait until it is
         rebuild.start()
-    corpus = FollowedIvf(live, source, settings.nprobe, settings.threads, rebuild, make_hot)
+    staleness = Staleness(settings.stale_max_s)
+    corpus = FollowedIvf(
+        live, source, settings.nprobe, settings.threads, rebuild, make_hot, staleness
+    )
     compared = ComparedLists(corpus)
     check = SelfCheck(compared)
     target = settings.target_recall

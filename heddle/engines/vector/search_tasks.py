@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import Generic
+from typing import Final, Generic
+
+import numpy as np
 
 from heddle.core.cost_snapshot import CostSnapshot
-from heddle.core.errors import InputError
+from heddle.core.errors import InputError, Unreachable
 from heddle.core.frames import Progress
-from heddle.core.results import Hits, RecallEstimate
+from heddle.core.results import Hits, RankedHits, RecallEstimate
 from heddle.costs.step_report import StepReport
 from heddle.engines.vector.corpus.followed_corpus import FollowedCorpus
 from heddle.engines.vector.corpus.word_searches import only_words_lack
@@ -16,6 +18,7 @@ from heddle.engines.vector.method import S
 from heddle.engines.vector.recall.self_check import SelfCheck
 from heddle.engines.vector.search import dims_refusal
 
+NO_WORDS: Final = "the corpus is away: nothing was searched for by words, only meaning counted"
 Whose = Callable[[], Iterable[int]]
 """Returns the tasks that an error concerns; called after the error only."""
 
@@ -189,6 +192,8 @@ class SearchTasks(Generic[S]):
         if self._corpus is None:
             return
         for task_id, found in self._corpus.words.take():
+            if isinstance(found, Unreachable):
+                found = self._without_words(task_id)
             if isinstance(found, Exception):
                 self.fail([task_id], f"the search by words failed: {found}")
             elif task_id in self._lacking_words:
@@ -196,6 +201,18 @@ class SearchTasks(Generic[S]):
                 self._report.done(task_id, replace(hits, by_words=found))
             else:
                 self.running[task_id].by_words = found
+
+    def _without_words(self, task_id: int) -> RankedHits:
+        """Return no hits by words for a search, and note it there."""
+        hits = self._lacking_words.get(task_id)
+        if hits is None:
+            search = self.running[task_id]
+            search.notes = (*search.notes, NO_WORDS)
+            shape = (len(search.payload.queries), search.payload.topk)
+        else:
+            self._lacking_words[task_id] = replace(hits, notes=(*hits.notes, NO_WORDS))
+            shape = hits.labels.shape
+        return RankedHits(np.full(shape, -1, np.int64), np.full(shape, np.inf, np.float32))
 
     def _hits(self, search: S) -> Hits:
         notes = (*self.notes, *search.notes)

@@ -1,36 +1,65 @@
 """What any index that follows a corpus does alike."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.errors import Unreachable
 from heddle.engines.vector.corpus.embedder_guard import EmbedderGuard
 from heddle.engines.vector.corpus.rebuild import Rebuild
 from heddle.engines.vector.corpus.source import VectorSource, store_in
+from heddle.engines.vector.corpus.staleness import Staleness
 from heddle.engines.vector.corpus.word_searches import WordSearches
 
 L = TypeVar("L")
 """The index that follows, as a rebuild makes it."""
 
 
-class FollowedSource(Generic[L]):
+class FollowedSource(ABC, Generic[L]):
     """The index-independent half of a FollowedCorpus: reads, stores, and searches by words.
 
     Args:
         source: the corpus, which other processes may write to as well.
         rebuild: makes another index when the corpus has outgrown the present one; None = never.
+        staleness: judges whether searches go on while the corpus is away; None = they fail.
     """
 
-    def __init__(self, source: VectorSource, rebuild: Rebuild[L] | None) -> None:
+    def __init__(
+        self,
+        source: VectorSource,
+        rebuild: Rebuild[L] | None,
+        staleness: Staleness | None = None,
+    ) -> None:
         self._source, self._rebuild = source, rebuild
+        self._staleness = Staleness() if staleness is None else staleness
         self.words = WordSearches(source)
         self._embedder = EmbedderGuard(source)
 
+    @property
+    @abstractmethod
+    def revision(self) -> int:
+        """The corpus revision that the index covers."""
+
     def newest_revision(self) -> int:
-        """Return the newest revision that was committed, here or by another process."""
-        return self._source.revision
+        """Return the newest revision that was committed, here or by another process.
+
+        While the corpus is away it is the one that the index covers, and `problems` say so.
+
+        Raises: Unreachable: the corpus has been away for too long.
+        """
+        if self._staleness.is_waiting:
+            self._staleness.check()
+            return self.revision
+        try:
+            newest = self._source.revision
+        except Unreachable as error:
+            self._staleness.check(error)
+            return self.revision
+        self._staleness.seen()
+        return newest
 
     def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
         """Commit vectors to the corpus; return its revision, which the index will follow."""
@@ -45,9 +74,9 @@ class FollowedSource(Generic[L]):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why no better index could be made, if one was tried: disk or memory lack something."""
-        problem = "" if self._rebuild is None else self._rebuild.problem
-        return (problem,) if problem else ()
+        """What somebody has to mend: no better index could be made, or the corpus is away."""
+        rebuilding = "" if self._rebuild is None else self._rebuild.problem
+        return tuple(filter(None, (rebuilding, self._staleness.note)))
 
     @property
     def _has_rebuilt(self) -> bool:

@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from heddle.corpus.place import CorpusPlace
+from heddle.engines.vector.corpus.staleness import Staleness
 from heddle.engines.vector.engine import SearchEngine
 from heddle.engines.vector.files.index_bytes import MemoryLeft, check_memory
 from heddle.engines.vector.files.index_kind import SearchMode
@@ -32,11 +33,13 @@ def build_engine(
     slots: int,
     memory_left: MemoryLeft,
     notes: tuple[str, ...],
+    stale_max_s: float,
 ) -> SearchEngine[GraphSearch]:
     """Open a part of a corpus and its graph, and return an engine over them.
 
     A graph that can't be used, or that the corpus has outgrown, is built again in the background.
-    `notes` is what every search is told; `memory_left` may keep a graph from being built.
+    `notes` is what every search is told; `memory_left` may keep a graph from being built;
+    `stale_max_s` is how long searches go on while the corpus is away [s].
 
     Raises:
         HeddleError: the corpus can't be opened.
@@ -56,7 +59,8 @@ def build_engine(
     directory, source = part.directory(corpus.work), open_source(corpus, part)
     live = read_live(directory, source)
     worker = NumbaWorker(live, slots)
-    followed = FollowedGraph(live, worker, source, Rebuild(build_again, PerfClock()))
+    rebuild = Rebuild(build_again, PerfClock())
+    followed = FollowedGraph(live, worker, source, rebuild, Staleness(stale_max_s))
     check = SelfCheck(worker)
     return graph_engine(
         name, epoch, worker, PerfClock(), followed, topm=topm, check=check, notes=notes

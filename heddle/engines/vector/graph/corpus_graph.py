@@ -18,6 +18,7 @@ from heddle.engines.vector.corpus.allowed import Allowed, KeptScopes, are_few
 from heddle.engines.vector.corpus.followed_source import FollowedSource
 from heddle.engines.vector.corpus.rebuild import Rebuild
 from heddle.engines.vector.corpus.source import VectorSource
+from heddle.engines.vector.corpus.staleness import Staleness
 from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph.graph_file import open_graph, write_graph
 from heddle.engines.vector.graph.graph_header import read_header
@@ -90,6 +91,7 @@ class FollowedGraph(FollowedSource[LiveGraph]):
         worker: searches it.
         source: the corpus, which other processes may write to as well.
         rebuild: builds another graph when this one is outgrown.
+        staleness: judges whether searches go on while the corpus is away; None = they fail.
     """
 
     def __init__(
@@ -98,8 +100,9 @@ class FollowedGraph(FollowedSource[LiveGraph]):
         worker: NumbaWorker,
         source: VectorSource,
         rebuild: Rebuild[LiveGraph],
+        staleness: Staleness | None = None,
     ) -> None:
-        super().__init__(source, rebuild)
+        super().__init__(source, rebuild, staleness)
         self._live, self._worker = live, worker
         self._scopes = KeptScopes(source, self._allowed)
         self._start_if_outgrown()
@@ -111,6 +114,11 @@ class FollowedGraph(FollowedSource[LiveGraph]):
         comparing = f"{lacking}; {COMPARING}" if lacking else ""
         return (comparing, *self.problems) if comparing else self.problems
 
+    @property
+    def revision(self) -> int:
+        """The corpus revision that the graph and the vectors beside it cover."""
+        return self._live.revision
+
     def allowed(self, scope: SearchScope) -> Allowed | None:
         """Return the chunks that a search of this scope may find by now; None = all.
 
@@ -118,7 +126,7 @@ class FollowedGraph(FollowedSource[LiveGraph]):
 
         Raises: InputError: nothing fits what it asks for.
         """
-        return self._scopes.at(scope, self._source.revision)
+        return self._scopes.at(scope, self.newest_revision())
 
     def _allowed(self, chunk_ids: NDArray[np.int64]) -> Allowed:
         return Allowed.of(chunk_ids, is_few=are_few(len(chunk_ids), self._live.count))

@@ -11,6 +11,7 @@ from heddle.engines.vector.corpus.allowed import Allowed, KeptScopes, are_few
 from heddle.engines.vector.corpus.followed_source import FollowedSource
 from heddle.engines.vector.corpus.rebuild import Rebuild
 from heddle.engines.vector.corpus.source import VectorSource
+from heddle.engines.vector.corpus.staleness import Staleness
 from heddle.engines.vector.ivf.chunk_places import ChunkPlaces
 from heddle.engines.vector.ivf.hot.port import ListDevice
 from heddle.engines.vector.ivf.live_index import IvfIndex, LiveIndex
@@ -30,6 +31,7 @@ class FollowedIvf(FollowedSource[LiveIndex]):
         threads: FAISS threads for one scan.
         rebuild: clusters the corpus anew when it has outgrown the index; None = never.
         make_hot: puts a device beside an index, for its hot lists; None = there is none.
+        staleness: judges whether searches go on while the corpus is away; None = they fail.
 
     Raises:
         ConfigError: the index can't be searched in steps; see `checked_scanner`.
@@ -43,8 +45,9 @@ class FollowedIvf(FollowedSource[LiveIndex]):
         threads: int = 1,
         rebuild: Rebuild[LiveIndex] | None = None,
         make_hot: Callable[[IvfIndex], ListDevice] | None = None,
+        staleness: Staleness | None = None,
     ) -> None:
-        super().__init__(source, rebuild)
+        super().__init__(source, rebuild, staleness)
         self.live = live
         self._filters = KeptScopes(source, self._allowed)
         self._checked = partial(checked_scanner, nprobe=nprobe, threads=threads, make_hot=make_hot)
