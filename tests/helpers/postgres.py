@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -19,14 +20,9 @@ FAST = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
 class Databases:
     """A server's databases."""
 
-    def __init__(self, server_url: str) -> None:
-        self._server_url = server_url
+    def __init__(self, server: Any) -> None:
+        self._server, self._server_url = server, server.get_uri()
         self._numbers = count()
-
-    @property
-    def admin_url(self) -> str:
-        """The URL of the server's own database, as its superuser."""
-        return self._server_url
 
     def new(self, template: str = "template0") -> str:
         """Make a database and return its URL."""
@@ -42,6 +38,14 @@ class Databases:
         """Delete a database, whoever is connected to it."""
         name = url.partition("?")[0].rpartition("/")[2]
         self.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def stop(self) -> None:
+        """Stop the server; who is connected is cut off."""
+        self._server.stop()
+
+    def start(self) -> None:
+        """Start it again."""
+        self._server.ensure_postgres_running()
 
     def run(self, statement: str, url: str | None = None) -> list[tuple[object, ...]]:
         """Run a statement as the superuser; return its rows."""
@@ -61,13 +65,13 @@ def databases() -> Iterator[Databases]:
     folder.chmod(0o755)  # as root, the server runs as another user
     server = module.get_server(folder / "data", cleanup_mode="stop")
     try:
-        found = Databases(server.get_uri())
+        found = Databases(server)
         for setting in FAST:
             found.run(f"ALTER SYSTEM SET {setting}")
         found.run("SELECT pg_reload_conf()")
         yield found
     finally:
-        server.cleanup()
+        server.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 

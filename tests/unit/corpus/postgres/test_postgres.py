@@ -77,7 +77,7 @@ def serve(postgres: Databases, postgres_url: str) -> Iterator[str]:
 
 
 def test_a_password_is_never_shown(serve, postgres, caplog):
-    with pytest.raises(ConfigError, match="refuses the connection.*authentication") as refused:
+    with pytest.raises(ConfigError, match=r"refuses the connection.*authentication") as refused:
         CorpusStore.open(serve.replace("right-secret", "wrong-secret"))
     shown = f"{refused.value} {refused.value.__cause__} {CorpusPlace.of(serve)!r} {caplog.text}"
     assert "secret" not in shown
