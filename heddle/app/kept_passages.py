@@ -14,7 +14,7 @@ BYTES_MAX: Final = 64 << 20
 
 
 class KeptPassages:
-    """Reads passages from a corpus, and from what it has read where that is away. Thread-safe.
+    """Reads passages from a corpus, and from memory where that is away. Thread-safe.
 
     Whether searches may go on is the search lanes' to judge (`stale_max_s`): without their hits no
     passage is asked for.

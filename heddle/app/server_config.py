@@ -88,7 +88,7 @@ class ServerConfig:
     )
     index: str | Path | CorpusPlace | None = setting(
         None,
-        "corpus, made by `heddle index`: a directory, or the URL of a PostgreSQL database",
+        "corpus directory, made by `heddle index`, or the URL of a PostgreSQL database",
         details="such as postgresql://USER@HOST/DATABASE; none = no retrieval; `heddle ask` and "
         "`heddle serve` take it as argument DIR",
         group=SEARCH,

@@ -41,6 +41,7 @@ OWN_OPTIONS: Final = (
     "device",
     "dtype",
     "tier",
+    "store",
     "calibration",
     *RUNS,
 )
@@ -66,6 +67,7 @@ def add_arguments(parser: CommandParser) -> None:
     own.add_argument("--device", metavar="cpu|cuda", help="device to compute on")
     own.add_argument("--dtype", metavar="float32|bfloat16", help="number type to compute in")
     own.add_argument("--tier", metavar="host|disk", help="tier of stored KV; default: both")
+    own.add_argument("--store", metavar="sqlite,postgres", help="stores of a corpus to compare")
     own.add_argument(
         "--bar", action="store_true", default=None, help="run only what the acceptance bar needs"
     )

@@ -67,8 +67,8 @@ def add_index(parser: CommandParser) -> None:
         INDEX,
         nargs="?",
         default=argparse.SUPPRESS,
-        metavar="DIR|URL",
-        help="corpus: a directory, or postgresql://USER@HOST/DATABASE; default: $HEDDLE_INDEX",
+        metavar="DIR",
+        help="corpus directory, or postgresql:// URL; default: $HEDDLE_INDEX",
     )
 
 

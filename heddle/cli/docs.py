@@ -24,7 +24,9 @@ INTERVAL_S_MIN: Final = 1.0
 
 def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("corpus", type=CorpusPlace.of, metavar="DIR|URL", help="the corpus")
+    parser.add_argument(
+        "corpus", type=CorpusPlace.of, metavar="DIR", help="corpus directory, or postgresql:// URL"
+    )
     parser.add_argument(
         "action",
         choices=ACTIONS,

@@ -64,7 +64,7 @@ class IndexingRuns:
         return tuple(row[0] for row in rows)
 
     def finish_source(self, source: SourceFile, scan: int) -> int:
-        """Record that a file is in, whole, and delete what it no longer says.
+        """Record that a file is in, whole, and delete documents that it no longer has.
 
         Returns: how many documents were deleted.
         """

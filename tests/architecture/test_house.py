@@ -18,7 +18,6 @@ MAY_BE_LARGE: Final = {
     "ChunkStore": "carved in the second part of the house",
     "CorpusChunkStore": "a ChunkStore that follows the corpus: as large as its base",
     "ServerConfig": "one field for each setting",
-    "CorpusStore": "carved in the second part of the house",
 }
 
 

@@ -100,7 +100,7 @@ class PostgresConnection:
         )
 
     def rebuild_words(self) -> None:
-        """Do nothing: the words of a chunk go with it, whatever its text says by now."""
+        """Do nothing: a chunk's words go with its id, not with its text."""
 
 
 @lru_cache(1000)

@@ -15,7 +15,7 @@ from heddle.corpus.rows.scope_query import live_in_scope
 
 RARITY_MIN: Final = 1e-6  # of a word that more than half of the texts hold
 K1, B = 1.2, 0.75
-PLACES: Final = 9  # of a score: equal texts are equal, whatever the order of the sum
+PLACES: Final = 9  # of a score: equal texts have equal scores in any order of the sum
 
 
 def best_by_words(

@@ -79,7 +79,7 @@ class Database(Protocol):
 
     @property
     def bytes_on_disk(self) -> int:
-        """What it takes."""
+        """Its size on the disk."""
         ...
 
     def read(self, tenant: str | None = None) -> AbstractContextManager[Connection]:

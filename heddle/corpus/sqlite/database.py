@@ -49,7 +49,7 @@ def remove_corpus(place: CorpusPlace) -> None:
 
 
 class SqliteConnection(sqlite3.Connection):
-    """SQLite's connection with what it does in its own way. (heddle.corpus.rows.connection)"""
+    """SQLite's connection with SQLite's own ways. (heddle.corpus.rows.connection)"""
 
     def insert_rows(self, table: str, columns: str, rows: Iterable[Sequence[Any]]) -> None:
         """Insert many rows, one statement for all."""

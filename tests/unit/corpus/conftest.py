@@ -11,7 +11,12 @@ sys.path.insert(0, str(Path(__file__).parent))  # for corpora.py: importlib mode
 from corpora import STAMP
 
 from heddle.corpus.store import CorpusStore
-from tests.helpers.postgres import Databases, databases
+from tests.helpers.postgres import Databases, databases, name_of
+
+ZERO_BLOB = (
+    "CREATE FUNCTION zeroblob(INTEGER) RETURNS BYTEA LANGUAGE sql IMMUTABLE"
+    " RETURN decode(repeat('00', $1), 'hex')"
+)
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +31,10 @@ def template(postgres: Databases) -> str:
     url = postgres.new()
     with CorpusStore.open(url, create=True) as made:
         made.set_embedder(STAMP)
-    return url.partition("?")[0].rpartition("/")[2]
+        with made._database.write() as connection:  # tests damage vectors by SQLite's name for it
+            connection.execute("SET LOCAL ROLE postgres")
+            connection.execute(ZERO_BLOB)
+    return name_of(url)
 
 
 @pytest.fixture

@@ -305,7 +305,8 @@ def test_another_chunking_cuts_the_named_files_anew(store, docs):
     assert store.runs.chunking == Chunking().stamp
 
 
-def test_the_disk_fills_up_in_the_middle(store, docs):
+def test_the_disk_fills_up_in_the_middle(sqlite_store, docs):
+    store = sqlite_store
     (docs / "a.txt").write_text("text a")
     write_jsonl(docs / "b.jsonl", **{f"d{n}": f"{n} " + "word " * 100 for n in range(1000)})
     with store._database.read() as connection:

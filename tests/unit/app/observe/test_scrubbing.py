@@ -14,9 +14,9 @@ def test_a_disk_that_refuses_is_told_until_it_works_again(tmp_path: Path, monkey
         raise StorageError("the disk refuses")
 
     with CorpusStore.open(tmp_path, create=True) as store:
-        scrubbing = Scrubbing(store, 24.0, SystemClock())
+        scrubbing = Scrubbing(store.health, 24.0, SystemClock())
         with monkeypatch.context() as patched:
-            patched.setattr(store, "check_damaged", refuse)
+            patched.setattr(store.health, "check_damaged", refuse)
             assert scrubbing._step() == RETRY_S
             assert scrubbing.problem == "the disk refuses"
         assert abs(scrubbing._step() - KNOWN_S) < 1e-6
@@ -25,8 +25,8 @@ def test_a_disk_that_refuses_is_told_until_it_works_again(tmp_path: Path, monkey
 
 def test_it_ends_when_told_and_need_not_have_begun(tmp_path: Path) -> None:
     with CorpusStore.open(tmp_path, create=True) as store:
-        Scrubbing(store, 24.0, SystemClock()).end()
-        begun = Scrubbing(store, 24.0, SystemClock())
+        Scrubbing(store.health, 24.0, SystemClock()).end()
+        begun = Scrubbing(store.health, 24.0, SystemClock())
         begun.start()
         begun.end()
         assert not begun._thread.is_alive()

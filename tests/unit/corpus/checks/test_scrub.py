@@ -79,7 +79,7 @@ def test_what_could_not_be_read_is_tried_again():
 def test_damage_is_found_and_forgotten_once_it_is_mended(store):
     put(store, "a", "one", "two", "three")
     embed(store)
-    scrub = Scrub(store, 1, 0.0, chunks_per_step=2)
+    scrub = Scrub(store.health, 1, 0.0, chunks_per_step=2)
     with store._database.write() as connection:
         connection.execute("UPDATE chunks SET text = 'other' WHERE chunk_id = 3")
         connection.execute("UPDATE vectors SET vector = zeroblob(16) WHERE chunk_id = 1")

@@ -11,7 +11,7 @@ from heddle.core.errors import Cancelled, ConfigError, InputError, StorageError,
 from heddle.core.search_scope import SearchScope
 from heddle.corpus.place import CorpusPlace
 from heddle.corpus.store import CorpusStore
-from tests.helpers.postgres import Databases
+from tests.helpers.postgres import END_ALL, Databases
 
 psycopg = pytest.importorskip("psycopg", reason="PostgreSQL is not installed: psycopg")
 
@@ -23,7 +23,6 @@ TEXTS = (
     "Nothing of note",
     "The setting snake_case is kept in run_fast",
 )
-END_ALL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'heddle'"
 QUESTIONS = ("Where are the cats?", "rope quay", "snake_case", "harbour spring notes", "who")
 
 

@@ -62,6 +62,8 @@ def test_all_that_is_shown_is_covered(filled, statement):
 
 
 def test_a_text_that_is_no_utf_8_any_more_is_left_out_too(filled):
+    if filled.place.is_remote:
+        return  # such a text can't be stored
     change(filled, "UPDATE chunks SET text = CAST(x'41ff42' AS TEXT) WHERE chunk_id = 1")
     assert [passage.chunk_id for passage in filled.passages([1, 2])] == [2]
 

@@ -21,7 +21,7 @@ def corpus(tmp_path):
 def add(corpus, name, text="Some text."):
     """Store a document of one chunk; return the chunk's id."""
     document = Document(name, name, f"{text} {name}", f"/{name}")
-    corpus.put_document(document, chunk_document(document, Chunking()))
+    corpus.documents.put_document(document, chunk_document(document, Chunking()))
     [chunk] = corpus.documents.pending_chunks(9)
     corpus.store_vectors([chunk.chunk_id], np.ones((1, 2), np.float32))
     return chunk.chunk_id
@@ -57,7 +57,7 @@ def test_a_deleted_chunk_is_forgotten_at_the_next_prompt(corpus, opened, tmp_pat
         assert store.put(entry, 0.0)
     store.flush()
     assert look(store, gone, 1.0) is not None
-    corpus.delete_document("gone")
+    corpus.documents.delete_document("gone")
     assert look(store, gone, 1.0) is not None, "one prompt's lookups see one state"
     assert look(store, gone, 2.0) is None
     assert look(store, kept, 2.0) is not None
@@ -71,7 +71,7 @@ def test_what_was_deleted_while_no_store_was_open_is_forgotten_when_one_is(
     store = opened()
     store.put(entry_of(keys_of(chunk).canonical_record(0, 2)), 0.0)
     store.close()
-    corpus.delete_document("gone")
+    corpus.documents.delete_document("gone")
     assert len(files_in(tmp_path / "kv")) == 1
     assert opened().stats().entries == 0
     assert files_in(tmp_path / "kv") == []
@@ -90,7 +90,7 @@ def test_a_changed_document_s_old_chunks_are_forgotten(corpus, opened):
 def test_what_was_deleted_while_it_was_computed_is_not_stored(corpus, opened):
     chunk = add(corpus, "gone")
     store, told = opened(), []
-    corpus.delete_document("gone")
+    corpus.documents.delete_document("gone")
     assert not store.put(entry_of(keys_of(chunk).canonical_record(0, 2)), 0.0, told.append)
     assert not store.put(entry_of(keys_of(chunk, 999).exact_record(1, 2)), 0.0)
     assert told == [None]
