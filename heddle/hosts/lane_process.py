@@ -1,17 +1,21 @@
 """A lane's process, as the operating system knows it, and the channel to it."""
 
 import contextlib
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
 from heddle.hosts.channel import Channel
+from heddle.hosts.numa.memory_policy import memory_on
 from heddle.hosts.process_progress import ProcessProgress
 
+_log = logging.getLogger(__name__)
 _STDERR = 2
 _BOOT = "import sys; sys.path[:] = sys.argv[3:]; from heddle.hosts.lane_main import main; main()"
 _THREAD_VARIABLES = (
@@ -40,6 +44,16 @@ class Body(Protocol):
     @property
     def threads(self) -> int:
         """Threads of each numeric library inside it."""
+        ...
+
+    @property
+    def memory_node(self) -> int | None:
+        """The NUMA node that its memory is on; None = wherever the system puts it."""
+        ...
+
+    @property
+    def environment(self) -> tuple[tuple[str, str], ...]:
+        """Names and values that its environment has beside this process's."""
         ...
 
 
@@ -91,7 +105,7 @@ class ProcessGroup:
     """A process of a lane, leader of a group of its own, as the operating system knows it.
 
     Args:
-        spec: the lane's name, cores and threads; the engines are told over the channel.
+        spec: the lane's name, cores, memory and threads; the engines are told over the channel.
         fd: the lane's end of its channel; the process has a copy.
         seals: the channel's seals where it leads to another machine; empty = it has none.
 
@@ -159,22 +173,25 @@ def _start(spec: Body, fd: int, seals: bytes) -> subprocess.Popen[bytes]:
     # oneDNN keeps 1,024 compiled products by default, each for the shapes of one batch: batches
     # vary, so 200 MB of them pile up over thousands of questions that take no less time with 64.
     environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    environment.update(spec.environment)
     search_path = [str(Path(entry).absolute()) for entry in sys.path]
     # Affinity belongs to a thread and a child inherits that of the thread that starts it: set it
     # on this one for a moment, rather than in the child after its libraries made their threads.
+    # So does the memory policy.
     pins = bool(spec.cpus) and hasattr(os, "sched_setaffinity")
     before = os.sched_getaffinity(0) if pins else set()
     try:
         if pins:
             os.sched_setaffinity(0, spec.cpus)
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _BOOT, str(fd), spec.name, *search_path],
-            pass_fds=(fd,),
-            env=environment,
-            stdin=subprocess.PIPE if seals else subprocess.DEVNULL,
-            stdout=_STDERR,  # a lane must not write into the answers of its parent
-            process_group=0,  # Ctrl-C in the terminal is the parent's business alone
-        )
+        with _memory_of(spec):
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _BOOT, str(fd), spec.name, *search_path],
+                pass_fds=(fd,),
+                env=environment,
+                stdin=subprocess.PIPE if seals else subprocess.DEVNULL,
+                stdout=_STDERR,  # a lane must not write into the answers of its parent
+                process_group=0,  # Ctrl-C in the terminal is the parent's business alone
+            )
     finally:
         if pins:
             os.sched_setaffinity(0, before)
@@ -182,6 +199,18 @@ def _start(spec: Body, fd: int, seals: bytes) -> subprocess.Popen[bytes]:
         with contextlib.suppress(BrokenPipeError), process.stdin:
             process.stdin.write(seals)
     return process
+
+
+@contextlib.contextmanager
+def _memory_of(spec: Body) -> Iterator[None]:
+    """Bind what is started inside to the lane's NUMA node; where that fails, say so and go on."""
+    if spec.memory_node is None:
+        yield
+        return
+    with memory_on(spec.memory_node) as problem:
+        if problem:
+            _log.warning("lane %s: its memory is not bound to a node: %s", spec.name, problem)
+        yield
 
 
 def _exit_words(code: int) -> str:

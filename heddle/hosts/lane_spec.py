@@ -53,6 +53,8 @@ class LaneSpec:
         engines: at least one, with distinct names.
         cpus: the cores it is pinned to; empty = wherever the system puts it.
         threads: threads of each numeric library inside the lane.
+        memory_node: the NUMA node that its memory is bound to; None = any.
+        environment: names and values that its environment has besides this process's.
     Raises: ConfigError: no engine, a name twice, a core that this process may not use.
     """
 
@@ -60,6 +62,8 @@ class LaneSpec:
     engines: tuple[EngineSpec, ...]
     cpus: tuple[int, ...] = ()
     threads: int = 1
+    memory_node: int | None = None
+    environment: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         names = [engine.name for engine in self.engines]

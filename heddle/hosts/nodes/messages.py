@@ -60,6 +60,10 @@ class StartLane:
     heartbeat_s: float
     silence_s_max: float
 
+    # The node's own affair.
+    memory_node: ClassVar[int | None] = None
+    environment: ClassVar[tuple[tuple[str, str], ...]] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class JoinLane:

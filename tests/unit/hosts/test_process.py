@@ -24,6 +24,7 @@ from heddle.core.instruction_sets import AVX2, holds_back
 from heddle.core.payloads import ToolPayload
 from heddle.core.results import KvHandle, ToolResult, Vectors
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.numa.memory_policy import NODES_MAX, binding_problem
 from heddle.hosts.process import ProcessLane, start_lanes
 from heddle.runtime.supervision import LANE_LOST, LaneLimits, LaneState, LaneSupervisor
 from tests.helpers.echo_engine import (
@@ -83,10 +84,16 @@ def wait_until_gone(pid: int) -> None:
 
 @contextmanager
 def running(
-    *engines: EngineSpec, limits: LaneLimits | None = None, cpus: Sequence[int] = ()
+    *engines: EngineSpec,
+    limits: LaneLimits | None = None,
+    cpus: Sequence[int] = (),
+    memory_node: int | None = None,
+    environment: tuple[tuple[str, str], ...] = (),
 ) -> Iterator[ProcessLane]:
     before, files = open_fds(), shared_memory_files()
-    lane = ProcessLane(LaneSpec("lane", engines or (engine(),), tuple(cpus)), limits)
+    engines = engines or (engine(),)
+    spec = LaneSpec("lane", engines, tuple(cpus), 1, memory_node, environment)
+    lane = ProcessLane(spec, limits)
     with lane:
         pid = lane.health.pid
         yield lane
@@ -212,6 +219,24 @@ def test_cores_threads_and_process_are_as_asked() -> None:
         assert cpus == [cpu]
         assert threads == ["1", "1"]
     assert os.sched_getaffinity(0) == mine
+
+
+@pytest.mark.skipif(bool(binding_problem()), reason="memory policies are refused here")
+def test_memory_and_environment_are_as_asked() -> None:
+    with running(memory_node=0, environment=(("HELD", "back"),)) as lane:
+        process = Path(f"/proc/{lane.health.pid}")
+        policies = {line.split()[1] for line in (process / "numa_maps").read_text().splitlines()}
+        assert "bind:0" in policies
+        assert b"HELD=back" in (process / "environ").read_bytes().split(b"\0")
+    assert "HELD" not in os.environ
+
+
+def test_a_lane_whose_memory_can_not_be_bound_says_so_and_runs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with running(memory_node=NODES_MAX - 1) as lane:
+        assert lane.health.state is LaneState.READY
+    assert "lane lane: its memory is not bound to a node: the system refuses" in caplog.text
 
 
 def test_failures_inside_the_engine_leave_the_lane_alone() -> None:
@@ -476,6 +501,7 @@ SCRIPT = """
     import sys, threading
     sys.path.insert(0, {root!r})
     from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.numa.memory_policy import NODES_MAX, binding_problem
     from heddle.hosts.process import ProcessLane
     from tests.helpers.echo_engine import HANG, KINDS, EchoSettings, admit
 
