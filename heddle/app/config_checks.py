@@ -27,6 +27,12 @@ class Checked(Protocol):
     @property
     def search_pool_slo_s(self) -> float | None: ...
     @property
+    def embedding_admission(self) -> str: ...
+    @property
+    def embedding_slo_s(self) -> float | None: ...
+    @property
+    def embedding_depths(self) -> str | Path | None: ...
+    @property
     def llm_lanes(self) -> str: ...
     @property
     def replicas(self) -> str: ...
@@ -75,6 +81,7 @@ def check_together(config: Checked) -> None:
     if config.generator is None and config.index is None:
         raise ConfigError("a server needs a generator, an index, or both; both are None")
     _check_search(config)
+    _check_embedding(config)
     _check_optimizations(config)
     _check_replicas(config)
     _check_llm_lanes(config)
@@ -143,6 +150,19 @@ def _check_search(config: Checked) -> None:
             "search_pool_slo_s is for searches in a pool, and there is none: set search_pool "
             f"to one of {', '.join(policy.value for policy in PoolPolicy)}, or leave it out"
         )
+
+
+def _check_embedding(config: Checked) -> None:
+    for_windve = {
+        "embedding_slo_s": config.embedding_slo_s,
+        "embedding_depths": config.embedding_depths,
+    }
+    for name, value in for_windve.items():
+        if value is not None and config.embedding_admission != "windve":
+            raise ConfigError(
+                f"{name} is for the depths of windve, and embedding_admission is "
+                f"{config.embedding_admission}: set that to windve, or leave {name} out"
+            )
 
 
 def _check_optimizations(config: Checked) -> None:

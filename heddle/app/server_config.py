@@ -16,7 +16,9 @@ from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import FULL_ATTENTION, KV_REUSE_FORM, KvReuse
 from heddle.core.tasks import Optimizations
 from heddle.corpus.place import CorpusPlace, is_database
+from heddle.engines.embedding.admission_policies import WINDVE_SLO_S
 from heddle.engines.embedding.long_texts import LongTexts
+from heddle.engines.embedding.wanted_lanes import AUTO, LANES_FORM, wanted_lanes
 from heddle.engines.llm.engine import BACKGROUND_STEP_S
 from heddle.engines.llm.lanes.lane_role import ROLES, LaneRole, lane_roles
 from heddle.engines.reading.installed import EXTRACT
@@ -37,6 +39,7 @@ Rerank = Literal["auto", "always", "never"]
 Speculate = Literal["auto", "always", "never"]
 OnLaneFailure = Literal["exit", "retry"]
 OnPassFailure = Literal["fail", "keep"]
+Admission = Literal["predicted", "windve"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 AttentionName = Literal["auto", "torch", "triton", "compiled"]
@@ -159,11 +162,39 @@ class ServerConfig:
         "its CPU; auto = the fastest that runs here",
         group=MODEL,
     )
-    heterogeneous: bool = setting(
-        True,
-        "let the CPU embed what an accelerator can't embed in time",
-        details="it has no effect where there is one kind of device",
+    embedding_lanes: str = setting(
+        AUTO,
+        "lanes that embed, each a process with cores or a device of its own",
+        details="auto = one for each accelerator, and one on the CPU of each NUMA node that the "
+        "plan has cores on; on one node without accelerators embedding shares the retrieval cores; "
+        "cpu:0-3,cpu:4-7,cuda:0 names them; cpu:0-3+8-11 is one lane",
         group=LANES,
+        form=LANES_FORM,
+        check=wanted_lanes,
+    )
+    embedding_admission: Admission = setting(
+        "predicted",
+        "which queries the embedding lanes take",
+        details="predicted = each that is predicted to be done by its own deadline; windve = as "
+        "many at once as each lane's depth, whatever their length (WindVE's Algorithm 1)",
+        group=LANES,
+    )
+    embedding_slo_s: float | None = setting(
+        None,
+        "time limit of a query that the depths of windve are for",
+        group=LANES,
+        form="SECONDS",
+        unit="s",
+        above=0,
+        default_words=f"{WINDVE_SLO_S:g}",
+    )
+    embedding_depths: str | Path | None = setting(
+        None,
+        "file that `heddle profile --together` has written",
+        details="windve takes its depths from there; none = from bursts when the server starts",
+        group=LANES,
+        form="FILE",
+        none="none",
     )
     long_texts: LongTexts = setting(
         LongTexts.CUT,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from heddle.app.server_config import (
+    Admission,
     AnswerCaching,
     AttentionName,
     Batching,
@@ -42,7 +43,10 @@ class ServerSettings(TypedDict, total=False):
     dtype: Dtype
     device: Device
     attention: AttentionName
-    heterogeneous: bool
+    embedding_lanes: str
+    embedding_admission: Admission
+    embedding_slo_s: float | None
+    embedding_depths: str | Path | None
     long_texts: LongTexts | LongTextsWord
     nprobe: int | None
     topm: int | None

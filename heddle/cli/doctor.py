@@ -352,7 +352,7 @@ def _look_at_plan(found: Findings, config: ServerConfig) -> None:
             store = None if index is None else ending.enter_context(CorpusStore.open(index))
             found.plan = plan_server(usable, store, found.machine, nodes)
     except HeddleError as error:
-        fix = "choose another --model, --index or --llm-lanes, or raise the memory limit"
+        fix = "choose another --model, --index or lanes, or raise the memory limit"
         if any(is_remote(name) for name in (generator, embedder, config.reranker)):
             fix = "start the server at that address, or name another model"
         found.missing.append(Missing(str(error), fix))
@@ -382,7 +382,7 @@ def _look_at_embedding(found: Findings, config: ServerConfig, slos_s: tuple[floa
     """Report the devices that can embed, the lanes on them, and what these hold within limits."""
     if found.plan is None:
         devices = detect_devices(found.machine)
-        found.embedding = tuple(device_lines(devices, config.heterogeneous, None))
+        found.embedding = tuple(device_lines(devices, None))
         return
     found.embedding = tuple(found.plan.device_lines())
     for lane in found.plan.embedders:

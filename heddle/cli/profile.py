@@ -33,7 +33,7 @@ from heddle.runtime.clock import SystemClock
 
 QUERIES_MAX: Final = 512
 # The settings that decide which lanes embed; the LLM isn't run, but takes its share of the cores.
-LANE_FIELDS: Final = ("generator", "embedder", "dtype", "heterogeneous")
+LANE_FIELDS: Final = ("generator", "embedder", "dtype", "embedding_lanes")
 SLOS_MS: Final = "100,250,500,1000"
 
 

@@ -32,7 +32,7 @@ class ChunkKvLog:
         return None if found is None else int(found)
 
     def set_primed_with(self, model: str, neighbours_max: int) -> None:
-        """Say that a model's KV of the chunks is to be primed, with at most `neighbours_max` neighbours."""
+        """Say that a model's KV of the chunks is to be primed, with how many neighbours at most."""
         with self._database.write() as connection:
             meta_table.write(connection, _PRIMED_KEY + model, neighbours_max)
 

@@ -84,17 +84,10 @@ def detect_devices(machine: MachineFacts, root: Path = Path("/")) -> tuple[Devic
     return (*gpus, *npus, *nodes)
 
 
-def is_heterogeneous(devices: Sequence[Device], wanted: bool) -> bool:
-    """Whether queries may spill from one kind of device to another: never with one kind only."""
-    return wanted and len({device.kind for device in devices}) > 1
-
-
-def highest_cores(device: Device, usable: Sequence[int], count: int) -> tuple[int, ...]:
-    """Return cores of one NUMA node for a lane, the highest first: the server keeps the low ones.
-
-    Source: WindVE §IV-D.
-    """
-    return tuple(sorted(set(device.cpus).intersection(usable), reverse=True)[:count])
+def node_of(cpus: Sequence[int], devices: Sequence[Device]) -> int | None:
+    """Return the NUMA node that holds all these cores; None = no single one does."""
+    nodes = (device for device in devices if device.kind is DeviceKind.CPU)
+    return next((node.index for node in nodes if cpus and set(cpus) <= set(node.cpus)), None)
 
 
 def _has_bfloat16(machine: MachineFacts) -> bool:

@@ -1,6 +1,7 @@
 """The embedding service of a running server: vectors, refusals, two lanes behind one door."""
 
 import contextlib
+import json
 import os
 import signal
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heddle.app.assembly.embedding_lanes import EmbeddingLane
+from heddle.app.embedding_depths import DepthTable, FoundDepths, depths_record
 from heddle.app.server import Server
 from heddle.core.dtypes import DTYPES
 from heddle.core.errors import Busy, ConfigError, EngineError, HeddleError, InputError
@@ -73,22 +74,25 @@ def test_a_burst_is_answered_in_part_and_refused_in_part(server: Server) -> None
     assert server.health()["embedding"]["embedding"]["queries"] == 0
 
 
+def two_lanes() -> str:
+    """Name two lanes of one core each, or skip."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("two lanes need two cores")
+    return f"cpu:{cores[0]},cpu:{cores[-1]}"
+
+
 @pytest.mark.numerics
 @pytest.mark.parametrize("dtype", DTYPES[1:])
-def test_two_lanes_answer_for_one_service(
-    server: Server, empty: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
-) -> None:
-    lanes = (
-        EmbeddingLane("embedding-a", "cpu", dtype),
-        EmbeddingLane("embedding-b", "cpu", dtype, tokenizer_cpus=()),
-    )
-    monkeypatch.setattr(
-        "heddle.app.assembly.server_plan.plan_embedding_lanes", lambda *_, **__: lanes
-    )
-    with serve_empty(empty) as two:
+def test_two_lanes_answer_for_one_service(server: Server, empty: Path, dtype: str) -> None:
+    named = two_lanes()
+    with serve_empty(empty, embedding_lanes=named, dtype=dtype) as two:
         shown = two.health()
-        assert set(shown["lanes"]) == {"retrieval", "embedding-a", "embedding-b"}
-        assert set(shown["embedding"]) == {"embedding-a", "embedding-b"}
+        assert set(shown["lanes"]) == {"retrieval", "embedding-cpu0", "embedding-cpu1"}
+        assert set(shown["embedding"]) == {"embedding-cpu0", "embedding-cpu1"}
+        lanes = {lane.name: lane.health.pid for lane in two._running.lanes}
+        pinned = [os.sched_getaffinity(lanes[f"embedding-cpu{number}"]) for number in (0, 1)]
+        assert pinned == [{int(part.removeprefix("cpu:"))} for part in named.split(",")]
         texts = [f"{number} of many texts" for number in range(40)]
         for at in range(0, len(texts), 8):  # whichever lane, within the documented tolerance
             part = texts[at : at + 8]
@@ -101,15 +105,39 @@ def test_two_lanes_answer_for_one_service(
         search.submit("the tide").cancel_soon()
 
 
-def test_a_lane_that_dies_is_started_again_and_the_other_answers_meanwhile(
-    empty: Path, monkeypatch: pytest.MonkeyPatch
+def test_algorithm_1_refuses_what_is_beyond_the_depths_that_were_profiled(
+    empty: Path, tmp_path: Path
 ) -> None:
-    lanes = tuple(EmbeddingLane(f"embedding-{name}", "cpu", "float32") for name in "ab")
-    monkeypatch.setattr(
-        "heddle.app.assembly.server_plan.plan_embedding_lanes", lambda *_, **__: lanes
-    )
-    with serve_empty(empty) as server:
-        [victim] = [lane for lane in server._running.lanes if lane.name == "embedding-a"]
+    found = {"embedding-cpu0": FoundDepths(1, 1, 1), "embedding-cpu1": FoundDepths(0, 0, 0)}
+    file = tmp_path / "depths.json"
+    file.write_text(json.dumps(depths_record([DepthTable(2.0, found)], 75)), encoding="utf-8")
+    with serve_empty(
+        empty,
+        embedding_lanes=two_lanes(),
+        embedding_admission="windve",
+        embedding_slo_s=2.0,
+        embedding_depths=file,
+    ) as server:
+        assert server.embed(TEXTS, deadline_s=60.0).values.shape == (3, 384)
+        busy: list[Busy] = []
+
+        def ask() -> None:
+            try:
+                server.embed(["word " * 150], deadline_s=60.0)
+            except Busy as error:
+                busy.append(error)
+
+        threads = [threading.Thread(target=ask) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert busy, "the one open lane holds one query at a time"
+
+
+def test_a_lane_that_dies_is_started_again_and_the_other_answers_meanwhile(empty: Path) -> None:
+    with serve_empty(empty, embedding_lanes=two_lanes(), dtype="float32") as server:
+        [victim] = [lane for lane in server._running.lanes if lane.name == "embedding-cpu0"]
         os.kill(victim.health.pid, signal.SIGKILL)
         answers = 0
         while not (answers > 2 and victim.health.restarts and victim.health.pid):

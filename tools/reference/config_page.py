@@ -29,7 +29,7 @@ index = "corpus"
 model = "reader"
 recall = 0.95
 kv_cache_bytes = "2G"
-heterogeneous = false
+embedding_lanes = "cpu:0-3,cpu:4-7"
 ```
 
 On the command line a switch is written `--speculate` or `--no-speculate`.

@@ -223,6 +223,7 @@ def _pooled(ports: Ports, parts: Parts) -> tuple[Ports, EmbeddingService | None]
         fits_prior=encoder.is_packaged,
         are_alike=not parts.plan.embedding,
         lender=llm if placement.is_lent else None,
+        windve=parts.plan.windve,
     )
     parts.close_on_thread(pool.close)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from heddle.app.assembly.cluster_demand import cluster_of
 from heddle.app.assembly.cluster_plan import ClusterPlan, LanePlace, NodeFacts
+from heddle.app.assembly.demand import Cores, Demand
 from heddle.app.assembly.embedding_lanes import (
     EmbeddingLane,
     device_lines,
@@ -17,9 +18,11 @@ from heddle.app.assembly.embedding_lanes import (
     retrieval_embedder,
 )
 from heddle.app.assembly.memory_splitter import MemorySplitter, memory_splitter
-from heddle.app.assembly.placement import Demand, Placement, plan_placement
+from heddle.app.assembly.named_lanes import check_named_lanes
+from heddle.app.assembly.placement import Placement, plan_placement
 from heddle.app.assembly.readers import Reader, plan_readers
 from heddle.app.assembly.reranking_choice import RerankingChoice, choose_reranking
+from heddle.app.embedding_depths import WindveDepths, windve_depths
 from heddle.app.models.embedder_source import open_embedder
 from heddle.app.models.model_files import (
     ModelFiles,
@@ -35,17 +38,20 @@ from heddle.app.replicas import replicas_of, roles_of
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_writing import server_writing
 from heddle.core.dtypes import auto_dtype
+from heddle.core.errors import ConfigError
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.encoder.encoder_directory import EncoderDirectory
+from heddle.engines.embedding.wanted_lanes import WantedLane, wanted_lanes
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names
 from heddle.engines.vector.files.index_bytes import index_bytes, mode_of
 from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.ivf.hot.setting import AUTO, HotSettings, hot_settings
 from heddle.engines.vector.pool.build import PREFILL_SLO_S, PoolSettings
 from heddle.engines.vector.shards.port import LostShard
-from heddle.hosts.devices import Device, DeviceKind, detect_devices, is_heterogeneous
+from heddle.hosts.devices import Device, DeviceKind, detect_devices
 from heddle.hosts.machine import MachineFacts, read_machine
+from heddle.hosts.numa.memory_policy import binding_problem
 from heddle.kv.kv_encoding import KvEncoding
 from heddle.workflow.model_prompts import ModelPrompts
 from heddle.workflow.writing import Writing
@@ -99,6 +105,7 @@ class ServerPlan:
         embedding: the embedding lanes; () = the first retrieval lane embeds.
         remote: the models that other servers run; they take no cores and no memory here.
         cluster: the nodes of the LLM lanes; None = they run on this machine, in `placement`.
+        windve: by which depths embedding lanes take queries; None = by predicted finish.
         splitter: what has split the memory by a memory profile; None = nothing has.
         prompts: the generator's own, by role.
         writing: how answers are written where a request doesn't say.
@@ -126,6 +133,7 @@ class ServerPlan:
     writing: Writing
     remote: RemoteModels = NO_REMOTE_MODELS
     cluster: ClusterPlan | None = None
+    windve: WindveDepths | None = None
 
     @property
     def llm_places(self) -> Mapping[str, LanePlace]:
@@ -165,7 +173,8 @@ class ServerPlan:
 
     def device_lines(self) -> Iterator[str]:
         """Yield the devices that can embed, and why texts don't spill between them."""
-        return device_lines(self.devices, self.config.heterogeneous, self.placement)
+        are_named = wanted_lanes(self.config.embedding_lanes) is not None
+        return device_lines(self.devices, self.embedding, are_named=are_named)
 
     def lines(self) -> Iterator[str]:
         """Yield the models, the searches and the LLM's lanes, as `heddle doctor` prints them."""
@@ -238,6 +247,9 @@ def plan_server(
     roles = roles_of(config.llm_lanes, config.replicas)
     # Engines in the server's own process have no embedding lanes beside them.
     embeds_on = devices if encoder is not None and config.engine_host == "process" else ()
+    wanted = _wanted_lanes(config, embeds_on, machine)
+    accelerators = _accelerators(embeds_on, wanted)
+    numa_nodes = _numa_nodes(devices, machine) if config.engine_host == "process" else ()
     decodes_on = None if generator is None or nodes else _decoding_device(config, machine)
     packed_bytes = generator.loaded_bytes_max if generator and _packs(config, machine) else 0
     cluster = cluster_of(config, generator, roles, nodes)
@@ -249,8 +261,9 @@ def plan_server(
         readers_bytes=_readers_bytes(readers),
         packed_bytes=packed_bytes if here is not None else 0,
         llm_on_cpu=decodes_on is None,
-        accelerators=sum(device.kind is not DeviceKind.CPU for device in embeds_on),
-        spills=is_heterogeneous(embeds_on, config.heterogeneous),
+        accelerators=accelerators,
+        spills=wanted is None and (accelerators > 0 or (bool(embeds_on) and len(numa_nodes) > 1)),
+        named_cores=tuple(lane.cores for lane in wanted or () if lane.is_cpu),
         shards=config.shards,
         replicas=replicas_of(config.replicas).retrieval,
         llm_roles=roles,
@@ -259,7 +272,11 @@ def plan_server(
         config.memory_profile, generator, roles, config.expected_rate, config.stage_mix
     )
     placement = plan_placement(
-        machine, demand, config.kv_cache_bytes, None if splitter is None else splitter.split
+        machine,
+        demand,
+        config.kv_cache_bytes,
+        None if splitter is None else splitter.split,
+        numa_nodes,
     )
     dtype = REMOTE_DTYPE
     if remote.embedder is None:
@@ -268,7 +285,14 @@ def plan_server(
     llm_threads = max(map(len, lanes)) if cluster is None else cluster.threads_max
     embedding: tuple[EmbeddingLane, ...] = ()
     if embeds_on:
-        embedding = plan_embedding_lanes(embeds_on, placement, dtype, decodes_on=decodes_on)
+        embedding = plan_embedding_lanes(
+            embeds_on,
+            placement,
+            dtype,
+            wanted=wanted,
+            decodes_on=decodes_on,
+            memory_problem=binding_problem() if len(numa_nodes) > 1 else "",
+        )
     return ServerPlan(
         config=config,
         machine=machine,
@@ -299,6 +323,9 @@ def plan_server(
         writing=server_writing(config),
         remote=remote,
         cluster=cluster,
+        windve=windve_depths(
+            config.embedding_admission, config.embedding_slo_s, config.embedding_depths
+        ),
     )
 
 
@@ -313,6 +340,40 @@ def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFa
     if stored is not None:
         return stored.dtype
     return auto_dtype(has_fast_bfloat16=machine.has_amx or bool(machine.gpus))
+
+
+def _wanted_lanes(
+    config: ServerConfig, embeds_on: Sequence[Device], machine: MachineFacts
+) -> tuple[WantedLane, ...] | None:
+    """Return the lanes that the user has named, None = the plan decides.
+
+    Raises:
+        ConfigError: nothing embeds here in lanes, or the machine hasn't what they name.
+    """
+    wanted = wanted_lanes(config.embedding_lanes)
+    if wanted is None:
+        return None
+    if not embeds_on:
+        raise ConfigError(
+            "embedding_lanes names lanes, and nothing embeds in lanes here: it needs an index, "
+            "an embedder of Heddle's own and engine_host process; leave it out"
+        )
+    check_named_lanes(wanted, embeds_on, machine)
+    return wanted
+
+
+def _accelerators(devices: Sequence[Device], wanted: Sequence[WantedLane] | None) -> int:
+    """Return how many accelerators embed."""
+    if wanted is not None:
+        return sum(not lane.is_cpu for lane in wanted)
+    return sum(device.kind is not DeviceKind.CPU for device in devices)
+
+
+def _numa_nodes(devices: Sequence[Device], machine: MachineFacts) -> tuple[Cores, ...]:
+    """Return the cores of each NUMA node; () where a quota makes pinning to them pointless."""
+    if machine.cores < len(machine.cpus):
+        return ()
+    return tuple(device.cpus for device in devices if device.kind is DeviceKind.CPU)
 
 
 def _decoding_device(config: ServerConfig, machine: MachineFacts) -> str | None:

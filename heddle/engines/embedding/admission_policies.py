@@ -3,10 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from heddle.core.errors import ConfigError
 from heddle.engines.embedding.lane_queue import LaneQueue, Ticket
+
+WINDVE_SLO_S: Final = 1.0  # the first of the two limits of WindVE's evaluation
 
 
 class AdmissionPolicy(Protocol):

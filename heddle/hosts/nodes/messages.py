@@ -7,6 +7,7 @@ the agent hands it to the process it starts, and sees nothing of what goes throu
 
 import platform
 from dataclasses import dataclass
+from typing import ClassVar
 
 from heddle import __version__
 from heddle.hosts.machine import MachineFacts

@@ -50,6 +50,9 @@ OUT_OF_RANGE: dict[str, list[object]] = {
         ({"kv_cache_bytes": -1}, "kv_cache_bytes must be .* at least 1"),
         ({"stage_mix": "1,2"}, "stage_mix says how .* there is none: set memory_profile"),
         ({"expected_rate": 2.0}, "expected_rate says how a memory profile is read"),
+        ({"embedding_slo_s": 0.1}, "is for the depths of windve, .* set that to windve, or leave"),
+        ({"embedding_depths": "file"}, "embedding_depths is for the depths of windve"),
+        ({"embedding_lanes": "cpu"}, "embedding_lanes.* 'cpu' is no lane"),
         ({"search_pool_slo_s": 0.1}, "search_pool_slo_s .* there is none: set search_pool .*adapt"),
         ({"recall": 2.0}, "recall must be a number above 0 and below 1"),
         ({"speculate": "always", "shards": 2}, "set shards to 1, or speculate to auto or never"),
@@ -82,7 +85,9 @@ def test_texts_stand_for_values():
             "lost_shard": "degrade",
             "shards": "2",
             "recall": "0.95",
-            "heterogeneous": "off",
+            "embedding_lanes": "cpu:0-3,cuda:0",
+            "embedding_admission": "windve",
+            "embedding_slo_s": "0.5",
             "kv_cache_bytes": "2GiB",
             "kv_reuse": "fusionrag,0.2",
             "disabled_passes": "split_substages, ask_ahead",
@@ -92,7 +97,7 @@ def test_texts_stand_for_values():
     )
     assert config.long_texts is LongTexts.WINDOW
     assert config.lost_shard is LostShard.DEGRADE
-    assert (config.shards, config.recall, config.heterogeneous) == (2, 0.95, False)
+    assert (config.shards, config.recall, config.embedding_slo_s) == (2, 0.95, 0.5)
     assert config.kv_cache_bytes == 2 << 30
     assert config.kv_reuse == KvReuse(ReusePolicy.FUSIONRAG, 0.2)
     assert config.disabled_passes == {"split_substages", "ask_ahead"}

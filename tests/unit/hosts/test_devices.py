@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from heddle.hosts import devices as module
-from heddle.hosts.devices import Device, DeviceKind, detect_devices, highest_cores, is_heterogeneous
+from heddle.hosts.devices import Device, DeviceKind, detect_devices, node_of
 from heddle.hosts.machine import MachineFacts
 
 
@@ -73,17 +73,9 @@ def test_a_quota_is_told_and_what_less_than_a_core_means(
     assert words in device.line()
 
 
-def test_one_kind_forces_spill_off(tmp_path: Path) -> None:
-    alone = detect_devices(machine(), tmp_path)
-    both = detect_devices(machine(gpus=1), tmp_path)
-    two_gpus = both[:1] * 2
-    assert not is_heterogeneous(alone, wanted=True)
-    assert not is_heterogeneous(two_gpus, wanted=True)
-    assert is_heterogeneous(both, wanted=True)
-    assert not is_heterogeneous(both, wanted=False)
-
-
-def test_lanes_get_the_highest_cores_of_one_node() -> None:
-    node = Device(DeviceKind.CPU, 1, "CPU", (4, 5, 6, 7))
-    assert highest_cores(node, range(3, 7), 2) == (6, 5)
-    assert highest_cores(node, range(8), 9) == (7, 6, 5, 4)
+def test_cores_have_a_node_where_one_holds_all_of_them() -> None:
+    nodes = [Device(DeviceKind.CPU, n, "CPU", cpus) for n, cpus in ((0, (0, 1)), (2, (2, 3)))]
+    devices = [Device(DeviceKind.CUDA, 0, "a GPU"), *nodes]
+    assert node_of((3, 2), devices) == 2
+    assert node_of((1, 2), devices) is None
+    assert node_of((), devices) is None

@@ -7,6 +7,7 @@ from unittest.mock import Mock, patch
 import pytest
 
 from heddle.app.assembly.embedding_lanes import (
+    QUERY_TOKENS,
     SHARED_STEP_S,
     EmbeddingLane,
     device_lines,
@@ -18,11 +19,15 @@ from heddle.app.assembly.embedding_lanes import (
 from heddle.app.assembly.lanes import lane_specs
 from heddle.app.assembly.placement import Placement
 from heddle.app.assembly.server_plan import plan_server
+from heddle.app.embedding_depths import WindveDepths
 from heddle.app.server_config import ServerConfig
 from heddle.core.credits import Credits
+from heddle.core.errors import ConfigError
 from heddle.costs.batch_cost import BatchCost
 from heddle.costs.lane_cost import LaneCost
+from heddle.engines.embedding.admission_policies import Windve
 from heddle.engines.embedding.token_estimate import TokenEstimate
+from heddle.engines.embedding.wanted_lanes import wanted_lanes
 from heddle.hosts.devices import Device, DeviceKind
 from heddle.hosts.process_port import ProcessPort
 from heddle.runtime.clock import SystemClock
@@ -32,13 +37,14 @@ NODES = (
     Device(DeviceKind.CPU, 0, "CPU", (0, 1, 2, 3)),
     Device(DeviceKind.CPU, 1, "CPU", (4, 5, 6, 7)),
 )
-CPUS = (2, 3, 4, 5, 6, 7)
-ALONE = Placement((0, 1), CPUS, 1 << 20, 1 << 30, 1 << 31)
-PLAN = replace(ALONE, embedding_cpus=CPUS, is_lent=True, accelerators=1)
+ALONE = Placement((0, 1), ((2, 3),), 1 << 20, 1 << 30, 1 << 31)
+ONE = replace(ALONE, embedding_cores=((3, 2),), is_lent=True, accelerators=1)
+PLAN = replace(ALONE, embedding_cores=((3, 2), (7, 6, 5, 4)), accelerators=1)
 
 
-def names(placement: Placement, *devices: Device) -> list[str]:
-    return [lane.name for lane in plan_embedding_lanes(devices, placement, "float32")]
+def names(placement: Placement, *devices: Device, wanted: str = "auto") -> list[str]:
+    lanes = plan_embedding_lanes(devices, placement, "float32", wanted=wanted_lanes(wanted))
+    return [lane.name for lane in lanes]
 
 
 def test_a_cpu_alone_keeps_its_place_in_the_retrieval_lane() -> None:
@@ -48,40 +54,66 @@ def test_a_cpu_alone_keeps_its_place_in_the_retrieval_lane() -> None:
     assert retrieval_embedder(replace(ALONE, retrieval_lanes=2), "float32").threads == 1
 
 
+LANE = EmbeddingLane("embedding-cuda0", "cuda:0", "float32")
+
+
 @pytest.mark.parametrize(
-    ("devices", "wanted", "placement", "why"),
+    ("devices", "lanes", "are_named", "why"),
     [
-        (NODES, True, ALONE, "one kind of device"),
-        ((GPU, *NODES), False, ALONE, "switched off"),
-        ((GPU, *NODES), True, ALONE, "no core is left for it"),
-        ((GPU, *NODES), True, PLAN, ""),
-        ((GPU, *NODES), True, None, ""),
+        (NODES, (), False, "devices: one kind of device"),
+        ((GPU, *NODES), (LANE,), True, "lanes: embedding_lanes names one"),
+        ((GPU, *NODES), (LANE,), False, "devices: no core is left for it"),
+        ((GPU, *NODES), (LANE, LANE), False, ""),
+        (NODES, (LANE, LANE), True, ""),
+        ((GPU, *NODES), None, False, ""),
     ],
 )
 def test_the_log_names_each_device_and_why_nothing_spills(
-    devices: tuple[Device, ...], wanted: bool, placement: Placement | None, why: str
+    devices: tuple[Device, ...],
+    lanes: tuple[EmbeddingLane, ...] | None,
+    are_named: bool,
+    why: str,
 ) -> None:
-    found = list(device_lines(devices, wanted, placement))
+    found = list(device_lines(devices, lanes, are_named=are_named))
     assert found[: len(devices)] == [device.line() for device in devices]
-    assert found[len(devices) :] == ([f"no spill between devices: {why}"] if why else [])
+    assert found[len(devices) :] == ([f"no spill between {why}"] if why else [])
 
 
-def test_the_cpu_helps_an_accelerator_where_the_plan_has_cores_for_it() -> None:
-    assert names(PLAN, GPU, *NODES) == ["embedding-cuda0", "embedding-cpu"]
+def test_there_is_a_lane_for_each_accelerator_and_for_the_cores_that_the_plan_has() -> None:
+    assert names(PLAN, GPU, *NODES) == ["embedding-cuda0", "embedding-cpu0", "embedding-cpu1"]
+    assert names(ONE, GPU, *NODES) == ["embedding-cuda0", "embedding-cpu"]
     assert names(ALONE, GPU, *NODES) == ["embedding-cuda0"]
 
 
-def test_the_cpu_lane_has_the_highest_cores_of_one_node_that_the_plan_leaves() -> None:
+def test_named_lanes_are_those_alone() -> None:
+    assert names(PLAN, GPU, *NODES, wanted="cpu:2-3,cpu:4-7") == [
+        "embedding-cpu0",
+        "embedding-cpu1",
+    ]
+    other = Device(DeviceKind.CUDA, 1, "a GPU")
+    assert names(ALONE, GPU, other, *NODES, wanted="cuda:1") == ["embedding-cuda1"]
+
+
+def test_a_cpu_lane_has_its_cores_and_the_memory_of_their_node() -> None:
     lane = plan_embedding_lanes((GPU, *NODES), PLAN, "float32")[-1]
     assert (lane.cpus, lane.threads) == ((7, 6, 5, 4), 4)
     assert lane.line() == (
-        "embedding-cpu: cpu, float32, 4 threads, cores 7, 6, 5, 4, tokenises on cores 0, 1"
+        "embedding-cpu1: cpu, float32, 4 threads, cores 7, 6, 5, 4, memory on node 1, "
+        "tokenises on cores 0, 1"
     )
+    refused = plan_embedding_lanes((GPU, *NODES), PLAN, "float32", memory_problem="EPERM")[-1]
+    with patch("os.sched_getaffinity", return_value=set(range(8))):
+        spec = lane.spec("model")
+        assert (spec.memory_node, spec.cpus) == (1, (7, 6, 5, 4))
+        assert refused.spec("model").memory_node is None
+    assert ", memory not bound to its node: EPERM, tokenises" in refused.line()
+    one_node = plan_embedding_lanes((GPU, NODES[1]), PLAN, "float32", memory_problem="EPERM")[-1]
+    assert "memory" not in one_node.line()
 
 
 def test_lanes_of_their_own_tokenise_on_the_low_cores() -> None:
     lanes = plan_embedding_lanes((GPU, *NODES), PLAN, "float32")
-    assert [lane.tokenizer_cpus for lane in lanes] == [(0, 1)] * 2
+    assert [lane.tokenizer_cpus for lane in lanes] == [(0, 1)] * 3
     assert lanes[0].spec("model").engines[0].settings.tokenizer_cpus == (0, 1)
     assert retrieval_embedder(ALONE, "float32").tokenizer_cpus is None
 
@@ -89,17 +121,20 @@ def test_lanes_of_their_own_tokenise_on_the_low_cores() -> None:
 def test_only_the_gpu_that_decodes_has_short_steps() -> None:
     other = Device(DeviceKind.CUDA, 1, "a GPU")
     lanes = plan_embedding_lanes((GPU, other, *NODES), PLAN, "float32", decodes_on="cuda:0")
-    assert [lane.step_s_max for lane in lanes] == [SHARED_STEP_S, math.inf, math.inf]
+    assert [lane.step_s_max for lane in lanes] == [SHARED_STEP_S, *[math.inf] * 3]
     assert lanes[0].line().endswith("steps of at most 4 ms beside decoding")
     assert lanes[0].spec("model").engines[0].settings.step_s_max == SHARED_STEP_S
 
 
-def test_without_whole_cores_nothing_is_pinned() -> None:
-    plan = replace(PLAN, embedding_cpus=(2, 3), is_pinned=False)
+def test_without_whole_cores_only_named_lanes_are_pinned() -> None:
+    plan = replace(ONE, is_pinned=False)
     lane = plan_embedding_lanes((GPU, *NODES), plan, "float32")[-1]
     assert (lane.cpus, lane.tokenizer_cpus) == ((), ())
     assert lane.threads == 2
     assert lane.line().endswith("any core, tokenises on any core")
+    wanted = wanted_lanes("cpu:2-3")
+    [lane] = plan_embedding_lanes((GPU, *NODES), plan, "float32", wanted=wanted)
+    assert lane.cpus == (3, 2)
 
 
 @pytest.mark.parametrize("lanes", [(), (EmbeddingLane("embedding-cuda0", "cuda:0", "float32"),)])
@@ -143,7 +178,7 @@ def test_a_lane_on_the_llms_cores_takes_nothing_while_that_has_work() -> None:
 
 
 def test_a_lane_on_the_llms_cores_works_where_the_accelerator_is_lost() -> None:
-    llm, cpu, gpu = Port("llm"), Port("embedding-cpu"), Port("embedding-cuda0")
+    llm, cpu, gpu = Port("llm"), Port("embedding-cpu1"), Port("embedding-cuda0")
     llm.credits.take(1)
     with patch("heddle.app.assembly.embedding_lanes.is_ready", lambda port: port is not gpu):
         assert may_take(cpu, [gpu, cpu], llm)
@@ -170,3 +205,33 @@ def test_a_lane_alone_is_timed_where_its_model_is_another_than_the_priors(fits_p
             [port], TokenEstimate(256), SystemClock(), tokens_max=1000, fits_prior=fits_prior
         )
     assert (pool.manager.lanes[0].cost is timed) != fits_prior
+
+
+@pytest.mark.parametrize("found", [None, {"embedding": 3}])
+def test_algorithm_1_takes_queries_by_depths_that_are_timed_or_read(
+    found: dict[str, int] | None,
+) -> None:
+    port = Mock(spec=ProcessPort)
+    port.name = "embedding"
+    cost = LaneCost("embedding", BatchCost.from_queries(0.1, 0.5, QUERY_TOKENS))
+    with patch("heddle.app.assembly.embedding_lanes.LaneProbe") as probe:
+        probe.return_value.cold_start.return_value = cost
+        pool = embedding_pool(
+            [port],
+            TokenEstimate(256),
+            SystemClock(),
+            tokens_max=1_000_000,
+            windve=WindveDepths(1.0, found),
+        )
+    assert pool.manager.policy == Windve(found or {"embedding": 5})
+
+
+def test_depths_of_other_lanes_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"has depths of a, and .* the lane embedding"):
+        embedding_pool(
+            [Port("embedding")],
+            TokenEstimate(256),
+            SystemClock(),
+            tokens_max=1000,
+            windve=WindveDepths(1.0, {"a": 3}),
+        )

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heddle.app.assembly.core_shares import share_cores
+from heddle.app.assembly.demand import Demand
 from heddle.app.assembly.placement import (
     KV_BYTES_MAX,
     KV_BYTES_MIN,
@@ -13,10 +15,8 @@ from heddle.app.assembly.placement import (
     WAITING_BYTES_MAX,
     WAITING_BYTES_MIN,
     WAITING_TOKEN_BYTES,
-    Demand,
     Placement,
     plan_placement,
-    share_cores,
 )
 from heddle.core.errors import ConfigError
 from heddle.costs.memory_split import Bound, MemorySplit, StageMix
@@ -116,8 +116,8 @@ def test_kv_bytes_are_as_asked_for_or_refused():
 def test_an_llm_on_the_cpu_lends_its_cores_and_one_on_a_gpu_leaves_them(
     demand: Demand, retrieval: range, llm: range, embedding: range, is_lent: bool
 ):
-    shares = share_cores(range(16), demand)
-    assert shares == (tuple(retrieval), tuple(llm), tuple(embedding), is_lent)
+    lanes = [(tuple(llm),) if llm else (), (tuple(reversed(embedding)),) if embedding else ()]
+    assert share_cores([tuple(range(16))], demand) == (tuple(retrieval), *lanes, is_lent)
 
 
 @given(
@@ -151,19 +151,31 @@ def test_no_more_threads_run_at_once_than_there_are_cores(
     assert sum(threads.values()) <= max(facts.cores, 1 + has_llm + accelerators)
     assert threads["retrieval lane"] >= 1
     assert threads["llm lane"] >= has_llm
-    used = {*placement.retrieval_cpus, *placement.llm_cpus, *placement.embedding_cpus}
+    embedding = {core for cores in placement.embedding_cores for core in cores}
+    used = {*placement.retrieval_cpus, *placement.llm_cpus, *embedding}
     assert used <= set(facts.cpus[: facts.cores])
     if placement.is_lent:
-        assert placement.embedding_cpus == placement.llm_cpus
+        assert embedding == set(placement.llm_cpus)
         assert "embedding-cpu: on the llm's cores, only while" in placement.lines()[2]
     else:
-        assert not set(placement.embedding_cpus) & {*placement.retrieval_cpus, *placement.llm_cpus}
+        assert not embedding & {*placement.retrieval_cpus, *placement.llm_cpus}
 
 
 def test_every_embedding_lane_is_a_process_with_a_model():
     few = plan_placement(machine(16), Demand(0, GIB, 0, accelerators=1))
     more = plan_placement(machine(16), Demand(0, GIB, 0, accelerators=1, spills=True))
     assert more.total_bytes - few.total_bytes == PROCESS_BYTES + GIB
+
+
+def test_named_lanes_are_placed_under_a_quota_and_one_that_leaves_no_core_is_told():
+    demand = Demand(0, GIB, 0, named_cores=((6, 7),))
+    under = plan_placement(machine(8, quota=3.0), demand)
+    assert (under.retrieval_cpus, under.embedding_cores) == ((0,), ((7, 6),))
+    assert not under.is_pinned
+    all_cores = plan_placement(machine(2), Demand(0, GIB, 0, named_cores=((0,), (1,))))
+    assert all_cores.lines()[0] == (
+        "runtime, vector, tools: cores 0, shared with embedding, which leaves none"
+    )
 
 
 def test_every_shard_is_a_process():

@@ -1,0 +1,122 @@
+"""Queue depths of embedding lanes: the file of `heddle profile --together`, and who reads it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from heddle.core.errors import ConfigError
+from heddle.engines.embedding.admission_policies import WINDVE_SLO_S
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDepths:
+    """A lane's queue depth under one SLO, found in three ways. (WindVE Table III)
+
+    Args:
+        regression: by a fit of few bursts on this lane alone.
+        stress_test: the largest burst that keeps the SLO on this lane alone.
+        fine_tuned: the same with all lanes loaded at once.
+    """
+
+    regression: int
+    stress_test: int
+    fine_tuned: int
+
+
+@dataclass(frozen=True, slots=True)
+class DepthTable:
+    """Queue depths under one SLO [s], by the lanes' names."""
+
+    slo_s: float
+    lanes: Mapping[str, FoundDepths]
+
+
+@dataclass(frozen=True, slots=True)
+class WindveDepths:
+    """What Algorithm 1 takes queries by.
+
+    Args:
+        slo_s: the time limit that depths are for [s].
+        found: fine-tuned depths by lane; None = each lane's from bursts at start-up.
+    """
+
+    slo_s: float
+    found: Mapping[str, int] | None = None
+
+    def check(self, lanes: Sequence[str]) -> None:
+        """Refuse depths that were found for other lanes.
+
+        Raises:
+            ConfigError: a lane has none.
+        """
+        if self.found is None:
+            return
+        missing = [name for name in lanes if name not in self.found]
+        if missing:
+            raise ConfigError(
+                f"embedding_depths has depths of {', '.join(self.found)}, and this server has the "
+                f"lane {missing[0]}: profile it again, with the same embedding_lanes and model"
+            )
+
+
+def windve_depths(
+    admission: str, slo_s: float | None, file: str | Path | None
+) -> WindveDepths | None:
+    """Return what the settings of embedding admission ask for; None = no depths.
+
+    Raises:
+        ConfigError: the file can't be read, or it has nothing for this SLO.
+    """
+    if admission != "windve":
+        return None
+    limit_s = WINDVE_SLO_S if slo_s is None else slo_s
+    if file is None:
+        return WindveDepths(limit_s)
+    tables = read_depths(Path(file))
+    for table in tables:
+        if table.slo_s == limit_s:
+            found = {name: depths.fine_tuned for name, depths in table.lanes.items()}
+            return WindveDepths(limit_s, found)
+    there = ", ".join(f"{table.slo_s:g}" for table in tables)
+    raise ConfigError(
+        f"embedding_depths: {file} has depths for an SLO of {there} s, and embedding_slo_s is "
+        f"{limit_s:g}: name one of those, or run `heddle profile --together --slo "
+        f"{limit_s * 1e3:g}`"
+    )
+
+
+def depths_record(tables: Sequence[DepthTable], tokens: int) -> dict[str, object]:
+    """Return the record that `read_depths` reads; `tokens` are a query's."""
+    return {"version": VERSION, "tokens": tokens, "together": [asdict(table) for table in tables]}
+
+
+def read_depths(path: Path) -> tuple[DepthTable, ...]:
+    """Return the tables of a file.
+
+    Raises:
+        ConfigError: it isn't there, or it is something else.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["version"] != VERSION:
+            raise ValueError(f"version {record['version']!r}")
+        return tuple(_table(table) for table in record["together"])
+    except OSError as error:
+        raise ConfigError(f"embedding_depths: {path} can't be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"embedding_depths: {path} holds no depths ({error!r}): make it with "
+            "`heddle profile --together --json FILE`"
+        ) from error
+
+
+def _table(record: Mapping[str, Any]) -> DepthTable:
+    lanes = {name: FoundDepths(**depths) for name, depths in record["lanes"].items()}
+    for depths in lanes.values():
+        if not (isinstance(depths.fine_tuned, int) and depths.fine_tuned >= 0):
+            raise ValueError(f"depth {depths.fine_tuned!r}")
+    return DepthTable(float(record["slo_s"]), lanes)
